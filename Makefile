@@ -1,0 +1,62 @@
+# Works on a machine that has Python 3.11 or newer, make and a C compiler.
+#
+#   make demo      compile the shipped MNIST network to C and ONNX, verify it, classify the test images
+#   make test      the whole test suite
+#   make check     formatting, lint and types
+#   make format    rewrite the sources as `make check` wants them
+#   make dist      sdist and wheel in dist/
+#   make clean     remove what these targets made, the virtual environments included
+#
+# PYTHON=python3.12 picks the interpreter. PIP_TORCH passes options to the installation of torch, for example
+# PIP_TORCH="--index-url https://download.pytorch.org/whl/cpu" for the small build without GPU support.
+
+PYTHON    ?= python3
+PIP_TORCH ?=
+BIN       := .venv/bin
+ORT117    := .venv-ort117
+
+.PHONY: demo test check format dist clean ort117
+.DELETE_ON_ERROR:
+
+# torch goes first and by itself, so that its options touch no other package.
+.venv/.installed: pyproject.toml setup.py constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet -c constraints.txt $(PIP_TORCH) torch==2.13.0
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev]'
+	touch $@
+
+# The oldest ONNX Runtime that is promised to load our files. It needs NumPy 1, so it cannot live in .venv; tests call
+# its interpreter as a subprocess. Without it those tests skip, with a reason; where CI=true they fail.
+ort117: $(ORT117)/.installed
+
+$(ORT117)/.installed: Makefile
+	rm -rf $(ORT117)
+	{ $(PYTHON) -m venv $(ORT117) \
+	  && $(ORT117)/bin/python -m pip install --quiet onnxruntime==1.17.0 numpy==1.26.4 \
+	  && touch $@; } \
+	|| { rm -rf $(ORT117); echo "note: onnxruntime 1.17 could not be installed; its tests will be skipped"; [ "$$CI" != true ]; }
+
+test: .venv/.installed ort117
+	$(BIN)/python -m pytest
+
+check: .venv/.installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy --strict blrc
+
+format: .venv/.installed
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+demo: .venv/.installed
+	$(BIN)/blrc export examples/mnist/mnist.pt --target c --target onnx -o build/demo --force
+	$(BIN)/blrc verify build/demo --data examples/mnist/data
+
+# setuptools keeps what it built before in build/lib, and would ship a file that has been deleted since.
+dist: .venv/.installed
+	rm -rf dist build/lib build/bdist.*
+	$(BIN)/python -m build --no-isolation
+
+clean:
+	rm -rf build dist .venv $(ORT117) *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,40 @@
+"""What holds for every test of the project, doctests included. Fixtures that tests share are in tests/conftest.py."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+from hypothesis import settings
+
+ROOT = Path(__file__).parent
+
+# The same examples in every run: a red test must be red again when it is looked at. No deadline: two shared cores.
+settings.register_profile("repeatable", derandomize=True, deadline=None, database=None)
+settings.load_profile("repeatable")
+
+
+def missing(reason: str) -> NoReturn:
+    """Skip a test whose tool is absent. In CI, which installs everything, an absent tool is a failure instead."""
+    if os.environ.get("CI") == "true":
+        pytest.fail(f"{reason} (CI=true: nothing may be skipped)", pytrace=False)
+    pytest.skip(reason)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    for mark in item.iter_markers("needs"):
+        for program in mark.args:
+            if shutil.which(program) is None:
+                missing(f"{program} is not installed")
+
+
+@pytest.fixture(scope="session")
+def ort117_python() -> Path:
+    """The interpreter that has ONNX Runtime 1.17 (`make ort117` makes it; $BLRC_ORT117_PYTHON overrides)."""
+    python = Path(os.environ.get("BLRC_ORT117_PYTHON", ROOT / ".venv-ort117" / "bin" / "python"))
+    if not python.is_file():
+        missing(f"no ONNX Runtime 1.17 at {python}: run make ort117")
+    return python

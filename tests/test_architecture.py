@@ -1,0 +1,242 @@
+"""Which module may import which. Reads the sources; imports nothing of blrc."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+MAX_LINES = 320
+
+
+@dataclass(frozen=True)
+class Room:
+    """Modules at one place of the order.
+
+    Attributes:
+        pattern: module name without ``blrc.``; ``x.*`` is a package with all that is in it.
+        torch: ``yes``, ``direct`` (only in the module itself is it barred: it may stand on modules that use torch), or
+            ``no`` (neither the module nor anything of blrc that it imports may use torch).
+    """
+
+    pattern: str
+    torch: str = "no"
+
+
+# Data flows down this list (docs: design, "The path that data takes"). A module imports only from rooms above its own,
+# and from its own room where that is a package. Put a new module below everything that it imports.
+ROOMS = (
+    Room("errors"),
+    Room("files"),
+    Room("runtime_files"),
+    Room("encode"),
+    Room("pack"),
+    Room("nn.*", torch="yes"),
+    Room("models", torch="yes"),
+    Room("datasets"),
+    Room("checkpoint", torch="yes"),
+    Room("train", torch="yes"),
+    Room("net"),
+    Room("sample", torch="yes"),
+    Room("fold"),
+    Room("forward", torch="yes"),
+    Room("calibrate", torch="yes"),
+    Room("program"),
+    Room("program_file"),
+    Room("plan"),
+    Room("lower"),
+    Room("reference"),
+    Room("vectors"),
+    Room("targets.*"),
+    Room("verify.*", torch="yes"),
+    Room("evaluate", torch="yes"),
+    Room("api", torch="yes"),
+    Room("", torch="direct"),  # blrc/__init__.py
+    Room("cli_train", torch="direct"),
+    Room("cli", torch="direct"),
+    Room("__main__", torch="direct"),
+)
+
+Imports = Mapping[str, frozenset[str]]
+"""Module (without ``blrc.``) to what it imports: modules of blrc likewise, ``torch`` as ``!torch``."""
+
+
+def place(module: str) -> int | None:
+    """Index in ROOMS of the room that holds `module`."""
+    for index, room in enumerate(ROOMS):
+        if module == room.pattern or module == room.pattern.removesuffix(".*") or fnmatchcase(module, room.pattern):
+            return index
+    return None
+
+
+def violations(imports: Imports) -> Iterator[str]:
+    """One sentence for each module that is in no room, looks down, goes in a circle, or reaches torch where barred."""
+    for module, targets in sorted(imports.items()):
+        here = place(module)
+        if here is None:
+            yield f"{named(module)} has no room: add it to ROOMS in {Path(__file__).name}, below all that it imports"
+            continue
+        for target in sorted(targets - {"!torch"}):
+            there = place(target)
+            if there is not None and (there > here or (there == here and not ROOMS[here].pattern.endswith(".*"))):
+                yield f"{named(module)} imports {named(target)}, which stands below it in ROOMS: data flows down only"
+        if circle := path(module, module, imports):
+            yield f"{named(module)} imports itself: {' -> '.join(map(named, circle))}"
+        if "!torch" in targets and ROOMS[here].torch != "yes":
+            yield f"{named(module)} imports torch, which its room bars"
+        elif ROOMS[here].torch == "no" and (chain := path(module, "!torch", imports)):
+            yield f"{named(module)} reaches torch, which its room bars: {' -> '.join(map(named, chain))}"
+
+
+def named(module: str) -> str:
+    return "torch" if module == "!torch" else f"blrc.{module}" if module else "blrc/__init__.py"
+
+
+def path(start: str, goal: str, imports: Imports) -> list[str] | None:
+    """A shortest chain of one or more imports from `start` to `goal`."""
+    frontier, seen = [[start]], set()
+    while frontier:
+        chain = frontier.pop(0)
+        for target in sorted(imports.get(chain[-1], frozenset())):
+            if target == goal:
+                return [*chain, target]
+            if target not in seen:
+                seen.add(target)
+                frontier.append([*chain, target])
+    return None
+
+
+def imported(source: str, module: str, is_package: bool, modules: frozenset[str]) -> frozenset[str]:
+    """What `source` imports, also inside functions and under TYPE_CHECKING."""
+    package = module if is_package else module.rpartition(".")[0]
+    found = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            above = f"blrc.{package}".strip(".").split(".")
+            start = ".".join(above[: len(above) - node.level + 1]) if node.level else ""
+            base = ".".join(filter(None, [start, node.module or ""]))
+            # "from blrc import pack" names a module, "from blrc.pack import words" does not.
+            names = [
+                f"{base}.{alias.name}" if f"{base}.{alias.name}".removeprefix("blrc.") in modules else base
+                for alias in node.names
+            ]
+        else:
+            continue
+        for name in names:
+            top, _, rest = name.partition(".")
+            if top == "blrc":
+                found.add(rest)
+            elif top in ("torch", "torchvision"):
+                found.add("!torch")
+    return frozenset(found)
+
+
+def sources() -> dict[str, Path]:
+    """Module name (without ``blrc.``) to file."""
+    found = {}
+    for file in sorted((ROOT / "blrc").rglob("*.py")):
+        parts = file.relative_to(ROOT / "blrc").with_suffix("").parts
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = file
+    return found
+
+
+def read_imports() -> Imports:
+    files = sources()
+    modules = frozenset(files)
+    return {
+        module: imported(file.read_text(encoding="utf-8"), module, file.name == "__init__.py", modules)
+        for module, file in files.items()
+    }
+
+
+def test_data_flows_down_the_rooms() -> None:
+    assert not list(violations(read_imports()))
+
+
+def test_sources_are_found() -> None:
+    assert {"", "errors", "encode", "pack"} <= set(sources())
+    assert "errors" in read_imports()["encode"]
+
+
+def test_modules_are_small() -> None:
+    lengths = {file: len(file.read_text(encoding="utf-8").splitlines()) for file in sources().values()}
+    assert not {str(file.relative_to(ROOT)): n for file, n in lengths.items() if n > MAX_LINES}
+
+
+def test_no_module_for_odds_and_ends() -> None:
+    assert not [file for file in sources().values() if file.stem in ("utils", "util", "helpers", "misc", "common")]
+
+
+def test_test_files_have_names_of_their_own() -> None:
+    # Without packages, pytest imports test files by base name: two of the same name hide each other.
+    names = [file.name for file in (ROOT / "tests").rglob("test_*.py")]
+    assert sorted(names) == sorted(set(names))
+    assert not list((ROOT / "tests").rglob("__init__.py"))
+
+
+@pytest.mark.parametrize(
+    ("module", "targets", "complaint"),
+    [
+        ("pack", {"lower"}, "blrc.pack imports blrc.lower, which stands below"),
+        ("pack", {"pack"}, "blrc.pack imports blrc.pack, which stands below"),
+        ("pack", {""}, "blrc.pack imports blrc/__init__.py, which stands below"),
+        ("lower", {"!torch"}, "blrc.lower imports torch"),
+        (
+            "lower",
+            {"calibrate"},
+            "blrc.lower reaches torch, which its room bars: blrc.lower -> blrc.calibrate -> torch",
+        ),
+        ("cli", {"!torch"}, "blrc.cli imports torch"),
+        ("nn.layers", {"nn.pool"}, "blrc.nn.layers imports itself: blrc.nn.layers -> blrc.nn.pool -> blrc.nn.layers"),
+        ("orphan", set(), "blrc.orphan has no room"),
+        ("targets.c.emit", {"api"}, "blrc.targets.c.emit imports blrc.api"),
+    ],
+)
+def test_each_rule_is_enforced(module: str, targets: set[str], complaint: str) -> None:
+    world = {"calibrate": frozenset({"!torch"}), "nn.pool": frozenset({"nn.layers"}), module: frozenset(targets)}
+    assert any(sentence.startswith(complaint) for sentence in violations(world))
+
+
+def test_what_is_allowed_is_allowed() -> None:
+    world = {
+        "errors": frozenset[str](),
+        "nn.weights": frozenset({"!torch", "errors"}),
+        "nn": frozenset({"nn.weights"}),
+        "checkpoint": frozenset({"!torch", "nn"}),
+        "targets.c.emit": frozenset({"targets.c.text", "pack"}),
+        "cli": frozenset({"", "checkpoint"}),
+    }
+    assert not list(violations(world))
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("import blrc.pack", {"pack"}),
+        ("import blrc", {""}),
+        ("from blrc import pack, save", {"pack", ""}),
+        ("from blrc.pack import words", {"pack"}),
+        ("from blrc.nn import layers", {"nn.layers"}),
+        ("from . import layers", {"nn.layers"}),
+        ("from .layers import BinaryLinear", {"nn.layers"}),
+        ("from .. import pack", {"pack"}),
+        ("from ..pack import words", {"pack"}),
+        ("def f():\n    import torch.nn.functional as F", {"!torch"}),
+        ("from torch import nn", {"!torch"}),
+        ("import torchmetrics, numpy", set()),
+    ],
+)
+def test_every_form_of_import_is_seen(line: str, found: set[str]) -> None:
+    modules = frozenset({"", "pack", "nn", "nn.layers", "nn.pool"})
+    assert imported(line, "nn.pool", False, modules) == found
+
+
+def test_relative_imports_of_a_package_start_at_itself() -> None:
+    assert imported("from .layers import x", "nn", True, frozenset({"nn", "nn.layers"})) == {"nn.layers"}
