@@ -1,0 +1,153 @@
+"""Raw device input to integer codes. The only module that knows how.
+
+A device sees raw data: ``uint8`` (pixels), ``int8`` (ready-made codes) or ``bits`` (already +-1). Training standardises,
+``(x / 255 - mean) / std``; the device holds that as an int8 **code** with one scale for all channels,
+
+    code = clip(round(scale * (x / 255 - mean_c) / std_c), -127, 127),        real value = code / scale
+
+so that a sum over channels of codes is the real sum times ``scale`` (a scale per channel would break this). For uint8
+input the map is a table of 256 entries a channel, and the table is part of the program. Zero padding is code 0.
+
+Arrays here are N, C, H, W or N, C (dense input), as in torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blrc.errors import BlrcError
+
+InputKind = Literal["uint8", "int8", "bits"]
+_DTYPES = {"uint8": np.dtype(np.uint8), "int8": np.dtype(np.int8), "bits": np.dtype(np.uint8)}
+
+
+@dataclass(frozen=True)
+class InputEncoding:
+    """How raw input becomes codes. Build one with `pixels`, `int8_codes` or `bits`.
+
+    Attributes:
+        kind: type of the raw data.
+        shape: of one sample, ``(C, H, W)`` or ``(features,)``.
+        scale: codes per unit of real input (1.0 for bits).
+        mean, std: per channel, in units of ``x / 255`` (uint8 only, else empty).
+    """
+
+    kind: InputKind
+    shape: tuple[int, ...]
+    scale: float
+    mean: tuple[float, ...] = ()
+    std: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.kind not in _DTYPES:
+            raise BlrcError(f"input kind {self.kind!r}: a device takes raw uint8, int8 or bits")
+        if len(self.shape) not in (1, 3) or any(not isinstance(n, int) or n < 1 for n in self.shape):
+            raise BlrcError(
+                f"input shape {self.shape}: expected (channels, height, width) or (features,), all positive"
+            )
+        if not (np.isfinite(self.scale) and self.scale > 0):
+            raise BlrcError(f"input scale {self.scale}: must be positive and finite")
+        if self.kind == "uint8":
+            if len(self.mean) != self.channels or len(self.std) != self.channels:
+                raise BlrcError(
+                    f"input mean and std need one value for each of {self.channels} channels, got {len(self.mean)} and {len(self.std)}"
+                )
+            if not np.all(np.isfinite(self.mean)) or not all(np.isfinite(s) and s > 0 for s in self.std):
+                raise BlrcError("input mean must be finite and std positive in every channel")
+
+    @property
+    def channels(self) -> int:
+        """Number of channels that have a table of their own (1 for dense uint8 input: all features share it)."""
+        return self.shape[0] if len(self.shape) == 3 else 1
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """NumPy type of raw samples (bits are uint8 zeros and ones)."""
+        return _DTYPES[self.kind]
+
+    @property
+    def code_range(self) -> tuple[int, int]:
+        """Smallest and largest code that this input can give."""
+        if self.kind == "uint8":
+            codes = self.table()
+            return int(codes.min()), int(codes.max())
+        return (-128, 127) if self.kind == "int8" else (-1, 1)
+
+    def table(self) -> NDArray[np.int8]:
+        """The code of every raw value: int8 array ``(channels, 256)``. uint8 input only."""
+        return _standardised_codes(self.mean, self.std, self.scale)
+
+    def codes(self, raw: NDArray[Any]) -> NDArray[np.int8]:
+        """Codes of raw samples.
+
+        Args:
+            raw: ``(N, *shape)`` of type `dtype`.
+
+        Returns:
+            int8 of the same shape; +-1 for bits.
+
+        Raises:
+            BlrcError: the array's type or shape is not this input's.
+        """
+        self.check(raw, "input")
+        if self.kind == "int8":
+            return raw.astype(np.int8, copy=False)
+        if self.kind == "bits":
+            return (raw.astype(np.int8) * 2 - 1).astype(np.int8)
+        table = self.table()
+        if self.channels == 1:
+            return table[0][raw]
+        return np.stack([table[c][raw[:, c]] for c in range(self.channels)], axis=1)
+
+    def real(self, raw: NDArray[Any]) -> NDArray[np.float32]:
+        """What the torch network sees of raw samples: ``codes / scale``, float32, shape ``(N, *shape)``."""
+        return (self.codes(raw).astype(np.float64) / self.scale).astype(np.float32)
+
+    def check(self, raw: NDArray[Any], what: str) -> None:
+        """Raise a `BlrcError` that names `what` unless `raw` is ``(N, *shape)`` of type `dtype`."""
+        if raw.dtype != self.dtype:
+            raise BlrcError(f"{what}: type {raw.dtype}, but this network takes raw {self.kind} ({self.dtype})")
+        if raw.shape[1:] != self.shape or raw.ndim != len(self.shape) + 1:
+            raise BlrcError(f"{what}: shape {raw.shape}, but this network takes (N, {', '.join(map(str, self.shape))})")
+        if self.kind == "bits" and raw.size and int(raw.max()) > 1:
+            raise BlrcError(f"{what}: bits must be 0 or 1, found {int(raw.max())}")
+
+
+def pixels(
+    shape: Sequence[int], mean: Sequence[float], std: Sequence[float], scale: float | None = None
+) -> InputEncoding:
+    """uint8 pixels that training standardises as ``(x / 255 - mean) / std`` (torchvision's convention).
+
+    Args:
+        shape: of one sample, ``(C, H, W)`` or ``(features,)``.
+        mean, std: per channel, in units of ``x / 255``.
+        scale: codes per unit; by default the largest that saturates no pixel value, which lost nothing on MNIST.
+    """
+    shape, mean, std = tuple(shape), tuple(map(float, mean)), tuple(map(float, std))
+    if scale is None:
+        if not all(np.isfinite(m) for m in mean) or not all(np.isfinite(s) and s > 0 for s in std):
+            raise BlrcError("input mean must be finite and std positive in every channel")
+        scale = 127.0 / max(max(abs(m), abs(1.0 - m)) / s for m, s in zip(mean, std, strict=True))
+    return InputEncoding("uint8", shape, float(scale), mean, std)
+
+
+def int8_codes(shape: Sequence[int], scale: float) -> InputEncoding:
+    """int8 input that already is a code; the real value is ``code / scale`` (whitened data, audio, sensors)."""
+    return InputEncoding("int8", tuple(shape), float(scale))
+
+
+def bits(shape: Sequence[int]) -> InputEncoding:
+    """Input that already is +-1, given as 0 and 1 (bit 1 = +1)."""
+    return InputEncoding("bits", tuple(shape), 1.0)
+
+
+def _standardised_codes(mean: tuple[float, ...], std: tuple[float, ...], scale: float) -> NDArray[np.int8]:
+    # float64 +, *, / and rint are exactly specified by IEEE 754, so this table is the same on every machine.
+    x = np.arange(256, dtype=np.float64)[None, :] / 255.0
+    real = (x - np.array(mean)[:, None]) / np.array(std)[:, None]
+    return np.clip(np.rint(scale * real), -127, 127).astype(np.int8)

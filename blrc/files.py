@@ -1,0 +1,95 @@
+"""Writing files so that nothing is lost or half written: write beside, then rename."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from blrc.errors import BlrcError
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Replace the file at `path` by `content`, or leave it as it was.
+
+    Raises:
+        BlrcError: the folder is missing or read-only, or the disk is full.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, beside = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    except OSError as error:
+        raise _cannot_write(path, error) from None
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(beside).chmod(0o666 & ~_umask())
+        Path(beside).replace(path)
+    except OSError as error:
+        Path(beside).unlink(missing_ok=True)
+        raise _cannot_write(path, error) from None
+    except BaseException:
+        Path(beside).unlink(missing_ok=True)
+        raise
+
+
+def write_folder(folder: Path, files: Mapping[str, bytes], replace: bool) -> None:
+    """Make `folder` hold exactly `files` (relative path -> content), all of them or none.
+
+    Args:
+        replace: an existing folder is replaced; otherwise it is an error.
+
+    Raises:
+        BlrcError: the folder exists, cannot be written, or the disk is full; what was there is still there.
+    """
+    if folder.exists() and not replace:
+        raise BlrcError(f"{folder}: exists already; choose another folder with -o, or replace it with --force")
+    if folder.exists() and not folder.is_dir():
+        raise BlrcError(f"{folder}: is a file, not a folder; choose another folder with -o")
+    folder = folder.resolve()
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        beside = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+    except OSError as error:
+        raise _cannot_write(folder, error) from None
+    try:
+        for name, content in files.items():
+            target = beside / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(content)
+        beside.chmod(0o777 & ~_umask())
+        _swap(beside, folder)
+    except OSError as error:
+        raise _cannot_write(folder, error) from None
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+
+
+def _swap(beside: Path, folder: Path) -> None:
+    if not folder.exists():
+        beside.rename(folder)
+        return
+    old = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+    try:
+        folder.rename(old / "old")
+        try:
+            beside.rename(folder)
+        except OSError:
+            (old / "old").rename(folder)
+            raise
+    finally:
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def _cannot_write(path: Path, error: OSError) -> BlrcError:
+    return BlrcError(f"{path}: cannot write: {error.strerror or error}; nothing was changed")

@@ -1,0 +1,45 @@
+"""Bit order. The only module that knows it.
+
+Bit 1 is +1 and bit 0 is -1. Channel ``c`` is bit ``c % 32`` of word ``c // 32`` of a row of ``uint32`` words. The unused
+bits of the last word (the tail) are 0. See docs/decisions/001-bit-order.md.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+WORD_BITS = 32
+
+
+def words(channels: int) -> int:
+    """Packed words that hold `channels` bits."""
+    return -(-channels // WORD_BITS)
+
+
+def pack(bits: NDArray[Any]) -> NDArray[np.uint32]:
+    """Pack booleans (or 0/1) along the last axis: ``(..., C)`` to uint32 ``(..., words(C))``."""
+    channels = bits.shape[-1]
+    padded = np.zeros((*bits.shape[:-1], words(channels) * WORD_BITS), dtype=np.uint8)
+    padded[..., :channels] = bits != 0
+    lanes = np.packbits(padded, axis=-1, bitorder="little")
+    packed = np.ascontiguousarray(lanes).view("<u4")
+    return packed.astype(np.uint32)
+
+
+def unpack(packed: NDArray[np.uint32], channels: int) -> NDArray[np.bool_]:
+    """Inverse of `pack`: uint32 ``(..., words(channels))`` to bool ``(..., channels)``."""
+    lanes = np.ascontiguousarray(packed.astype("<u4")).view(np.uint8)
+    return np.unpackbits(lanes, axis=-1, bitorder="little")[..., :channels].astype(np.bool_)
+
+
+def pack_signs(signs: NDArray[Any]) -> NDArray[np.uint32]:
+    """Pack +-1 values along the last axis (+1 becomes bit 1)."""
+    return pack(signs > 0)
+
+
+def unpack_signs(packed: NDArray[np.uint32], channels: int) -> NDArray[np.int8]:
+    """Inverse of `pack_signs`: int8 +-1."""
+    return np.where(unpack(packed, channels), np.int8(1), np.int8(-1))

@@ -1,0 +1,111 @@
+"""What a program means, in NumPy. Written to be read, not to be fast: it is the law for every target.
+
+Arrays carry a batch in front of the program's H, W, C. Bits are booleans here (True = +1); packing is the targets' affair.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, assert_never
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+from numpy.typing import NDArray
+
+from blrc.pack import unpack_signs
+from blrc.program import Conv, Encode, Op, Pool, Program, Scores, Window
+
+BATCH = 128
+
+
+def run(program: Program, raw: NDArray[Any], member: int = 0) -> dict[str, NDArray[Any]]:
+    """All values of one member, by name.
+
+    Args:
+        raw: input in device layout, ``(N, H, W, C)``: uint8, int8, or for a bits input booleans or 0/1.
+
+    Returns:
+        for each value (the input included) an array ``(N, H, W, C)``: uint8, int8, int32, or bool for bits.
+    """
+    batches = [dict(_trace(program, raw[i : i + BATCH], member)) for i in range(0, max(len(raw), 1), BATCH)]
+    return {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
+
+
+def scores(program: Program, raw: NDArray[Any], member: int = 0) -> NDArray[np.int32]:
+    """Scores of one member, int32 ``(N, classes)``."""
+    out = program.output.name
+    batches = [dict(_trace(program, raw[i : i + BATCH], member))[out] for i in range(0, max(len(raw), 1), BATCH)]
+    return np.concatenate(batches)[:, 0, 0, :]
+
+
+def labels(class_scores: NDArray[np.int32]) -> NDArray[np.int64]:
+    """The first maximum of every row."""
+    return np.argmax(class_scores, axis=1)
+
+
+def _trace(program: Program, raw: NDArray[Any], member: int) -> Iterator[tuple[str, NDArray[Any]]]:
+    values = {program.input.name: raw.astype(bool) if program.input.dtype == "bits" else raw}
+    for op in program.ops:
+        values[op.y.name] = apply(program, op, values[op.x.name], member)
+    yield from values.items()
+
+
+def apply(program: Program, op: Op, x: NDArray[Any], member: int = 0) -> NDArray[Any]:
+    """One op on a batch of its input."""
+    if isinstance(op, Encode):
+        table = program.constant(op.table, member)
+        channel = np.arange(op.x.shape[2]) if len(table) > 1 else 0
+        return np.asarray(table[channel, x])
+    if isinstance(op, Conv):
+        y = preactivation(program, op, x, member) >= program.constant(op.thresholds, member)
+        return y if op.pool is None else _any(y, op.pool)
+    if isinstance(op, Pool):
+        return _any(x, op.window)
+    if isinstance(op, Scores):
+        weights = program.constant(op.weights, member).astype(np.int64).reshape(op.y.shape[2], -1)
+        signs = _signs(x).reshape(len(x), -1)
+        # Exact in float64: check() bounds the sum far below 2**53.
+        total = signs.astype(np.float64) @ weights.T.astype(np.float64)
+        y = total.astype(np.int64) + program.constant(op.bias, member)
+        return np.asarray(y.astype(np.int32)[:, None, None, :])
+    assert_never(op)
+
+
+def preactivation(program: Program, op: Conv, x: NDArray[Any], member: int = 0) -> NDArray[np.int32]:
+    """z of a convolution, before threshold and pooling: int32 ``(N, height, width, out)``.
+
+    Padding is 0: neither +1 nor -1, so that absent taps contribute nothing.
+    """
+    weights = unpack_signs(program.constant(op.weights, member), op.group_channels)
+    peak = program.bounds(op)[1]
+    real = np.float32 if peak < 2**24 else np.float64
+    # BLAS in float32 is exact here: every partial sum is an integer of magnitude below 2**24.
+    assert peak < 2 ** (24 if real is np.float32 else 53)
+    signs = (_signs(x) if op.x.dtype == "bits" else x).astype(real)
+    taps = _windows(signs, op.window, fill=0)
+    n, height, width = taps.shape[:3]
+    groups, per_group = op.groups, op.y.shape[2] // op.groups
+    z = np.empty((n, height, width, op.y.shape[2]), dtype=np.int32)
+    for g in range(groups):
+        inputs = taps[:, :, :, g * op.group_channels : (g + 1) * op.group_channels]
+        rows = weights[g * per_group : (g + 1) * per_group].transpose(0, 3, 1, 2).reshape(per_group, -1)
+        product = inputs.reshape(n * height * width, -1) @ rows.T.astype(real)
+        z[..., g * per_group : (g + 1) * per_group] = product.reshape(n, height, width, per_group)
+    return z
+
+
+def _any(bits: NDArray[np.bool_], window: Window) -> NDArray[np.bool_]:
+    return np.asarray(_windows(bits, window, fill=False).any(axis=(-2, -1)))
+
+
+def _windows(maps: NDArray[Any], window: Window, fill: float) -> NDArray[Any]:
+    """Sliding windows of ``(N, H, W, C)`` maps: a view ``(N, out h, out w, C, kernel h, kernel w)``."""
+    top, left, bottom, right = window.padding
+    padded = np.pad(maps, ((0, 0), (top, bottom), (left, right), (0, 0)), constant_values=fill)
+    view = sliding_window_view(padded, window.span, axis=(1, 2))
+    (sy, sx), (dy, dx) = window.stride, window.dilation
+    return view[:, ::sy, ::sx, :, ::dy, ::dx]
+
+
+def _signs(bits: NDArray[np.bool_]) -> NDArray[np.int8]:
+    return np.where(bits, np.int8(1), np.int8(-1))

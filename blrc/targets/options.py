@@ -1,0 +1,25 @@
+"""What every target is told besides the program."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from blrc.vectors import Vectors
+
+
+@dataclass(frozen=True, eq=False)
+class EmitOptions:
+    """Options of an export.
+
+    Attributes:
+        name: prefix of every file, symbol and macro: a legal C identifier, checked by `api.export`.
+        vectors: recorded inputs with the reference's values, for self-tests.
+        version: of blrc, for headers and metadata.
+        settings: how the program was made (checkpoint, members, seed), plain data for the manifest.
+    """
+
+    name: str
+    vectors: Vectors
+    version: str
+    settings: Mapping[str, object] = field(default_factory=dict)

@@ -1,0 +1,45 @@
+"""Recorded vectors: inputs with every value that the reference computes for them. Recorded once, read by every target."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blrc import reference
+from blrc.pack import pack
+from blrc.program import Program, Value
+
+
+@dataclass(frozen=True, eq=False)
+class Vectors:
+    """Inputs in device layout ``(N, H, W, C)`` and, for each member, every value of the reference by name."""
+
+    inputs: NDArray[Any]
+    values: tuple[Mapping[str, NDArray[Any]], ...]
+
+
+def record(program: Program, inputs: NDArray[Any]) -> Vectors:
+    """Run the reference on `inputs` (device layout) for every member."""
+    return Vectors(inputs, tuple(reference.run(program, inputs, m) for m in range(len(program.members))))
+
+
+def memory(value: Value, maps: NDArray[Any]) -> NDArray[Any]:
+    """A batch of one value as it lies in a device's memory: bits packed to ``(N, H, W, words)`` uint32, others as they are."""
+    return pack(maps) if value.dtype == "bits" else maps
+
+
+def layer_digest(value: Value, maps: NDArray[Any]) -> NDArray[np.uint32]:
+    """FNV-1a over the elements of each sample: the digest that a device compares after each layer.
+
+    It is taken over elements (a packed word, or an int8, uint8 or int32 value widened to 32 bits, in order), not over bytes,
+    so it is the same on big- and little-endian machines: ``h = (h xor element) * 16777619`` from 2166136261, mod 2^32.
+    """
+    elements = memory(value, maps).reshape(len(maps), -1).astype(np.int64).astype(np.uint64) & np.uint64(0xFFFFFFFF)
+    state = np.full(len(maps), 2166136261, dtype=np.uint64)
+    for column in elements.T:
+        state = ((state ^ column) * np.uint64(16777619)) & np.uint64(0xFFFFFFFF)
+    return state.astype(np.uint32)

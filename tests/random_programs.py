@@ -1,0 +1,171 @@
+"""Random legal programs for the tests of targets: every geometry that the program allows, with live thresholds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blrc import reference
+from blrc.pack import pack_signs
+from blrc.program import Constant, Conv, Encode, Op, Pool, Program, Scores, Value, Window, check
+
+
+def random_program(
+    seed: int, kind: str = "uint8", shape: tuple[int, int, int] | None = None, layers: int = 3, members: int = 1
+) -> Program:
+    """A random program; the same for the same arguments. `shape` is (H, W, C)."""
+    rng = np.random.default_rng(seed)
+    shape = shape or (int(rng.integers(1, 13)), int(rng.integers(1, 13)), int(rng.choice([1, 2, 3, 31, 32, 33])))
+    x = Value("input", kind, shape)  # type: ignore[arg-type]
+    builder = _Builder(x, rng, members)
+    if kind == "uint8":
+        builder.encode()
+    for i in range(layers):
+        if builder.x.shape[:2] == (1, 1) or i == layers - 1:
+            builder.conv(f"dense{i}", Window(builder.x.shape[:2]), None)
+        else:
+            builder.random_conv(f"conv{i}")
+        if rng.random() < 0.2 and min(builder.x.shape[:2]) >= 2:
+            builder.pool(f"pool{i}")
+    return builder.finish()
+
+
+class _Builder:
+    def __init__(self, x: Value, rng: np.random.Generator, members: int) -> None:
+        self.input = self.x = x
+        self.rng = rng
+        self.members = members
+        self.ops: list[Op] = []
+        self.constants: dict[str, Constant] = {}
+        n = 24
+        if x.dtype == "uint8":
+            self.sample: NDArray[Any] = rng.integers(0, 256, (n, *x.shape)).astype(np.uint8)
+        elif x.dtype == "int8":
+            self.sample = rng.integers(-128, 128, (n, *x.shape)).astype(np.int8)
+        else:
+            self.sample = rng.random((n, *x.shape)) < 0.5
+
+    def encode(self) -> None:
+        rows = self.x.shape[2] if self.rng.random() < 0.7 else 1
+        table = self.rng.integers(-127, 128, (rows, 256)).astype(np.int8)
+        y = Value("codes", "int8", self.x.shape)
+        self._add(Encode("encode", self.x, y, "encode.table"), {"encode.table": [table] * self.members})
+
+    def random_conv(self, name: str) -> None:
+        rng = self.rng
+        height, width, _ = self.x.shape
+        kernel = (int(rng.integers(1, min(height, 5) + 1)), int(rng.integers(1, min(width, 5) + 1)))
+        window = Window(
+            kernel,
+            stride=(int(rng.integers(1, 3)), int(rng.integers(1, 3))),
+            padding=tuple(int(rng.integers(0, max(1, kernel[i % 2] // 2 + 1))) for i in range(4)),  # type: ignore[arg-type]
+            dilation=(int(rng.integers(1, 3)), int(rng.integers(1, 3))),
+        )
+        if min(window.output(height, width)) < 1:
+            window = replace(window, dilation=(1, 1))
+        self.conv(name, window, self._random_pool(window.output(height, width)))
+
+    def _random_pool(self, size: tuple[int, int]) -> Window | None:
+        options = [
+            Window((2, 2), (2, 2)),
+            Window((3, 3), (2, 2)),
+            Window((2, 3), (2, 1), (0, 1, 0, 1)),
+            Window((3, 3), (2, 2), (1, 1, 1, 1)),
+        ]
+        options = [
+            w for w in options if min(w.output(*size)) >= 1 and w.kernel[0] <= size[0] and w.kernel[1] <= size[1]
+        ]
+        return options[self.rng.integers(len(options))] if options and self.rng.random() < 0.5 else None
+
+    def conv(self, name: str, window: Window, pool: Window | None) -> None:
+        rng = self.rng
+        channels = self.x.shape[2]
+        divisors = [g for g in (1, 1, 1, 2, 3, channels) if channels % g == 0]
+        groups = int(rng.choice(divisors))
+        per_group = int(rng.choice([1, 2, 5, 31, 32, 33, 64, 65])) if groups == 1 else int(rng.integers(1, 4))
+        out = groups * per_group
+        height, width = window.output(*self.x.shape[:2])
+        size = (height, width) if pool is None else pool.output(height, width)
+        op = Conv(
+            name,
+            self.x,
+            Value(f"{name}.bits", "bits", (*size, out)),
+            f"{name}.weights",
+            f"{name}.thresholds",
+            window,
+            groups,
+            pool,
+        )
+        weights = [
+            pack_signs(rng.integers(0, 2, (out, *window.kernel, op.group_channels)) * 2 - 1)
+            for _ in range(self.members)
+        ]
+        zeros = [np.zeros(out, np.int32)] * self.members
+        probe = self._program([*self.ops, op], {op.weights: weights, op.thresholds: zeros})
+        low, high = probe.bounds(op)
+        thresholds = []
+        for member in range(self.members):
+            z = reference.preactivation(probe, op, self.sample, member)
+            t = np.median(z, axis=(0, 1, 2)).round().astype(np.int32) + rng.integers(-1, 2, out).astype(np.int32)
+            t[rng.random(out) < 0.05] = low
+            t[rng.random(out) < 0.05] = high + 1
+            thresholds.append(np.clip(t, low, high + 1).astype(np.int32))
+        self._add(op, {op.weights: weights, op.thresholds: thresholds})
+
+    def pool(self, name: str) -> None:
+        window = Window((2, 2), (1, 1), (1, 0, 0, 1))
+        size = window.output(*self.x.shape[:2])
+        self._add(Pool(name, self.x, Value(f"{name}.bits", "bits", (*size, self.x.shape[2])), window), {})
+
+    def finish(self) -> Program:
+        rng = self.rng
+        classes = int(rng.integers(2, 12))
+        op = Scores("scores", self.x, Value("scores", "int32", (1, 1, classes)), "scores.weights", "scores.bias")
+        weights = rng.integers(-127, 128, (classes, *self.x.shape)).astype(np.int8 if rng.random() < 0.8 else np.int16)
+        if weights.dtype == np.int16:
+            weights *= 200
+        bias = rng.integers(-1000, 1000, classes).astype(np.int32)
+        self._add(op, {op.weights: [weights] * self.members, op.bias: [bias] * self.members})
+        return check(self._program(self.ops, {}))
+
+    def _add(self, op: Op, tables: dict[str, list[NDArray[Any]]]) -> None:
+        for name, per_member in tables.items():
+            self.constants[name] = _constant(per_member)
+        self.ops.append(op)
+        self.sample = reference.apply(self._program(self.ops, {}), op, self.sample)
+        self.x = op.y
+
+    def _program(self, ops: list[Op], extra: dict[str, list[NDArray[Any]]]) -> Program:
+        constants = {**self.constants, **{name: _constant(tables) for name, tables in extra.items()}}
+        return Program(self.input, tuple(ops), constants, tuple(f"sample 0:{m}" for m in range(self.members)), 0.01)
+
+
+def _constant(per_member: list[NDArray[Any]]) -> Constant:
+    tables: list[NDArray[Any]] = []
+    index = []
+    for table in per_member:
+        found = next((i for i, t in enumerate(tables) if np.array_equal(t, table)), None)
+        if found is None:
+            tables.append(table)
+            found = len(tables) - 1
+        index.append(found)
+    return Constant(tuple(tables), tuple(index))
+
+
+def random_inputs(program: Program, count: int, seed: int = 0) -> NDArray[Any]:
+    """Random raw inputs in device layout, the extremes first."""
+    rng = np.random.default_rng(seed)
+    shape = (count, *program.input.shape)
+    if program.input.dtype == "bits":
+        raw: NDArray[Any] = rng.random(shape) < 0.5
+        raw[:1], raw[1:2] = False, True
+    elif program.input.dtype == "uint8":
+        raw = rng.integers(0, 256, shape).astype(np.uint8)
+        raw[:1], raw[1:2] = 0, 255
+    else:
+        raw = rng.integers(-128, 128, shape).astype(np.int8)
+        raw[:1], raw[1:2] = -128, 127
+    return raw
