@@ -5,7 +5,8 @@
 #   make check     formatting, lint and types
 #   make format    rewrite the sources as `make check` wants them
 #   make dist      sdist and wheel in dist/
-#   make clean     remove what these targets made, the virtual environments included
+#   make clean     remove what was built, and caches
+#   make distclean remove the virtual environments too
 #
 # PYTHON=python3.12 picks the interpreter. PIP_TORCH passes options to the installation of torch, for example
 # PIP_TORCH="--index-url https://download.pytorch.org/whl/cpu" for the small build without GPU support.
@@ -15,13 +16,13 @@ PIP_TORCH ?=
 BIN       := .venv/bin
 ORT117    := .venv-ort117
 
-.PHONY: demo test check format dist clean ort117
+.PHONY: demo test check format dist clean distclean ort117
 .DELETE_ON_ERROR:
 
 # torch goes first and by itself, so that its options touch no other package.
 .venv/.installed: pyproject.toml setup.py constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet -c constraints.txt $(PIP_TORCH) torch==2.13.0
+	$(BIN)/python -m pip install --quiet -c constraints.txt $(PIP_TORCH) torch
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev]'
 	touch $@
 
@@ -29,10 +30,10 @@ ORT117    := .venv-ort117
 # its interpreter as a subprocess. Without it those tests skip, with a reason; where CI=true they fail.
 ort117: $(ORT117)/.installed
 
-$(ORT117)/.installed: Makefile
+$(ORT117)/.installed: constraints-ort117.txt
 	rm -rf $(ORT117)
 	{ $(PYTHON) -m venv $(ORT117) \
-	  && $(ORT117)/bin/python -m pip install --quiet onnxruntime==1.17.0 numpy==1.26.4 \
+	  && $(ORT117)/bin/python -m pip install --quiet -r constraints-ort117.txt \
 	  && touch $@; } \
 	|| { rm -rf $(ORT117); echo "note: onnxruntime 1.17 could not be installed; its tests will be skipped"; [ "$$CI" != true ]; }
 
@@ -58,5 +59,8 @@ dist: .venv/.installed
 	$(BIN)/python -m build --no-isolation
 
 clean:
-	rm -rf build dist .venv $(ORT117) *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
-	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+	rm -rf build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find blrc tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+distclean: clean
+	rm -rf .venv $(ORT117)

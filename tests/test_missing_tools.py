@@ -1,0 +1,48 @@
+"""The root conftest.py: a test whose program is absent is skipped with a reason, but fails in CI."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+SUITE = """
+import pytest
+
+@pytest.mark.needs("no-such-program")
+def test_program(): ...
+
+@pytest.mark.needs("sh")
+def test_present(): ...
+
+def test_old_runtime(ort117_python): ...
+"""
+
+
+@pytest.mark.parametrize(
+    ("ci", "closing", "reason"),
+    [
+        ("", "1 passed, 2 skipped", "no-such-program is not installed"),
+        ("true", "1 passed, 2 errors", "no-such-program is not installed (CI=true: nothing may be skipped)"),
+    ],
+)
+def test_absent_tools(ci: str, closing: str, reason: str, tmp_path: Path) -> None:
+    shutil.copy(ROOT / "conftest.py", tmp_path)
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    (tmp_path / "test_suite.py").write_text(SUITE)
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "test_suite.py"],
+        cwd=tmp_path,
+        env={**os.environ, "CI": ci, "BLRC_ORT117_PYTHON": str(tmp_path / "nowhere")},
+        capture_output=True,
+        text=True,
+    )
+    assert closing in done.stdout
+    assert reason in done.stdout
+    assert f"no ONNX Runtime 1.17 at {tmp_path / 'nowhere'}: run make ort117" in done.stdout
