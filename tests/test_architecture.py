@@ -45,7 +45,7 @@ ROOMS = (
     Room("net"),
     Room("graph", torch="yes"),
     Room("checkpoint", torch="yes"),
-    Room("train", torch="yes"),
+    Room("train.*", torch="yes"),
     Room("sample", torch="yes"),
     Room("fold"),
     Room("forward", torch="yes"),
