@@ -48,6 +48,7 @@ ROOMS = (
     Room("train.*", torch="yes"),
     Room("sample", torch="yes"),
     Room("fold"),
+    Room("shapes"),
     Room("forward", torch="yes"),
     Room("calibrate", torch="yes"),
     Room("plan"),
