@@ -1,7 +1,7 @@
 """Raw device input to integer codes. The only module that knows how.
 
-A device sees raw data: ``uint8`` (pixels), ``int8`` (ready-made codes) or ``bits`` (already +-1). Training standardises,
-``(x / 255 - mean) / std``; the device holds that as an int8 **code** with one scale for all channels,
+A device sees raw data: ``uint8`` (pixels), ``int8`` (ready-made codes) or ``bits`` (already +-1). Training
+standardises, ``(x / 255 - mean) / std``; the device holds that as an int8 **code** with one scale for all channels,
 
     code = clip(round(scale * (x / 255 - mean_c) / std_c), -127, 127),        real value = code / scale
 
@@ -55,7 +55,8 @@ class InputEncoding:
         if self.kind == "uint8":
             if len(self.mean) != self.channels or len(self.std) != self.channels:
                 raise BlrcError(
-                    f"input mean and std need one value for each of {self.channels} channels, got {len(self.mean)} and {len(self.std)}"
+                    f"input mean and std need one value for each of {self.channels} channels, "
+                    f"got {len(self.mean)} and {len(self.std)}"
                 )
             if not np.all(np.isfinite(self.mean)) or not all(np.isfinite(s) and s > 0 for s in self.std):
                 raise BlrcError("input mean must be finite and std positive in every channel")
@@ -101,7 +102,7 @@ class InputEncoding:
             return (raw.astype(np.int8) * 2 - 1).astype(np.int8)
         table = self.table()
         if self.channels == 1:
-            return table[0][raw]
+            return np.asarray(table[0][raw])
         return np.stack([table[c][raw[:, c]] for c in range(self.channels)], axis=1)
 
     def real(self, raw: NDArray[Any]) -> NDArray[np.float32]:
@@ -150,4 +151,4 @@ def _standardised_codes(mean: tuple[float, ...], std: tuple[float, ...], scale: 
     # float64 +, *, / and rint are exactly specified by IEEE 754, so this table is the same on every machine.
     x = np.arange(256, dtype=np.float64)[None, :] / 255.0
     real = (x - np.array(mean)[:, None]) / np.array(std)[:, None]
-    return np.clip(np.rint(scale * real), -127, 127).astype(np.int8)
+    return np.asarray(np.clip(np.rint(scale * real), -127, 127), dtype=np.int8)

@@ -1,7 +1,7 @@
 """Bit order. The only module that knows it.
 
-Bit 1 is +1 and bit 0 is -1. Channel ``c`` is bit ``c % 32`` of word ``c // 32`` of a row of ``uint32`` words. The unused
-bits of the last word (the tail) are 0. See docs/decisions/001-bit-order.md.
+Bit 1 is +1 and bit 0 is -1. Channel ``c`` is bit ``c % 32`` of word ``c // 32`` of a row of ``uint32`` words. The
+unused bits of the last word (the tail) are 0. See docs/decisions/001-bit-order.md.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ The ops (z is the integer pre-activation, over the taps that lie inside the map)
 
 ==========  ==============================  ==============================================================
 `Encode`    uint8 -> int8                   y = table[channel][x]
-`Conv`      bits or int8 -> bits            z = sum of +-x; y = (z >= threshold[channel]), then OR over the pool's window
+`Conv`      bits or int8 -> bits            z = sum of +-x; y = (z >= threshold[channel]), then OR over the pool
 `Pool`      bits -> bits                    y = OR over the window (max pooling of +-1)
 `Scores`    bits -> int32                   y = bias + sum of +-weights
 ==========  ==============================  ==============================================================
@@ -28,11 +28,26 @@ from numpy.typing import NDArray
 
 from blrc.errors import BlrcError
 from blrc.pack import unpack, words
+from blrc.window import Window
 
 DType = Literal["uint8", "int8", "int32", "bits"]
 Shape = tuple[int, int, int]
 
 INT32_MAX = 2**31 - 1
+
+__all__ = [
+    "Constant",
+    "Conv",
+    "Encode",
+    "Op",
+    "Pool",
+    "Program",
+    "Scores",
+    "Value",
+    "Window",
+    "check",
+    "constant_names",
+]
 
 
 @dataclass(frozen=True)
@@ -51,36 +66,6 @@ class Value:
             height
             * width
             * {"uint8": channels, "int8": channels, "int32": 4 * channels, "bits": 4 * words(channels)}[self.dtype]
-        )
-
-
-@dataclass(frozen=True)
-class Window:
-    """Geometry of a sliding window, as (vertical, horizontal); padding is (top, left, bottom, right)."""
-
-    kernel: tuple[int, int]
-    stride: tuple[int, int] = (1, 1)
-    padding: tuple[int, int, int, int] = (0, 0, 0, 0)
-    dilation: tuple[int, int] = (1, 1)
-
-    @property
-    def span(self) -> tuple[int, int]:
-        """Height and width that the dilated kernel covers."""
-        return (
-            self.dilation[0] * (self.kernel[0] - 1) + 1,
-            self.dilation[1] * (self.kernel[1] - 1) + 1,
-        )
-
-    @property
-    def taps(self) -> int:
-        return self.kernel[0] * self.kernel[1]
-
-    def output(self, height: int, width: int) -> tuple[int, int]:
-        """Height and width of the output map (rounded down, as in torch); not positive if the window does not fit."""
-        top, left, bottom, right = self.padding
-        return (
-            (height + top + bottom - self.span[0]) // self.stride[0] + 1,
-            (width + left + right - self.span[1]) // self.stride[1] + 1,
         )
 
 

@@ -1,7 +1,7 @@
 """A program as a file, ``<name>.program.npz``, and its digest.
 
-The file is an uncompressed npz: the structure as canonical JSON (array ``program``), and one array for every stored table
-(``CONSTANT/INDEX``). It holds no timestamps and loads without pickle; the same program gives the same bytes.
+The file is an uncompressed npz: the structure as canonical JSON (array ``program``), and one array for every stored
+table (``CONSTANT/INDEX``). It holds no timestamps and loads without pickle; the same program gives the same bytes.
 """
 
 from __future__ import annotations

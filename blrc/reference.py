@@ -1,6 +1,6 @@
 """What a program means, in NumPy. Written to be read, not to be fast: it is the law for every target.
 
-Arrays carry a batch in front of the program's H, W, C. Bits are booleans here (True = +1); packing is the targets' affair.
+Arrays carry a batch in front of the program's H, W, C. Bits are booleans here (True = +1); packing is up to targets.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def scores(program: Program, raw: NDArray[Any], member: int = 0) -> NDArray[np.i
 
 def labels(class_scores: NDArray[np.int32]) -> NDArray[np.int64]:
     """The first maximum of every row."""
-    return np.argmax(class_scores, axis=1)
+    return np.asarray(np.argmax(class_scores, axis=1), dtype=np.int64)
 
 
 def _trace(program: Program, raw: NDArray[Any], member: int) -> Iterator[tuple[str, NDArray[Any]]]:

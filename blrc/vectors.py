@@ -1,4 +1,4 @@
-"""Recorded vectors: inputs with every value that the reference computes for them. Recorded once, read by every target."""
+"""Recorded vectors: inputs with every value that the reference computes for them; every target reads them."""
 
 from __future__ import annotations
 
@@ -28,15 +28,16 @@ def record(program: Program, inputs: NDArray[Any]) -> Vectors:
 
 
 def memory(value: Value, maps: NDArray[Any]) -> NDArray[Any]:
-    """A batch of one value as it lies in a device's memory: bits packed to ``(N, H, W, words)`` uint32, others as they are."""
+    """A batch of one value as it lies in a device's memory: bits packed to uint32 ``(N, H, W, words)``."""
     return pack(maps) if value.dtype == "bits" else maps
 
 
 def layer_digest(value: Value, maps: NDArray[Any]) -> NDArray[np.uint32]:
     """FNV-1a over the elements of each sample: the digest that a device compares after each layer.
 
-    It is taken over elements (a packed word, or an int8, uint8 or int32 value widened to 32 bits, in order), not over bytes,
-    so it is the same on big- and little-endian machines: ``h = (h xor element) * 16777619`` from 2166136261, mod 2^32.
+    It is taken over elements (a packed word, or an int8, uint8 or int32 value widened to 32 bits, in order), not over
+    bytes, so it is the same on big- and little-endian machines: ``h = (h xor element) * 16777619``
+    from 2166136261, mod 2^32.
     """
     elements = memory(value, maps).reshape(len(maps), -1).astype(np.int64).astype(np.uint64) & np.uint64(0xFFFFFFFF)
     state = np.full(len(maps), 2166136261, dtype=np.uint64)

@@ -36,7 +36,8 @@ ROOMS = (
     Room("runtime_files"),
     Room("encode"),
     Room("pack"),
-    Room("program"),  # only words: `net` shares its windows
+    Room("window"),
+    Room("program"),
     Room("program_file"),
     Room("logits"),
     Room("nn.*", torch="yes"),

@@ -1,0 +1,88 @@
+"""Re-estimate norm statistics, exactly, layer by layer.
+
+The paper's "directly computing the batch statistics" (section 5): each layer's statistics are taken over the
+calibration samples as they arrive through the already calibrated, already folded layers before it, so they are those
+that the device will see. They are integer sums (sum z, sum z^2), and do not depend on batch order, threads or machine.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blrc.errors import BlrcError
+from blrc.fold import fold
+from blrc.forward import max_pool, preactivation
+from blrc.net import Conv, Dense, Flatten, Layer, MaxPool, Net, Norm, Stage, Sums, pieces
+from blrc.shapes import check_shapes
+
+INT8_PEAK = 128
+
+
+def calibrate(net: Net, samples: NDArray[Any]) -> Net:
+    """The net with norm statistics re-estimated on raw `samples`, ``(N, *encoding.shape)``, N >= 2.
+
+    Raises:
+        BlrcError: samples of the wrong type or shape; layers in an order that has no exact integer form.
+    """
+    net.encoding.check(samples, "calibration samples")
+    if len(samples) < 2:
+        raise BlrcError(f"calibration needs at least 2 samples, got {len(samples)}; a few hundred are better")
+    check_shapes(net)
+    x: NDArray[np.int8] = net.encoding.codes(samples)
+    scale = net.encoding.scale
+    binary = net.encoding.kind == "bits"
+    calibrated: dict[str, Norm] = {}
+    for piece in pieces(net):
+        if isinstance(piece, Stage):
+            peak = 1 if binary else INT8_PEAK
+            z = preactivation(piece.linear, x, peak)
+            norm = piece.norm
+            if norm is not None:
+                norm = calibrated[norm.name] = replace(norm, statistics=sums(z))
+            x = decide(piece, norm, z, 1.0 if binary else scale, peak)
+            binary = True
+        elif isinstance(piece, MaxPool):
+            x = max_pool(x, piece.window)
+        elif isinstance(piece, Flatten):
+            x = x.reshape(len(x), -1)
+    layers: tuple[Layer, ...] = tuple(calibrated.get(layer.name, layer) for layer in net.layers)
+    return replace(net, layers=layers)
+
+
+def sums(z: NDArray[np.int32]) -> Sums:
+    """Exact sums over all axes but the channels' (axis 1)."""
+    axes = tuple(axis for axis in range(z.ndim) if axis != 1)
+    count = z.size // z.shape[1]
+    peak = int(np.abs(z).max(initial=0))
+    if count * peak * peak >= 2**63:
+        raise BlrcError(f"calibration: {count} pre-activations up to {peak} overflow 64-bit sums; use fewer samples")
+    total = z.sum(axis=axes, dtype=np.int64)
+    squares = np.array([_square_sum(z[:, c]) for c in range(z.shape[1])])
+    return Sums(count, tuple(map(int, total)), tuple(map(int, squares)))
+
+
+def _square_sum(z: NDArray[np.int32]) -> int:
+    wide = z.astype(np.int64).ravel()
+    return int(wide @ wide)
+
+
+def decide(stage: Stage, norm: Norm | None, z: NDArray[np.int32], scale: float, peak: int) -> NDArray[np.int8]:
+    """The +-1 output of a stage for pre-activations `z` (channels on axis 1), as the folded threshold decides it."""
+    bound = fan_in(stage.linear) * peak
+    folded = fold(stage.linear, norm, scale, -bound, bound)
+    per_channel = (1, -1, *[1] * (z.ndim - 2))
+    sign = np.where(folded.flip, -1, 1).astype(np.int32).reshape(per_channel)
+    bits = sign * z >= folded.threshold.reshape(per_channel)
+    x = np.where(bits, np.int8(1), np.int8(-1))
+    for pool in stage.pools:
+        x = max_pool(x, pool.window)
+    return x
+
+
+def fan_in(linear: Conv | Dense) -> int:
+    """Taps x channels that one output sees away from the border."""
+    return int(np.prod(linear.weights.shape[1:]))

@@ -1,0 +1,191 @@
+"""A torch network as a graph of named layers: captured from a user's own module, and built again.
+
+Capture follows the module's ``forward`` with torch.fx, with the layers of `blrc.nn` (and their subclasses) as leaves;
+nothing needs to be registered. The graph is a list of nodes with named inputs, so that later kinds of network need no
+new format.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import fx, nn
+
+from blrc import nn as bnn
+from blrc.errors import BlrcError
+from blrc.net import INPUT
+
+
+@dataclass(frozen=True)
+class Node:
+    """One layer: its name (the path of the module, such as ``features.0``), kind, inputs by name, and plain options."""
+
+    name: str
+    kind: str
+    inputs: tuple[str, ...]
+    options: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class _Kind:
+    cls: type[nn.Module]
+    options: tuple[str, ...]
+
+    def read(self, module: nn.Module) -> dict[str, Any]:
+        return {option: _plain(getattr(module, option)) for option in self.options}
+
+    def build(self, options: Mapping[str, Any]) -> nn.Module:
+        return self.cls(**{name: _tuples(value) for name, value in options.items()})
+
+
+_CONV = ("in_channels", "out_channels", "kernel_size", "stride", "padding", "dilation", "groups", "bias")
+KINDS: Mapping[str, _Kind] = {
+    "binary_conv2d": _Kind(bnn.BinaryConv2d, _CONV),
+    "binary_linear": _Kind(bnn.BinaryLinear, ("in_features", "out_features", "bias")),
+    "batch_norm1d": _Kind(bnn.StochasticBatchNorm1d, ("num_features", "eps", "momentum", "affine")),
+    "batch_norm2d": _Kind(bnn.StochasticBatchNorm2d, ("num_features", "eps", "momentum", "affine")),
+    "max_pool2d": _Kind(bnn.StochasticMaxPool2d, ("kernel_size", "stride", "padding")),
+    "sign": _Kind(bnn.StochasticSign, ("tau", "hard", "exact")),
+    "softmax": _Kind(bnn.SoftmaxLinear, ("in_features", "out_features", "bias")),
+    "flatten": _Kind(nn.Flatten, ()),
+}
+_SKIPPED = (nn.Identity, nn.Dropout, nn.Dropout2d)
+_INSTEAD = {
+    nn.Conv2d: "use blrc.nn.BinaryConv2d",
+    nn.BatchNorm1d: "use blrc.nn.StochasticBatchNorm1d",
+    nn.BatchNorm2d: "use blrc.nn.StochasticBatchNorm2d",
+    nn.MaxPool2d: "use blrc.nn.StochasticMaxPool2d",
+    nn.ReLU: "use blrc.nn.StochasticSign",
+}
+
+
+def capture(model: nn.Module) -> tuple[Node, ...]:
+    """The graph of a module.
+
+    Raises:
+        BlrcError: a layer or operation without a binary form (named, with what to use instead), several inputs or
+        outputs,
+            or a ``forward`` that cannot be followed.
+    """
+    if isinstance(model, GraphModel):
+        return model.nodes
+    if _kind_of(model) is not None:
+        raise BlrcError(
+            f"a single {type(model).__name__} is a layer, not a network; put the layers into an nn.Sequential"
+        )
+    try:
+        traced = _Tracer().trace(model)
+    except BlrcError:
+        raise
+    except Exception as error:
+        raise BlrcError(
+            f"{type(model).__name__}.forward cannot be followed ({error}); write it as plain calls of layers, "
+            "without conditions on data"
+        ) from error
+    return tuple(_nodes(model, traced))
+
+
+class _Tracer(fx.Tracer):
+    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
+        return _kind_of(m) is not None or super().is_leaf_module(m, module_qualified_name)
+
+
+def _nodes(model: nn.Module, traced: fx.Graph) -> list[Node]:
+    values: dict[fx.Node, str] = {}
+    nodes: list[Node] = []
+    for node in traced.nodes:
+        if node.op == "placeholder":
+            if INPUT in values.values():
+                raise BlrcError(f"{type(model).__name__}.forward has several inputs; a network takes one")
+            values[node] = INPUT
+        elif node.op == "output":
+            if not isinstance(node.args[0], fx.Node) or values[node.args[0]] != (nodes[-1].name if nodes else INPUT):
+                raise BlrcError(f"{type(model).__name__}.forward must return the output of its last layer")
+        else:
+            captured = _capture_node(model, node, values)
+            if isinstance(captured, str):
+                values[node] = captured
+                continue
+            if captured.name in {other.name for other in nodes} | {INPUT}:
+                raise BlrcError(f"layer {captured.name!r} is used twice; make a layer of its own for each use")
+            nodes.append(captured)
+            values[node] = captured.name
+    return nodes
+
+
+def _capture_node(model: nn.Module, node: fx.Node, values: Mapping[fx.Node, str]) -> Node | str:
+    """The node's layer, or the name of the value that it merely passes on."""
+    inputs = tuple(values[x] for x in node.all_input_nodes)
+    if node.op == "call_module":
+        name = str(node.target)
+        module = model.get_submodule(name)
+        if isinstance(module, _SKIPPED):
+            return inputs[0]
+        kind = _kind_of(module)
+        if kind is None:
+            cls = type(module)
+            remedy = next(
+                (text for base, text in _INSTEAD.items() if isinstance(module, base)), "use the layers of blrc.nn"
+            )
+            raise BlrcError(f"layer {name!r} ({cls.__name__}) has no binary form; {remedy}")
+        if isinstance(module, nn.Flatten) and (module.start_dim, module.end_dim) != (1, -1):
+            raise BlrcError(f"layer {name!r}: Flatten must keep the batch and nothing else: use nn.Flatten()")
+        return Node(name, kind, inputs, KINDS[kind].read(module))
+    is_flatten = node.target in (torch.flatten, "flatten")
+    if is_flatten and tuple(node.args[1:]) + tuple(node.kwargs.values()) in ((1,), (1, -1)):
+        return Node(node.name, "flatten", inputs, {})
+    what = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", str(node.target))
+    raise BlrcError(
+        f"operation {what!r} ({node.name}) has no binary form; "
+        "use the layers of blrc.nn, and nn.Flatten() for reshaping"
+    )
+
+
+def _kind_of(module: nn.Module) -> str | None:
+    for kind, known in KINDS.items():
+        if isinstance(module, known.cls):
+            return kind
+    return "softmax" if isinstance(module, nn.Linear) else None
+
+
+class GraphModel(nn.Module):
+    """A module built from a graph; its ``state_dict`` has the keys of the module that was captured."""
+
+    def __init__(self, nodes: tuple[Node, ...]) -> None:
+        super().__init__()
+        self.nodes = nodes
+        for node in nodes:
+            if node.kind not in KINDS:
+                raise BlrcError(
+                    f"layer {node.name!r} is of kind {node.kind!r}, which this version of blrc does not know"
+                )
+            *path, last = node.name.split(".")
+            parent: nn.Module = self
+            for part in path:
+                if part not in parent._modules:
+                    parent.add_module(part, nn.Module())
+                parent = parent.get_submodule(part)
+            parent.add_module(last, KINDS[node.kind].build(node.options))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        values: dict[str, Any] = {INPUT: x}
+        for node in self.nodes:
+            values[node.name] = self.get_submodule(node.name)(*(values[name] for name in node.inputs))
+        result: torch.Tensor = values[self.nodes[-1].name]
+        return result
+
+
+def _plain(value: Any) -> Any:
+    """Options as plain data: tuples become lists, a parameter becomes whether it is there."""
+    if isinstance(value, tuple):
+        return list(value)
+    if value is None or isinstance(value, torch.Tensor):
+        return value is not None
+    return value
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
