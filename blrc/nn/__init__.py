@@ -1,0 +1,39 @@
+"""Layers over random variables, for `torch.nn.Sequential`.
+
+Peters & Welling (2018), "Probabilistic Binary Neural Networks".
+
+    linear map -> norm -> pool -> sign, repeated; then a softmax layer
+
+A linear layer takes a tensor (real data, or +-1) and gives a `Gaussian`; norms and pools map Gaussians to Gaussians;
+`StochasticSign` samples a tensor from one.
+"""
+
+from blrc.nn.activation import StochasticSign, probability_minus
+from blrc.nn.deterministic import Sign, deterministic, reestimate
+from blrc.nn.gaussian import Gaussian
+from blrc.nn.layers import BinaryConv2d, BinaryLinear, SoftmaxLinear
+from blrc.nn.norm import StochasticBatchNorm1d, StochasticBatchNorm2d
+from blrc.nn.pool import StochasticMaxPool2d
+from blrc.nn.transfer import transfer_
+from blrc.nn.weights import Bernoulli, WeightDistribution, distributions, entropy, variance_regulariser
+
+__all__ = [
+    "Bernoulli",
+    "BinaryConv2d",
+    "BinaryLinear",
+    "Gaussian",
+    "Sign",
+    "SoftmaxLinear",
+    "StochasticBatchNorm1d",
+    "StochasticBatchNorm2d",
+    "StochasticMaxPool2d",
+    "StochasticSign",
+    "WeightDistribution",
+    "deterministic",
+    "distributions",
+    "entropy",
+    "probability_minus",
+    "reestimate",
+    "transfer_",
+    "variance_regulariser",
+]

@@ -1,0 +1,116 @@
+"""Stochastic binary activations (paper, section 4.3)."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+from blrc.errors import BlrcError
+from blrc.nn.gaussian import Gaussian, expect_gaussian
+from blrc.nn.noise import uniform_like
+
+VAR_FLOOR = 1e-6  # added to every variance: var = 0 would give 0/0, and gamma -> 0 makes mean / std blow up
+UNIFORM_MARGIN = 1e-6  # float32 uniform noise can be exactly 0, whose logit is -inf
+Z_MAX = 1e4  # z^3 overflows float32 near 1e13; both tanh and its slope are saturated long before this
+
+
+def logit_phi(z: Tensor) -> tuple[Tensor, Tensor]:
+    """``logit(Phi(z))`` and its slope by a cubic, ``z (1.5976 + 0.070566 z^2)``: error in Phi at most 1.4e-4."""
+    square = z * z
+    return z * (1.5976 + 0.070566 * square), 1.5976 + 0.211698 * square
+
+
+def logit_phi_exact(z: Tensor) -> tuple[Tensor, Tensor]:
+    """``logit(Phi(z)) = log Phi(z) - log Phi(-z)`` and its slope ``phi(z) / (Phi(z) Phi(-z))``.
+
+    logit(Phi(z)) taken literally is infinite from z = 5.5 in float32. The slope is the sum of phi(z)/Phi(z) and
+    phi(z)/Phi(-z), each written with erfcx, which neither over- nor underflows where it matters.
+    """
+    value = torch.special.log_ndtr(z) - torch.special.log_ndtr(-z)
+    x = z * math.sqrt(0.5)
+    slope = math.sqrt(2.0 / math.pi) * (1.0 / torch.special.erfcx(x) + 1.0 / torch.special.erfcx(-x))
+    return value, slope
+
+
+def probability_minus(x: Gaussian) -> Tensor:
+    """``q = p(a = -1) = Phi(0 | mean, var)``, exactly; the variance carries the floor that the layer uses."""
+    q: Tensor = torch.special.ndtr(-x.mean * (x.var + VAR_FLOOR).rsqrt())
+    return q
+
+
+class StochasticSign(nn.Module):
+    """Binarise a `Gaussian` and sample: to a tensor of the same shape, +-1 (hard) or in (-1, 1).
+
+    With ``q = p(a = -1) = Phi(0 | mean, var)`` and u uniform the concrete sample is
+
+        y = tanh((logit(1 - q) + logit(u)) / (2 tau)),        logit(1 - q) = logit(Phi(mean / std)).
+
+    ``hard`` gives sign(y) (+1 on a tie) forward, so that p(-1) = q whatever tau is, and the gradient of y backward.
+    The layer samples in training and in evaluation; noise comes from torch's default generator.
+
+    Args:
+        tau: temperature of the concrete distribution (the paper's tau = 1).
+        hard: feed +-1 forward.
+        exact: take logit(Phi) exactly instead of by a cubic (slower; the error of the cubic in q is 1.4e-4).
+
+    Raises:
+        BlrcError: tau is not positive, or the input is no Gaussian.
+
+    Source: paper, section 4.3 (q, binary concrete); hard samples are those of its later version.
+
+    Example:
+        >>> from blrc.nn.gaussian import Gaussian
+        >>> sign = StochasticSign()
+        >>> sign(Gaussian(torch.full((2, 3), 9.0), torch.ones(2, 3)))
+        tensor([[1., 1., 1.],
+                [1., 1., 1.]])
+    """
+
+    def __init__(self, tau: float = 1.0, hard: bool = True, exact: bool = False) -> None:
+        super().__init__()
+        if not (math.isfinite(tau) and tau > 0):
+            raise BlrcError(f"StochasticSign: tau {tau} must be positive")
+        self.tau, self.hard, self.exact = tau, hard, exact
+
+    def forward(self, x: Gaussian) -> Tensor:
+        x = expect_gaussian(x, "StochasticSign")
+        noise = uniform_like(x.mean).clamp_(UNIFORM_MARGIN, 1.0 - UNIFORM_MARGIN).logit_()
+        sample: Tensor = _Concrete.apply(x.mean, x.var, noise, self.tau, self.hard, self.exact)  # type: ignore[no-untyped-call]
+        return sample
+
+    def extra_repr(self) -> str:
+        return f"tau={self.tau}, hard={self.hard}, exact={self.exact}"
+
+
+class _Concrete(torch.autograd.Function):
+    """The sample for given logistic noise, with the concrete gradient in closed form (finite for every input)."""
+
+    @staticmethod
+    def forward(ctx: Any, mean: Tensor, var: Tensor, noise: Tensor, tau: float, hard: bool, exact: bool) -> Tensor:
+        rstd = (var + VAR_FLOOR).rsqrt()
+        z = (mean * rstd).clamp_(-Z_MAX, Z_MAX)
+        logit, slope = (logit_phi_exact if exact else logit_phi)(z)
+        argument = logit.add_(noise)
+        y = torch.tanh(argument * (0.5 / tau))
+        ctx.var_shape = var.shape
+        if ctx.needs_input_grad[0] or ctx.needs_input_grad[1]:
+            dmean = slope.mul_(1.0 - y * y).mul_(rstd).mul_(0.5 / tau)
+            ctx.save_for_backward(dmean, z, rstd)
+        if not hard:
+            return y
+        one = torch.ones((), dtype=y.dtype, device=y.device)
+        return torch.where(argument >= 0, one, -one)
+
+    @staticmethod
+    @once_differentiable  # type: ignore[untyped-decorator, unused-ignore]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        dmean, z, rstd = ctx.saved_tensors
+        grad_mean = grad * dmean
+        grad_var = None
+        if ctx.needs_input_grad[1]:  # dz/dvar = -z / (2 (var + floor))
+            grad_var = (grad_mean * z).mul_(rstd).mul_(-0.5).sum_to_size(ctx.var_shape)
+        return grad_mean, grad_var, None, None, None, None

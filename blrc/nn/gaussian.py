@@ -1,0 +1,41 @@
+"""The value that flows between stochastic layers: independent Gaussians, one per unit."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from torch import Tensor
+
+from blrc.errors import BlrcError
+
+
+class Gaussian(NamedTuple):
+    """Mean and variance of a map of independent normal variables.
+
+    A tuple, so that layers which take and give it compose in `torch.nn.Sequential`.
+
+    Attributes:
+        mean: ``(N, C)`` or ``(N, C, H, W)``.
+        var: non-negative, of a shape that broadcasts to the mean's. With +-1 inputs the variance is the same for all
+            samples of a batch, and the layers then give it a first dimension of 1.
+    """
+
+    mean: Tensor
+    var: Tensor
+
+
+def expect_gaussian(x: object, layer: str) -> Gaussian:
+    """`x` itself, or a `BlrcError` that says what is missing before `layer`."""
+    if not isinstance(x, Gaussian):
+        raise BlrcError(f"{layer} takes a Gaussian (mean and variance), got {type(x).__name__}: put a BinaryLinear or "
+                        "BinaryConv2d before it")  # fmt: skip
+    return x
+
+
+def expect_tensor(x: object, layer: str) -> Tensor:
+    """`x` itself, or a `BlrcError` that says what is missing before `layer`."""
+    if isinstance(x, Gaussian):
+        raise BlrcError(f"{layer} takes a tensor, got a Gaussian: put a StochasticSign before it")
+    if not isinstance(x, Tensor):
+        raise BlrcError(f"{layer} takes a tensor, got {type(x).__name__}")
+    return x

@@ -1,0 +1,173 @@
+"""Linear maps with random binary weights, and the real-valued softmax layer (paper, sections 4.1 and 4.2).
+
+By the central limit theorem a sum of many independent terms B_i a_i is close to a Gaussian with
+
+    mean = f(E[B], a),    variance = f(V[B], a^2),
+
+f being the linear map. Where all inputs are +-1, a^2 = 1 and the variance is one map for the whole batch: it is
+computed once, with a first dimension of 1, and has no gradient to the input.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.modules.utils import _pair
+
+from blrc.errors import BlrcError
+from blrc.nn.gaussian import Gaussian, expect_tensor
+from blrc.nn.weights import Bernoulli, WeightDistribution
+
+Pair = int | tuple[int, int]
+Device = torch.device | str | None
+
+
+def all_signs(x: Tensor) -> bool:
+    """Whether every value is +1 or -1. Looks at one sample first, so that real input costs nearly nothing."""
+    x = x.detach()
+    return bool((x[:1].abs() == 1).all()) and bool((x.abs() == 1).all())
+
+
+class BinaryLinear(nn.Module):
+    """Dense layer with weights in {-1, +1}: tensor ``(N, in)`` to `Gaussian` of ``(N, out)``.
+
+    ``mean = a E[B]^T + bias`` and ``var = a^2 V[B]^T`` (paper, equation for the pre-activation, section 4.2).
+
+    Args:
+        in_features, out_features, bias: as in `torch.nn.Linear`. A bias is useless before a norm.
+
+    Attributes:
+        weight: a `WeightDistribution` of shape ``(out, in)``.
+        bias: real parameter ``(out,)`` or None.
+
+    Raises:
+        BlrcError: the input is not a tensor ``(N, in)``.
+
+    Example:
+        >>> layer = BinaryLinear(784, 10)
+        >>> mean, var = layer(torch.randn(5, 784))
+        >>> mean.shape, var.shape
+        (torch.Size([5, 10]), torch.Size([5, 10]))
+    """
+
+    weight: WeightDistribution
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        bias: bool = False,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        self.in_features, self.out_features = in_features, out_features
+        self.weight = Bernoulli((out_features, in_features), device=device, dtype=dtype)
+        self.bias = nn.Parameter(torch.zeros(out_features, device=device, dtype=dtype)) if bias else None
+
+    def forward(self, x: Tensor) -> Gaussian:
+        x = expect_tensor(x, "BinaryLinear")
+        if x.ndim != 2 or x.shape[1] != self.in_features:
+            raise BlrcError(f"BinaryLinear takes (N, {self.in_features}), got {tuple(x.shape)}: flatten maps before it")
+        mean = F.linear(x, self.weight.mean(), self.bias)
+        variance = self.weight.variance()
+        if all_signs(x):
+            return Gaussian(mean, variance.sum(1)[None])
+        return Gaussian(mean, F.linear(x * x, variance))
+
+    def extra_repr(self) -> str:
+        return f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}"
+
+
+class BinaryConv2d(nn.Module):
+    """Convolution with weights in {-1, +1}: tensor ``(N, C, H, W)`` to `Gaussian` of ``(N, C', H', W')``.
+
+    ``mean = conv(a, E[B]) + bias`` and ``var = conv(a^2, V[B])``. Zero padding adds nothing to either, so units at the
+    border have a smaller variance (paper, section 4.2).
+
+    Args:
+        in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias: as in `torch.nn.Conv2d`.
+
+    Attributes:
+        weight: a `WeightDistribution` of shape ``(C', C / groups, kH, kW)``.
+        bias: real parameter ``(C',)`` or None.
+        kernel_size, stride, dilation: pairs; padding: a pair, ``'same'`` or ``'valid'``.
+
+    Raises:
+        BlrcError: channels that groups do not divide, 'same' padding with a stride, or input of another shape.
+
+    Example:
+        >>> layer = BinaryConv2d(1, 32, 3, padding="same")
+        >>> mean, var = layer(torch.randn(5, 1, 28, 28))
+        >>> mean.shape, var.shape
+        (torch.Size([5, 32, 28, 28]), torch.Size([5, 32, 28, 28]))
+        >>> layer(torch.ones(5, 1, 28, 28)).var.shape  # +-1 input: one map for all samples
+        torch.Size([1, 32, 28, 28])
+    """
+
+    weight: WeightDistribution
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Pair,
+        stride: Pair = 1,
+        padding: Pair | Literal["same", "valid"] = 0,
+        dilation: Pair = 1,
+        groups: int = 1,
+        bias: bool = False,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        if groups < 1 or in_channels % groups or out_channels % groups:
+            raise BlrcError(f"BinaryConv2d: {groups} groups must divide {in_channels} and {out_channels} channels")
+        if isinstance(padding, str) and padding not in ("same", "valid"):
+            raise BlrcError(f"BinaryConv2d: padding {padding!r}: a number, a pair, 'same' or 'valid'")
+        self.in_channels, self.out_channels, self.groups = in_channels, out_channels, groups
+        self.kernel_size: tuple[int, int] = _pair(kernel_size)
+        self.stride: tuple[int, int] = _pair(stride)
+        self.dilation: tuple[int, int] = _pair(dilation)
+        self.padding: tuple[int, int] | str = padding if isinstance(padding, str) else _pair(padding)
+        if self.padding == "same" and self.stride != (1, 1):
+            raise BlrcError(
+                f"BinaryConv2d: padding 'same' needs stride 1, got {self.stride}: give the padding in pixels"
+            )
+        shape = (out_channels, in_channels // groups, *self.kernel_size)
+        self.weight = Bernoulli(shape, device=device, dtype=dtype)
+        self.bias = nn.Parameter(torch.zeros(out_channels, device=device, dtype=dtype)) if bias else None
+
+    def forward(self, x: Tensor) -> Gaussian:
+        x = expect_tensor(x, "BinaryConv2d")
+        if x.ndim != 4 or x.shape[1] != self.in_channels:
+            raise BlrcError(f"BinaryConv2d takes (N, {self.in_channels}, H, W), got {tuple(x.shape)}")
+        mean = self._convolve(x, self.weight.mean(), self.bias)
+        squares = torch.ones_like(x[:1]) if all_signs(x) else x * x
+        return Gaussian(mean, self._convolve(squares, self.weight.variance(), None))
+
+    def _convolve(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        return F.conv2d(x, weight, bias, self.stride, self.padding, self.dilation, self.groups)
+
+    def extra_repr(self) -> str:
+        return (
+            f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, stride={self.stride}, "
+            f"padding={self.padding!r}, dilation={self.dilation}, groups={self.groups}, bias={self.bias is not None}"
+        )
+
+
+class SoftmaxLinear(nn.Linear):
+    """The last layer: real weights on +-1 inputs, ``(N, in)`` to logits ``(N, classes)``; a plain `torch.nn.Linear`.
+
+    Its own class, because the compiler must know which dense layer gives the scores (paper, section 5.1, "SM10").
+
+    Example:
+        >>> SoftmaxLinear(512, 10)(torch.ones(5, 512)).shape
+        torch.Size([5, 10])
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(expect_tensor(x, "SoftmaxLinear"))

@@ -1,0 +1,61 @@
+"""Max pooling over random variables (paper, section 4.2)."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.modules.utils import _pair
+
+from blrc.errors import BlrcError
+from blrc.nn.gaussian import Gaussian, expect_gaussian
+from blrc.nn.noise import normal_like
+
+Pair = int | tuple[int, int]
+
+
+class StochasticMaxPool2d(nn.Module):
+    """Keep one Gaussian of each window, that whose sample is largest: ``(N, C, H, W)`` to ``(N, C, H', W')``.
+
+    Draw ``s = mean + sqrt(var) n``, n ~ N(0, 1), at every position; the (mean, var) at the largest s of a window is the
+    output, so each position is chosen with the probability that its variable is the largest. The choice itself has no
+    gradient. Noise comes from torch's default generator, in training and in evaluation.
+
+    Args:
+        kernel_size, stride (by default the kernel's), padding: as in `torch.nn.MaxPool2d`. Padding is never chosen.
+
+    Raises:
+        BlrcError: the input is no Gaussian over maps.
+
+    Source: paper, section 4.2 ("stochastic max pooling").
+
+    Example:
+        >>> from blrc.nn.gaussian import Gaussian
+        >>> pool = StochasticMaxPool2d(2)
+        >>> mean, var = pool(Gaussian(torch.arange(16.0).reshape(1, 1, 4, 4), torch.zeros(1, 1, 4, 4)))
+        >>> mean
+        tensor([[[[ 5.,  7.],
+                  [13., 15.]]]])
+    """
+
+    def __init__(self, kernel_size: Pair, stride: Pair | None = None, padding: Pair = 0) -> None:
+        super().__init__()
+        self.kernel_size: tuple[int, int] = _pair(kernel_size)
+        self.stride: tuple[int, int] = _pair(kernel_size if stride is None else stride)
+        self.padding: tuple[int, int] = _pair(padding)
+
+    def forward(self, x: Gaussian) -> Gaussian:
+        mean, var = expect_gaussian(x, "StochasticMaxPool2d")
+        if mean.ndim != 4:
+            raise BlrcError(f"StochasticMaxPool2d takes maps (N, C, H, W), got {tuple(mean.shape)}")
+        with torch.no_grad():
+            samples = normal_like(mean).mul_(var.sqrt()).add_(mean)
+            index = F.max_pool2d(samples, self.kernel_size, self.stride, self.padding, return_indices=True)[1]
+        return Gaussian(_take(mean, index), _take(var.expand_as(mean), index))
+
+    def extra_repr(self) -> str:
+        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
+
+
+def _take(x: Tensor, index: Tensor) -> Tensor:
+    return x.flatten(2).gather(2, index.flatten(2)).view(index.shape)

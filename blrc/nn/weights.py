@@ -1,0 +1,164 @@
+"""Distributions over discrete weights: Peters & Welling (2018), sections 3 and 4.
+
+`WeightDistribution` is what a layer knows of its weights; `Bernoulli` is the binary one. Another discrete distribution
+(ternary, say) is one more class here.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from blrc.errors import BlrcError
+
+P_MIN = 0.05  # transfer clips every probability to [P_MIN, 1 - P_MIN], so that each weight can still change its sign
+
+
+class WeightDistribution(nn.Module, ABC):
+    """A factorised distribution over a tensor of discrete weights.
+
+    Attributes:
+        support: the values that a weight can take, ascending.
+    """
+
+    support: tuple[int, ...]
+
+    @property
+    @abstractmethod
+    def shape(self) -> torch.Size:
+        """Shape of the weight tensor (that of the torch layer's ``weight``)."""
+
+    @abstractmethod
+    def mean(self) -> Tensor:
+        """E[B], of shape `shape`."""
+
+    @abstractmethod
+    def variance(self) -> Tensor:
+        """V[B], of shape `shape`; never negative."""
+
+    @abstractmethod
+    def map(self) -> Tensor:
+        """The likeliest value of each weight, without gradient."""
+
+    @abstractmethod
+    def sample(self, generator: torch.Generator | None = None) -> Tensor:
+        """One draw of all weights, without gradient; from torch's default generator unless one is given."""
+
+    @abstractmethod
+    def entropy(self) -> Tensor:
+        """H[p(B)] of each weight in nats, of shape `shape`."""
+
+    @abstractmethod
+    def transfer_(self, weight: Tensor) -> float:
+        """Set the distribution from full-precision weights; returns the factor that they were multiplied with."""
+
+
+class Bernoulli(WeightDistribution):
+    """Weights in {-1, +1} with p(B = -1) = sigmoid(W), W the parameter `logits` (paper, section 4.1).
+
+    ``E[B] = 1 - 2 sigmoid(W) = -tanh(W / 2)`` and ``V[B] = 4 sigmoid(W) sigmoid(-W)``. The variance is not computed as
+    1 - E^2, which cancels to 0 from |W| = 20. MAP is +1 where W <= 0 (so +1 on a tie).
+
+    A new distribution is as if transferred from standard normal weights: E[B] ~ N(0, 1), clipped as in `transfer_`.
+
+    Args:
+        shape: of the weight tensor.
+
+    Example:
+        >>> weight = Bernoulli((2, 3))
+        >>> _ = weight.logits.data.fill_(0.0)
+        >>> weight.mean().abs().max().item(), weight.variance().min().item(), weight.map().min().item()
+        (0.0, 1.0, 1.0)
+    """
+
+    support = (-1, 1)
+
+    def __init__(
+        self, shape: Sequence[int], device: torch.device | str | None = None, dtype: torch.dtype | None = None
+    ) -> None:
+        super().__init__()
+        self.logits = nn.Parameter(torch.empty(tuple(shape), device=device, dtype=dtype))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw the logits anew."""
+        with torch.no_grad():
+            self.logits.copy_(_logits_of_mean(torch.randn_like(self.logits)))
+
+    @property
+    def shape(self) -> torch.Size:
+        return self.logits.shape
+
+    def mean(self) -> Tensor:
+        return -torch.tanh(0.5 * self.logits)
+
+    def variance(self) -> Tensor:
+        return 4.0 * torch.sigmoid(self.logits) * torch.sigmoid(-self.logits)
+
+    @torch.no_grad()
+    def map(self) -> Tensor:
+        one = torch.ones((), dtype=self.logits.dtype, device=self.logits.device)
+        return torch.where(self.logits <= 0, one, -one)
+
+    @torch.no_grad()
+    def sample(self, generator: torch.Generator | None = None) -> Tensor:
+        """One draw. Uniform noise in [0, 1) is compared with p in float64, as a float32 one is 0 once in 2^24 times."""
+        u = torch.rand(self.shape, generator=generator, dtype=torch.float64, device=self.logits.device)
+        one = torch.ones((), dtype=self.logits.dtype, device=self.logits.device)
+        return torch.where(u < torch.sigmoid(self.logits.double()), -one, one)
+
+    def entropy(self) -> Tensor:
+        """``H = softplus(-|W|) + |W| sigmoid(-|W|)``: softplus(W) - W sigmoid(W) would cancel for large W."""
+        size = self.logits.abs()
+        return F.softplus(-size) + size * torch.sigmoid(-size)
+
+    @torch.no_grad()
+    def transfer_(self, weight: Tensor) -> float:
+        """``E[B] = w / std(w)``, p clipped to [0.05, 0.95] (paper, section 4.4). Returns ``1 / std(w)``.
+
+        Raises:
+            BlrcError: the shape is another, or the weights are all equal, or not finite.
+        """
+        if weight.shape != self.shape:
+            raise BlrcError(f"cannot transfer weights of shape {tuple(weight.shape)} to shape {tuple(self.shape)}")
+        scale = 1.0 / float(weight.double().std()) if weight.numel() > 1 and bool(weight.std() > 0) else float("nan")
+        if not (0.0 < scale < float("inf")):
+            raise BlrcError("cannot transfer weights whose standard deviation is 0 or not finite")
+        self.logits.copy_(_logits_of_mean(weight.to(self.logits) * scale))
+        return scale
+
+    def extra_repr(self) -> str:
+        return ", ".join(map(str, self.shape))
+
+
+def distributions(model: nn.Module) -> Iterator[WeightDistribution]:
+    """Every weight distribution in a network."""
+    return (module for module in model.modules() if isinstance(module, WeightDistribution))
+
+
+def variance_regulariser(model: nn.Module) -> Tensor:
+    """``||sigmoid(W) (1 - sigmoid(W))||_1`` summed over all weights: a quarter of their total variance (paper, 4.4)."""
+    return _total([0.25 * weight.variance().sum() for weight in distributions(model)])
+
+
+def entropy(model: nn.Module) -> Tensor:
+    """H[p(B)] in nats, summed over all weights: the second term of the variational bound (paper, section 3).
+
+    Maximise ``E[log p(Y | X, B)] + H[p(B)]``; with a mean loss per example, subtract ``entropy(model) / N``.
+    """
+    return _total([weight.entropy().sum() for weight in distributions(model)])
+
+
+def _total(terms: list[Tensor]) -> Tensor:
+    if not terms:
+        raise BlrcError("the network has no weight distribution: build it of BinaryLinear and BinaryConv2d layers")
+    return torch.stack([term.reshape(()) for term in terms]).sum()
+
+
+def _logits_of_mean(mean: Tensor) -> Tensor:
+    p = (0.5 * (1.0 - mean)).clamp(P_MIN, 1.0 - P_MIN)
+    return torch.logit(p)

@@ -1,0 +1,87 @@
+"""Run stages one after the other, resumable after any epoch."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TextIO
+
+import numpy as np
+import torch
+from tqdm import tqdm
+
+from blrc.datasets import Dataset
+from blrc.encode import InputEncoding
+from blrc.train.stage import Stage, Tensors, optimiser, run_epoch
+from blrc.train.state import TrainingState, save_state
+
+REPORT_EVERY = 20
+
+
+def run_stages(
+    stages: Sequence[Stage],
+    state: TrainingState,
+    path: Path,
+    data: Dataset,
+    encoding: InputEncoding,
+    batch: int,
+    seed: int,
+    stream: TextIO = sys.stderr,
+) -> None:
+    """Train every stage that `state` has not finished, saving it to `path` after each epoch.
+
+    Afterwards ``state.results`` holds the best tensors of each stage.
+    """
+    for index in range(state.stage, len(stages)):
+        stage = stages[index]
+        torch.manual_seed(derived_seed(seed, index, 0))
+        model = stage.build(state.results)
+        adam = optimiser(stage, model)
+        if state.epoch:
+            model.load_state_dict(state.model)
+            adam.load_state_dict(state.adam)
+        for epoch in range(state.epoch + 1, stage.epochs + 1):
+            start = time.monotonic()
+            title = f"{stage.name} epoch {epoch}/{stage.epochs}"
+            # A bar on a terminal; a log gets one line an epoch.
+            total = -(-len(data) // batch)
+            with tqdm(total=total, desc=title, file=stream, leave=False, disable=not stream.isatty()) as bar:
+                bar.set_postfix_str(_best(state))
+
+                def report(step: int, loss: float, bar: tqdm = bar) -> None:  # type: ignore[type-arg, unused-ignore]
+                    bar.update(1)
+                    if step % REPORT_EVERY == 0:
+                        bar.set_postfix_str(f"loss {loss:.4f}{_best(state)}")
+
+                loss = run_epoch(
+                    stage, epoch, model, adam, data, encoding, batch, derived_seed(seed, index, epoch), report
+                )
+            accuracy = stage.validate(model)
+            state.stage, state.epoch = index, epoch
+            state.model, state.adam = model.state_dict(), adam.state_dict()
+            state.accuracies.setdefault(stage.name, []).append(accuracy)
+            if accuracy >= state.best_accuracy:
+                state.best, state.best_accuracy, state.best_epoch = _copy(state.model), accuracy, epoch
+            if epoch == stage.epochs:
+                state.results[stage.name] = state.best
+            line = f"{title}: loss {loss:.4f}, validation {100 * accuracy:.2f} %{_best(state)}"
+            tqdm.write(f"{line}, {time.monotonic() - start:.0f} s", file=stream)
+            if epoch == stage.epochs:
+                state.stage, state.epoch, state.model, state.adam, state.best = index + 1, 0, {}, {}, {}
+                state.best_accuracy, state.best_epoch = -1.0, 0
+            save_state(state, path)
+
+
+def derived_seed(seed: int, stage: int, epoch: int) -> int:
+    """A seed of its own for each epoch (0: the network's initialisation), so that no generator state need be kept."""
+    return int(np.random.SeedSequence((seed, stage, epoch)).generate_state(1, np.uint64)[0] >> 1)
+
+
+def _best(state: TrainingState) -> str:
+    return f", best {100 * state.best_accuracy:.2f} % at {state.best_epoch}" if state.best_epoch else ""
+
+
+def _copy(tensors: Tensors) -> Tensors:
+    return {name: tensor.detach().clone() for name, tensor in tensors.items()}

@@ -1,0 +1,95 @@
+"""A stage of training as plain data, and one epoch of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from blrc.datasets import Dataset
+from blrc.encode import InputEncoding
+
+Tensors = Mapping[str, Tensor]
+EVALUATION_BATCH = 500
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One network trained for some epochs.
+
+    Attributes:
+        name: in log lines and in the training state.
+        epochs: how many.
+        build: the network to start from, given the results (best tensors) of earlier stages by name.
+        groups: the optimiser's parameter groups; ``lr`` is the peak rate.
+        schedule: share of the peak rate, given the share of the stage's steps that are done.
+        loss: of a batch (network, inputs, labels).
+        validate: accuracy in [0, 1]; the best epoch by it is the stage's result.
+    """
+
+    name: str
+    epochs: int
+    build: Callable[[Mapping[str, Tensors]], nn.Module]
+    groups: Callable[[nn.Module], list[dict[str, Any]]]
+    schedule: Callable[[float], float]
+    loss: Callable[[nn.Module, Tensor, Tensor], Tensor]
+    validate: Callable[[nn.Module], float]
+
+
+def optimiser(stage: Stage, model: nn.Module) -> torch.optim.Optimizer:
+    """Adam over the stage's groups. Each group remembers its peak rate."""
+    groups = [{**group, "peak": group["lr"]} for group in stage.groups(model)]
+    return torch.optim.Adam(groups, fused=True)
+
+
+def run_epoch(
+    stage: Stage,
+    epoch: int,
+    model: nn.Module,
+    adam: torch.optim.Optimizer,
+    data: Dataset,
+    encoding: InputEncoding,
+    batch: int,
+    seed: int,
+    report: Callable[[int, float], None],
+) -> float:
+    """Train one epoch (numbered from 1). Returns the mean loss.
+
+    All randomness comes from `seed`, so that an epoch can be run again without the ones before it.
+    """
+    torch.manual_seed(seed)
+    order = np.random.default_rng(seed).permutation(len(data))
+    steps = -(-len(data) // batch)
+    if len(data) % batch == 1:  # a last batch of one sample has no batch statistics
+        steps -= 1
+    model.train()
+    total = 0.0
+    for step in range(steps):
+        rate = stage.schedule((epoch - 1 + step / steps) / stage.epochs)
+        for group in adam.param_groups:
+            group["lr"] = group["peak"] * rate
+        chosen = order[step * batch : (step + 1) * batch]
+        inputs = torch.from_numpy(encoding.real(data.images[chosen]))
+        labels = torch.from_numpy(data.labels[chosen].astype(np.int64))
+        adam.zero_grad(set_to_none=True)
+        loss = stage.loss(model, inputs, labels)
+        loss.backward()  # type: ignore[no-untyped-call, unused-ignore]
+        adam.step()
+        total += float(loss.detach())
+        report(step + 1, total / (step + 1))
+    return total / steps
+
+
+@torch.no_grad()
+def accuracy(network: nn.Module, data: Dataset, encoding: InputEncoding) -> float:
+    """Share of samples whose highest score is their label's; the network is used in the mode that it is in."""
+    correct = 0
+    for start in range(0, len(data), EVALUATION_BATCH):
+        part = data[start : start + EVALUATION_BATCH]
+        scores: Tensor = network(torch.from_numpy(encoding.real(part.images)))
+        correct += int((scores.argmax(1).numpy() == part.labels).sum())
+    return correct / len(data)

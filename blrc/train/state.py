@@ -1,0 +1,84 @@
+"""The state of an unfinished run, in a file of its own beside the output."""
+
+from __future__ import annotations
+
+import io
+import pickle
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from blrc.errors import BlrcError
+from blrc.files import write_atomically
+from blrc.train.stage import Tensors
+
+FORMAT = 1
+
+
+@dataclass
+class TrainingState:
+    """What a run needs to go on after its last finished epoch.
+
+    Attributes:
+        options: what the run's result depends on (the recipe's fields and the data's digest), as plain values.
+        threads: torch's threads; another number gives other last bits.
+        stage: index of the stage at work.
+        epoch: its finished epochs.
+        model, adam: its network's and optimiser's state dicts.
+        best, best_accuracy, best_epoch: its best tensors so far.
+        results: best tensors of finished stages, by name.
+        accuracies: validation accuracy of every epoch so far, by stage.
+    """
+
+    options: dict[str, Any]
+    threads: int
+    stage: int = 0
+    epoch: int = 0
+    model: Tensors = field(default_factory=dict)
+    adam: dict[str, Any] = field(default_factory=dict)
+    best: Tensors = field(default_factory=dict)
+    best_accuracy: float = -1.0
+    best_epoch: int = 0
+    results: dict[str, Tensors] = field(default_factory=dict)
+    accuracies: dict[str, list[float]] = field(default_factory=dict)
+
+
+def state_file(output: Path) -> Path:
+    """Where the state of a run that writes `output` lies."""
+    return output.with_name(output.name + ".training")
+
+
+def save_state(state: TrainingState, path: Path) -> None:
+    """Write atomically: a run killed here still has its epoch before."""
+    content = {f.name: getattr(state, f.name) for f in fields(state)}
+    buffer = io.BytesIO()
+    torch.save({"format": FORMAT, **content}, buffer)
+    write_atomically(path, buffer.getvalue())
+
+
+def load_state(path: Path, options: dict[str, Any]) -> TrainingState:
+    """Read a state, for a run with these options.
+
+    Raises:
+        BlrcError: no training state, of another version, or of a run with other options (each is named).
+    """
+    try:
+        content = torch.load(path, weights_only=True)
+        if content.pop("format") != FORMAT:
+            raise BlrcError(f"{path}: written by another version of blrc: delete it and train anew")
+        state = TrainingState(**content)
+    except (OSError, EOFError, RuntimeError, pickle.UnpicklingError, AttributeError, KeyError, TypeError, ValueError):
+        raise BlrcError(f"{path}: not a training state, or damaged: delete it and train anew") from None
+    differing = [
+        f"{name} {state.options.get(name)!r}, now {options.get(name)!r}"
+        for name in sorted(state.options.keys() | options.keys())
+        if state.options.get(name) != options.get(name)
+    ]
+    if differing:
+        raise BlrcError(
+            f"{path}: the interrupted run had other options ({'; '.join(differing)}): "
+            "give the same ones, or delete the file and train anew"
+        )
+    return state
