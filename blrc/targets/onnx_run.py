@@ -1,0 +1,174 @@
+"""Run what `onnx.py` emits in ONNX Runtime, and give values as `reference.run` does."""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+from numpy.typing import NDArray
+
+from blrc.errors import BlrcError
+from blrc.program import Op, Program, Value
+from blrc.targets import onnx_worker
+from blrc.targets.onnx import op_model
+from blrc.targets.onnx_graph import is_flat, tensor_info, tensor_name
+
+Arrays = dict[str, NDArray[Any]]
+Engine = Callable[[bytes, Mapping[str, NDArray[Any]]], Arrays]
+"""Model and inputs (any number of samples) to all outputs, by name."""
+
+BATCH = 256
+
+
+class OnnxRun:
+    """One ONNX file and the program that it was emitted from.
+
+    Args:
+        model: the file's bytes.
+        program: gives the values' names, types and shapes.
+        threads: of the runtime; 0 leaves the choice to it.
+        batch: samples given to the runtime at once.
+        python: another interpreter, whose ONNX Runtime is used instead of this one's (it needs nothing of blrc).
+    """
+
+    def __init__(
+        self, model: bytes, program: Program, threads: int = 1, batch: int = BATCH, python: Path | None = None
+    ) -> None:
+        self.model = model
+        self.program = program
+        self._engine = here(threads, batch) if python is None else elsewhere(python, threads, batch)
+
+    def classify(self, raw: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+        """Labels ``(N,)`` and scores ``(N, classes)`` from the file as it is. `raw` is in device layout, N, H, W, C."""
+        if len(raw) == 0:
+            return np.empty(0, np.int64), np.empty((0, self.program.classes), np.int32)
+        outputs = self._engine(self.model, {"input": _input_tensor(self.program.input, raw)})
+        return outputs["label"], outputs["scores"]
+
+    def run(self, raw: NDArray[Any]) -> Arrays:
+        """All values as `reference.run` gives them, and ``label``, from a copy in which each is an output.
+
+        Raises:
+            BlrcError: the file lacks a value of the program, or the runtime refuses it.
+        """
+        values = [op.y for op in self.program.ops]
+        found: Arrays = {self.program.input.name: raw.astype(bool) if self.program.input.dtype == "bits" else raw}
+        if len(raw) == 0:
+            empty = {value.name: np.empty((0, *value.shape), _array_type(value)) for value in values}
+            return {**found, **empty, "label": np.empty(0, np.int64)}
+        outputs = self._engine(
+            instrumented(self.model, self.program), {"input": _input_tensor(self.program.input, raw)}
+        )
+        for value in values:
+            found[value.name] = from_tensor(value, outputs[tensor_name(self.program, value)])
+        return {**found, "label": outputs["label"]}
+
+
+def run_op(program: Program, op: Op, x: NDArray[Any], threads: int = 1, python: Path | None = None) -> NDArray[Any]:
+    """One op alone, on a batch of its input; arrays as in `reference.apply`."""
+    engine = here(threads, BATCH) if python is None else elsewhere(python, threads, BATCH)
+    if len(x) == 0:
+        return np.empty((0, *op.y.shape), _array_type(op.y))
+    outputs = engine(op_model(program, op), {tensor_name(program, op.x): to_tensor(op.x, x)})
+    return from_tensor(op.y, outputs[tensor_name(program, op.y)])
+
+
+def instrumented(model: bytes, program: Program) -> bytes:
+    """A copy of the file that also outputs every value of the program."""
+    try:
+        proto = onnx.load_from_string(model)
+    except Exception as error:  # protobuf's own error type is private
+        raise BlrcError(f"the ONNX file is damaged ({error}); export the model again") from None
+    made = {name for node in proto.graph.node for name in node.output}
+    known = {output.name for output in proto.graph.output}
+    for op in program.ops:
+        info = tensor_info(program, op.y)
+        if info.name not in made:
+            raise BlrcError(
+                f"the ONNX file has no tensor {info.name!r}: it is of another program; export the model again"
+            )
+        if info.name not in known:
+            proto.graph.output.append(info)
+    content: bytes = proto.SerializeToString(deterministic=True)
+    return content
+
+
+def to_tensor(value: Value, maps: NDArray[Any]) -> NDArray[Any]:
+    """An array ``(N, H, W, C)`` of the reference as the inner tensor of `value` (conventions in `onnx.py`)."""
+    if value.dtype == "bits":
+        maps = np.where(maps, np.uint8(2), np.uint8(0))
+    elif value.dtype == "int8":
+        maps = (maps.astype(np.int16) + 128).astype(np.uint8)
+    return _channels_first(value, maps)
+
+
+def from_tensor(value: Value, tensor: NDArray[Any]) -> NDArray[Any]:
+    """Inverse of `to_tensor`."""
+    height, width, channels = value.shape
+    maps = tensor.reshape(-1, channels, height, width).transpose(0, 2, 3, 1)
+    if value.dtype == "bits":
+        strange = np.setdiff1d(maps, np.array([0, 2], dtype=np.uint8))
+        if strange.size:
+            raise BlrcError(f"ONNX tensor {value.name!r} holds {strange.tolist()[:5]}, but a bit is 0 or 2")
+        return np.ascontiguousarray(maps == 2)
+    if value.dtype == "int8":
+        return np.ascontiguousarray((maps.astype(np.int16) - 128).astype(np.int8))
+    return np.ascontiguousarray(maps)
+
+
+def _input_tensor(value: Value, raw: NDArray[Any]) -> NDArray[Any]:
+    return _channels_first(value, raw.astype(np.uint8) if value.dtype == "bits" else raw)
+
+
+def _channels_first(value: Value, maps: NDArray[Any]) -> NDArray[Any]:
+    return np.ascontiguousarray(maps[:, 0, 0] if is_flat(value) else maps.transpose(0, 3, 1, 2))
+
+
+def _array_type(value: Value) -> np.dtype[Any]:
+    return np.dtype(bool if value.dtype == "bits" else value.dtype)
+
+
+def here(threads: int, batch: int) -> Engine:
+    """The ONNX Runtime of this interpreter. The last file stays loaded."""
+    loaded: dict[bytes, onnxruntime.InferenceSession] = {}
+
+    def engine(model: bytes, feeds: Mapping[str, NDArray[Any]]) -> Arrays:
+        try:
+            if model not in loaded:
+                session = onnx_worker.load(model, threads)
+                loaded.clear()
+                loaded[model] = session
+            return onnx_worker.run(loaded[model], feeds, batch)
+        except Exception as error:  # the runtime's exceptions share no base class
+            raise _refused(onnxruntime.__version__, str(error)) from None
+
+    return engine
+
+
+def elsewhere(python: Path, threads: int, batch: int) -> Engine:
+    """The ONNX Runtime of another interpreter, as a subprocess."""
+
+    def engine(model: bytes, feeds: Mapping[str, NDArray[Any]]) -> Arrays:
+        with tempfile.TemporaryDirectory() as folder:
+            files = [Path(folder) / name for name in ("model.onnx", "in.npz", "out.npz")]
+            files[0].write_bytes(model)
+            np.savez(files[1], allow_pickle=False, **feeds)
+            # -I: the script's own folder holds a module named onnx, which must not hide the real one.
+            script = [python, "-I", onnx_worker.__file__, *files, threads, batch]
+            done = subprocess.run(list(map(str, script)), capture_output=True, text=True, check=False)
+            if done.returncode != 0:
+                raise _refused(f"of {python}", (done.stderr.strip() or "no message").splitlines()[-1])
+            with np.load(files[2], allow_pickle=False) as file:
+                return {name: file[name] for name in file.files}
+
+    return engine
+
+
+def _refused(runtime: str, reason: str) -> BlrcError:
+    return BlrcError(f"ONNX Runtime {runtime} refuses the file: {' '.join(reason.split())}")
