@@ -103,7 +103,7 @@ class Graph:
     def constant(self, name: str, array: NDArray[Any]) -> str:
         """A constant; one that is used twice is stored once."""
         known = self.constants.setdefault(name, array)
-        assert known.dtype == array.dtype and np.array_equal(known, array), name
+        assert known is array or (known.dtype == array.dtype and np.array_equal(known, array)), name
         return name
 
     def scalar(self, kind: str, number: int) -> str:

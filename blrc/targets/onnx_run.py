@@ -86,15 +86,14 @@ def instrumented(model: bytes, program: Program) -> bytes:
     except Exception as error:  # protobuf's own error type is private
         raise BlrcError(f"the ONNX file is damaged ({error}); export the model again") from None
     made = {name for node in proto.graph.node for name in node.output}
-    known = {output.name for output in proto.graph.output}
-    for op in program.ops:
-        info = tensor_info(program, op.y)
+    wanted = [tensor_info(program, op.y) for op in program.ops[:-1]]
+    for info in wanted:
         if info.name not in made:
             raise BlrcError(
                 f"the ONNX file has no tensor {info.name!r}: it is of another program; export the model again"
             )
-        if info.name not in known:
-            proto.graph.output.append(info)
+    del proto.graph.value_info[:]  # what was described as an inner tensor is an output now
+    proto.graph.output.extend(wanted)
     content: bytes = proto.SerializeToString(deterministic=True)
     return content
 

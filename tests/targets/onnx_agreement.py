@@ -1,0 +1,79 @@
+"""What the tests of the ONNX target share: emitting, and comparing with the reference value by value."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blrc import reference
+from blrc.program import Constant, Conv, Op, Program, Scores, Value, Window, check
+from blrc.targets.onnx import emit
+from blrc.targets.onnx_run import OnnxRun
+from blrc.targets.options import EmitOptions
+from blrc.vectors import Vectors
+
+KINDS = ("uint8", "int8", "bits")
+
+
+def options(name: str = "net") -> EmitOptions:
+    return EmitOptions(name, Vectors(np.zeros(0), ()), version="1.2.3")
+
+
+def emitted(program: Program) -> bytes:
+    return emit(program, options())["net.onnx"]
+
+
+def difference(program: Program, op: Op, want: NDArray[Any], got: NDArray[Any], x: NDArray[Any]) -> str:
+    """The first difference of one value by name, or nothing."""
+    if want.shape != got.shape or want.dtype != got.dtype:
+        return f"op {op.name!r}: {got.dtype} {got.shape}, expected {want.dtype} {want.shape}"
+    wrong = np.argwhere(want != got)
+    if not len(wrong):
+        return ""
+    sample, row, column, channel = wrong[0]
+    where = f"op {op.name!r}, sample {sample}, position ({row}, {column}), channel {channel}, {len(wrong)} in all"
+    if isinstance(op, Conv) and op.pool is None:
+        z = reference.preactivation(program, op, x[sample : sample + 1])[0, row, column, channel]
+        where += f", z {z}, threshold {program.constant(op.thresholds)[channel]}"
+    return f"{where}: {got[tuple(wrong[0])]}, expected {want[tuple(wrong[0])]}"
+
+
+def assert_agrees(program: Program, run: OnnxRun, raw: NDArray[Any]) -> None:
+    """Every value, the label, and what the file itself gives."""
+    want, got = reference.run(program, raw), run.run(raw)
+    assert set(got) == {*want, "label"}
+    for op in program.ops:
+        assert not (message := difference(program, op, want[op.y.name], got[op.y.name], want[op.x.name])), message
+    scores = reference.scores(program, raw)
+    assert np.array_equal(got["label"], reference.labels(scores))
+    label, own_scores = run.classify(raw)
+    assert own_scores.dtype == np.int32 and label.dtype == np.int64
+    assert np.array_equal(own_scores, scores) and np.array_equal(label, reference.labels(scores))
+
+
+def one_layer(
+    x: Value,
+    window: Window,
+    weights: NDArray[np.uint32],
+    thresholds: NDArray[np.int32],
+    groups: int = 1,
+    pool: Window | None = None,
+) -> Program:
+    """A convolution (``conv``) whose bits are all scored, each with weights of its own."""
+    size = window.output(*x.shape[:2])
+    size = size if pool is None else pool.output(*size)
+    bits = Value("conv.bits", "bits", (*size, len(weights)))
+    conv = Conv("conv", x, bits, "conv.weights", "conv.thresholds", window, groups, pool)
+    rng = np.random.default_rng(0)
+    score_weights = rng.integers(-128, 128, (3, *bits.shape)).astype(np.int8)
+    constants = {
+        "conv.weights": weights,
+        "conv.thresholds": thresholds,
+        "scores.weights": score_weights,
+        "scores.bias": np.array([5, -6, 0], dtype=np.int32),
+    }
+    scores = Scores("scores", bits, Value("scores", "int32", (1, 1, 3)), "scores.weights", "scores.bias")
+    tables = {name: Constant((table,), (0,)) for name, table in constants.items()}
+    return check(Program(x, (conv, scores), tables, ("map",), 0.5))
