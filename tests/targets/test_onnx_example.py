@@ -1,0 +1,35 @@
+"""`examples/onnx_runtime` runs as its text says, in the newest and in the oldest runtime."""
+
+from __future__ import annotations
+
+import gzip
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from onnx_agreement import emitted
+from random_programs import random_inputs, random_program
+
+from blrc import reference
+
+SCRIPT = Path(__file__).parents[2] / "examples" / "onnx_runtime" / "classify.py"
+
+
+@pytest.mark.parametrize("runtime", ["newest", "oldest"])
+def test_the_example_classifies(runtime: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    python = Path(sys.executable) if runtime == "newest" else request.getfixturevalue("ort117_python")
+    program = random_program(0, "uint8", (28, 28, 1))
+    images = random_inputs(program, 30)
+    truth = reference.labels(reference.scores(program, images)).astype(np.uint8)
+    truth[:3] = (truth[:3] + 1) % program.classes
+    (tmp_path / "mnist.onnx").write_bytes(emitted(program))
+    for name, header, array in (("images-idx3", 16, images), ("labels-idx1", 8, truth)):
+        content = gzip.compress(bytes(header) + array.tobytes())
+        (tmp_path / f"t10k-{name}-ubyte.gz").write_bytes(content)
+    command = [str(python), str(SCRIPT), str(tmp_path / "mnist.onnx"), str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith(f"first image: {(int(truth[0]) - 1) % program.classes}, scores [")
+    assert lines[1:] == ["accuracy: 90.00 %"]
