@@ -12,6 +12,7 @@ from blrc.nn.activation import StochasticSign, probability_minus
 from blrc.nn.deterministic import Sign, deterministic, reestimate
 from blrc.nn.gaussian import Gaussian
 from blrc.nn.layers import BinaryConv2d, BinaryLinear, SoftmaxLinear
+from blrc.nn.noise import reuse_noise
 from blrc.nn.norm import StochasticBatchNorm1d, StochasticBatchNorm2d
 from blrc.nn.pool import StochasticMaxPool2d
 from blrc.nn.transfer import transfer_
@@ -34,6 +35,7 @@ __all__ = [
     "entropy",
     "probability_minus",
     "reestimate",
+    "reuse_noise",
     "transfer_",
     "variance_regulariser",
 ]

@@ -6,12 +6,12 @@ import math
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from blrc.errors import BlrcError
 from blrc.nn.gaussian import Gaussian, expect_gaussian
-from blrc.nn.noise import uniform_like
+from blrc.nn.noise import Noise, Noisy
 
 VAR_FLOOR = 1e-6  # added to every variance: var = 0 would give 0/0, and gamma -> 0 makes mean / std blow up
 UNIFORM_MARGIN = 1e-6  # float32 uniform noise can be exactly 0, whose logit is -inf
@@ -42,7 +42,12 @@ def probability_minus(x: Gaussian) -> Tensor:
     return q
 
 
-class StochasticSign(nn.Module):
+def logistic_(flat: Tensor) -> Tensor:
+    """Fill with logit(u), u uniform in [1e-6, 1 - 1e-6]."""
+    return flat.uniform_().clamp_(UNIFORM_MARGIN, 1.0 - UNIFORM_MARGIN).logit_()
+
+
+class StochasticSign(Noisy):
     """Binarise a `Gaussian` and sample: to a tensor of the same shape, +-1 (hard) or in (-1, 1).
 
     With ``q = p(a = -1) = Phi(0 | mean, var)`` and u uniform the concrete sample is
@@ -75,11 +80,11 @@ class StochasticSign(nn.Module):
         if not (math.isfinite(tau) and tau > 0):
             raise BlrcError(f"StochasticSign: tau {tau} must be positive")
         self.tau, self.hard, self.exact = tau, hard, exact
+        self.noise = Noise(logistic_)
 
     def forward(self, x: Gaussian) -> Tensor:
         x = expect_gaussian(x, "StochasticSign")
-        noise = uniform_like(x.mean).clamp_(UNIFORM_MARGIN, 1.0 - UNIFORM_MARGIN).logit_()
-        sample: Tensor = _Concrete.apply(x.mean, x.var, noise, self.tau, self.hard, self.exact)  # type: ignore[no-untyped-call]
+        sample: Tensor = _Concrete.apply(x.mean, x.var, self.noise.like(x.mean), self.tau, self.hard, self.exact)  # type: ignore[no-untyped-call]
         return sample
 
     def extra_repr(self) -> str:

@@ -72,8 +72,8 @@ class BinaryLinear(nn.Module):
         x = expect_tensor(x, "BinaryLinear")
         if x.ndim != 2 or x.shape[1] != self.in_features:
             raise BlrcError(f"BinaryLinear takes (N, {self.in_features}), got {tuple(x.shape)}: flatten maps before it")
-        mean = F.linear(x, self.weight.mean(), self.bias)
-        variance = self.weight.variance()
+        expected, variance = self.weight.moments()
+        mean = F.linear(x, expected, self.bias)
         if all_signs(x):
             return Gaussian(mean, variance.sum(1)[None])
         return Gaussian(mean, F.linear(x * x, variance))
@@ -145,9 +145,10 @@ class BinaryConv2d(nn.Module):
         x = expect_tensor(x, "BinaryConv2d")
         if x.ndim != 4 or x.shape[1] != self.in_channels:
             raise BlrcError(f"BinaryConv2d takes (N, {self.in_channels}, H, W), got {tuple(x.shape)}")
-        mean = self._convolve(x, self.weight.mean(), self.bias)
+        expected, variance = self.weight.moments()
+        mean = self._convolve(x, expected, self.bias)
         squares = torch.ones_like(x[:1]) if all_signs(x) else x * x
-        return Gaussian(mean, self._convolve(squares, self.weight.variance(), None))
+        return Gaussian(mean, self._convolve(squares, variance, None))
 
     def _convolve(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         return F.conv2d(x, weight, bias, self.stride, self.padding, self.dilation, self.groups)

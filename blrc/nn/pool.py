@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.modules.utils import _pair
 
 from blrc.errors import BlrcError
 from blrc.nn.gaussian import Gaussian, expect_gaussian
-from blrc.nn.noise import normal_like
+from blrc.nn.noise import Noise, Noisy
 
 Pair = int | tuple[int, int]
 
 
-class StochasticMaxPool2d(nn.Module):
+class StochasticMaxPool2d(Noisy):
     """Keep one Gaussian of each window, that whose sample is largest: ``(N, C, H, W)`` to ``(N, C, H', W')``.
 
     Draw ``s = mean + sqrt(var) n``, n ~ N(0, 1), at every position; the (mean, var) at the largest s of a window is the
@@ -43,13 +43,14 @@ class StochasticMaxPool2d(nn.Module):
         self.kernel_size: tuple[int, int] = _pair(kernel_size)
         self.stride: tuple[int, int] = _pair(kernel_size if stride is None else stride)
         self.padding: tuple[int, int] = _pair(padding)
+        self.noise = Noise(torch.Tensor.normal_)
 
     def forward(self, x: Gaussian) -> Gaussian:
         mean, var = expect_gaussian(x, "StochasticMaxPool2d")
         if mean.ndim != 4:
             raise BlrcError(f"StochasticMaxPool2d takes maps (N, C, H, W), got {tuple(mean.shape)}")
         with torch.no_grad():
-            samples = normal_like(mean).mul_(var.sqrt()).add_(mean)
+            samples = torch.addcmul(mean, self.noise.like(mean), var.sqrt())
             index = F.max_pool2d(samples, self.kernel_size, self.stride, self.padding, return_indices=True)[1]
         return Gaussian(_take(mean, index), _take(var.expand_as(mean), index))
 
@@ -58,4 +59,9 @@ class StochasticMaxPool2d(nn.Module):
 
 
 def _take(x: Tensor, index: Tensor) -> Tensor:
+    """Values of each (N, C) plane at flat positions `index`; the result, and so the gradient, has the layout of `x`."""
+    if x.is_contiguous(memory_format=torch.channels_last):
+        rows = x.permute(0, 2, 3, 1).flatten(1, 2)
+        at = index.permute(0, 2, 3, 1)
+        return rows.gather(1, at.flatten(1, 2)).view(at.shape).permute(0, 3, 1, 2)
     return x.flatten(2).gather(2, index.flatten(2)).view(index.shape)

@@ -26,10 +26,12 @@ from blrc.nn import (
     deterministic,
     entropy,
     reestimate,
+    reuse_noise,
     transfer_,
     variance_regulariser,
 )
 from blrc.train.loop import derived_seed, run_stages
+from blrc.train.memory import keep_freed_memory
 from blrc.train.recipe import Recipe, cosine, one_cycle
 from blrc.train.stage import Stage, Tensors, accuracy
 from blrc.train.state import TrainingState, load_state, save_state, state_file
@@ -92,6 +94,7 @@ def train_mnist(
     else:
         state = TrainingState(options, torch.get_num_threads())
         save_state(state, state_path)  # a folder that cannot be written is found now, not after an epoch
+    keep_freed_memory()
     with torch.random.fork_rng(devices=[]):
         stages = mnist_stages(recipe, training, validation, ENCODING)
         run_stages(stages, state, state_path, training, ENCODING, recipe.batch, recipe.seed, stream)
@@ -122,7 +125,7 @@ def mnist_stages(recipe: Recipe, training: Dataset, validation: Dataset, encodin
         return accuracy(model.eval(), validation, encoding)
 
     def validate_map(model: nn.Module) -> float:
-        return accuracy(reestimate(deterministic(model), statistics), validation, encoding)
+        return accuracy(reestimate(deterministic(model.eval()), statistics), validation, encoding)
 
     def build_real(_: Mapping[str, Tensors]) -> nn.Module:
         return models.mnist("fp").to(memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return, unused-ignore]
@@ -133,6 +136,7 @@ def mnist_stages(recipe: Recipe, training: Dataset, validation: Dataset, encodin
             source = models.mnist("fp")
             source.load_state_dict(results["fp"])
             transfer_(model, source)
+        reuse_noise(model)
         return model.to(memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return, unused-ignore]
 
     def real_groups(model: nn.Module) -> list[dict[str, Any]]:
