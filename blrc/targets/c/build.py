@@ -1,0 +1,158 @@
+"""Compiling an export: which compiler, with which command, and what the objects weigh."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from blrc.errors import BlrcError
+
+COMPILE_TIMEOUT = 600.0
+
+STRICT = ("-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Werror")
+"""What generated code and runtime compile under without a warning, in gcc and clang."""
+
+
+def find_compiler(cc: str | None = None, environment: Mapping[str, str] | None = None) -> tuple[str, ...]:
+    """The host's C compiler as the start of a command: `cc`, ``$CC``, or the first of cc, gcc, clang that exists.
+
+    Raises:
+        BlrcError: there is none, or the one that was asked for does not exist.
+    """
+    environment = os.environ if environment is None else environment
+    path = environment.get("PATH")
+    wanted = cc or environment.get("CC")
+    if wanted:
+        command = tuple(shlex.split(wanted))
+        if not command or shutil.which(command[0], path=path) is None:
+            raise BlrcError(f"C compiler {wanted!r} not found; install it, or set CC to another")
+        return command
+    for candidate in ("cc", "gcc", "clang"):
+        if shutil.which(candidate, path=path) is not None:
+            return (candidate,)
+    raise BlrcError("no C compiler found (looked for cc, gcc, clang); install gcc or clang, or set CC")
+
+
+def compile_command(
+    compiler: Sequence[str], flags: Sequence[str], source: Path, out: Path, include: Path, cplusplus: bool = False
+) -> list[str]:
+    """The command that compiles `source` to the object `out`, as C99 or as C++11."""
+    language = ["-x", "c++", "-std=c++11"] if cplusplus else ["-x", "c", "-std=c99"]
+    return [*compiler, *language, *flags, f"-I{include}", "-c", str(source), "-o", str(out)]
+
+
+def compile_object(
+    compiler: Sequence[str], flags: Sequence[str], source: Path, out: Path, include: Path, cplusplus: bool = False
+) -> Path:
+    """Compile one file.
+
+    Raises:
+        BlrcError: the compiler complains (its first lines are in the message), hangs, or does not exist.
+    """
+    run_tool(compile_command(compiler, flags, source, out, include, cplusplus), f"compiling {source.name}")
+    return out
+
+
+def link(compiler: Sequence[str], flags: Sequence[str], objects: Sequence[Path], out: Path) -> Path:
+    """Link objects into a program.
+
+    Raises:
+        BlrcError: the linker complains.
+    """
+    run_tool([*compiler, *flags, *map(str, objects), "-o", str(out)], f"linking {out.name}")
+    return out
+
+
+def run_tool(command: Sequence[str], what: str, timeout: float = COMPILE_TIMEOUT) -> str:
+    """Run a tool and return its standard output.
+
+    Raises:
+        BlrcError: it does not exist, fails or takes too long; the message starts with `what`.
+    """
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=timeout, check=False)
+    except FileNotFoundError:
+        raise BlrcError(f"{what}: {command[0]} not found; install it") from None
+    except subprocess.TimeoutExpired:
+        raise BlrcError(f"{what}: {command[0]} did not finish in {timeout:.0f} s") from None
+    if done.returncode != 0:
+        raise BlrcError(f"{what} failed (status {done.returncode}): {first_lines(done.stderr or done.stdout)}")
+    return done.stdout
+
+
+def first_lines(text: str, lines: int = 12) -> str:
+    """The start of a tool's complaint, empty lines left out."""
+    return "\n".join([line for line in text.splitlines() if line.strip()][:lines])
+
+
+def sources(folder: Path, name: str) -> list[Path]:
+    """The C files of model `name`'s library in an export, in order: all but the self-test.
+
+    Raises:
+        BlrcError: the folder holds no C of that model.
+    """
+    if not (folder / f"{name}.c").is_file():
+        raise BlrcError(f"{folder}: has no {name}.c; export with --target c first")
+    tests = (f"{name}_vectors.c", f"{name}_selftest.c")
+    return [folder / f"{name}.c", *sorted(p for p in folder.glob(f"{name}_*.c") if p.name not in tests)]
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Bytes of an object: code and constants, initialised data, zeroed data."""
+
+    text: int
+    data: int
+    bss: int
+
+
+def measure(objects: Sequence[Path], size: str = "size") -> dict[str, Sizes]:
+    """What ``size`` says of each object, by file name. `text` holds constants (rodata) too.
+
+    Raises:
+        BlrcError: the tool is missing or its output is not understood.
+    """
+    output = run_tool([size, "-B", *map(str, objects)], "measuring objects")
+    result = {}
+    for line in output.splitlines()[1:]:
+        fields = line.split()
+        result[Path(fields[5]).name] = Sizes(int(fields[0]), int(fields[1]), int(fields[2]))
+    if len(result) != len(objects):
+        raise BlrcError(f"measuring objects: {size} printed {len(result)} lines for {len(objects)} objects")
+    return result
+
+
+def stack_usage(folder: Path) -> dict[str, dict[str, int]]:
+    """Stack bytes of every function by file stem, from the ``.su`` files that ``-fstack-usage`` left in `folder`.
+
+    Raises:
+        BlrcError: a function has no static bound.
+    """
+    result: dict[str, dict[str, int]] = {}
+    for file in sorted(folder.glob("*.su")):
+        functions = result.setdefault(file.stem, {})
+        for line in file.read_text(encoding="utf-8").splitlines():
+            where, nbytes, kind = line.split("\t")
+            if kind != "static":
+                raise BlrcError(f"{where}: its stack is not bounded ({kind})")
+            functions[re.split(r"[: ]", where)[-1]] = int(nbytes)
+    return result
+
+
+def stack_bound(usage: Mapping[str, Mapping[str, int]], model: str) -> int:
+    """A bound on the stack of one classification: the model's own file and the hungriest runtime file.
+
+    Runtime files do not call each other, and within a file no chain can cost more than all its functions together.
+    The model's steps are called one at a time, so only the largest of them counts.
+    """
+    own = usage[model]
+    steps = [nbytes for name, nbytes in own.items() if name.startswith(f"{model}_op_")]
+    rest = sum(nbytes for name, nbytes in own.items() if not name.startswith(f"{model}_op_"))
+    kernels = [sum(f.values()) for stem, f in usage.items() if stem.startswith(f"{model}_blrc_")]
+    return rest + max(steps, default=0) + max(kernels, default=0)

@@ -1,0 +1,174 @@
+"""C around an export that lets the host run it on many samples, whole or one step alone.
+
+Two texts. The core includes ``<name>.c``, to reach its static steps, and knows no input or output: it can be compiled
+for an emulator as well. The host's main function moves samples between files and the core.
+"""
+
+from __future__ import annotations
+
+from blrc.targets.c import text
+from blrc.targets.c.layout import Layout
+from blrc.targets.c.symbols import Symbols, element
+
+
+def core(symbols: Symbols) -> str:
+    """``driver_step``, ``driver_run`` and the sizes of every step's maps."""
+    layout, name, upper = symbols.layout, symbols.name, symbols.upper
+    cases = "".join(
+        f"    case {i}:\n"
+        + text.call(
+            symbols.step(step),
+            ["member", f"(const {element(step.x)} *)x", f"({element(step.y)} *)y"],
+            "        ",
+        )
+        + "        break;\n"
+        for i, step in enumerate(layout.steps)
+    )
+    x_bytes = ", ".join(str(step.x.nbytes) for step in layout.steps)
+    y_bytes = ", ".join(str(step.y.nbytes) for step in layout.steps)
+    return (
+        f'#include "{name}.c"\n\n'
+        f"#define DRIVER_OPS {len(layout.steps)}\n"
+        f"#define DRIVER_MEMBERS {len(layout.program.members)}\n"
+        f"#define DRIVER_INPUT_BYTES {layout.program.input.nbytes}\n"
+        f"#define DRIVER_MOST_WORDS {_most_words(layout)}\n\n"
+        f"static const uint32_t driver_x_bytes[DRIVER_OPS] = {{{x_bytes}}};\n"
+        f"static const uint32_t driver_y_bytes[DRIVER_OPS] = {{{y_bytes}}};\n"
+        f"static uint32_t driver_arena[({upper}_ARENA_SIZE + 3) / 4];\n"
+        f"static int32_t driver_scores[{upper}_CLASSES];\n\n"
+        + text.comment("One step alone.")
+        + "static void driver_step(uint32_t op, uint32_t member, const void *x, void *y)\n{\n    switch (op) {\n"
+        + cases
+        + "    default:\n        break;\n    }\n}\n\n"
+        + text.comment("All steps; the observer sees each output. Member 0 goes through the public function.")
+        + f"static int driver_run(uint32_t member, const void *x, {name}_observer observer, void *context)\n{{\n"
+        f"    const {element(layout.program.input)} *const input = (const {element(layout.program.input)} *)x;\n\n"
+        f"    if (member == 0) {{\n"
+        f"        return {name}_observe(input, driver_arena, driver_scores, observer, context);\n    }}\n"
+        f"    {name}_run(member, input, driver_arena, driver_scores, observer, context);\n"
+        f"    return (int){name}_blrc_argmax({upper}_CLASSES, driver_scores);\n}}\n"
+    )
+
+
+def _most_words(layout: Layout) -> int:
+    most = max(max(step.x.nbytes, step.y.nbytes) for step in layout.steps)
+    return (max(most, layout.program.input.nbytes) + 3) // 4
+
+
+def host_main() -> str:
+    """The main function on the host: ``driver order OUT``, ``run MEMBER IN OUT``, ``op INDEX MEMBER IN OUT``.
+
+    It reads samples from IN to its end, as they lie in memory. ``run`` writes for each what every step gives, then the
+    label as int32; ``op`` writes what the step gives; ``time REPEATS MEMBER IN OUT`` runs the first sample again and
+    again and writes nanoseconds for each step (uint64 sums over the repeats), then for the whole.
+    """
+    return _MAIN
+
+
+_MAIN = """\
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "driver_core.h"
+
+static uint32_t driver_x[DRIVER_MOST_WORDS];
+static uint32_t driver_y[DRIVER_MOST_WORDS];
+static FILE *driver_out;
+static uint64_t driver_spent[DRIVER_OPS + 1];
+static uint64_t driver_last;
+
+static void driver_write(const void *data, uint32_t bytes)
+{
+    if (fwrite(data, 1, bytes, driver_out) != bytes) {
+        fprintf(stderr, "driver: cannot write\\n");
+        exit(2);
+    }
+}
+
+static void driver_observe(void *context, int32_t op, const void *output, uint32_t bytes)
+{
+    (void)context;
+    (void)op;
+    driver_write(output, bytes);
+}
+
+static uint64_t driver_now(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static void driver_clock(void *context, int32_t op, const void *output, uint32_t bytes)
+{
+    const uint64_t now = driver_now();
+
+    (void)context;
+    (void)output;
+    (void)bytes;
+    driver_spent[op] += now - driver_last;
+    driver_last = driver_now();
+}
+
+static void driver_time(uint32_t repeats, uint32_t member)
+{
+    uint64_t start;
+    uint32_t i;
+
+    for (i = 0; i < repeats; ++i) {
+        driver_last = driver_now();
+        driver_run(member, driver_x, driver_clock, 0);
+    }
+    start = driver_now();
+    for (i = 0; i < repeats; ++i) {
+        driver_run(member, driver_x, 0, 0);
+    }
+    driver_spent[DRIVER_OPS] = driver_now() - start;
+    driver_write(driver_spent, sizeof driver_spent);
+}
+
+int main(int argc, char **argv)
+{
+    const char *const mode = argc > 1 ? argv[1] : "";
+    uint32_t op, member, bytes;
+    FILE *in;
+
+    driver_out = fopen(argv[argc - 1], "wb");
+    if (driver_out == 0) {
+        return 2;
+    }
+    if (strcmp(mode, "order") == 0) {
+        op = 1;
+        driver_write(&op, sizeof op);
+        return fclose(driver_out) == 0 ? 0 : 2;
+    }
+    if (argc != 6) {
+        return 2;
+    }
+    op = (uint32_t)atoi(argv[2]);
+    member = (uint32_t)atoi(argv[3]);
+    in = fopen(argv[4], "rb");
+    if (in == 0 || member >= DRIVER_MEMBERS || (strcmp(mode, "op") == 0 && op >= DRIVER_OPS)) {
+        return 2;
+    }
+    bytes = strcmp(mode, "op") == 0 ? driver_x_bytes[op] : DRIVER_INPUT_BYTES;
+    while (fread(driver_x, 1, bytes, in) == bytes) {
+        if (strcmp(mode, "run") == 0) {
+            const int32_t label = driver_run(member, driver_x, driver_observe, 0);
+
+            driver_write(&label, sizeof label);
+        } else if (strcmp(mode, "op") == 0) {
+            driver_step(op, member, driver_x, driver_y);
+            driver_write(driver_y, driver_y_bytes[op]);
+        } else {
+            driver_time(op, member);
+            break;
+        }
+    }
+    fclose(in);
+    return fclose(driver_out) == 0 ? 0 : 2;
+}
+"""

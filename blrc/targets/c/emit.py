@@ -1,0 +1,129 @@
+"""The C target: every file of an export. Byte-identical on every machine for the same program and options."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from blrc import program_file
+from blrc.errors import BlrcError
+from blrc.program import Program, check
+from blrc.runtime_files import runtime_dir
+from blrc.targets.c import selftest
+from blrc.targets.c.header import header
+from blrc.targets.c.layout import Layout, lay_out
+from blrc.targets.c.makefile import makefile
+from blrc.targets.c.source import source
+from blrc.targets.c.symbols import Symbols, name_all
+from blrc.targets.c.tables import table_files, tables_header
+from blrc.targets.options import EmitOptions, Emitted
+
+
+def emit(program: Program, options: EmitOptions) -> Emitted:
+    """All files of the C export, by name, and the layers' kernels and bytes for the manifest.
+
+    Raises:
+        BlrcError: the name cannot be used in C, the program has several members, or no vectors were recorded.
+    """
+    check(program)
+    if len(program.members) != 1:
+        raise BlrcError(f"target c: {len(program.members)} members; ensembles are not supported yet, export one member")
+    if len(options.vectors.inputs) == 0:
+        raise BlrcError("target c: no recorded vectors; the self-test needs at least one input")
+    return emit_members(program, options)
+
+
+def emit_members(program: Program, options: EmitOptions) -> Emitted:
+    """`emit` for any number of members. The public functions of the C run member 0; the steps take any."""
+    layout = lay_out(program)
+    symbols = name_all(layout, options.name, program_file.digest(program))
+    name, version = options.name, options.version
+    runtime = runtime_sources(layout, name)
+    tables = table_files(symbols, version)
+    files = {
+        f"{name}.h": header(symbols, version, selftest.count(options.vectors)),
+        f"{name}.c": source(symbols, version, abi()),
+        f"{name}_weights.h": tables_header(symbols, version),
+        **tables,
+        f"{name}_vectors.c": selftest.vectors_file(symbols, version, options.vectors),
+        f"{name}_selftest.c": selftest.main_file(symbols, version),
+        **runtime,
+        "Makefile": makefile(name, [f"{name}.c", *tables, *(f for f in runtime if f.endswith(".c"))]),
+    }
+    content = {file: text.encode("ascii") for file, text in files.items()}
+    return Emitted(content, _about(symbols, selftest.count(options.vectors)))
+
+
+def abi() -> int:
+    """The runtime's ABI number, read from its header."""
+    return int(runtime_constant("BLRC_ABI"))
+
+
+def runtime_constant(macro: str) -> str:
+    """What the runtime's header defines `macro` to be."""
+    found = re.search(rf"^#define {macro} (\S+)$", _read(runtime_dir() / "include" / "blrc.h"), re.MULTILINE)
+    if found is None:
+        raise BlrcError(f"the C runtime does not define {macro}: install blrc again")
+    return found[1]
+
+
+def runtime_sources(layout: Layout, name: str) -> dict[str, str]:
+    """The runtime's files that this layout needs, under the model's prefix: two models link into one firmware."""
+    folder = runtime_dir()
+    needed = {step.source for step in layout.steps} | {"blrc_argmax.c", "blrc_digest.c"}
+    paths = [folder / "include" / "blrc.h", *sorted((folder / "src").glob("*.h"))]
+    paths += [folder / "src" / file for file in sorted(needed)]
+    used = _included({path.name: _read(path) for path in paths}, needed)
+    return {prefixed(file, name): prefixed(text, name) for file, text in used.items()}
+
+
+def prefixed(text: str, name: str) -> str:
+    """Put the model's name in front of every symbol, macro and file of the runtime."""
+    text = re.sub(r"\bblrc_", f"{name}_blrc_", text)
+    text = re.sub(r"\bBLRC_", f"{name.upper()}_BLRC_", text)
+    return re.sub(r"\bblrc\.h\b", f"{name}_blrc.h", text)
+
+
+def _included(texts: dict[str, str], roots: set[str]) -> dict[str, str]:
+    """The files of `texts` that `roots` include, directly or not, and the roots."""
+    reached, frontier = set[str](), {*roots, "blrc.h"}
+    while frontier:
+        reached |= frontier
+        frontier = {
+            file for known in frontier for file in re.findall(r'^#include "(.+)"$', texts[known], re.MULTILINE)
+        } - reached
+    return {file: text for file, text in texts.items() if file in reached}
+
+
+def _read(path: Path) -> str:
+    return path.read_text(encoding="ascii")
+
+
+def _about(symbols: Symbols, vectors: int) -> dict[str, object]:
+    """What the C target says of itself in the manifest."""
+    layout = symbols.layout
+    layers = [
+        {
+            "index": i,
+            "op": step.op.name,
+            "fused": [] if step.encode is None else [step.encode.name],
+            "kernel": step.kernel,
+            "why": step.why,
+            "input": step.x.name,
+            "output": step.y.name,
+            "shape": list(step.y.shape),
+            "type": step.y.dtype,
+            "flash_bytes": step.flash,
+            "tables": {table.role: table.nbytes for table in step.tables},
+            "ram_bytes": step.y.nbytes,
+        }
+        for i, step in enumerate(layout.steps)
+    ]
+    return {
+        "abi": abi(),
+        "input_bytes": layout.program.input.nbytes,
+        "table_bytes": sum(step.flash for step in layout.steps),
+        "arena": {"bytes": layout.arena_bytes, "align": layout.align, "offsets": dict(layout.arena.offsets)},
+        "selftest_vectors": vectors,
+        "layers": layers,
+    }

@@ -1,0 +1,230 @@
+"""Runs an exported folder on the host: compiles the shipped files unchanged, feeds them samples, reads every layer."""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blrc import program_file
+from blrc.errors import BlrcError
+from blrc.pack import unpack, words
+from blrc.program import Value
+from blrc.targets.c import build, driver
+from blrc.targets.c.layout import Step, lay_out
+from blrc.targets.c.symbols import name_all
+from blrc.vectors import memory
+
+RUN_TIMEOUT = 600.0
+BATCH_BYTES = 64 * 2**20
+
+SANITIZE = ("-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+
+# POSIX's clock is declared only on request where the compiler is told -std=c99.
+_DRIVER_FLAGS = ("-D_POSIX_C_SOURCE=200809L",)
+
+
+class HostBuild:
+    """An export, compiled in a temporary folder that lives as long as this object (or its ``with`` block).
+
+    Args:
+        folder: of the export: the C and ``<name>.program.npz``.
+        name: of the model.
+        flags: of the compiler, also given to the linker.
+        cc: the compiler, by default `build.find_compiler`'s.
+        cplusplus: compile as C++11.
+        runner: a command that runs the program, such as an emulator.
+        timeout: seconds that one run may take.
+
+    Raises:
+        BlrcError: no compiler, a file of the export is missing, or the code does not compile.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        name: str,
+        flags: Sequence[str] = ("-O2",),
+        cc: str | None = None,
+        cplusplus: bool = False,
+        runner: Sequence[str] = (),
+        timeout: float = RUN_TIMEOUT,
+    ) -> None:
+        self.folder = folder
+        self.flags = tuple(flags)
+        self.name = name
+        self.program = program_file.load(folder / f"{self.name}.program.npz")
+        self.layout = lay_out(self.program)
+        self._runner = tuple(runner)
+        self._timeout = timeout
+        self._temporary = tempfile.TemporaryDirectory(prefix="blrc-build-")
+        self.build_folder = Path(self._temporary.name)
+        try:
+            self._compiler = build.find_compiler(cc)
+            self._compile(self._compiler, cplusplus)
+            self._order = self._byte_order()
+        except BaseException:
+            self.close()
+            raise
+
+    def _compile(self, compiler: tuple[str, ...], cplusplus: bool) -> None:
+        symbols = name_all(self.layout, self.name, program_file.digest(self.program))
+        (self.build_folder / "driver_core.h").write_text(driver.core(symbols), encoding="ascii")
+        main = self.build_folder / "driver.c"
+        main.write_text(driver.host_main(), encoding="ascii")
+        # The driver includes <name>.c, which is therefore not compiled by itself.
+        own = [source for source in build.sources(self.folder, self.name) if source.name != f"{self.name}.c"]
+        self.objects = []
+        for source in [*own, main]:
+            flags = [*self.flags, *(_DRIVER_FLAGS if source == main else ())]
+            out = self.build_folder / f"{source.stem}.o"
+            self.objects.append(build.compile_object(compiler, flags, source, out, self.folder, cplusplus))
+        self._binary = build.link(compiler, self.flags, self.objects, self.build_folder / "driver")
+
+    def run(self, raw: NDArray[Any], member: int = 0) -> dict[str, NDArray[Any]]:
+        """All values of every sample, as `blrc.reference.run` gives them, and ``label`` (int32, ``(N,)``).
+
+        Codes that are looked up where they are read exist nowhere in the C, so they are not here either.
+
+        Args:
+            raw: input in device layout, ``(N, H, W, C)``: uint8, int8, or booleans or 0/1 for a bits input.
+
+        Raises:
+            BlrcError: the program fails, hangs, or a sanitizer reports an error.
+        """
+        value = self.program.input
+        maps = [step.y for step in self.layout.steps]
+        record = sum(y.nbytes for y in maps) + 4
+        output = self._batches("run", "0", member, value, raw, record)
+        columns = np.split(output, np.cumsum([y.nbytes for y in maps]), axis=1)
+        result = {value.name: raw.astype(bool) if value.dtype == "bits" else raw}
+        result |= {y.name: self._decode(y, c) for y, c in zip(maps, columns, strict=False)}
+        result["label"] = np.ascontiguousarray(columns[-1]).view(f"{self._order}i4").astype(np.int32).reshape(-1)
+        return result
+
+    def run_op(self, op: str, x: NDArray[Any], member: int = 0) -> NDArray[Any]:
+        """One step alone on a batch of its input: for a convolution with fused encoding that is the raw input.
+
+        Args:
+            op: name of the program's op.
+            x: ``(N, H, W, C)``, of the type of the step's input (`step(op).x`).
+
+        Raises:
+            BlrcError: there is no such step, or the program fails.
+        """
+        step = self.step(op)
+        output = self._batches("op", str(self.layout.steps.index(step)), member, step.x, x, step.y.nbytes)
+        return self._decode(step.y, output)
+
+    def step(self, op: str) -> Step:
+        """The step that computes `op`.
+
+        Raises:
+            BlrcError: there is none; a fused encoding has none of its own.
+        """
+        for step in self.layout.steps:
+            if step.op.name == op:
+                return step
+        raise BlrcError(f"{self.name}: no step {op!r} in the C; there are {[s.op.name for s in self.layout.steps]}")
+
+    @property
+    def flash(self) -> int:
+        """Bytes of code and constants of the library, as this compiler makes it with these flags (``size``'s text)."""
+        objects = [
+            build.compile_object(
+                self._compiler, self.flags, source, self.build_folder / f"lib_{source.stem}.o", self.folder
+            )
+            for source in build.sources(self.folder, self.name)
+        ]
+        return sum(sizes.text + sizes.data for sizes in build.measure(objects).values())
+
+    @property
+    def ram(self) -> int:
+        """Bytes of the arena."""
+        return self.layout.arena_bytes
+
+    def time(self, raw: NDArray[Any], repeats: int, member: int = 0) -> tuple[dict[str, float], float]:
+        """CPU nanoseconds of the first sample, means over `repeats`: by op, and of the whole without a clock inside."""
+        sample = self._encode(self.program.input, raw[:1])
+        output = self._execute("time", str(repeats), member, sample)
+        spent = np.frombuffer(output, dtype=f"{self._order}u8").astype(float) / repeats
+        by_op = {step.op.name: float(ns) for step, ns in zip(self.layout.steps, spent, strict=False)}
+        return by_op, float(spent[-1])
+
+    def close(self) -> None:
+        """Remove the temporary folder."""
+        self._temporary.cleanup()
+
+    def __enter__(self) -> HostBuild:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _batches(
+        self, mode: str, argument: str, member: int, value: Value, x: NDArray[Any], record: int
+    ) -> NDArray[np.uint8]:
+        if x.shape[1:] != value.shape:
+            raise BlrcError(f"{self.name}: {value.name!r} has shape {x.shape[1:]}, expected {value.shape}")
+        per_batch = max(1, BATCH_BYTES // (record + value.nbytes))
+        parts = [np.empty((0, record), np.uint8)]
+        for start in range(0, len(x), per_batch):
+            part = x[start : start + per_batch]
+            output = self._execute(mode, argument, member, self._encode(value, part))
+            if len(output) != record * len(part):
+                raise BlrcError(f"{self.name}: {len(output)} bytes for {len(part)} samples, expected {record} each")
+            parts.append(np.frombuffer(output, np.uint8).reshape(len(part), record))
+        return np.concatenate(parts)
+
+    def _execute(self, mode: str, argument: str, member: int, data: bytes) -> bytes:
+        inputs, outputs = self.build_folder / "in.bin", self.build_folder / "out.bin"
+        inputs.write_bytes(data)
+        self._start([mode, argument, str(member), str(inputs), str(outputs)])
+        return outputs.read_bytes()
+
+    def _start(self, arguments: Sequence[str]) -> None:
+        command = [*self._runner, str(self._binary), *arguments]
+        what = f"{self.name}: running the C ({' '.join(self.flags)})"
+        try:
+            done = subprocess.run(command, capture_output=True, timeout=self._timeout, check=False)
+        except subprocess.TimeoutExpired:
+            raise BlrcError(f"{what} did not finish in {self._timeout:.0f} s") from None
+        except OSError as error:
+            raise BlrcError(f"{what}: cannot start {command[0]}: {error.strerror}") from None
+        if done.returncode != 0:
+            report = build.first_lines(done.stderr.decode(errors="replace"))
+            raise BlrcError(f"{what} failed (status {done.returncode}): {report or 'no message'}")
+
+    def _byte_order(self) -> str:
+        self._start(["order", str(self.build_folder / "out.bin")])
+        one = (self.build_folder / "out.bin").read_bytes()
+        if one not in (b"\1\0\0\0", b"\0\0\0\1"):
+            raise BlrcError(f"{self.name}: the compiled program has an unknown byte order {one.hex()}")
+        return "<" if one[0] == 1 else ">"
+
+    def _encode(self, value: Value, maps: NDArray[Any]) -> bytes:
+        array = memory(value, maps)
+        wanted = np.dtype(np.uint32) if value.dtype == "bits" else np.dtype(value.dtype)
+        if array.dtype != wanted:
+            raise BlrcError(f"{self.name}: {value.name!r} is {array.dtype}, expected {value.dtype}")
+        return array.astype(wanted.newbyteorder(self._order)).tobytes()  # type: ignore[arg-type]
+
+    def _decode(self, value: Value, data: NDArray[np.uint8]) -> NDArray[Any]:
+        height, width, channels = value.shape
+        dtype = np.dtype(np.uint32) if value.dtype == "bits" else np.dtype(value.dtype)
+        flat = np.ascontiguousarray(data).view(dtype.newbyteorder(self._order)).astype(dtype)  # type: ignore[arg-type]
+        if value.dtype != "bits":
+            return flat.reshape(len(data), *value.shape)
+        packed = flat.reshape(len(data), height, width, words(channels))
+        everything = unpack(packed, words(channels) * 32)
+        if everything[..., channels:].any():
+            raise BlrcError(f"{self.name}: an unused bit of {value.name!r} is set")
+        return everything[..., :channels]

@@ -1,0 +1,222 @@
+"""From a program to steps and tables as the portable kernels want them. Text comes later, in `emit`.
+
+A step is one call of a kernel. It is an op, except that an `Encode` whose only reader is a convolution is fused into
+that convolution: the codes are looked up where they are read, and their map is never stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, assert_never
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blrc.errors import BlrcError
+from blrc.pack import pack, unpack, words
+from blrc.plan import Arena, Slot, place
+from blrc.program import INT32_MAX, Constant, Conv, Encode, Op, Pool, Program, Scores, Value
+
+ROWS = 4  # BLRC_ROWS of the runtime: output channels that share one activation word
+GATHER_WORDS = 36  # BLRC_GATHER_WORDS
+CODE_ROWS = 16  # BLRC_CODE_ROWS
+ARENA_ALIGN = 4
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """A constant of one step as the kernel reads it: flat arrays, `of_member[k]` says which is member k's."""
+
+    role: str
+    arrays: tuple[NDArray[Any], ...]
+    of_member: tuple[int, ...]
+
+    @property
+    def nbytes(self) -> int:
+        return sum(array.nbytes for array in self.arrays)
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """One kernel call.
+
+    Attributes:
+        op: what it computes.
+        encode: the table look-up that is fused into it, if any.
+        kernel: the runtime's function, without prefix.
+        source: the runtime's source file that holds it.
+        why: this kernel and not another.
+        rows: rows of a block of its weights (binary convolutions).
+        tables: in the order in which the kernel takes them.
+    """
+
+    op: Op
+    encode: Encode | None
+    kernel: str
+    why: str
+    rows: int
+    tables: tuple[Table, ...]
+
+    @property
+    def x(self) -> Value:
+        """What it reads in memory."""
+        return self.op.x if self.encode is None else self.encode.x
+
+    @property
+    def y(self) -> Value:
+        return self.op.y
+
+    @property
+    def source(self) -> str:
+        return f"blrc_{self.kernel}.c"
+
+    @property
+    def flash(self) -> int:
+        """Bytes of its tables."""
+        return sum(table.nbytes for table in self.tables)
+
+
+@dataclass(frozen=True, eq=False)
+class Layout:
+    """Steps in order, and the place of every value that is neither the input nor the scores."""
+
+    program: Program
+    steps: tuple[Step, ...]
+    arena: Arena
+    align: int
+
+    @property
+    def arena_bytes(self) -> int:
+        """Bytes that the caller gives: never 0, so that an array of that size may be declared."""
+        return max(self.arena.size, self.align)
+
+
+def lay_out(program: Program) -> Layout:
+    """Choose kernels, lay out tables, plan the arena.
+
+    Raises:
+        BlrcError: a map is too large for the kernels' 32-bit indices.
+    """
+    for op in program.ops:
+        if max(op.x.nbytes, op.y.nbytes) >= 2**31:
+            raise BlrcError(f"layer {op.name!r}: a map of 2 GiB or more cannot be indexed; use smaller input")
+    fused = _fused(program)
+    encodes = {op.y.name: op for op in program.ops if isinstance(op, Encode)}
+    steps = tuple(
+        _step(program, op, encodes[op.x.name] if op.x.name in fused else None)
+        for op in program.ops
+        if op.y.name not in fused
+    )
+    return Layout(program, steps, place(_slots(program, steps), ARENA_ALIGN), ARENA_ALIGN)
+
+
+def _fused(program: Program) -> frozenset[str]:
+    """Values that are never stored: codes that exactly one convolution reads."""
+    fused = set()
+    for op in program.ops:
+        readers = [other for other in program.ops if other.x == op.y]
+        if isinstance(op, Encode) and len(readers) == 1 and isinstance(readers[0], Conv):
+            fused.add(op.y.name)
+    return frozenset(fused)
+
+
+def _slots(program: Program, steps: Sequence[Step]) -> list[Slot]:
+    slots = []
+    for i, step in enumerate(steps):
+        if step.y == program.output:
+            continue
+        dies = max([i, *(j for j, other in enumerate(steps) if other.x == step.y)])
+        over = step.x.name if isinstance(step.op, Pool) and step.op.window.padding[:2] == (0, 0) else None
+        slots.append(Slot(step.y.name, step.y.nbytes, i, dies, over))
+    return slots
+
+
+def _step(program: Program, op: Op, encode: Encode | None) -> Step:
+    if isinstance(op, Encode):
+        return Step(op, None, "encode", "several layers read the codes", 1, (_plain(program, "table", op.table),))
+    if isinstance(op, Conv):
+        return _conv(program, op, encode) if op.x.dtype == "int8" else _bit_conv(program, op)
+    if isinstance(op, Pool):
+        return Step(op, None, "pool_or", "no convolution before it could take it in", 1, ())
+    if isinstance(op, Scores):
+        kind = program.constants[op.weights].tables[0].dtype.name
+        tables = _plain(program, "weights", op.weights), _plain(program, "bias", op.bias)
+        return Step(op, None, f"scores_{kind}", f"{kind} weights", 1, tables)
+    assert_never(op)
+
+
+def _conv(program: Program, op: Conv, encode: Encode | None) -> Step:
+    why = f"8-bit input, {op.fan_in} codes a row"
+    tables = [
+        _map("weights", program.constants[op.weights], lambda t: code_rows(t, op.group_channels, op.groups)),
+        _plain(program, "thresholds", op.thresholds),
+    ]
+    if encode is not None:
+        tables.insert(0, _plain(program, "table", encode.table))
+        why += ", table look-up fused"
+    return Step(op, encode, "conv_codes", why, 1, tuple(tables))
+
+
+def _bit_conv(program: Program, op: Conv) -> Step:
+    total = op.window.taps * words(op.group_channels)
+    per_group = op.y.shape[2] // op.groups
+    rows = ROWS if op.groups == 1 or per_group % ROWS == 0 else 1
+    if op.is_dense and op.groups == 1 and op.pool is None and not any(op.window.padding):
+        kernel, why = "dense", f"the kernel is the whole map: one run of {total} words"
+    elif op.groups == 1 and total > GATHER_WORDS and (op.window.dilation[1] == 1 or op.window.kernel[1] == 1):
+        kernel, why = "conv_rows", f"{total} words a row, kernel rows contiguous"
+    elif total <= GATHER_WORDS:
+        kernel, why = "conv_gather", f"{total} words a row fit the gather buffer"
+    else:
+        kernel, why = "conv_taps", f"{total} words a row with groups or dilation"
+    weights = _map("weights", program.constants[op.weights], lambda t: blocked(t.reshape(len(t), -1), rows))
+    thresholds = _map("thresholds", program.constants[op.thresholds], lambda t: never_padded(t, rows))
+    return Step(op, None, kernel, why, rows, (weights, thresholds))
+
+
+def _plain(program: Program, role: str, name: str) -> Table:
+    return _map(role, program.constants[name], lambda t: t)
+
+
+def _map(role: str, constant: Constant, change: Any) -> Table:
+    arrays = tuple(np.ascontiguousarray(change(table)).reshape(-1) for table in constant.tables)
+    return Table(role, arrays, constant.of_member)
+
+
+def blocked(rows: NDArray[np.uint32], block: int) -> NDArray[np.uint32]:
+    """Interleave rows of words, ``(out, words)``: ``[block][pair][row][2]``, then an odd last word ``[row]``, flat.
+
+    Missing rows of the last block are zeros.
+    """
+    if block == 1:
+        return rows.reshape(-1)
+    out, total = rows.shape
+    padded = np.zeros((-(-out // block) * block, total), dtype=np.uint32)
+    padded[:out] = rows
+    blocks = padded.reshape(-1, block, total)
+    pairs = blocks[:, :, : total // 2 * 2].reshape(len(blocks), block, total // 2, 2).transpose(0, 2, 1, 3)
+    return np.concatenate([pairs.reshape(len(blocks), -1), blocks[:, :, total // 2 * 2 :].reshape(len(blocks), -1)], 1)
+
+
+def never_padded(thresholds: NDArray[np.int32], block: int) -> NDArray[np.int32]:
+    """Thresholds for whole blocks: missing rows never pass."""
+    missing = -len(thresholds) % block
+    return np.concatenate([thresholds, np.full(missing, INT32_MAX, dtype=np.int32)])
+
+
+def code_rows(weights: NDArray[np.uint32], channels: int, groups: int) -> NDArray[np.uint32]:
+    """Weights of an 8-bit convolution: rows without gaps between taps, ``[group][block][word][row]``, flat.
+
+    Args:
+        weights: uint32 ``(out, kernel h, kernel w, words(channels))``.
+        channels: of one group.
+    """
+    rows = pack(unpack(weights, channels).reshape(len(weights), -1))
+    per_group = len(rows) // groups
+    parts = [
+        rows[start + g * per_group : min(start + CODE_ROWS, per_group) + g * per_group].T.reshape(-1)
+        for g in range(groups)
+        for start in range(0, per_group, CODE_ROWS)
+    ]
+    return np.concatenate(parts)

@@ -1,0 +1,170 @@
+"""``<name>.c``: one readable function for every step, and the order in which they run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import assert_never
+
+from blrc.pack import words
+from blrc.program import Conv, Encode, Pool, Scores, Window
+from blrc.targets.c import text
+from blrc.targets.c.layout import Step, Table
+from blrc.targets.c.symbols import Symbols, describe, element, head
+
+_NO_POOL = Window((1, 1))
+
+
+def source(symbols: Symbols, version: str, abi: int) -> str:
+    """The text of ``<name>.c``; `abi` is the number of the runtime that it is written for."""
+    name, upper = symbols.name, symbols.upper
+    parts = [
+        head(symbols, version, f"{name}: the steps of the network, in order."),
+        f'#include "{name}.h"\n#include "{name}_blrc.h"\n#include "{name}_weights.h"\n\n',
+        symbols.refuse(),
+        f"#if {upper}_BLRC_ABI != {abi}\n"
+        f'#error "{name}_blrc.h is of another version of blrc: run blrc export again and copy all of its files"\n'
+        "#endif\n\n",
+        *(_step(symbols, step) for step in symbols.layout.steps),
+        _run(symbols),
+        _public(symbols),
+    ]
+    return "".join(parts)
+
+
+def _step(symbols: Symbols, step: Step) -> str:
+    title = f"{step.op.name}: {describe(step.x)} -> {describe(step.y)}. Kernel {step.kernel}: {step.why}."
+    shape = _shape(symbols, step)
+    function = symbols.step(step)
+    arguments = _arguments(symbols, step)
+    body = text.call(symbols.runtime(step.kernel), arguments)
+    if not any(len(table.arrays) > 1 for table in step.tables):
+        body = "    (void)member; /* all members share these tables */\n" + body
+    return (
+        text.comment(title)
+        + shape
+        + f"static void {function}(uint32_t member, const {element(step.x)} *x, {element(step.y)} *y)\n"
+        + f"{{\n{body}}}\n\n"
+    )
+
+
+def _table(symbols: Symbols, step: Step, table: Table) -> str:
+    name = symbols.table(step, table)
+    return name if len(table.arrays) == 1 else f"{name}[member]"
+
+
+def _arguments(symbols: Symbols, step: Step) -> list[str]:
+    op = step.op
+    tables = [_table(symbols, step, table) for table in step.tables]
+    height, width, channels = step.x.shape
+    if isinstance(op, Encode):
+        return [str(height * width), str(channels), "x", tables[0], str(_table_rows(step)), "y"]
+    if isinstance(op, Scores):
+        return [str(height * width), str(channels), str(op.y.shape[2]), "x", *tables, "y"]
+    if isinstance(op, Pool):
+        return [f"&{symbols.shape(step)}", "x", "y"]
+    if isinstance(op, Conv):
+        if step.kernel == "dense":
+            return [str(op.fan_in), str(height * width * words(channels)), str(op.y.shape[2]), "x", *tables, "y"]
+        if step.kernel == "conv_codes":
+            table = [tables[0], str(_table_rows(step))] if step.encode is not None else ["0", "1"]
+            return [f"&{symbols.shape(step)}", "x", *table, *tables[-2:], "y"]
+        return [f"&{symbols.shape(step)}", "x", *tables, "y"]
+    assert_never(op)
+
+
+def _table_rows(step: Step) -> int:
+    return len(step.tables[0].arrays[0]) // 256
+
+
+def _shape(symbols: Symbols, step: Step) -> str:
+    op = step.op
+    if isinstance(op, Conv) and step.kernel != "dense":
+        fields = [
+            f"{_numbers(op.x.shape)}, /* input: height, width, channels */",
+            f"{_numbers(op.unpooled[:2])}, /* before pooling */",
+            f"{_numbers(op.y.shape)}, /* output */",
+            f"{op.groups}, {step.rows}, /* groups; rows of a block of weights */",
+            f"{_window(op.window)}, /* kernel, stride, padding, dilation; each vertical, horizontal */",
+            f"{_window(op.pool or _NO_POOL)}, /* pooling */",
+        ]
+        kind = "conv"
+    elif isinstance(op, Pool):
+        fields = [
+            f"{_numbers(op.x.shape)}, /* input: height, width, channels */",
+            f"{_numbers(op.y.shape[:2])}, /* output */",
+            f"{_window(op.window)}, /* kernel, stride, padding, dilation; each vertical, horizontal */",
+        ]
+        kind = "pool"
+    else:
+        return ""
+    lines = "".join(f"    {field}\n" for field in fields)
+    return f"static const {symbols.runtime(kind)} {symbols.shape(step)} = {{\n{lines}}};\n"
+
+
+def _window(window: Window) -> str:
+    return f"{{{_numbers((*window.kernel, *window.stride, *window.padding[:2], *window.dilation))}}}"
+
+
+def _numbers(values: Sequence[int]) -> str:
+    return ", ".join(map(str, values))
+
+
+def _run(symbols: Symbols) -> str:
+    name, layout = symbols.name, symbols.layout
+    program = layout.program
+    maps = {program.input.name: "input", program.output.name: "scores", **symbols.maps}
+    declarations = [
+        f"    {element(step.y)} *const {maps[step.y.name]} = "
+        + ("" if element(step.y) == "uint32_t" else f"({element(step.y)} *)")
+        + f"(words + {layout.arena.offsets[step.y.name] // 4}); {text.comment(describe(step.y))}"
+        for step in layout.steps[:-1]
+    ]
+    calls = [
+        text.call(symbols.step(step), ["member", maps[step.x.name], maps[step.y.name]])
+        + text.call(f"{name}_tell", ["observer", "context", symbols.index(step), maps[step.y.name], str(step.y.nbytes)])
+        for step in layout.steps
+    ]
+    words_line = "    uint32_t *const words = (uint32_t *)arena;\n" if declarations else ""
+    return (
+        f"static void {name}_tell({name}_observer observer, void *context, int32_t op, const void *output, "
+        "uint32_t bytes)\n{\n    if (observer != 0) {\n        observer(context, op, output, bytes);\n    }\n}\n\n"
+        + text.comment("One member on one input. Maps that are not needed at the same time share memory.")
+        + text.wrap(
+            f"static void {name}_run(",
+            [
+                "uint32_t member",
+                f"const {element(program.input)} *input",
+                "void *arena",
+                "int32_t *scores",
+                f"{name}_observer observer",
+                "void *context",
+            ],
+            ")",
+        )
+        + "{\n"
+        + words_line
+        + "".join(declarations)
+        + "\n"
+        + ("" if declarations else "    (void)arena;\n")
+        + "".join(calls)
+        + "}\n\n"
+    )
+
+
+def _public(symbols: Symbols) -> str:
+    name, upper = symbols.name, symbols.upper
+    pointer = f"const {element(symbols.layout.program.input)} *input"
+    observe = text.wrap(
+        f"int {name}_observe(",
+        [pointer, "void *arena", "int32_t *scores", f"{name}_observer observer", "void *context"],
+        ")",
+    )
+    return (
+        f"{observe}{{\n"
+        f"    if (input == 0 || arena == 0 || scores == 0) {{\n        return {upper}_ERROR_NULL;\n    }}\n"
+        f"    if ((uintptr_t)arena % {upper}_ARENA_ALIGN != 0) {{\n        return {upper}_ERROR_ALIGN;\n    }}\n"
+        f"    {name}_run(0, input, arena, scores, observer, context);\n"
+        f"    return (int){symbols.runtime('argmax')}({upper}_CLASSES, scores);\n}}\n\n"
+        f"int {name}_classify({pointer}, void *arena, int32_t *scores)\n{{\n"
+        f"    return {name}_observe(input, arena, scores, 0, 0);\n}}\n"
+    )

@@ -1,0 +1,85 @@
+"""Formatting of C source. Knows C and nothing of networks."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+WIDTH = 120
+_C_TYPES = {"uint32": "uint32_t", "int32": "int32_t", "int16": "int16_t", "int8": "int8_t", "uint8": "uint8_t"}
+
+
+def c_type(dtype: np.dtype[Any]) -> str:
+    """The C type of an array's elements."""
+    return _C_TYPES[dtype.name]
+
+
+def comment(text: str) -> str:
+    """A block comment. What could end it, or continue a line, is replaced."""
+    safe = text.encode("ascii", "replace").decode().replace("*/", "* /").replace("/*", "/ *").replace("??", "? ?")
+    lines = [
+        line
+        for paragraph in safe.replace("\\", "/").split("\n")
+        for line in textwrap.wrap(paragraph, WIDTH - 6, break_long_words=False) or [""]
+    ]
+    return "/* " + "\n * ".join(lines).replace(" * \n", " *\n") + " */\n"
+
+
+def define(name: str, value: object, note: str = "") -> str:
+    """One macro, with an optional note behind it."""
+    return f"#define {name} {value}" + (f" {comment(note).strip()}" if note else "") + "\n"
+
+
+def guarded(macro: str, body: str) -> str:
+    """A header that may be included twice."""
+    return f"#ifndef {macro}\n#define {macro}\n\n{body}\n#endif\n"
+
+
+def extern_c(body: str) -> str:
+    """Declarations with C linkage, also for a C++ compiler."""
+    opening = '#ifdef __cplusplus\nextern "C" {\n#endif\n\n'
+    return opening + body + "\n#ifdef __cplusplus\n}\n#endif\n"
+
+
+def call(function: str, arguments: Iterable[str], indent: str = "    ") -> str:
+    """A call as a statement, wrapped under its opening parenthesis."""
+    return wrap(f"{indent}{function}(", arguments, ");")
+
+
+def wrap(opening: str, items: Iterable[str], closing: str) -> str:
+    """`opening`, the items separated by commas, `closing`; lines are broken between items, under the opening."""
+    lines, line = [], opening
+    pieces = list(items)
+    for i, item in enumerate(pieces):
+        piece = item + (closing if i == len(pieces) - 1 else ",")
+        if len(line) > len(opening) and len(line) + len(piece) + 1 > WIDTH:
+            lines.append(line.rstrip())
+            line = " " * len(opening)
+        line += piece + ("" if i == len(pieces) - 1 else " ")
+    return "\n".join([*lines, line if pieces else opening + closing]) + "\n"
+
+
+def array(declaration: str, values: NDArray[Any]) -> str:
+    """A constant array of integers: `declaration` = { values };"""
+    return f"{declaration} = {{\n{_body(values)}}};\n"
+
+
+def _body(values: NDArray[Any]) -> str:
+    if values.dtype.name == "uint32":
+        digits = values.astype(">u4").tobytes().hex()
+        items: Sequence[str] = ["0x" + digits[i : i + 8] for i in range(0, len(digits), 8)]
+        per_line = 9
+    else:
+        items = [_signed(v) for v in values.tolist()]
+        per_line = (WIDTH - 4) // (max(map(len, items)) + 2)
+    lines = [", ".join(items[i : i + per_line]) for i in range(0, len(items), per_line)]
+    return "    " + ",\n    ".join(lines) + "\n"
+
+
+def _signed(value: int) -> str:
+    # -2147483648 is the negation of a literal that does not fit a 32-bit int.
+    return "-2147483647 - 1" if value == -(2**31) else str(value)

@@ -1,0 +1,111 @@
+/* blrc runtime: portable kernels of binary neural networks, in integers.
+ *
+ * C99 that is C++11 too. No allocation, floats, stdio, globals, recursion or variable-length arrays; nothing outside is
+ * called but what a compiler itself may call (memcpy, memset, libgcc). Big- and little-endian; `int` may have 16 bits,
+ * therefore every number here is an int32_t or uint32_t.
+ *
+ * Bit 1 is +1 and bit 0 is -1. Channel c is bit c % 32 of word c / 32 of a pixel; the unused bits of the last word are 0.
+ * Maps are height, width, channels. Exports carry this file and its sources under the model's own prefix.
+ */
+#ifndef BLRC_H
+#define BLRC_H
+
+#include <stdint.h>
+
+/* Changes whenever a signature, a struct or the layout of a table changes: generated files refuse another number. */
+#define BLRC_ABI 1
+
+/* Rows (output channels) that share one activation word in a blocked table. */
+#define BLRC_ROWS 4
+
+/* Words that a gathered kernel may have: the most that `blrc_conv_gather` puts on the stack. */
+#define BLRC_GATHER_WORDS 36
+
+/* Rows of one block of `blrc_conv_codes` where a row has several words. */
+#define BLRC_CODE_ROWS 16
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A sliding window. Only the padding above and to the left is needed: sizes of the results say the rest. */
+typedef struct blrc_window {
+    int32_t kernel_y, kernel_x;
+    int32_t stride_y, stride_x;
+    int32_t pad_y, pad_x;
+    int32_t dilation_y, dilation_x;
+} blrc_window;
+
+/* A convolution with threshold and fused max pooling. Without pooling `pool` is 1, 1, 1, 1, 0, 0, 1, 1. */
+typedef struct blrc_conv {
+    int32_t in_height, in_width, in_channels;
+    int32_t map_height, map_width; /* of the pre-activations, before pooling */
+    int32_t out_height, out_width, out_channels;
+    int32_t groups;
+    int32_t rows; /* 4: blocked table, out_channels per group padded to 4 (only where groups is 1); 1: plain rows */
+    blrc_window window;
+    blrc_window pool;
+} blrc_conv;
+
+typedef struct blrc_pool {
+    int32_t in_height, in_width, channels;
+    int32_t out_height, out_width;
+    blrc_window window;
+} blrc_pool;
+
+/* Binary convolutions, bits -> bits: y = OR over the pooling window of (z >= threshold).
+ *
+ * z = n - 2 popcount(x xor w) over the n real (tap, channel) pairs: taps outside the map are skipped, not padded.
+ *
+ * weights: for each output channel kernel_y * kernel_x * ceil(group channels / 32) words in the order of the taps.
+ *   rows = 1: row after row. rows = 4: block after block of 4 rows; in a block, for every pair of words
+ *   w[pair][row][2], then for an odd last word w[row]. Missing rows of the last block are zeros with the threshold
+ *   INT32_MAX ("never").
+ * thresholds: one for each row.
+ *
+ * All three give the same bits; the exporter picks. */
+void blrc_conv_rows(const blrc_conv *op, const uint32_t *x, const uint32_t *weights, const int32_t *thresholds,
+                    uint32_t *y); /* groups = 1, rows = 4, dilation_x = 1: reads the taps of a kernel row in one run */
+void blrc_conv_gather(const blrc_conv *op, const uint32_t *x, const uint32_t *weights, const int32_t *thresholds,
+                      uint32_t *y); /* at most BLRC_GATHER_WORDS a row: collects the taps of a pixel once */
+void blrc_conv_taps(const blrc_conv *op, const uint32_t *x, const uint32_t *weights, const int32_t *thresholds,
+                    uint32_t *y); /* anything else: tap after tap */
+
+/* A dense layer, bits -> bits: `words` words of x (`inputs` real bits) against `outputs` rows in blocks of 4. */
+void blrc_dense(int32_t inputs, int32_t words, int32_t outputs, const uint32_t *x, const uint32_t *weights,
+                const int32_t *thresholds, uint32_t *y);
+
+/* The same as the convolutions on 8-bit input: z = sum of +-code.
+ *
+ * x: int8_t codes where `table` is null; else uint8_t, and code = table[channel % table_rows][x] (256 entries each).
+ * weights: for each group, block after block of BLRC_CODE_ROWS rows (the last one may be shorter); in a block
+ *   w[word][row]. A row is kernel_y * kernel_x * group channels bits without gaps, in that order. `rows` is ignored. */
+void blrc_conv_codes(const blrc_conv *op, const void *x, const int8_t *table, int32_t table_rows,
+                     const uint32_t *weights, const int32_t *thresholds, uint32_t *y);
+
+/* y[i] = table[channel % table_rows][x[i]] for `pixels` pixels. */
+void blrc_encode(int32_t pixels, int32_t channels, const uint8_t *x, const int8_t *table, int32_t table_rows,
+                 int8_t *y);
+
+/* Max pooling of +-1 maps: OR over the window. y may be x where pad_y = pad_x = 0. */
+void blrc_pool_or(const blrc_pool *op, const uint32_t *x, uint32_t *y);
+
+/* Scores: y[class] = bias[class] + sum of +-weights[class][pixel][channel] by the signs in x. */
+void blrc_scores_int8(int32_t pixels, int32_t channels, int32_t classes, const uint32_t *x, const int8_t *weights,
+                      const int32_t *bias, int32_t *y);
+void blrc_scores_int16(int32_t pixels, int32_t channels, int32_t classes, const uint32_t *x, const int16_t *weights,
+                       const int32_t *bias, int32_t *y);
+
+/* Index of the first maximum of `count` >= 1 numbers. */
+int32_t blrc_argmax(int32_t count, const int32_t *scores);
+
+/* FNV-1a over elements widened to 32 bits, not over bytes, so that it is the same on every machine. */
+uint32_t blrc_digest_bits(uint32_t words, const uint32_t *map);
+uint32_t blrc_digest_int8(uint32_t count, const int8_t *map);
+uint32_t blrc_digest_int32(uint32_t count, const int32_t *map);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

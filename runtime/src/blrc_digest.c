@@ -1,0 +1,37 @@
+/* FNV-1a over elements: what a device and the reference compare after each layer. */
+#include "blrc.h"
+
+static uint32_t blrc_digest_next(uint32_t state, uint32_t element)
+{
+    return ((state ^ element) * (uint32_t)16777619) & 0xFFFFFFFFu;
+}
+
+uint32_t blrc_digest_bits(uint32_t words, const uint32_t *map)
+{
+    uint32_t state = 2166136261u;
+
+    for (; words > 0; --words) {
+        state = blrc_digest_next(state, *map++);
+    }
+    return state;
+}
+
+uint32_t blrc_digest_int8(uint32_t count, const int8_t *map)
+{
+    uint32_t state = 2166136261u;
+
+    for (; count > 0; --count) {
+        state = blrc_digest_next(state, (uint32_t)(int32_t)*map++);
+    }
+    return state;
+}
+
+uint32_t blrc_digest_int32(uint32_t count, const int32_t *map)
+{
+    uint32_t state = 2166136261u;
+
+    for (; count > 0; --count) {
+        state = blrc_digest_next(state, (uint32_t)*map++);
+    }
+    return state;
+}

@@ -1,0 +1,45 @@
+/* Which implementation of the dot product this CPU gets, chosen at compile time. Another instruction set is one more
+ * file blrc_dot_<isa>.h with the three functions of the portable one, and one more line here. */
+#ifndef BLRC_DOT_H
+#define BLRC_DOT_H
+
+#include "blrc_dot_portable.h"
+
+/* acc[row] += popcount(x xor w[row]) over the words first <= i < end of a row of `total` words.
+ *
+ * x points to the activation of word `first`, w to the whole block. An odd `first` is the second word of its pair, and
+ * the last word of an odd row stands alone. */
+static inline void blrc_dot4_range(const uint32_t *x, const uint32_t *w, int32_t first, int32_t end, int32_t total,
+                                   uint32_t *acc)
+{
+    if (first >= end) {
+        return;
+    }
+    if (first % 2 != 0) {
+        blrc_dot4_word(*x, w + 4 * (first - 1) + 1, 2, acc);
+        ++x;
+        ++first;
+    }
+    blrc_dot4(x, w + 4 * first, (end - first) / 2, acc);
+    if ((end - first) % 2 != 0) {
+        blrc_dot4_word(x[end - first - 1], w + 4 * (end - 1), end == total ? 1 : 2, acc);
+    }
+}
+
+/* Bit r is (z >= threshold[r]) for 4 rows.
+ *
+ *   z = n - 2 pop;     z >= t  <=>  2 pop <= n - t  (that is, pop <= floor((n - t) / 2))
+ *
+ * Neither side overflows: the exporter proves 2 n < 2^31, and -n <= t <= n + 1 or t = INT32_MAX. */
+static inline uint32_t blrc_pass4(const uint32_t *acc, int32_t n, const int32_t *thresholds)
+{
+    uint32_t bits = 0;
+    int32_t r;
+
+    for (r = 0; r < BLRC_ROWS; ++r) {
+        bits |= (uint32_t)((int32_t)(2 * acc[r]) <= n - thresholds[r]) << r;
+    }
+    return bits;
+}
+
+#endif
