@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import zipfile
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -54,12 +53,17 @@ def load(path: Path) -> Program:
         BlrcError: the file is missing, damaged, of another version, or not a legal program.
     """
     try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
-        structure = json.loads(arrays.pop("program").tobytes())
+        content = path.read_bytes()
     except FileNotFoundError:
         raise BlrcError(f"{path}: no such program; export the model first") from None
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+    except OSError as error:
+        raise BlrcError(f"{path}: cannot read: {error.strerror or error}") from None
+    try:
+        # From memory: np.load leaves the file open when it is no zip archive.
+        with np.load(io.BytesIO(content), allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+        structure = dict(json.loads(arrays.pop("program").tobytes()))
+    except Exception as error:  # zipfile, the npy header's parser and zlib raise almost anything on damaged bytes
         raise BlrcError(f"{path}: not a blrc program, or damaged ({error}); export the model again") from None
     if structure.get("format") != FORMAT:
         raise BlrcError(
@@ -67,7 +71,7 @@ def load(path: Path) -> Program:
         )
     try:
         return check(_rebuild(structure, arrays))
-    except (KeyError, TypeError, IndexError) as error:
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
         raise BlrcError(f"{path}: damaged program ({error!r}); export the model again") from None
 
 
@@ -100,6 +104,8 @@ def _rebuild(structure: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Prog
         found = [arrays[f"{name}/{i}"] for i in range(max(of_member) + 1)]
         return tuple(table.astype(table.dtype.newbyteorder("=")) for table in found)
 
+    if not all(isinstance(member, str) for member in structure["members"]):
+        raise TypeError(f"members {structure['members']}")
     return Program(
         input=_value(structure["input"]),
         ops=tuple(_op(dict(plain)) for plain in structure["ops"]),
