@@ -102,15 +102,11 @@ def test_preactivations_are_torchs_convolution(seed: int, kind: str) -> None:
         top, left, bottom, right = op.window.padding
         padded = np.pad(signs, ((0, 0), (top, bottom), (left, right), (0, 0)))
         packed = program.constant(op.weights)
-        weights = np.array(
-            [
-                [[[2 * bit(tap, i) - 1 for tap in row] for row in kernel] for i in range(op.group_channels)]
-                for kernel in packed
-            ]
-        )
+        bits = program.constant(op.weights)[..., None] >> np.arange(32, dtype=np.uint32) & 1
+        weights = bits.reshape(*bits.shape[:3], -1)[..., : op.group_channels].astype(np.float64) * 2 - 1
         z = torch.nn.functional.conv2d(
             torch.from_numpy(padded).permute(0, 3, 1, 2).double(),
-            torch.from_numpy(weights).double(),
+            torch.from_numpy(weights).permute(0, 3, 1, 2),
             stride=op.window.stride,
             dilation=op.window.dilation,
             groups=op.groups,
