@@ -93,7 +93,7 @@ def test_every_value_is_what_plain_loops_give(seed: int, kind: str) -> None:
 @pytest.mark.parametrize("seed", range(12))
 def test_preactivations_are_torchs_convolution(seed: int, kind: str) -> None:
     program = random_program(seed, kind)
-    values = reference.run(program, random_inputs(program, 5, seed))
+    values = reference.run(program, random_inputs(program, 3, seed)[1:])
     for op in program.ops:
         if not isinstance(op, Conv):
             continue
@@ -101,7 +101,6 @@ def test_preactivations_are_torchs_convolution(seed: int, kind: str) -> None:
         signs = (x.astype(np.int8) * 2 - 1) if x.dtype == bool else x
         top, left, bottom, right = op.window.padding
         padded = np.pad(signs, ((0, 0), (top, bottom), (left, right), (0, 0)))
-        packed = program.constant(op.weights)
         bits = program.constant(op.weights)[..., None] >> np.arange(32, dtype=np.uint32) & 1
         weights = bits.reshape(*bits.shape[:3], -1)[..., : op.group_channels].astype(np.float64) * 2 - 1
         z = torch.nn.functional.conv2d(
