@@ -21,12 +21,12 @@ from onnx import TensorProto, helper
 
 from blrc import program_file
 from blrc.program import Op, Program
-from blrc.targets.onnx_graph import Graph, tensor_info, tensor_name, value_info
-from blrc.targets.options import EmitOptions
+from blrc.targets.onnx_graph import IR_VERSION, OPSET, Graph, tensor_info, tensor_name, value_info
+from blrc.targets.options import EmitOptions, Emitted
 
 
-def emit(program: Program, options: EmitOptions) -> dict[str, bytes]:
-    """The file ``<name>.onnx``; the same program and options give the same bytes.
+def emit(program: Program, options: EmitOptions) -> Emitted:
+    """The file ``<name>.onnx``, and what the manifest says of it. The same program and options give the same bytes.
 
     Raises:
         BlrcError: more than one member, or a layer too large for ONNX.
@@ -34,8 +34,7 @@ def emit(program: Program, options: EmitOptions) -> dict[str, bytes]:
     graph = Graph(program)
     raw = tensor_name(program, program.input)
     graph.read_input(raw)
-    for op in program.ops:
-        graph.lower(op)
+    layers = [_lower(graph, op) for op in program.ops]
     scores = tensor_name(program, program.output)
     graph.node("ArgMax", [scores], "label", axis=1, keepdims=0, select_last_index=0)
     raw_type = TensorProto.INT8 if program.input.dtype == "int8" else TensorProto.UINT8
@@ -57,7 +56,15 @@ def emit(program: Program, options: EmitOptions) -> dict[str, bytes]:
         "blrc.version": options.version,
     }
     helper.set_model_props(model, properties)
-    return {f"{options.name}.onnx": _bytes(model)}
+    content = _bytes(model)
+    about = {
+        "ir_version": IR_VERSION,
+        "opset": OPSET,
+        "bytes": len(content),
+        "operators": sorted({node.op_type for node in model.graph.node}),
+        "layers": layers,
+    }
+    return Emitted({f"{options.name}.onnx": content}, about)
 
 
 def op_model(program: Program, op: Op) -> bytes:
@@ -67,6 +74,14 @@ def op_model(program: Program, op: Op) -> bytes:
     graph.tensors[op.x.name] = x.name
     graph.lower(op)
     return _bytes(graph.model("op", inputs=[x], outputs=[tensor_info(program, op.y)], inner=[]))
+
+
+def _lower(graph: Graph, op: Op) -> dict[str, object]:
+    """Lower `op`, and say what was added: node types and bytes of constants."""
+    nodes, known = len(graph.nodes), set(graph.constants)
+    graph.lower(op)
+    added = sum(array.nbytes for name, array in graph.constants.items() if name not in known)
+    return {"op": op.name, "nodes": [node.op_type for node in graph.nodes[nodes:]], "bytes": added}
 
 
 def _describe(program: Program, options: EmitOptions) -> str:

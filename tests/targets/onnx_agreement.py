@@ -22,7 +22,7 @@ def options(name: str = "net") -> EmitOptions:
 
 
 def emitted(program: Program) -> bytes:
-    return emit(program, options())["net.onnx"]
+    return emit(program, options()).files["net.onnx"]
 
 
 def difference(program: Program, op: Op, want: NDArray[Any], got: NDArray[Any], x: NDArray[Any]) -> str:

@@ -171,3 +171,21 @@ def test_more_than_two_gigabytes_are_refused_by_name() -> None:
     assert weights.nbytes < 2**29
     with pytest.raises(BlrcError, match=r"target onnx: \d+ bytes of weights; .* 2 GiB"):
         emit(replace(NET, constants=constants), options())
+
+
+def test_the_manifest_is_told_each_layers_nodes_and_bytes() -> None:
+    emission = emit(NET, options("cat"))
+    assert set(emission.files) == {"cat.onnx"}
+    about = json.loads(json.dumps(emission.about))
+    assert {key: about[key] for key in ("ir_version", "opset", "bytes")} == {
+        "ir_version": 8,
+        "opset": 17,
+        "bytes": len(emission.files["cat.onnx"]),
+    }
+    assert [layer["op"] for layer in about["layers"]] == [op.name for op in NET.ops]
+    graph = onnx.load_from_string(emission.files["cat.onnx"]).graph
+    nodes = [kind for layer in about["layers"] for kind in layer["nodes"]]
+    assert [*nodes, "ArgMax"] == [node.op_type for node in graph.node]
+    assert about["operators"] == sorted({node.op_type for node in graph.node})
+    stored = sum(onnx.numpy_helper.to_array(tensor).nbytes for tensor in graph.initializer)
+    assert sum(layer["bytes"] for layer in about["layers"]) == stored
