@@ -21,7 +21,7 @@
 /* Words that a gathered kernel may have: the most that `blrc_conv_gather` puts on the stack. */
 #define BLRC_GATHER_WORDS 36
 
-/* Rows of one block of `blrc_conv_codes` where a row has several words. */
+/* Rows of one block of `blrc_conv_codes`. */
 #define BLRC_CODE_ROWS 16
 
 #ifdef __cplusplus
@@ -78,8 +78,11 @@ void blrc_dense(int32_t inputs, int32_t words, int32_t outputs, const uint32_t *
 /* The same as the convolutions on 8-bit input: z = sum of +-code.
  *
  * x: int8_t codes where `table` is null; else uint8_t, and code = table[channel % table_rows][x] (256 entries each).
- * weights: for each group, block after block of BLRC_CODE_ROWS rows (the last one may be shorter); in a block
- *   w[word][row]. A row is kernel_y * kernel_x * group channels bits without gaps, in that order. `rows` is ignored. */
+ * weights: a row is kernel_y * kernel_x * group channels bits without gaps, in that order. It is cut into nibbles, and a
+ *   word holds the same nibble of 8 rows, the first row lowest. For each group, block after block of BLRC_CODE_ROWS rows
+ *   (the last one may be shorter); in a block, for each 8 nibbles (the last may be fewer), for each 8 rows, a word for
+ *   each nibble. Missing bits and rows are 0. `rows` is ignored.
+ * thresholds: for each group one for each row, padded with INT32_MAX ("never") to a multiple of 8. */
 void blrc_conv_codes(const blrc_conv *op, const void *x, const int8_t *table, int32_t table_rows,
                      const uint32_t *weights, const int32_t *thresholds, uint32_t *y);
 

@@ -4,8 +4,7 @@
  * one look-up for four of its bits. Codes of absent taps are 0 and so add nothing, as zero padding wants it. */
 #include "blrc_conv_walk.h"
 
-#define BLRC_CODES 32   /* that one word of weights covers */
-#define BLRC_NIBBLES 8  /* tables for them */
+#define BLRC_CODES 32 /* tabulated at a time: 8 tables, 256 bytes of stack */
 
 /* Position of a window: the pixel under its first tap, and the taps inside the map. */
 typedef struct blrc_place {
@@ -13,40 +12,53 @@ typedef struct blrc_place {
     blrc_span ky, kx;
 } blrc_place;
 
-static inline int8_t blrc_code(const blrc_operands *in, int32_t at, int32_t channel)
+/* Codes of `count` neighbouring channels from element `at` on. */
+static inline void blrc_read(const blrc_operands *in, int32_t at, int32_t channel, int32_t count, int8_t *codes)
 {
-    if (in->table != 0) {
-        const int32_t row = in->table_rows == 1 ? 0 : channel;
+    int32_t i;
 
-        return in->table[row * 256 + (int32_t)((const uint8_t *)in->x)[at]];
+    if (in->table == 0) {
+        const int8_t *const x = (const int8_t *)in->x + at;
+
+        for (i = 0; i < count; ++i) {
+            codes[i] = x[i];
+        }
+    } else {
+        const uint8_t *const x = (const uint8_t *)in->x + at;
+        const int32_t step = in->table_rows == 1 ? 0 : 256;
+        const int8_t *table = in->table + channel * step;
+
+        for (i = 0; i < count; ++i, table += step) {
+            codes[i] = table[x[i]];
+        }
     }
-    return ((const int8_t *)in->x)[at];
 }
 
-/* Codes first <= f < first + BLRC_CODES of group g in the order (ky, kx, channel); 0 outside map and kernel. */
+/* Codes first <= f < first + count of group g in the order (ky, kx, channel), 0 outside the map; then zeros up to a
+ * whole number of nibbles. */
 static void blrc_collect(const blrc_conv *op, const blrc_operands *in, const blrc_place *place, int32_t g,
-                         int32_t first, int8_t *codes)
+                         int32_t first, int32_t count, int8_t *codes)
 {
     const blrc_window *win = &op->window;
-    const int32_t channels = op->in_channels / op->groups;
-    int32_t c = first % channels;
-    int32_t s = first / channels % win->kernel_x;
-    int32_t t = first / channels / win->kernel_x;
-    int32_t f = 0;
+    const int32_t channels = in->channels;
+    int32_t c = 0, s = 0, t = 0, f = 0;
 
-    while (f < BLRC_CODES) {
-        const int32_t run = channels - c < BLRC_CODES - f ? channels - c : BLRC_CODES - f;
-        const int32_t inside = t >= place->ky.first && t < place->ky.end && s >= place->kx.first && s < place->kx.end;
-        int32_t i;
+    if (first != 0) { /* not in small kernels, and there are CPUs without a divider */
+        c = first % channels;
+        s = first / channels % win->kernel_x;
+        t = first / channels / win->kernel_x;
+    }
+    while (f < count) {
+        const int32_t run = channels - c < count - f ? channels - c : count - f;
 
-        if (inside) {
+        if (t >= place->ky.first && t < place->ky.end && s >= place->kx.first && s < place->kx.end) {
             const int32_t row = (place->top + t * win->dilation_y) * op->in_width + place->left + s * win->dilation_x;
             const int32_t channel = g * channels + c;
 
-            for (i = 0; i < run; ++i) {
-                codes[f + i] = blrc_code(in, row * op->in_channels + channel + i, channel + i);
-            }
+            blrc_read(in, row * op->in_channels + channel, channel, run, codes + f);
         } else {
+            int32_t i;
+
             for (i = 0; i < run; ++i) {
                 codes[f + i] = 0;
             }
@@ -58,41 +70,73 @@ static void blrc_collect(const blrc_conv *op, const blrc_operands *in, const blr
             ++t;
         }
     }
+    while (f % 4 != 0) {
+        codes[f++] = 0;
+    }
 }
 
-/* sums[k][bits] = sum over j < 4 of (bit j ? +1 : -1) codes[4 k + j]. Turning bit j on adds twice the code. */
+/* sums[k][bits] = sum over j < 4 of (bit j ? +1 : -1) codes[4 k + j], as a sum of two sums of two. */
 static void blrc_tabulate(const int8_t *codes, int32_t nibbles, int16_t *sums)
 {
-    int32_t k, j, bits;
+    int32_t k, j, i;
 
     for (k = 0; k < nibbles; ++k, codes += 4, sums += 16) {
-        sums[0] = (int16_t)-(codes[0] + codes[1] + codes[2] + codes[3]);
+        const int16_t a = codes[0], b = codes[1], c = codes[2], d = codes[3];
+        const int16_t low[4] = {(int16_t)(-a - b), (int16_t)(a - b), (int16_t)(b - a), (int16_t)(a + b)};
+        const int16_t high[4] = {(int16_t)(-c - d), (int16_t)(c - d), (int16_t)(d - c), (int16_t)(c + d)};
+
         for (j = 0; j < 4; ++j) {
-            for (bits = 0; bits < 1 << j; ++bits) {
-                sums[bits + (1 << j)] = (int16_t)(sums[bits] + 2 * codes[j]);
+            for (i = 0; i < 4; ++i) {
+                sums[4 * j + i] = (int16_t)(high[j] + low[i]);
             }
         }
     }
 }
 
-static inline int32_t blrc_sum_codes(uint32_t weights, const int16_t *sums, int32_t nibbles)
+/* z[r] += sums of 8 rows, whose nibbles share a word. Eight independent chains, each a shift, a mask and a load. */
+static inline void blrc_add_rows(const uint32_t *weights, const int16_t *sums, int32_t nibbles, int32_t *z)
 {
-    int32_t z = 0;
+    const uint32_t *const end = weights + nibbles;
+    int32_t z0 = z[0], z1 = z[1], z2 = z[2], z3 = z[3], z4 = z[4], z5 = z[5], z6 = z[6], z7 = z[7];
 
-    for (; nibbles > 0; --nibbles, sums += 16, weights >>= 4) {
-        z += sums[weights & 15u];
+    for (; weights != end; sums += 16) {
+        const uint32_t w = *weights++;
+
+        z0 += sums[w & 15u];
+        z1 += sums[(w >> 4) & 15u];
+        z2 += sums[(w >> 8) & 15u];
+        z3 += sums[(w >> 12) & 15u];
+        z4 += sums[(w >> 16) & 15u];
+        z5 += sums[(w >> 20) & 15u];
+        z6 += sums[(w >> 24) & 15u];
+        z7 += sums[w >> 28];
     }
-    return z;
+    z[0] = z0, z[1] = z1, z[2] = z2, z[3] = z3, z[4] = z4, z[5] = z5, z[6] = z6, z[7] = z7;
+}
+
+/* y |= bits of 8 rows from channel c on. Groups need not start at a multiple of 8, so the bits may straddle two words. */
+static inline void blrc_pass8(const int32_t *z, const int32_t *thresholds, int32_t c, uint32_t *y)
+{
+    const uint32_t b0 = z[0] >= thresholds[0], b1 = z[1] >= thresholds[1];
+    const uint32_t b2 = z[2] >= thresholds[2], b3 = z[3] >= thresholds[3];
+    const uint32_t b4 = z[4] >= thresholds[4], b5 = z[5] >= thresholds[5];
+    const uint32_t b6 = z[6] >= thresholds[6], b7 = z[7] >= thresholds[7];
+    const uint32_t bits = b0 | b1 << 1 | b2 << 2 | b3 << 3 | b4 << 4 | b5 << 5 | b6 << 6 | b7 << 7;
+
+    y[c / 32] |= bits << (c % 32);
+    if (c % 32 > 24 && bits >> (32 - c % 32) != 0) {
+        y[c / 32 + 1] |= bits >> (32 - c % 32);
+    }
 }
 
 static void blrc_conv_codes_pixel(const blrc_conv *op, const blrc_operands *in, int32_t my, int32_t mx, uint32_t *y)
 {
     const blrc_window *win = &op->window;
-    const int32_t outputs = op->out_channels / op->groups;
-    const int32_t fan_in = win->kernel_y * win->kernel_x * (op->in_channels / op->groups);
+    const int32_t fan_in = win->kernel_y * win->kernel_x * in->channels;
     const uint32_t *w = in->weights;
+    const int32_t *thresholds = in->thresholds;
     int8_t codes[BLRC_CODES];
-    int16_t sums[BLRC_NIBBLES * 16];
+    int16_t sums[BLRC_CODES / 4 * 16];
     int32_t z[BLRC_CODE_ROWS];
     int32_t g, c, first, r;
     blrc_place place;
@@ -103,35 +147,27 @@ static void blrc_conv_codes_pixel(const blrc_conv *op, const blrc_operands *in, 
     place.kx = blrc_inside(place.left, win->dilation_x, win->kernel_x, op->in_width);
 
     for (g = 0; g < op->groups; ++g) {
-        const int32_t end = (g + 1) * outputs;
+        for (c = 0; c < in->outputs; c += BLRC_CODE_ROWS) {
+            const int32_t rows = in->outputs - c < BLRC_CODE_ROWS ? in->outputs - c : BLRC_CODE_ROWS;
 
-        if (fan_in <= BLRC_CODES) { /* one word a row: one set of tables serves all rows */
-            const int32_t nibbles = (fan_in + 3) / 4;
-
-            blrc_collect(op, in, &place, g, 0, codes);
-            blrc_tabulate(codes, nibbles, sums);
-            for (c = g * outputs; c < end; ++c) {
-                const uint32_t bit = blrc_sum_codes(*w++, sums, nibbles) >= in->thresholds[c];
-
-                y[c / 32] |= bit << (c % 32);
-            }
-            continue;
-        }
-        for (c = g * outputs; c < end; c += BLRC_CODE_ROWS) { /* a block of rows shares the tables of each word */
-            const int32_t rows = end - c < BLRC_CODE_ROWS ? end - c : BLRC_CODE_ROWS;
-
-            for (r = 0; r < rows; ++r) {
+            for (r = 0; r < BLRC_CODE_ROWS; ++r) {
                 z[r] = 0;
             }
             for (first = 0; first < fan_in; first += BLRC_CODES) {
-                blrc_collect(op, in, &place, g, first, codes);
-                blrc_tabulate(codes, BLRC_NIBBLES, sums);
-                for (r = 0; r < rows; ++r) {
-                    z[r] += blrc_sum_codes(*w++, sums, BLRC_NIBBLES);
+                const int32_t count = fan_in - first < BLRC_CODES ? fan_in - first : BLRC_CODES;
+                const int32_t nibbles = (count + 3) / 4;
+
+                /* Where all codes fit, the tables of the first block of rows serve the others too. */
+                if (fan_in > BLRC_CODES || c == 0) {
+                    blrc_collect(op, in, &place, g, first, count, codes);
+                    blrc_tabulate(codes, nibbles, sums);
+                }
+                for (r = 0; r < rows; r += 8, w += nibbles) {
+                    blrc_add_rows(w, sums, nibbles, z + r);
                 }
             }
-            for (r = 0; r < rows; ++r) {
-                y[(c + r) / 32] |= (uint32_t)(z[r] >= in->thresholds[c + r]) << ((c + r) % 32);
+            for (r = 0; r < rows; r += 8, thresholds += 8) {
+                blrc_pass8(z + r, thresholds, g * in->outputs + c + r, y);
             }
         }
     }
@@ -140,7 +176,8 @@ static void blrc_conv_codes_pixel(const blrc_conv *op, const blrc_operands *in, 
 void blrc_conv_codes(const blrc_conv *op, const void *x, const int8_t *table, int32_t table_rows,
                      const uint32_t *weights, const int32_t *thresholds, uint32_t *y)
 {
-    const blrc_operands in = {x, weights, thresholds, table, table_rows};
+    const blrc_operands in = {x, weights, thresholds, table, table_rows, op->in_channels / op->groups,
+                              op->out_channels / op->groups};
 
     blrc_conv_walk(op, &in, blrc_conv_codes_pixel, y);
 }

@@ -3,64 +3,95 @@
 #include "blrc_conv_walk.h"
 #include "blrc_dot.h"
 #include "blrc_group.h"
+#include "blrc_run.h"
+
+/* The words of one pixel's taps, those outside the map left as they are. */
+typedef struct blrc_taps {
+    uint32_t run[BLRC_GATHER_WORDS];
+    int32_t line, total; /* words of a kernel row, and of the kernel */
+    int32_t n;           /* real bits */
+    int32_t before, after, top, bottom; /* words first <= i < end of the real taps in a kernel row; real kernel rows */
+} blrc_taps;
+
+/* y |= bits of the channels first <= c < end at a border: runs of real taps only. Blocked table. */
+static void blrc_gather_border(const blrc_taps *taps, int32_t first, int32_t end, const uint32_t *w,
+                               const int32_t *thresholds, uint32_t *y)
+{
+    int32_t c, t;
+
+    for (c = first; c < end; c += BLRC_ROWS, w += BLRC_ROWS * taps->total) {
+        uint32_t acc[BLRC_ROWS] = {0, 0, 0, 0};
+
+        if (((y[c / 32] >> (c % 32)) & 15u) == 15u) {
+            continue;
+        }
+        for (t = taps->top; t < taps->bottom; ++t) {
+            const int32_t start = t * taps->line + taps->before;
+
+            blrc_dot4_range(taps->run + start, w, start, t * taps->line + taps->after, taps->total, acc);
+        }
+        y[c / 32] |= blrc_pass4(acc, taps->n, thresholds + c) << (c % 32);
+    }
+}
+
+/* The same from plain rows, inside and at borders: for groups whose outputs do not come in fours. */
+static void blrc_gather_single(const blrc_taps *taps, int32_t first, int32_t end, const uint32_t *w,
+                               const int32_t *thresholds, uint32_t *y)
+{
+    int32_t c, t;
+
+    for (c = first; c < end; ++c, w += taps->total) {
+        uint32_t pop = 0;
+
+        for (t = taps->top; t < taps->bottom; ++t) {
+            const int32_t start = t * taps->line + taps->before;
+
+            pop += blrc_dot1(taps->run + start, w + start, taps->after - taps->before);
+        }
+        y[c / 32] |= (uint32_t)((int32_t)(2 * pop) <= taps->n - thresholds[c]) << (c % 32);
+    }
+}
 
 static void blrc_conv_gather_pixel(const blrc_conv *op, const blrc_operands *in, int32_t my, int32_t mx, uint32_t *y)
 {
     const blrc_window *win = &op->window;
     const int32_t words = blrc_words(op->in_channels);
-    const int32_t channels = op->in_channels / op->groups;
-    const int32_t outputs = op->out_channels / op->groups;
+    const int32_t channels = in->channels;
     const int32_t tap = blrc_words(channels);
-    const int32_t line = win->kernel_x * tap;
-    const int32_t total = win->kernel_y * line;
     const int32_t top = my * win->stride_y - win->pad_y;
     const int32_t left = mx * win->stride_x - win->pad_x;
     const blrc_span ky = blrc_inside(top, win->dilation_y, win->kernel_y, op->in_height);
     const blrc_span kx = blrc_inside(left, win->dilation_x, win->kernel_x, op->in_width);
-    const int32_t taps = (ky.end - ky.first) * (kx.end - kx.first);
-    const int32_t whole = taps == win->kernel_y * win->kernel_x;
+    const int32_t real = (ky.end - ky.first) * (kx.end - kx.first);
     const uint32_t *w = in->weights;
-    uint32_t run[BLRC_GATHER_WORDS];
-    int32_t g, c, r, t, s;
+    blrc_taps taps;
+    int32_t g, t, s;
 
-    for (g = 0; g < op->groups; ++g) {
-        const int32_t end = (g + 1) * outputs;
+    taps.line = win->kernel_x * tap;
+    taps.total = win->kernel_y * taps.line;
+    taps.n = real * channels;
+    taps.before = kx.first * tap;
+    taps.after = kx.end * tap;
+    taps.top = ky.first;
+    taps.bottom = ky.end;
+
+    for (g = 0; g < op->groups; ++g, w += in->outputs * taps.total) {
+        const int32_t first = g * in->outputs;
 
         for (t = ky.first; t < ky.end; ++t) {
             for (s = kx.first; s < kx.end; ++s) {
                 const int32_t row = (top + t * win->dilation_y) * op->in_width + left + s * win->dilation_x;
 
                 blrc_group_words((const uint32_t *)in->x + row * words, words, g * channels, channels, 0, tap,
-                                 run + t * line + s * tap);
+                                 taps.run + t * taps.line + s * tap);
             }
         }
-        for (c = g * outputs; c < end; c += op->rows, w += op->rows * total) {
-            uint32_t acc[BLRC_ROWS] = {0, 0, 0, 0};
-
-            if (op->rows == BLRC_ROWS) {
-                /* Pooling is an OR: four channels that are all 1 already need no further pixel. */
-                if (((y[c / 32] >> (c % 32)) & 15u) == 15u) {
-                    continue;
-                }
-                if (whole) {
-                    blrc_dot4_range(run, w, 0, total, total, acc);
-                } else {
-                    for (t = ky.first; t < ky.end; ++t) {
-                        const int32_t first = t * line + kx.first * tap;
-
-                        blrc_dot4_range(run + first, w, first, t * line + kx.end * tap, total, acc);
-                    }
-                }
-                y[c / 32] |= blrc_pass4(acc, taps * channels, in->thresholds + c) << (c % 32);
-            } else {
-                for (t = ky.first; t < ky.end; ++t) {
-                    const int32_t first = t * line + kx.first * tap;
-
-                    acc[0] += blrc_dot1(run + first, w + first, (kx.end - kx.first) * tap);
-                }
-                r = (int32_t)(2 * acc[0]) <= taps * channels - in->thresholds[c];
-                y[c / 32] |= (uint32_t)r << (c % 32);
-            }
+        if (op->rows != BLRC_ROWS) {
+            blrc_gather_single(&taps, first, first + in->outputs, w, in->thresholds, y);
+        } else if (real == win->kernel_y * win->kernel_x) {
+            blrc_run(taps.n, taps.total, first, first + in->outputs, taps.run, w, in->thresholds, y);
+        } else {
+            blrc_gather_border(&taps, first, first + in->outputs, w, in->thresholds, y);
         }
     }
 }
@@ -68,7 +99,7 @@ static void blrc_conv_gather_pixel(const blrc_conv *op, const blrc_operands *in,
 void blrc_conv_gather(const blrc_conv *op, const uint32_t *x, const uint32_t *weights, const int32_t *thresholds,
                       uint32_t *y)
 {
-    const blrc_operands in = {x, weights, thresholds, 0, 0};
+    const blrc_operands in = {x, weights, thresholds, 0, 0, op->in_channels / op->groups, op->out_channels / op->groups};
 
     blrc_conv_walk(op, &in, blrc_conv_gather_pixel, y);
 }

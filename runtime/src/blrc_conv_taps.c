@@ -8,8 +8,7 @@ static void blrc_conv_taps_pixel(const blrc_conv *op, const blrc_operands *in, i
 {
     const blrc_window *win = &op->window;
     const int32_t words = blrc_words(op->in_channels);
-    const int32_t channels = op->in_channels / op->groups;
-    const int32_t outputs = op->out_channels / op->groups;
+    const int32_t channels = in->channels;
     const int32_t tap = blrc_words(channels);
     const int32_t total = win->kernel_y * win->kernel_x * tap;
     const int32_t top = my * win->stride_y - win->pad_y;
@@ -22,7 +21,7 @@ static void blrc_conv_taps_pixel(const blrc_conv *op, const blrc_operands *in, i
     int32_t c, t, s, i;
 
     for (c = 0; c < op->out_channels; c += op->rows, w += op->rows * total) {
-        const int32_t bit = c / outputs * channels;
+        const int32_t bit = c / in->outputs * channels;
         uint32_t acc[BLRC_ROWS] = {0, 0, 0, 0};
 
         for (t = ky.first; t < ky.end; ++t) {
@@ -53,7 +52,7 @@ static void blrc_conv_taps_pixel(const blrc_conv *op, const blrc_operands *in, i
 void blrc_conv_taps(const blrc_conv *op, const uint32_t *x, const uint32_t *weights, const int32_t *thresholds,
                     uint32_t *y)
 {
-    const blrc_operands in = {x, weights, thresholds, 0, 0};
+    const blrc_operands in = {x, weights, thresholds, 0, 0, op->in_channels / op->groups, op->out_channels / op->groups};
 
     blrc_conv_walk(op, &in, blrc_conv_taps_pixel, y);
 }

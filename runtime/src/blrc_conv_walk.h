@@ -7,13 +7,14 @@
 
 #include "blrc_window.h"
 
-/* What a pixel function reads besides the geometry. */
+/* What a pixel function reads besides the geometry, and quotients that it need not compute again. */
 typedef struct blrc_operands {
     const void *x;
     const uint32_t *weights;
     const int32_t *thresholds;
     const int8_t *table;
     int32_t table_rows;
+    int32_t channels, outputs; /* of one group */
 } blrc_operands;
 
 /* OR the bits of map pixel (my, mx) into y. */

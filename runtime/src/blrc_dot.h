@@ -26,6 +26,15 @@ static inline void blrc_dot4_range(const uint32_t *x, const uint32_t *w, int32_t
     }
 }
 
+/* The same over the whole row. */
+static inline void blrc_dot4_all(const uint32_t *x, const uint32_t *w, int32_t total, uint32_t *acc)
+{
+    blrc_dot4(x, w, total / 2, acc);
+    if (total % 2 != 0) {
+        blrc_dot4_word(x[total - 1], w + 4 * (total - 1), 1, acc);
+    }
+}
+
 /* Bit r is (z >= threshold[r]) for 4 rows.
  *
  *   z = n - 2 pop;     z >= t  <=>  2 pop <= n - t  (that is, pop <= floor((n - t) / 2))
@@ -33,13 +42,12 @@ static inline void blrc_dot4_range(const uint32_t *x, const uint32_t *w, int32_t
  * Neither side overflows: the exporter proves 2 n < 2^31, and -n <= t <= n + 1 or t = INT32_MAX. */
 static inline uint32_t blrc_pass4(const uint32_t *acc, int32_t n, const int32_t *thresholds)
 {
-    uint32_t bits = 0;
-    int32_t r;
+    const uint32_t b0 = (int32_t)(2 * acc[0]) <= n - thresholds[0];
+    const uint32_t b1 = (int32_t)(2 * acc[1]) <= n - thresholds[1];
+    const uint32_t b2 = (int32_t)(2 * acc[2]) <= n - thresholds[2];
+    const uint32_t b3 = (int32_t)(2 * acc[3]) <= n - thresholds[3];
 
-    for (r = 0; r < BLRC_ROWS; ++r) {
-        bits |= (uint32_t)((int32_t)(2 * acc[r]) <= n - thresholds[r]) << r;
-    }
-    return bits;
+    return b0 | b1 << 1 | b2 << 2 | b3 << 3;
 }
 
 #endif

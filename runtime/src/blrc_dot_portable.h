@@ -8,18 +8,27 @@
 
 #include "blrc.h"
 
+/* Both choices may be given to the compiler instead (-D): tests walk every path so. */
+#ifndef BLRC_HAS_POPCOUNT
 #if defined(__POPCNT__) || defined(__riscv_zbb) || defined(__wasm__)
 #define BLRC_HAS_POPCOUNT 1
 #else
 /* __builtin_popcount would be a libgcc call on most CPUs without the instruction: slower than the sums below. */
 #define BLRC_HAS_POPCOUNT 0
 #endif
+#endif
 
+#ifndef BLRC_UNIT_BITS
 #if UINTPTR_MAX > 0xFFFFFFFFu || defined(__wasm__)
 #define BLRC_UNIT_BITS 64
-typedef uint64_t blrc_unit; /* two words of one row */
 #else
 #define BLRC_UNIT_BITS 32
+#endif
+#endif
+
+#if BLRC_UNIT_BITS == 64
+typedef uint64_t blrc_unit; /* two words of one row */
+#else
 typedef uint32_t blrc_unit;
 #endif
 
@@ -66,9 +75,10 @@ static inline void blrc_dot4_word(uint32_t x, const uint32_t *w, int32_t step, u
 
 static inline void blrc_dot4(const uint32_t *x, const uint32_t *w, int32_t pairs, uint32_t *acc)
 {
+    const uint32_t *const end = x + 2 * pairs;
     uint32_t a0 = acc[0], a1 = acc[1], a2 = acc[2], a3 = acc[3];
 
-    for (; pairs > 0; --pairs, x += 2, w += 8) {
+    for (; x != end; x += 2, w += 8) {
         const uint64_t v = blrc_load(x);
 
         a0 += (uint32_t)__builtin_popcountll(v ^ blrc_load(w));

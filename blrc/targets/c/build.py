@@ -146,13 +146,14 @@ def stack_usage(folder: Path) -> dict[str, dict[str, int]]:
 
 
 def stack_bound(usage: Mapping[str, Mapping[str, int]], model: str) -> int:
-    """A bound on the stack of one classification: the model's own file and the hungriest runtime file.
+    """A bound on the stack of one classification: the model's own file, the hungriest kernel, and what kernels call.
 
-    Runtime files do not call each other, and within a file no chain can cost more than all its functions together.
-    The model's steps are called one at a time, so only the largest of them counts.
+    Within a file no chain can cost more than all its functions together; of the runtime only ``run`` is called by
+    other files. The model's steps are called one at a time, so only the largest of them counts.
     """
     own = usage[model]
     steps = [nbytes for name, nbytes in own.items() if name.startswith(f"{model}_op_")]
     rest = sum(nbytes for name, nbytes in own.items() if not name.startswith(f"{model}_op_"))
-    kernels = [sum(f.values()) for stem, f in usage.items() if stem.startswith(f"{model}_blrc_")]
-    return rest + max(steps, default=0) + max(kernels, default=0)
+    runtime = {stem: sum(f.values()) for stem, f in usage.items() if stem.startswith(f"{model}_blrc_")}
+    shared = runtime.pop(f"{model}_blrc_run", 0)
+    return rest + max(steps, default=0) + max(runtime.values(), default=0) + shared

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from blrc import program_file
 from blrc.errors import BlrcError
-from blrc.program import Program, check
+from blrc.legal import check
+from blrc.program import Program
 from blrc.runtime_files import runtime_dir
 from blrc.targets.c import selftest
 from blrc.targets.c.header import header
@@ -71,9 +72,8 @@ def runtime_sources(layout: Layout, name: str) -> dict[str, str]:
     """The runtime's files that this layout needs, under the model's prefix: two models link into one firmware."""
     folder = runtime_dir()
     needed = {step.source for step in layout.steps} | {"blrc_argmax.c", "blrc_digest.c"}
-    paths = [folder / "include" / "blrc.h", *sorted((folder / "src").glob("*.h"))]
-    paths += [folder / "src" / file for file in sorted(needed)]
-    used = _included({path.name: _read(path) for path in paths}, needed)
+    paths = [folder / "include" / "blrc.h", *sorted((folder / "src").iterdir())]
+    used = _reached({path.name: _read(path) for path in paths}, needed)
     return {prefixed(file, name): prefixed(text, name) for file, text in used.items()}
 
 
@@ -84,14 +84,13 @@ def prefixed(text: str, name: str) -> str:
     return re.sub(r"\bblrc\.h\b", f"{name}_blrc.h", text)
 
 
-def _included(texts: dict[str, str], roots: set[str]) -> dict[str, str]:
-    """The files of `texts` that `roots` include, directly or not, and the roots."""
-    reached, frontier = set[str](), {*roots, "blrc.h"}
+def _reached(texts: dict[str, str], roots: set[str]) -> dict[str, str]:
+    """The roots, the headers that they include, and the sources that belong to those headers, directly or not."""
+    reached, frontier = set[str](), {*roots}
     while frontier:
         reached |= frontier
-        frontier = {
-            file for known in frontier for file in re.findall(r'^#include "(.+)"$', texts[known], re.MULTILINE)
-        } - reached
+        headers = {h for file in frontier for h in re.findall(r'^#include "(.+)"$', texts[file], re.MULTILINE)}
+        frontier = (headers | {h.removesuffix(".h") + ".c" for h in headers}) & set(texts) - reached
     return {file: text for file, text in texts.items() if file in reached}
 
 

@@ -150,7 +150,7 @@ def _conv(program: Program, op: Conv, encode: Encode | None) -> Step:
     why = f"8-bit input, {op.fan_in} codes a row"
     tables = [
         _map("weights", program.constants[op.weights], lambda t: code_rows(t, op.group_channels, op.groups)),
-        _plain(program, "thresholds", op.thresholds),
+        _map("thresholds", program.constants[op.thresholds], lambda t: never_padded(t, 8, op.groups)),
     ]
     if encode is not None:
         tables.insert(0, _plain(program, "table", encode.table))
@@ -199,24 +199,34 @@ def blocked(rows: NDArray[np.uint32], block: int) -> NDArray[np.uint32]:
     return np.concatenate([pairs.reshape(len(blocks), -1), blocks[:, :, total // 2 * 2 :].reshape(len(blocks), -1)], 1)
 
 
-def never_padded(thresholds: NDArray[np.int32], block: int) -> NDArray[np.int32]:
-    """Thresholds for whole blocks: missing rows never pass."""
-    missing = -len(thresholds) % block
-    return np.concatenate([thresholds, np.full(missing, INT32_MAX, dtype=np.int32)])
+def never_padded(thresholds: NDArray[np.int32], block: int, groups: int = 1) -> NDArray[np.int32]:
+    """Thresholds for whole blocks in every group: missing rows never pass."""
+    by_group = thresholds.reshape(groups, -1)
+    return np.pad(by_group, ((0, 0), (0, -by_group.shape[1] % block)), constant_values=INT32_MAX).reshape(-1)
 
 
 def code_rows(weights: NDArray[np.uint32], channels: int, groups: int) -> NDArray[np.uint32]:
-    """Weights of an 8-bit convolution: rows without gaps between taps, ``[group][block][word][row]``, flat.
+    """Weights of an 8-bit convolution, ``[group][block of 16 rows][8 nibbles][8 rows][nibble]``, flat.
+
+    A row is its taps' bits without gaps, cut into nibbles; a word holds the same nibble of 8 rows. Missing bits are 0.
 
     Args:
         weights: uint32 ``(out, kernel h, kernel w, words(channels))``.
         channels: of one group.
     """
-    rows = pack(unpack(weights, channels).reshape(len(weights), -1))
-    per_group = len(rows) // groups
+    bits = unpack(weights, channels).reshape(groups, len(weights) // groups, -1)
+    _, per_group, fan_in = bits.shape
+    eights, nibbles = -(-per_group // 8), -(-fan_in // 4)
+    padded = np.zeros((groups, eights * 8, nibbles * 4), dtype=np.bool_)
+    padded[:, :per_group, :fan_in] = bits
+    # (groups, eights, 8 rows, nibbles, 4 bits) to one word for each nibble of eight rows
+    by_nibble = padded.reshape(groups, eights, 8, nibbles, 4).transpose(0, 1, 3, 2, 4)
+    packed = pack(by_nibble.reshape(groups, eights, nibbles, 32))[..., 0]
+    block = CODE_ROWS // 8
     parts = [
-        rows[start + g * per_group : min(start + CODE_ROWS, per_group) + g * per_group].T.reshape(-1)
+        packed[g, e : e + block, k : k + 8].reshape(-1)
         for g in range(groups)
-        for start in range(0, per_group, CODE_ROWS)
+        for e in range(0, eights, block)
+        for k in range(0, nibbles, 8)
     ]
     return np.concatenate(parts)

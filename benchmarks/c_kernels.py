@@ -1,0 +1,136 @@
+"""Speed of the exported C on this machine: nanoseconds and multiply-adds a second, layer by layer.
+
+    python benchmarks/c_kernels.py [mnist cifar10 dense grouped] [--cc gcc] [--flags="-O2" --flags="-O3 -mpopcnt"]
+
+Weights are random and thresholds lie near the middle of the sums, so about half of all bits are set.
+Times are CPU time of one thread, the smallest mean of several rounds; each layer includes two clock readings.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from blrc import program_file, reference
+from blrc.legal import check
+from blrc.pack import pack_signs
+from blrc.program import Constant, Conv, Encode, Op, Program, Scores, Value, Window
+from blrc.targets.c.emit import emit
+from blrc.targets.c.host import HostBuild
+from blrc.targets.options import EmitOptions
+from blrc.vectors import record
+
+SAME = Window((3, 3), padding=(1, 1, 1, 1))
+HALF = Window((2, 2), (2, 2))
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A convolution, or a dense layer where `window` is None."""
+
+    outputs: int
+    window: Window | None = SAME
+    pool: Window | None = None
+    groups: int = 1
+
+
+NETWORKS: dict[str, tuple[tuple[int, int, int], Sequence[Layer]]] = {
+    "mnist": ((28, 28, 1), [Layer(32, pool=HALF), Layer(64, pool=HALF), Layer(512, None)]),
+    "cifar10": (
+        (32, 32, 3),
+        [
+            *(layer for n in (128, 256, 512) for layer in (Layer(n), Layer(n, pool=HALF))),
+            Layer(1024, None),
+        ],
+    ),
+    "dense": ((28, 28, 1), [Layer(1024, None), Layer(1024, None), Layer(1024, None)]),
+    "grouped": (
+        (32, 32, 3),
+        [Layer(64), Layer(64, groups=64), Layer(128, Window((1, 1))), Layer(128, groups=4), Layer(128, None)],
+    ),
+}
+
+
+def network(shape: tuple[int, int, int], layers: Sequence[Layer], seed: int = 0) -> Program:
+    """A random program: uint8 input, these layers, 10 scores."""
+    rng = np.random.default_rng(seed)
+    x = Value("input", "uint8", shape)
+    codes = Value("codes", "int8", shape)
+    ops: list[Op] = [Encode("encode", x, codes, "encode.table")]
+    constants = {"encode.table": np.arange(-127, 129).clip(-127, 127).astype(np.int8)[None]}
+    at = codes
+    for i, layer in enumerate(layers):
+        window = layer.window or Window(at.shape[:2])
+        name = f"{'dense' if layer.window is None else 'conv'}{i + 1}"
+        height, width = window.output(*at.shape[:2])
+        size = (height, width) if layer.pool is None else layer.pool.output(height, width)
+        y = Value(f"{name}.bits", "bits", (*size, layer.outputs))
+        op = Conv(name, at, y, f"{name}.weights", f"{name}.thresholds", window, layer.groups, layer.pool)
+        signs = rng.integers(0, 2, (layer.outputs, *window.kernel, op.group_channels)) * 2 - 1
+        constants[op.weights] = pack_signs(signs)
+        constants[op.thresholds] = rng.integers(-2, 3, layer.outputs).astype(np.int32)
+        ops.append(op)
+        at = y
+    scores = Scores("scores", at, Value("scores", "int32", (1, 1, 10)), "scores.weights", "scores.bias")
+    constants[scores.weights] = rng.integers(-127, 128, (10, *at.shape)).astype(np.int8)
+    constants[scores.bias] = np.zeros(10, np.int32)
+    ops.append(scores)
+    tables = {name: Constant((table,), (0,)) for name, table in constants.items()}
+    return check(Program(x, tuple(ops), tables, ("map",), 0.01))
+
+
+def macs(op: Op) -> int:
+    """Multiply-adds, those with padding included."""
+    if isinstance(op, Conv):
+        return int(np.prod(op.unpooled)) * op.fan_in
+    return int(np.prod(op.x.shape)) * op.y.shape[2] if isinstance(op, Scores) else 0
+
+
+def measure(program: Program, folder: Path, flags: Sequence[str], cc: str | None, rounds: int) -> None:
+    """Print one table; refuses to time an answer that is wrong."""
+    raw = np.random.default_rng(1).integers(0, 256, (2, *program.input.shape)).astype(np.uint8)
+    with HostBuild(folder, "bench", flags, cc) as build:
+        expected, found = reference.run(program, raw), build.run(raw)
+        for op in program.ops:
+            if op.y.name in found and not np.array_equal(expected[op.y.name], found[op.y.name]):
+                raise SystemExit(f"{op.name} is wrong: not timed")
+        _, whole = build.time(raw, 1)
+        repeats = max(1, int(1e8 / whole))
+        results = [build.time(raw, repeats) for _ in range(rounds)]
+        whole = min(total for _, total in results)
+        print(f"  {' '.join(flags)}: {build.flash} bytes of code and tables")
+        for step in build.layout.steps:
+            ns = min(each[step.op.name] for each, _ in results)
+            rate = macs(step.op) / ns
+            print(f"    {step.op.name:10} {step.kernel:12} {ns:12,.0f} ns {rate:8.1f} GMAC/s")
+        total = sum(macs(op) for op in program.ops)
+        print(f"    {'whole':23} {whole:12,.0f} ns {total / whole:8.1f} GMAC/s")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("networks", nargs="*", default=["mnist", "cifar10"], help=", ".join(NETWORKS))
+    parser.add_argument("--flags", action="append", help="compiler flags, once for each table")
+    parser.add_argument("--cc")
+    parser.add_argument("--rounds", type=int, default=5)
+    arguments = parser.parse_args()
+    for name in arguments.networks:
+        program = network(*NETWORKS[name])
+        options = EmitOptions("bench", record(program, np.zeros((1, *program.input.shape), np.uint8)), "0")
+        files = {**emit(program, options).files, "bench.program.npz": program_file.to_bytes(program)}
+        print(name)
+        with tempfile.TemporaryDirectory() as folder:
+            for file, content in files.items():
+                (Path(folder) / file).write_bytes(content)
+            for flags in arguments.flags or ["-O2", "-O3 -mpopcnt"]:
+                measure(program, Path(folder), shlex.split(flags), arguments.cc, arguments.rounds)
+
+
+if __name__ == "__main__":
+    main()
