@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import tempfile
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,10 @@ class OnnxRun:
         outputs = self._engine(self.model, {"input": _input_tensor(self.program.input, raw)})
         return outputs["label"], outputs["scores"]
 
+    @cached_property
+    def _instrumented(self) -> bytes:
+        return instrumented(self.model, self.program)
+
     def run(self, raw: NDArray[Any]) -> Arrays:
         """All values as `reference.run` gives them, and ``label``, from a copy in which each is an output.
 
@@ -62,9 +67,7 @@ class OnnxRun:
         if len(raw) == 0:
             empty = {value.name: np.empty((0, *value.shape), _array_type(value)) for value in values}
             return {**found, **empty, "label": np.empty(0, np.int64)}
-        outputs = self._engine(
-            instrumented(self.model, self.program), {"input": _input_tensor(self.program.input, raw)}
-        )
+        outputs = self._engine(self._instrumented, {"input": _input_tensor(self.program.input, raw)})
         for value in values:
             found[value.name] = from_tensor(value, outputs[tensor_name(self.program, value)])
         return {**found, "label": outputs["label"]}
@@ -134,15 +137,13 @@ def _array_type(value: Value) -> np.dtype[Any]:
 
 
 def here(threads: int, batch: int) -> Engine:
-    """The ONNX Runtime of this interpreter. The last file stays loaded."""
+    """The ONNX Runtime of this interpreter. Files stay loaded as long as the engine lives."""
     loaded: dict[bytes, onnxruntime.InferenceSession] = {}
 
     def engine(model: bytes, feeds: Mapping[str, NDArray[Any]]) -> Arrays:
         try:
             if model not in loaded:
-                session = onnx_worker.load(model, threads)
-                loaded.clear()
-                loaded[model] = session
+                loaded[model] = onnx_worker.load(model, threads)
             return onnx_worker.run(loaded[model], feeds, batch)
         except Exception as error:  # the runtime's exceptions share no base class
             raise _refused(onnxruntime.__version__, str(error)) from None
