@@ -1,3 +1,58 @@
-"""Probabilistic binary neural networks, from training to bit-exact ONNX and C."""
+"""Probabilistic binary neural networks, from training to bit-exact ONNX and C.
 
-__version__ = "0.1.0"
+    blrc.save(model, "model.pt", input=blrc.pixels(...), calibration=samples)
+    blrc.export("model.pt", "out", targets=["c", "onnx"])
+    blrc.verify("out")
+
+Layers are in `blrc.nn`. These names load what they need when they are first used, so that ``import blrc`` is quick.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from blrc import version
+
+if TYPE_CHECKING:
+    from blrc.api import export, verify
+    from blrc.checkpoint import Checkpoint, load, save
+    from blrc.encode import InputEncoding, bits, int8_codes, pixels
+    from blrc.errors import BlrcError
+
+__version__ = version.VERSION
+
+__all__ = [
+    "BlrcError",
+    "Checkpoint",
+    "InputEncoding",
+    "__version__",
+    "bits",
+    "export",
+    "int8_codes",
+    "load",
+    "pixels",
+    "save",
+    "verify",
+]
+
+_HOME = {
+    "BlrcError": "errors",
+    "Checkpoint": "checkpoint",
+    "InputEncoding": "encode",
+    "bits": "encode",
+    "export": "api",
+    "int8_codes": "encode",
+    "load": "checkpoint",
+    "pixels": "encode",
+    "save": "checkpoint",
+    "verify": "api",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'blrc' has no attribute {name!r}")
+    value = getattr(import_module(f"blrc.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value

@@ -19,8 +19,6 @@ from blrc.forward import max_pool, preactivation
 from blrc.net import Conv, Dense, Flatten, Layer, MaxPool, Net, Norm, Stage, Sums, pieces
 from blrc.shapes import check_shapes
 
-INT8_PEAK = 128
-
 
 def calibrate(net: Net, samples: NDArray[Any]) -> Net:
     """The net with norm statistics re-estimated on raw `samples`, ``(N, *encoding.shape)``, N >= 2.
@@ -38,7 +36,7 @@ def calibrate(net: Net, samples: NDArray[Any]) -> Net:
     calibrated: dict[str, Norm] = {}
     for piece in pieces(net):
         if isinstance(piece, Stage):
-            peak = 1 if binary else INT8_PEAK
+            peak = 1 if binary else net.encoding.peak
             z = preactivation(piece.linear, x, peak)
             norm = piece.norm
             if norm is not None:

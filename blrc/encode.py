@@ -79,6 +79,11 @@ class InputEncoding:
             return int(codes.min()), int(codes.max())
         return (-128, 127) if self.kind == "int8" else (-1, 1)
 
+    @property
+    def peak(self) -> int:
+        """Largest magnitude of a code."""
+        return max(map(abs, self.code_range))
+
     def table(self) -> NDArray[np.int8]:
         """The code of every raw value: int8 array ``(channels, 256)``. uint8 input only."""
         return _standardised_codes(self.mean, self.std, self.scale)
@@ -117,6 +122,16 @@ class InputEncoding:
             raise BlrcError(f"{what}: shape {raw.shape}, but this network takes (N, {', '.join(map(str, self.shape))})")
         if self.kind == "bits" and raw.size and int(raw.max()) > 1:
             raise BlrcError(f"{what}: bits must be 0 or 1, found {int(raw.max())}")
+
+
+def device_layout(raw: NDArray[Any]) -> NDArray[Any]:
+    """Samples as a device holds them: ``(N, C, H, W)`` to ``(N, H, W, C)``, and ``(N, F)`` to ``(N, 1, 1, F)``."""
+    return np.ascontiguousarray(raw[:, None, None, :] if raw.ndim == 2 else raw.transpose(0, 2, 3, 1))
+
+
+def torch_layout(maps: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+    """Inverse of `device_layout` for samples of `shape`."""
+    return np.ascontiguousarray(maps[:, 0, 0] if len(shape) == 1 else maps.transpose(0, 3, 1, 2))
 
 
 def pixels(

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from blrc.errors import BlrcError
+
+BUILD = "build"
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -37,19 +39,16 @@ def write_atomically(path: Path, content: bytes) -> None:
         raise
 
 
-def write_folder(folder: Path, files: Mapping[str, bytes], replace: bool) -> None:
-    """Make `folder` hold exactly `files` (relative path -> content), all of them or none.
+def write_folder(folder: Path, files: Mapping[str, bytes], replaced: Collection[str] | None) -> None:
+    """Put `files` (relative path -> content) into `folder`, all of them or none.
 
     Args:
-        replace: an existing folder is replaced; otherwise it is an error.
+        replaced: files already there that belong to an earlier export and go; whatever else is there stays. None: there
+            must be no such folder yet.
 
     Raises:
-        BlrcError: the folder exists, cannot be written, or the disk is full; what was there is still there.
+        BlrcError: the folder cannot be written, or the disk is full; what was there is still there.
     """
-    if folder.exists() and not replace:
-        raise BlrcError(f"{folder}: exists already; choose another folder with -o, or replace it with --force")
-    if folder.exists() and not folder.is_dir():
-        raise BlrcError(f"{folder}: is a file, not a folder; choose another folder with -o")
     folder = folder.resolve()
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -57,6 +56,8 @@ def write_folder(folder: Path, files: Mapping[str, bytes], replace: bool) -> Non
     except OSError as error:
         raise _cannot_write(folder, error) from None
     try:
+        if replaced is not None:
+            _keep_others(folder, beside, {*replaced, *files})
         for name, content in files.items():
             target = beside / name
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -67,6 +68,16 @@ def write_folder(folder: Path, files: Mapping[str, bytes], replace: bool) -> Non
         raise _cannot_write(folder, error) from None
     finally:
         shutil.rmtree(beside, ignore_errors=True)
+
+
+def _keep_others(folder: Path, beside: Path, ours: Collection[str]) -> None:
+    """Copy what a user has put into the folder, but for build outputs, which belong to the old files."""
+    for path in sorted(folder.rglob("*")):
+        name = path.relative_to(folder)
+        if path.is_dir() or name.as_posix() in ours or name.parts[0] == BUILD:
+            continue
+        (beside / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(path, beside / name, follow_symlinks=False)
 
 
 def _swap(beside: Path, folder: Path) -> None:

@@ -14,11 +14,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from blrc.encode import InputEncoding
 from blrc.errors import BlrcError
 from blrc.fold import fold
+from blrc.legal import check
 from blrc.net import Dense, Flatten, MaxPool, Net, Softmax, Stage, check_finite, pieces
 from blrc.pack import pack_signs
-from blrc.program import Constant, Conv, Encode, Op, Pool, Program, Scores, Value, check
+from blrc.program import Constant, Conv, Encode, Op, Pool, Program, Scores, Value
 from blrc.shapes import check_shapes
 from blrc.window import Window
 
@@ -71,7 +73,7 @@ def translate(net: Net, scale: float) -> list[Lowered]:
         if isinstance(piece, Flatten):
             continue  # The dense layer behind it reads the map as it lies.
         if isinstance(piece, Stage):
-            lowered.append(_conv(piece, x, net.encoding.scale if x.dtype == "int8" else 1.0))
+            lowered.append(_conv(piece, x, net.encoding))
             x = lowered[-1].op.y
             for pool in piece.pools:
                 lowered.append(_pool(pool, x))
@@ -134,7 +136,7 @@ def _device_shape(shape: tuple[int, ...]) -> tuple[int, int, int]:
     return (shape[1], shape[2], shape[0]) if len(shape) == 3 else (1, 1, shape[0])
 
 
-def _conv(stage: Stage, x: Value, scale: float) -> Lowered:
+def _conv(stage: Stage, x: Value, encoding: InputEncoding) -> Lowered:
     linear = stage.linear
     if isinstance(linear, Dense):
         window, groups = Window(x.shape[:2]), 1
@@ -145,7 +147,7 @@ def _conv(stage: Stage, x: Value, scale: float) -> Lowered:
     size = window.output(*x.shape[:2])
     y = Value(f"{linear.name}.bits", "bits", (*size, len(weights)))
     op = Conv(linear.name, x, y, f"{linear.name}.weights", f"{linear.name}.thresholds", window, groups)
-    peak = 1 if x.dtype == "bits" else 128
+    peak, scale = (1, 1.0) if x.dtype == "bits" else (encoding.peak, encoding.scale)
     bound = op.fan_in * peak
     folded = fold(linear, stage.norm, scale, -bound, bound)
     signs = np.where(folded.flip[:, None, None, None], -weights, weights)

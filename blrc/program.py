@@ -1,4 +1,4 @@
-"""IR 2, the program: integers only. `check` says what is legal; `reference.py` says what it means.
+"""IR 2, the program: integers only. `legal.check` says what is legal; `reference.py` says what it means.
 
 A program is a list of ops in SSA form: every op reads named, typed values and writes one new value. The structure is
 shared by all members of an ensemble; constants are per member, and equal constants are stored once. Feature maps are
@@ -26,16 +26,14 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from blrc.errors import BlrcError
-from blrc.pack import unpack, words
+from blrc.pack import words
 from blrc.window import Window
 
 DType = Literal["uint8", "int8", "int32", "bits"]
 Shape = tuple[int, int, int]
 
-INT32_MAX = 2**31 - 1
-
 __all__ = [
+    "INT32_MAX",
     "Constant",
     "Conv",
     "Encode",
@@ -45,9 +43,10 @@ __all__ = [
     "Scores",
     "Value",
     "Window",
-    "check",
     "constant_names",
 ]
+
+INT32_MAX = 2**31 - 1
 
 
 @dataclass(frozen=True)
@@ -204,131 +203,3 @@ def constant_names(op: Op) -> tuple[str, ...]:
     if isinstance(op, Scores):
         return op.weights, op.bias
     return ()
-
-
-def check(program: Program) -> Program:
-    """Say what is legal: return `program`, or raise a `BlrcError` that names the op and the rule it breaks."""
-    if not program.members:
-        raise BlrcError("program: it has no members")
-    if not program.ops or not isinstance(program.ops[-1], Scores):
-        raise BlrcError("program: the last op must be the scores")
-    if not (np.isfinite(program.score_scale) and program.score_scale > 0):
-        raise BlrcError(f"program: score_scale {program.score_scale} must be positive and finite")
-    known = {program.input.name: program.input}
-    names: set[str] = set()
-    for op in program.ops:
-        _require(op, op.name not in names, "its name is used twice")
-        _require(op, known.get(op.x.name) == op.x, f"its input {op.x.name!r} is not a value defined before it")
-        _require(op, op.y.name not in known, f"its output {op.y.name!r} is defined twice")
-        _require(op, min(op.y.shape) >= 1 and min(op.x.shape) >= 1, f"empty map {op.x.shape} -> {op.y.shape}")
-        for name in constant_names(op):
-            _check_constant(program, op, name)
-        if isinstance(op, Encode):
-            _check_encode(program, op)
-        elif isinstance(op, Conv):
-            _check_conv(program, op)
-        elif isinstance(op, Pool):
-            _check_pool(op, op.window, op.x.shape, op.y.shape)
-            _require(op, op.x.dtype == "bits" and op.y.dtype == "bits", "max pooling takes and gives bits")
-        else:
-            _require(op, op is program.ops[-1], "scores must come last")
-            _check_scores(program, op)
-        names.add(op.name)
-        known[op.y.name] = op.y
-    used = {name for op in program.ops for name in constant_names(op)}
-    if used != set(program.constants):
-        raise BlrcError(
-            f"program: constants {sorted(used ^ set(program.constants))} are not used by exactly the ops that exist"
-        )
-    return program
-
-
-def _require(op: Op, holds: bool, what: str) -> None:
-    if not holds:
-        raise BlrcError(f"program: op {op.name!r}: {what}")
-
-
-def _check_constant(program: Program, op: Op, name: str) -> None:
-    constant = program.constants.get(name)
-    _require(op, constant is not None, f"constant {name!r} is missing")
-    assert constant is not None
-    _require(op, len(constant.of_member) == len(program.members), f"constant {name!r} is not given for every member")
-    _require(
-        op,
-        set(constant.of_member) == set(range(len(constant.tables))),
-        f"constant {name!r} has unused or missing tables",
-    )
-    first = constant.tables[0]
-    same = all(t.dtype == first.dtype and t.shape == first.shape for t in constant.tables)
-    _require(op, same, f"constant {name!r} differs in type or shape between members")
-
-
-def _expect(program: Program, op: Op, name: str, dtypes: tuple[str, ...], shape: tuple[int, ...]) -> None:
-    table = program.constants[name].tables[0]
-    good = table.dtype.name in dtypes and table.shape == shape
-    _require(op, good, f"constant {name!r} is {table.dtype.name} {table.shape}, expected {' or '.join(dtypes)} {shape}")
-
-
-def _check_encode(program: Program, op: Encode) -> None:
-    _require(op, op.x.dtype == "uint8" and op.y.dtype == "int8", "encode takes uint8 and gives int8")
-    _require(op, op.x.shape == op.y.shape, "encode must keep the shape")
-    rows = program.constants[op.table].tables[0].shape[0]
-    _require(op, rows in (1, op.x.shape[2]), f"its table has {rows} rows for {op.x.shape[2]} channels")
-    _expect(program, op, op.table, ("int8",), (rows, 256))
-
-
-def _check_conv(program: Program, op: Conv) -> None:
-    height, width, channels = op.x.shape
-    _require(op, op.x.dtype in ("bits", "int8") and op.y.dtype == "bits", "takes bits or int8 and gives bits")
-    _require(
-        op,
-        op.groups >= 1 and channels % op.groups == 0 and op.y.shape[2] % op.groups == 0,
-        "channels not divisible by groups",
-    )
-    _check_window(op, op.window)
-    unpooled = op.unpooled
-    _require(op, min(unpooled) >= 1, f"kernel {op.window.kernel} does not fit a map of {height} x {width}")
-    if op.pool is None:
-        _require(op, unpooled == op.y.shape, f"output shape {op.y.shape}, expected {unpooled}")
-    else:
-        _check_pool(op, op.pool, unpooled, op.y.shape)
-    weight_shape = (op.y.shape[2], *op.window.kernel, words(op.group_channels))
-    _expect(program, op, op.weights, ("uint32",), weight_shape)
-    _expect(program, op, op.thresholds, ("int32",), (op.y.shape[2],))
-    low, high = program.bounds(op)
-    _require(op, 2 * high < INT32_MAX, f"sums up to {high} do not fit int32")
-    for table in program.constants[op.weights].tables:
-        tail = unpack(table, words(op.group_channels) * 32)[..., op.group_channels :]
-        _require(op, not tail.any(), "a tail bit of its weights is set")
-    for table in program.constants[op.thresholds].tables:
-        _require(
-            op, bool(np.all((table >= low) & (table <= high + 1))), f"a threshold lies outside [{low}, {high + 1}]"
-        )
-
-
-def _check_window(op: Op, window: Window) -> None:
-    positive = min(*window.kernel, *window.stride, *window.dilation) >= 1 and min(window.padding) >= 0
-    _require(op, positive, f"bad window {window}")
-
-
-def _check_pool(op: Op, window: Window, x: Shape, y: Shape) -> None:
-    _check_window(op, window)
-    top, left, bottom, right = window.padding
-    fits = max(top, bottom) < window.span[0] and max(left, right) < window.span[1]
-    _require(op, fits, "a pooling window may not lie wholly in the padding")
-    _require(
-        op, y == (*window.output(x[0], x[1]), x[2]), f"pooled shape {y}, expected {(*window.output(x[0], x[1]), x[2])}"
-    )
-
-
-def _check_scores(program: Program, op: Scores) -> None:
-    _require(op, op.x.dtype == "bits" and op.y.dtype == "int32", "scores take bits and give int32")
-    _require(op, op.y.shape[:2] == (1, 1), "scores must be a vector")
-    classes = op.y.shape[2]
-    _expect(program, op, op.weights, ("int8", "int16"), (classes, *op.x.shape))
-    _expect(program, op, op.bias, ("int32",), (classes,))
-    for member in range(len(program.members)):
-        weights, bias = program.constant(op.weights, member), program.constant(op.bias, member)
-        peak = np.abs(weights.astype(np.int64)).sum(axis=(1, 2, 3)) + np.abs(bias.astype(np.int64))
-        # Twice, so that the form bias - sum(w) + 2 sum(w at set bits), which kernels use, cannot overflow either.
-        _require(op, bool(np.all(2 * peak < INT32_MAX)), "scores may overflow int32")

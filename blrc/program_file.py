@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from blrc.errors import BlrcError
 from blrc.files import write_atomically
-from blrc.program import Constant, Conv, Encode, Op, Pool, Program, Scores, Value, Window, check
+from blrc.legal import check
+from blrc.program import Constant, Conv, Encode, Op, Pool, Program, Scores, Value, Window
 
 FORMAT = 1
 _OPS: dict[str, type[Op]] = {"encode": Encode, "conv": Conv, "pool": Pool, "scores": Scores}

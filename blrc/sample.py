@@ -32,6 +32,14 @@ class Member:
         if not 0 <= self.index < MEMBER_LIMIT:
             raise BlrcError(f"member {self.index}: must be from 0 to 2^32 - 1")
 
+    @staticmethod
+    def parse(text: str) -> Member:
+        """Inverse of ``str``."""
+        if text == "map":
+            return MAP
+        seed, _, index = text.removeprefix("sample ").partition(":")
+        return Member(int(seed), int(index))
+
     def __str__(self) -> str:
         return "map" if self.seed is None else f"sample {self.seed}:{self.index}"
 

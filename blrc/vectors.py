@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import io
+import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from blrc import reference
+from blrc.errors import BlrcError
 from blrc.pack import pack
 from blrc.program import Program, Value
 
@@ -44,3 +48,41 @@ def layer_digest(value: Value, maps: NDArray[Any]) -> NDArray[np.uint32]:
     for column in elements.T:
         state = ((state ^ column) * np.uint64(16777619)) & np.uint64(0xFFFFFFFF)
     return state.astype(np.uint32)
+
+
+def to_bytes(program: Program, vectors: Vectors) -> bytes:
+    """The vectors as an npz file: ``inputs`` in device layout, and for each member ``MEMBER/scores`` and, for every
+    value, ``MEMBER/VALUE``: the digests of its samples."""
+    arrays: dict[str, NDArray[Any]] = {"inputs": vectors.inputs}
+    for member, values in enumerate(vectors.values):
+        arrays[f"{member}/scores"] = values[program.output.name][:, 0, 0, :]
+        for op in program.ops:
+            arrays[f"{member}/digest/{op.y.name}"] = layer_digest(op.y, values[op.y.name])
+    buffer = io.BytesIO()
+    np.savez(buffer, allow_pickle=False, **arrays)
+    return buffer.getvalue()
+
+
+def differences(path: Path, program: Program) -> tuple[NDArray[Any], list[str]]:
+    """The recorded inputs in a file, and where today's reference differs from what was recorded, in words.
+
+    Raises:
+        BlrcError: the file is missing, damaged, or of another program.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+        now = record(program, arrays["inputs"])
+        found = []
+        for member, values in enumerate(now.values):
+            for op in program.ops:
+                wrong = np.flatnonzero(arrays[f"{member}/digest/{op.y.name}"] != layer_digest(op.y, values[op.y.name]))
+                if len(wrong):
+                    found.append(
+                        f"{path}: vector {wrong[0]}, member {program.members[member]!r}: op {op.name!r} differs"
+                    )
+            if not np.array_equal(arrays[f"{member}/scores"], values[program.output.name][:, 0, 0, :]):
+                found.append(f"{path}: scores of member {program.members[member]!r} differ")
+        return arrays["inputs"], found
+    except (OSError, ValueError, KeyError, IndexError, EOFError, zipfile.BadZipFile) as error:
+        raise BlrcError(f"{path}: recorded vectors are missing or damaged ({error}); export again") from None

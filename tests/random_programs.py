@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blrc import reference
+from blrc.legal import check
 from blrc.pack import pack_signs
-from blrc.program import Constant, Conv, Encode, Op, Pool, Program, Scores, Value, Window, check
+from blrc.program import Constant, Conv, Encode, Op, Pool, Program, Scores, Value, Window
 
 
 def random_program(

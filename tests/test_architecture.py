@@ -31,6 +31,7 @@ class Room:
 # Data flows down this list (docs: design, "The path that data takes"). A module imports only from rooms above its own,
 # and from its own room where that is a package. Put a new module below everything that it imports.
 ROOMS = (
+    Room("version"),
     Room("errors"),
     Room("files"),
     Room("runtime_files"),
@@ -51,13 +52,16 @@ ROOMS = (
     Room("forward", torch="yes"),
     Room("calibrate", torch="yes"),
     Room("program"),
+    Room("legal"),
     Room("program_file"),
     Room("plan"),
     Room("lower"),
     Room("reference"),
     Room("vectors"),
+    Room("manifest"),
     Room("targets.*"),
-    Room("verify.*", torch="yes"),
+    Room("labelled"),
+    Room("verification.*", torch="yes"),
     Room("evaluate", torch="yes"),
     Room("api", torch="yes"),
     Room("", torch="direct"),  # blrc/__init__.py

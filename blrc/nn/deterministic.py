@@ -58,17 +58,24 @@ def reestimate(network: nn.Module, x: Tensor) -> nn.Module:
 
     The paper's "directly computing the batch statistics" (section 4.5), all of `x` in one batch: variance over M - 1.
     """
-    norms = [m for m in network.modules() if isinstance(m, nn.BatchNorm1d | nn.BatchNorm2d)]
+    # Not by norms in training mode: those normalise with the variance over M while they record the one over M - 1, so
+    # the layers behind would be estimated on other activations than evaluation gives them.
     network.eval()
-    momenta = [norm.momentum for norm in norms]
-    for norm in norms:
-        norm.train()
-        norm.momentum = 1.0
-    network(x)
-    for norm, momentum in zip(norms, momenta, strict=True):
-        norm.eval()
-        norm.momentum = momentum
+    norms = [m for m in network.modules() if isinstance(m, nn.BatchNorm1d | nn.BatchNorm2d)]
+    hooks = [norm.register_forward_pre_hook(_take_statistics) for norm in norms]
+    try:
+        network(x)
+    finally:
+        for hook in hooks:
+            hook.remove()
     return network
+
+
+def _take_statistics(norm: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+    z = inputs[0].transpose(0, 1).flatten(1)
+    variance, mean = torch.var_mean(z, dim=1, correction=1)
+    norm.get_buffer("running_mean").copy_(mean)
+    norm.get_buffer("running_var").copy_(variance)
 
 
 @torch.no_grad()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from blrc.vectors import Vectors
 
@@ -16,10 +16,16 @@ class EmitOptions:
         name: prefix of every file, symbol and macro: a legal C identifier, checked by `api.export`.
         vectors: recorded inputs with the reference's values, for self-tests.
         version: of blrc, for headers and metadata.
-        settings: how the program was made (checkpoint, members, seed), plain data for the manifest.
     """
 
     name: str
     vectors: Vectors
     version: str
-    settings: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class Emitted:
+    """What a target gives: ``files`` by relative path, and ``about``, plain data for the manifest."""
+
+    files: Mapping[str, bytes]
+    about: Mapping[str, object]

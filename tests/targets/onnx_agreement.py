@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blrc import reference
-from blrc.program import Constant, Conv, Op, Program, Scores, Value, Window, check
+from blrc.legal import check
+from blrc.program import Constant, Conv, Op, Program, Scores, Value, Window
 from blrc.targets.onnx import emit
 from blrc.targets.onnx_run import OnnxRun
 from blrc.targets.options import EmitOptions

@@ -10,8 +10,9 @@ from random_programs import random_inputs, random_program
 
 from blrc import reference
 from blrc.errors import BlrcError
+from blrc.legal import check
 from blrc.pack import pack_signs, words
-from blrc.program import Constant, Encode, Pool, Program, Scores, Value, Window, check
+from blrc.program import Constant, Encode, Pool, Program, Scores, Value, Window
 from blrc.targets.onnx_run import OnnxRun, run_op
 
 SEEDS = range(48)

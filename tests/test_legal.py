@@ -14,8 +14,9 @@ from random_programs import random_inputs, random_program
 
 from blrc import reference
 from blrc.errors import BlrcError
+from blrc.legal import check
 from blrc.pack import pack_signs, words
-from blrc.program import Constant, Conv, Encode, Op, Pool, Program, Scores, Value, Window, check, constant_names
+from blrc.program import Constant, Conv, Encode, Op, Pool, Program, Scores, Value, Window, constant_names
 
 KINDS = ("uint8", "int8", "bits")
 

@@ -1,0 +1,91 @@
+"""The command line: parse, call, print; no logic."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from blrc.errors import BlrcError
+from blrc.version import VERSION
+
+
+class Group(click.Group):
+    """Prints a user's mistake as one line and exits with status 1; loads the training commands when they are used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted([*super().list_commands(ctx), "train"])
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name == "train":
+            # They import torch, which takes seconds.
+            from blrc.cli_train import train
+
+            return train
+        return super().get_command(ctx, cmd_name)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BlrcError as error:
+            raise click.ClickException(str(error)) from None
+
+
+@click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(VERSION, prog_name="blrc")
+def main() -> None:
+    """Train probabilistic binary neural networks and compile them to bit-exact ONNX and C."""
+
+
+@main.command()
+@click.argument("model", type=click.Path(path_type=Path))
+@click.option("--target", "targets", multiple=True, required=True, help="c or onnx; may be given several times.")
+@click.option("-o", "--output", "folder", type=click.Path(path_type=Path), required=True, help="Folder to write.")
+@click.option("--members", default="map", show_default=True, help="map: likeliest weights; 1: one sampled network.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Of sampled members.")
+@click.option("--name", help="Prefix of files and symbols [default: the checkpoint's file name].")
+@click.option("--force", is_flag=True, help="Replace an earlier export in the folder.")
+def export(
+    model: Path, targets: tuple[str, ...], folder: Path, members: str, seed: int, name: str | None, force: bool
+) -> None:
+    """Compile a checkpoint to C and ONNX."""
+    from blrc import api
+
+    done = api.export(model, folder, targets, members, seed, name, force, say=_say)
+    click.echo(f"{folder}: {', '.join(done.manifest.targets)} of {model}, program {done.manifest.digest}")
+
+
+@main.command()
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.option("--data", type=click.Path(path_type=Path), help="MNIST folder, or an .npz of images and labels.")
+@click.option(
+    "--checkpoint", "model", type=click.Path(path_type=Path), help="Lower it again and compare; measure torch."
+)
+@click.option(
+    "--random", type=click.IntRange(min=0), help="Number of random inputs [default: 10,000, fewer for large nets]."
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="Of the random inputs.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def verify(folder: Path, data: Path | None, model: Path | None, random: int | None, seed: int, as_json: bool) -> None:
+    """Compare an export with the reference, at every layer; exit status 0 only if all is equal."""
+    from blrc import api
+    from blrc.verification.report import to_plain, to_text
+
+    report = api.verify(folder, data, model, random, seed, progress=_progress)
+    click.echo(json.dumps(to_plain(report), indent=2) if as_json else to_text(report))
+    sys.exit(0 if report.equal else 1)
+
+
+def _say(what: str) -> None:
+    click.echo(what, err=True)
+
+
+def _progress(what: str, done: int, total: int) -> None:
+    if sys.stderr.isatty():
+        end = "\n" if done >= total else ""
+        click.echo(f"\r\033[K{what}: {done:,} of {total:,}{end}", nl=False, err=True)
+    elif done == 0 or done >= total:
+        click.echo(f"{what}: {done:,} of {total:,}", err=True)

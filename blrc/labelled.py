@@ -1,0 +1,83 @@
+"""Labelled test data for an exported network, from where a user has it."""
+
+from __future__ import annotations
+
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blrc import datasets
+from blrc.encode import device_layout
+from blrc.errors import BlrcError
+from blrc.program import Value
+
+_DTYPES = {"uint8": np.uint8, "int8": np.int8, "bits": np.uint8}
+
+
+@dataclass(frozen=True, eq=False)
+class Labelled:
+    """``raw`` in device layout ``(N, H, W, C)``, and ``labels`` ``(N,)``."""
+
+    raw: NDArray[Any]
+    labels: NDArray[np.int64]
+
+
+def load(path: Path, value: Value, classes: int) -> Labelled:
+    """Read test data that fits the input `value`.
+
+    Args:
+        path: a folder with MNIST's test files (for 28 x 28 uint8 input), or an ``.npz`` file with the arrays
+        ``images``,
+            ``(N, C, H, W)`` or ``(N, F)`` of the input's type, and ``labels``, ``(N,)``.
+
+    Raises:
+        BlrcError: nothing there, or it does not fit the network.
+    """
+    if path.suffix == ".npz":
+        images, labels = _read_npz(path)
+    elif not path.is_dir():
+        raise BlrcError(f"{path}: no such folder; give one with MNIST's test files, or an .npz of images and labels")
+    elif value.dtype == "uint8" and value.shape == (28, 28, 1):
+        test = datasets.mnist(path, train=False)
+        images, labels = test.images, test.labels
+    else:
+        raise BlrcError(
+            f"{path}: a folder is read as MNIST, but this network takes {value.dtype} {value.shape}; "
+            "give an .npz file with the arrays images and labels"
+        )
+    return _fit(path, images, labels, value, classes)
+
+
+def _read_npz(path: Path) -> tuple[NDArray[Any], NDArray[Any]]:
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            return file["images"], file["labels"]
+    except FileNotFoundError:
+        raise BlrcError(f"{path}: no such file") from None
+    except KeyError as error:
+        raise BlrcError(f"{path}: needs the arrays images and labels ({error})") from None
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise BlrcError(f"{path}: cannot be read as .npz ({error})") from None
+
+
+def _fit(path: Path, images: NDArray[Any], labels: NDArray[Any], value: Value, classes: int) -> Labelled:
+    if images.ndim not in (2, 4) or images.dtype != _DTYPES[value.dtype]:
+        raise BlrcError(
+            f"{path}: images are {images.dtype} {images.shape}; this network takes {value.dtype}, (N, C, H, W)"
+        )
+    raw = device_layout(images)
+    if raw.shape[1:] != value.shape:
+        raise BlrcError(f"{path}: images are {raw.shape[1:]} (H, W, C), but this network takes {value.shape}")
+    if labels.shape != (len(images),) or labels.dtype.kind not in "iu":
+        raise BlrcError(f"{path}: labels are {labels.dtype} {labels.shape}; expected integers ({len(images)},)")
+    if len(labels) and (int(labels.min()) < 0 or int(labels.max()) >= classes):
+        raise BlrcError(
+            f"{path}: labels go from {labels.min()} to {labels.max()}, but the network has {classes} classes"
+        )
+    if value.dtype == "bits" and len(raw) and int(raw.max()) > 1:
+        raise BlrcError(f"{path}: bits must be 0 or 1, found {raw.max()}")
+    return Labelled(raw.astype(bool) if value.dtype == "bits" else raw, labels.astype(np.int64))

@@ -1,0 +1,1 @@
+"""Verification: one answer everywhere, at every layer."""

@@ -1,0 +1,157 @@
+"""Equality between the reference and an engine, value by value; the first difference has a name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blrc import reference
+from blrc.errors import BlrcError
+from blrc.program import Conv, Op, Program
+
+LABEL = "label"
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The first value that differs: in order of ops, then samples, then positions and channels."""
+
+    engine: str
+    inputs: str
+    sample: int
+    member: str
+    op: str
+    position: tuple[int, int]
+    channel: int
+    expected: int
+    found: int
+    z: int | None = None
+    threshold: int | None = None
+
+    def __str__(self) -> str:
+        decision = "" if self.z is None else f", z {self.z}, threshold {self.threshold}"
+        return (
+            f"{self.engine} differs on {self.inputs}, sample {self.sample}: member {self.member!r}, op {self.op!r}, "
+            f"position {self.position}, channel {self.channel}{decision}: expected {self.expected}, found {self.found}"
+        )
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """How many values were compared, for each op by name, and the first difference."""
+
+    values: Mapping[str, int]
+    difference: Difference | None
+
+
+def compare(
+    program: Program,
+    member: int,
+    expected: Mapping[str, NDArray[Any]],
+    found: Mapping[str, NDArray[Any]],
+    engine: str,
+    inputs: str,
+    first_sample: int = 0,
+) -> Comparison:
+    """Compare every value that the engine gives, op by op, and its labels.
+
+    Args:
+        expected: the reference's values by name, ``(N, H, W, C)``.
+        found: the engine's; values that it does not have (fused ops) are absent, labels are under ``label``.
+
+    Raises:
+        BlrcError: the engine gives no value that could be compared, or one of another type or shape.
+    """
+    counts: dict[str, int] = {}
+    if program.output.name not in found or LABEL not in found:
+        raise BlrcError(f"{engine}: gave no scores or no labels")
+    for op in program.ops:
+        if op.y.name not in found:
+            continue
+        ours, theirs = expected[op.y.name], found[op.y.name]
+        if ours.shape != theirs.shape or ours.dtype != theirs.dtype:
+            raise BlrcError(
+                f"{engine}: op {op.name!r} gave {theirs.dtype} {theirs.shape}, expected {ours.dtype} {ours.shape}"
+            )
+        counts[op.name] = ours.size
+        if not np.array_equal(ours, theirs):
+            return Comparison(
+                counts,
+                name_difference(program, op, member, expected[op.x.name], ours, theirs, engine, inputs, first_sample),
+            )
+    labels = reference.labels(expected[program.output.name][:, 0, 0, :])
+    counts[LABEL] = len(labels)
+    wrong = np.flatnonzero(labels != found[LABEL])
+    if len(wrong):
+        i = int(wrong[0])
+        return Comparison(
+            counts,
+            Difference(
+                engine,
+                inputs,
+                first_sample + i,
+                program.members[member],
+                LABEL,
+                (0, 0),
+                0,
+                int(labels[i]),
+                int(found[LABEL][i]),
+            ),
+        )
+    return Comparison(counts, None)
+
+
+def name_difference(
+    program: Program,
+    op: Op,
+    member: int,
+    x: NDArray[Any],
+    expected: NDArray[Any],
+    found: NDArray[Any],
+    engine: str,
+    inputs: str,
+    first_sample: int = 0,
+) -> Difference:
+    """Name the first element in which two outputs of one op differ; `x` is the op's input."""
+    sample, y, column, channel = (int(i[0]) for i in np.nonzero(expected != found))
+    z = threshold = None
+    if isinstance(op, Conv):
+        z = decisive_sum(program, op, member, x[sample : sample + 1], (y, column), channel)
+        threshold = int(program.constant(op.thresholds, member)[channel])
+    return Difference(
+        engine,
+        inputs,
+        first_sample + sample,
+        program.members[member],
+        op.name,
+        (y, column),
+        channel,
+        int(expected[sample, y, column, channel]),
+        int(found[sample, y, column, channel]),
+        z,
+        threshold,
+    )
+
+
+def decisive_sum(
+    program: Program, op: Conv, member: int, x: NDArray[Any], position: tuple[int, int], channel: int
+) -> int:
+    """z of one output of one sample; the largest one in its window where the op pools."""
+    z = reference.preactivation(program, op, x, member)[0, :, :, channel]
+    if op.pool is None:
+        return int(z[position])
+    rows, columns = (
+        [
+            i
+            for k in range(op.pool.kernel[axis])
+            if 0
+            <= (i := position[axis] * op.pool.stride[axis] - op.pool.padding[axis] + k * op.pool.dilation[axis])
+            < z.shape[axis]
+        ]
+        for axis in (0, 1)
+    )
+    return int(z[np.ix_(rows, columns)].max())

@@ -1,0 +1,105 @@
+"""The engines whose answers are compared with the reference."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
+
+from blrc.program import Encode, Op, Program
+from blrc.targets.c.host import SANITIZE, HostBuild
+from blrc.targets.onnx_run import OnnxRun, run_op
+
+Arrays = Mapping[str, NDArray[Any]]
+OPTIMISED = ("-O2",)
+SANITIZED_INPUTS = 2_000  # of each kind: sanitizers are some ten times slower
+
+
+@dataclass(frozen=True)
+class Engine:
+    """One way to run the exported network.
+
+    Attributes:
+        name: for reports.
+        run: raw inputs in device layout to values by name, and ``label``.
+        run_op: one op alone on a batch of its input (raw uint8 where an `Encode` is fused into the op), or None where
+        the
+            engine has no such op of its own.
+        fuses_encode: its first layer reads raw uint8 itself, so that, alone, it takes raw values instead of codes.
+        limit: inputs that it is given at most of each kind (slow ones), or None.
+    """
+
+    name: str
+    run: Callable[[NDArray[Any]], Arrays]
+    run_op: Callable[[Op, NDArray[Any]], NDArray[Any] | None]
+    fuses_encode: bool = False
+    limit: int | None = None
+
+
+@dataclass(frozen=True)
+class CompiledC:
+    """The exported C, its files unchanged, optimised and with sanitizers.
+
+    Attributes:
+        flash: bytes of code and tables, compiled with -Os on this machine.
+        ram: bytes of the arena.
+        problems: what its self-test says, if anything.
+    """
+
+    engines: tuple[Engine, ...]
+    flash: int
+    ram: int
+    problems: tuple[str, ...]
+
+
+def compile_c(folder: Path, name: str, progress: Callable[[str, int, int], None]) -> CompiledC:
+    """Compile the exported C with the host compiler, at -O2, with ASan and UBSan, and at -Os to measure it.
+
+    Raises:
+        BlrcError: no compiler, or it refuses the code.
+    """
+    progress("compiling", 0, 3)
+    optimised = HostBuild(folder, name, flags=OPTIMISED)
+    progress("compiling", 1, 3)
+    sanitized = HostBuild(folder, name, flags=SANITIZE)
+    progress("compiling", 2, 3)
+    with HostBuild(folder, name, flags=("-Os",)) as small:
+        flash, ram = small.flash, small.ram
+    progress("compiling", 3, 3)
+    engines = (
+        _c_engine(optimised, "C, -O2", None),
+        _c_engine(sanitized, "C, ASan+UBSan", SANITIZED_INPUTS),
+    )
+    return CompiledC(engines, flash, ram, ())
+
+
+def _c_engine(build: HostBuild, label: str, limit: int | None) -> Engine:
+    def alone(op: Op, x: NDArray[Any]) -> NDArray[Any] | None:
+        return None if isinstance(op, Encode) else build.run_op(op.name, x)
+
+    return Engine(label, build.run, alone, fuses_encode=True, limit=limit)
+
+
+def onnx_engine(model: bytes, program: Program) -> Engine:
+    """The exported ONNX file: an instrumented copy gives every layer; the unchanged bytes must give the same scores."""
+    # One each, because a runtime keeps only the last file loaded.
+    inner, shipped_file = OnnxRun(model, program), OnnxRun(model, program)
+
+    def run(raw: NDArray[Any]) -> Arrays:
+        values = dict(inner.run(raw))
+        labels, scores = shipped_file.classify(raw)
+        values["label"] = labels
+        # The unchanged file's scores, not the instrumented copy's, stand for the output; the copy's are compared as
+        # well.
+        instrumented = values[program.output.name]
+        shipped = scores.reshape(instrumented.shape)
+        values[program.output.name] = instrumented if (instrumented == shipped).all() else shipped
+        return values
+
+    def alone(op: Op, x: NDArray[Any]) -> NDArray[Any]:
+        return run_op(program, op, x)
+
+    return Engine("onnxruntime", run, alone)

@@ -1,0 +1,134 @@
+"""Verify an exported folder: every engine on every set of inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blrc import labelled, program_file, reference, vectors
+from blrc.encode import torch_layout
+from blrc.manifest import Manifest, read_manifest
+from blrc.net import Net
+from blrc.program import Conv, Program, Scores
+from blrc.verification.agreement import Agreement, torch_agreement
+from blrc.verification.engines import Engine, compile_c, onnx_engine
+from blrc.verification.report import Report
+from blrc.verification.run import InputSet, Progress, Tally, compare_inputs, compare_ops
+from blrc.verification.stimuli import adversarial_inputs, random_inputs
+
+RANDOM_INPUTS = 10_000
+RANDOM_OPERATIONS = 6e10  # multiply-adds of all random inputs together, where the number is not given
+
+Lower = Callable[[Sequence[str]], tuple[Program, list[Net]]]
+"""Lower the checkpoint again for members by description."""
+
+
+def verify_folder(
+    folder: Path, data: Path | None, lower: Lower | None, random: int | None, seed: int, progress: Progress
+) -> Report:
+    """See `blrc.api.verify`."""
+    manifest = read_manifest(folder)
+    name = manifest.name
+    program = program_file.load(folder / f"{name}.program.npz")
+    digest = program_file.digest(program)
+    problems = list(manifest.changed_files(folder))
+    if digest != manifest.digest:
+        problems.append(
+            f"{name}.program.npz has digest {digest}, but the manifest says {manifest.digest}; export again"
+        )
+    recorded, changed = vectors.differences(folder / f"{name}.vectors.npz", program)
+    problems += changed
+    test = None if data is None else labelled.load(data, program.input, program.classes)
+    relowered = None if lower is None else lower(program.members)
+    if relowered is not None and (again := program_file.digest(relowered[0])) != digest:
+        problems.append(f"the checkpoint gives program {again}, but {folder} holds {digest}; export it again")
+
+    engines: list[Engine] = []
+    flash = ram = None
+    if "c" in manifest.targets:
+        compiled = compile_c(folder, name, progress)
+        engines += compiled.engines
+        flash, ram = compiled.flash, compiled.ram
+        problems += compiled.problems
+    if "onnx" in manifest.targets:
+        engines.append(onnx_engine((folder / f"{name}.onnx").read_bytes(), program))
+
+    inputs = [InputSet("recorded vectors", recorded), InputSet("adversarial inputs", adversarial_inputs(program.input))]
+    if test is not None:
+        inputs.append(InputSet("test set", test.raw, test.labels))
+    count = default_random(program) if random is None else random
+    if count:
+        inputs.append(InputSet("random inputs", random_inputs(program.input, count, seed)))
+    tally = Tally()
+    compare_ops(program, engines, seed, tally, progress)
+    for each in inputs:
+        if tally.difference is None:
+            compare_inputs(program, engines, each, tally, progress)
+    agreement = None
+    if relowered is not None and not problems:
+        progress("torch network", 0, 1)
+        raw = test.raw if test is not None else np.concatenate([i.raw for i in inputs])[:1000]
+        agreement = _agreement(program, relowered[1][0], raw)
+        progress("torch network", 1, 1)
+        if agreement.differences:
+            problems.append(f"{agreement.differences} decisions differ from the torch network's where there is no tie")
+    return _report(manifest, program, engines, tally, tuple(problems), agreement, flash, ram)
+
+
+def default_random(program: Program) -> int:
+    """10,000, or as many as keep the multiply-adds of all of them together within 60 billion, but at least 20."""
+    return int(max(20, min(RANDOM_INPUTS, RANDOM_OPERATIONS / operations(program))))
+
+
+def operations(program: Program) -> int:
+    """Multiply-adds of one inference."""
+    total = 0
+    for op in program.ops:
+        if isinstance(op, Conv):
+            total += int(np.prod(op.unpooled)) * op.fan_in
+        elif isinstance(op, Scores):
+            total += int(np.prod(op.x.shape)) * op.y.shape[2]
+    return total
+
+
+def _agreement(program: Program, net: Net, raw: NDArray[Any]) -> Agreement:
+    labels = reference.labels(reference.scores(program, raw))
+    given = raw.astype(np.uint8) if program.input.dtype == "bits" else raw
+    return torch_agreement(net, torch_layout(given, net.encoding.shape), labels)
+
+
+def _report(
+    manifest: Manifest,
+    program: Program,
+    engines: Sequence[Engine],
+    tally: Tally,
+    problems: tuple[str, ...],
+    agreement: Agreement | None,
+    flash: int | None,
+    ram: int | None,
+) -> Report:
+    layers = {op.name: sum(counts.get(op.name, 0) for counts in tally.values.values()) for op in program.ops}
+    layers["label"] = sum(counts.get("label", 0) for counts in tally.values.values())
+    accuracy = None
+    if engines and tally.labelled and tally.difference is None:
+        accuracy = 100.0 * tally.correct[engines[0].name] / tally.labelled
+    return Report(
+        equal=tally.difference is None and not problems and all(layers.values()) and bool(engines),
+        name=manifest.name,
+        digest=manifest.digest,
+        engines=tuple(engine.name for engine in engines),
+        inputs=tally.inputs,
+        layers=layers,
+        edges=tally.edges,
+        values_compared=sum(layers.values()),
+        accuracy=accuracy,
+        difference=None if tally.difference is None else str(tally.difference),
+        problems=problems,
+        agreement=agreement,
+        flash=flash,
+        ram=ram,
+    )

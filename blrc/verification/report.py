@@ -1,0 +1,83 @@
+"""The result of a verification, as a report and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from blrc.verification.agreement import Agreement
+
+
+@dataclass(frozen=True)
+class Report:
+    """What was compared, and whether all of it was equal.
+
+    Attributes:
+        equal: all compared values were equal, the program's digest is that of the artefacts and, where a checkpoint was
+            given, that of the checkpoint.
+        name, digest: of the exported network.
+        engines: names, in order.
+        inputs: for each set of inputs, how many each engine ran.
+        layers: for each op, values compared over all engines.
+        edges: for each op, threshold edges (below, at, above) reached and wanted.
+        values_compared: in all.
+        accuracy: per cent of labelled inputs that the compiled C classified correctly (else the engine there is), or
+        None. difference: the first one, in words, or None.
+        problems: what else is wrong (digests that do not match, files changed since the export).
+        agreement: with the torch network, where a checkpoint was given.
+        flash, ram: bytes of the C (code as compiled here, and tables; arena), or None without C.
+    """
+
+    equal: bool
+    name: str
+    digest: str
+    engines: tuple[str, ...]
+    inputs: Mapping[str, Mapping[str, int]]
+    layers: Mapping[str, int]
+    edges: Mapping[str, tuple[int, int]]
+    values_compared: int
+    accuracy: float | None
+    difference: str | None
+    problems: tuple[str, ...]
+    agreement: Agreement | None
+    flash: int | None
+    ram: int | None
+
+
+def to_plain(report: Report) -> dict[str, Any]:
+    """The report as plain data for JSON."""
+    plain = asdict(report)
+    plain["layers"] = [{"name": name, "values_compared": count} for name, count in report.layers.items()]
+    plain["edges"] = {name: {"reached": r, "wanted": w} for name, (r, w) in report.edges.items()}
+    return plain
+
+
+def to_text(report: Report) -> str:
+    """The report for a person; ends with accuracy, flash, RAM and the verdict, each on a line of its own."""
+    lines = [f"program {report.digest}"]
+    for inputs, counts in report.inputs.items():
+        lines.append(f"  {inputs}: " + ", ".join(f"{count:,} on {engine}" for engine, count in counts.items()))
+    lines.append("values compared with the reference")
+    for layer, count in report.layers.items():
+        edges = report.edges.get(layer)
+        reached = f"   {edges[0]:,} of {edges[1]:,} threshold edges reached" if edges else ""
+        lines.append(f"  {layer:<20}{count:>16,}{reached}")
+    lines.append(f"  {'in all':<20}{report.values_compared:>16,}")
+    if report.agreement is not None:
+        a = report.agreement
+        lines.append(
+            f"torch network (float64 norms): {a.same_labels:,} of {a.labels:,} labels agree; of {a.decisions:,} "
+            f"decisions {a.ties} differ on an exact tie, {a.differences} elsewhere"
+        )
+    lines += [f"PROBLEM: {problem}" for problem in report.problems]
+    if report.difference is not None:
+        lines.append(f"FIRST DIFFERENCE: {report.difference}")
+    if report.accuracy is not None:
+        lines.append(f"accuracy: {report.accuracy:.2f} %")
+    if report.flash is not None:
+        lines.append(f"flash: {report.flash} bytes")
+    if report.ram is not None:
+        lines.append(f"ram: {report.ram} bytes")
+    lines.append(f"bit-exact: {'yes' if report.equal else 'NO'}")
+    return "\n".join(lines)

@@ -1,0 +1,48 @@
+"""Whole-network inputs for verification: random and adversarial, in device layout."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blrc.program import Value
+
+
+def random_inputs(value: Value, count: int, seed: int) -> NDArray[Any]:
+    """`count` random inputs ``(N, H, W, C)``: half of them noise over the whole range, half of them mostly flat."""
+    rng = np.random.default_rng(seed)
+    shape = (count, *value.shape)
+    if value.dtype == "bits":
+        density = rng.random((count, 1, 1, 1))
+        return np.asarray(rng.random(shape) < density)
+    low, high = (0, 255) if value.dtype == "uint8" else (-128, 127)
+    raw = rng.integers(low, high + 1, shape)
+    # Real images are flat over large areas, which noise never is.
+    flat = rng.random(shape) < rng.random((count, 1, 1, 1))
+    flat[: count // 2] = False
+    raw = np.where(flat, rng.integers(low, high + 1, (count, 1, 1, 1)), raw)
+    return raw.astype(np.uint8 if value.dtype == "uint8" else np.int8)
+
+
+def adversarial_inputs(value: Value) -> NDArray[Any]:
+    """All lowest, all highest, all zero codes, checkerboards, and single extreme pixels on either background (at most
+    256 of them, spread over the map and always at its corners)."""
+    low, high = {"bits": (0, 1), "uint8": (0, 255), "int8": (-128, 127)}[value.dtype]
+    height, width, channels = value.shape
+    y, x, c = np.meshgrid(np.arange(height), np.arange(width), np.arange(channels), indexing="ij")
+    maps = [np.full(value.shape, fill) for fill in (low, high, (low + high + 1) // 2)]
+    maps += [np.where((y + x + c) % 2 == phase, low, high) for phase in (0, 1)]
+    maps += [np.where(x % 2 == 0, low, high), np.where(y % 2 == 0, low, high)]
+    size = height * width * channels
+    corners = [0, width - 1, (height - 1) * width, height * width - 1]
+    singles = {pixel * channels for pixel in corners} | {size - 1}
+    singles |= {int(i) for i in np.linspace(0, size - 1, min(size, 123))}
+    for position in sorted(singles):
+        for background, spot in ((low, high), (high, low)):
+            one = np.full(size, background)
+            one[position] = spot
+            maps.append(one.reshape(value.shape))
+    stacked = np.stack(maps)
+    return stacked.astype({"bits": np.bool_, "uint8": np.uint8, "int8": np.int8}[value.dtype])

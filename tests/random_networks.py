@@ -1,0 +1,98 @@
+"""Random networks of `blrc.nn` layers with live and awkward parameters: negative, zero and tiny gammas, exact ties."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from blrc import nn as bnn
+from blrc.checkpoint import Checkpoint, from_model
+from blrc.encode import InputEncoding, bits, int8_codes, pixels
+
+
+def randomise(model: nn.Module, seed: int, ties: bool = True) -> nn.Module:
+    """Random logits, norms of every kind, biases; the same for the same seed."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def normal(like: torch.Tensor) -> torch.Tensor:
+        return torch.randn(like.shape, generator=generator)
+
+    for module in model.modules():
+        if isinstance(module, bnn.Bernoulli):
+            module.logits.data = 2 * normal(module.logits)
+        elif isinstance(module, bnn.StochasticBatchNorm1d | bnn.StochasticBatchNorm2d):
+            gamma = normal(module.weight)
+            kinds = torch.rand(gamma.shape, generator=generator)
+            gamma[kinds < 0.1] = 0.0
+            gamma[(kinds >= 0.1) & (kinds < 0.2)] *= 1e-7
+            module.weight.data = gamma
+            beta = 0.3 * normal(module.bias)
+            if ties:
+                beta[torch.rand(beta.shape, generator=generator) < 0.3] = 0.0  # then z = m is an exact tie
+            module.bias.data = beta
+            module.running_mean = normal(module.running_mean)
+            module.running_var = module.running_var + normal(module.running_var).abs()
+        elif isinstance(module, bnn.BinaryConv2d | bnn.BinaryLinear) and module.bias is not None:
+            module.bias.data = 3 * normal(module.bias)
+        elif isinstance(module, nn.Linear):
+            module.weight.data = normal(module.weight)
+            module.bias.data = normal(module.bias)
+    return model
+
+
+def encoding_of(kind: str, shape: tuple[int, ...]) -> InputEncoding:
+    if kind == "uint8":
+        channels = shape[0] if len(shape) == 3 else 1
+        return pixels(
+            shape, [0.3 + 0.1 * (c % 5) for c in range(channels)], [0.2 + 0.05 * (c % 3) for c in range(channels)]
+        )
+    return int8_codes(shape, 40.0) if kind == "int8" else bits(shape)
+
+
+def raw_samples(encoding: InputEncoding, count: int, seed: int) -> NDArray[Any]:
+    rng = np.random.default_rng(seed)
+    low, high = {"uint8": (0, 256), "int8": (-128, 128), "bits": (0, 2)}[encoding.kind]
+    return rng.integers(low, high, (count, *encoding.shape)).astype(encoding.dtype)
+
+
+def checkpoint_of(
+    model: nn.Module, kind: str, shape: tuple[int, ...], seed: int = 0, samples: int = 40, ties: bool = True
+) -> Checkpoint:
+    """A randomised checkpoint of a network."""
+    encoding = encoding_of(kind, shape)
+    return from_model(randomise(model, seed, ties), encoding, raw_samples(encoding, samples, seed), source="random.pt")
+
+
+def deep_network(seed: int) -> tuple[nn.Module, tuple[int, int, int]]:
+    """Three binary layers or more, odd channels and maps, every kind of convolution in turn."""
+    rng = np.random.default_rng(seed)
+    shape = (int(rng.choice([1, 3])), int(rng.integers(7, 12)), int(rng.integers(7, 12)))
+    first, second = int(rng.choice([5, 31, 33])), int(rng.choice([6, 32, 65]))
+    groups = int(rng.choice([1, first]))
+    second = second * first if groups > 1 and second % first else second
+    middle: list[nn.Module] = [
+        bnn.BinaryConv2d(first, second, (3, 2), stride=int(rng.integers(1, 3)), padding=1, groups=groups, bias=True),
+        bnn.StochasticBatchNorm2d(second),
+        bnn.StochasticSign(),
+    ]
+    features = nn.Sequential(
+        bnn.BinaryConv2d(shape[0], first, 3, padding="same", dilation=int(rng.integers(1, 3))),
+        bnn.StochasticBatchNorm2d(first),
+        bnn.StochasticMaxPool2d(*[(2,), (3, 2), (3, 2, 1)][int(rng.integers(0, 3))]),
+        bnn.StochasticSign(),
+        *middle,
+        nn.Flatten(),
+    )
+    with torch.no_grad():
+        width = features(torch.zeros(1, *shape)).shape[1]
+    head = nn.Sequential(
+        bnn.BinaryLinear(width, 33),
+        bnn.StochasticBatchNorm1d(33),
+        bnn.StochasticSign(),
+        bnn.SoftmaxLinear(33, 7),
+    )
+    return nn.Sequential(features, head), shape
