@@ -1,0 +1,38 @@
+"""Fixtures that tests share."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture(scope="session")
+def data_folder() -> Path:
+    """The folder that has the real data sets: $BLRC_DATA, or ../shared/data beside the project."""
+    folder = Path(os.environ.get("BLRC_DATA") or ROOT.parent / "shared" / "data")
+    if not folder.is_dir():
+        pytest.skip(f"the real data sets are not at {folder}; set BLRC_DATA")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def mnist_folder(data_folder: Path) -> Path:
+    """The folder of MNIST's IDX files."""
+    folder = data_folder / "mnist"
+    if not (folder / "t10k-images-idx3-ubyte.gz").is_file():
+        pytest.skip(f"MNIST is not at {folder}; set BLRC_DATA to the folder above it")
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def _seeded() -> Iterator[None]:
+    """Every test starts from the same state of torch's default generator, and leaves none behind."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        yield
