@@ -1,7 +1,7 @@
 """Writes tiny.pt, a checkpoint of format 1 that every later version must read and compile to the same program.
 
-It was made once, by ``python tests/golden/make_tiny.py``; making it again would defeat its purpose. Its parameters come from
-integer arithmetic, and include a negative, a zero and a tiny gamma.
+It was made once, by ``python tests/golden/make_tiny.py``; making it again would defeat its purpose. Its parameters
+come from integer arithmetic, and include a negative, a zero and a tiny gamma.
 """
 
 from __future__ import annotations
