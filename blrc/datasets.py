@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import http.client
 import os
-import urllib.error
 import urllib.request
 import zlib
 from dataclasses import dataclass
@@ -153,19 +153,19 @@ def _parse_idx(data: bytes, name: str) -> Bytes:
     return np.frombuffer(data, np.uint8, offset=header).reshape(shape)
 
 
-def download(name: str, path: Path, mirrors: tuple[str, ...] = MIRRORS) -> None:
+def download(name: str, path: Path) -> None:
     """Fetch one MNIST file from the first mirror that has it, check its MD5 and put it at `path`, uncompressed.
 
     Raises:
         BlrcError: no mirror gave the right bytes; each one's failure is listed.
     """
     failures = []
-    for mirror in mirrors:
+    for mirror in MIRRORS:
         url = f"{mirror}{name}.gz"
         try:
             with urllib.request.urlopen(url, timeout=TIMEOUT_S) as answer:
                 data = gzip.decompress(answer.read())
-        except (urllib.error.URLError, OSError, EOFError, zlib.error) as error:
+        except (OSError, http.client.HTTPException, EOFError, zlib.error) as error:  # URLError is an OSError
             failures.append(f"{url}: {error}")
             continue
         if hashlib.md5(data, usedforsecurity=False).hexdigest() != MD5[name]:
