@@ -14,24 +14,27 @@ from blrc.version import VERSION
 
 
 class Group(click.Group):
-    """Prints a user's mistake as one line and exits with status 1; loads the training commands when they are used."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted([*super().list_commands(ctx), "train"])
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name == "train":
-            # They import torch, which takes seconds.
-            from blrc.cli_train import train
-
-            return train
-        return super().get_command(ctx, cmd_name)
+    """Prints a user's mistake as one line and exits with status 1."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
         except BlrcError as error:
             raise click.ClickException(str(error)) from None
+
+
+class TrainGroup(click.Group):
+    """Loads the training commands when they are used: they import torch, which takes seconds."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        from blrc.cli_train import train
+
+        return train.list_commands(ctx)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        from blrc.cli_train import train
+
+        return train.get_command(ctx, cmd_name)
 
 
 @click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
@@ -77,6 +80,22 @@ def verify(folder: Path, data: Path | None, model: Path | None, random: int | No
     report = api.verify(folder, data, model, random, seed, progress=_progress)
     click.echo(json.dumps(to_plain(report), indent=2) if as_json else to_text(report))
     sys.exit(0 if report.equal else 1)
+
+
+@main.command()
+@click.argument("model", type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def inspect(model: Path, as_json: bool) -> None:
+    """Show what a checkpoint becomes: for each layer its shapes, certainty, bits, flash, RAM and operations."""
+    from blrc import checkpoint, inspection
+
+    found = inspection.inspect(checkpoint.load(model))
+    click.echo(json.dumps(inspection.to_plain(found), indent=2) if as_json else inspection.to_text(found))
+
+
+@main.group(cls=TrainGroup)
+def train() -> None:
+    """Train one of the paper's networks and write its checkpoint."""
 
 
 def _say(what: str) -> None:

@@ -114,6 +114,11 @@ class Conv:
     def is_dense(self) -> bool:
         return self.window.kernel == self.x.shape[:2] and self.unpooled[:2] == (1, 1)
 
+    @property
+    def macs(self) -> int:
+        """Multiply-adds of one inference; taps outside the map are not computed, hence not counted."""
+        return self.window.taps_inside(*self.x.shape[:2]) * self.group_channels * self.y.shape[2]
+
 
 @dataclass(frozen=True)
 class Pool:
@@ -134,6 +139,12 @@ class Scores:
     y: Value
     weights: str
     bias: str
+
+    @property
+    def macs(self) -> int:
+        """Multiply-adds of one inference."""
+        height, width, channels = self.x.shape
+        return height * width * channels * self.y.shape[2]
 
 
 Op = Encode | Conv | Pool | Scores

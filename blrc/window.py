@@ -33,3 +33,16 @@ class Window:
             (height + top + bottom - self.span[0]) // self.stride[0] + 1,
             (width + left + right - self.span[1]) // self.stride[1] + 1,
         )
+
+    def taps_inside(self, height: int, width: int) -> int:
+        """Taps that lie inside a map of that size, summed over all output positions: those that are computed."""
+        inside = 1
+        for axis, size in enumerate((height, width)):
+            outputs = self.output(height, width)[axis]
+            offset = -self.padding[axis]
+            inside *= sum(
+                0 <= i * self.stride[axis] + k * self.dilation[axis] + offset < size
+                for i in range(outputs)
+                for k in range(self.kernel[axis])
+            )
+        return inside

@@ -63,6 +63,7 @@ ROOMS = (
     Room("labelled"),
     Room("verification.*", torch="yes"),
     Room("evaluate", torch="yes"),
+    Room("inspection", torch="yes"),
     Room("api", torch="yes"),
     Room("", torch="direct"),  # blrc/__init__.py
     Room("cli_train", torch="direct"),

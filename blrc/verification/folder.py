@@ -86,13 +86,7 @@ def default_random(program: Program) -> int:
 
 def operations(program: Program) -> int:
     """Multiply-adds of one inference."""
-    total = 0
-    for op in program.ops:
-        if isinstance(op, Conv):
-            total += int(np.prod(op.unpooled)) * op.fan_in
-        elif isinstance(op, Scores):
-            total += int(np.prod(op.x.shape)) * op.y.shape[2]
-    return total
+    return sum(op.macs for op in program.ops if isinstance(op, Conv | Scores))
 
 
 def _agreement(program: Program, net: Net, raw: NDArray[Any]) -> Agreement:

@@ -1,0 +1,286 @@
+"""What a checkpoint becomes on a device, layer by layer: certainty of its weights, flash, RAM and operations.
+
+The network is lowered with the running norm statistics of training: they give other thresholds than an export's, but
+the same sizes and counts, so no calibration samples are needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, assert_never
+
+import numpy as np
+
+from blrc.checkpoint import Checkpoint
+from blrc.encode import InputEncoding
+from blrc.logits import from_codes
+from blrc.lower import lower
+from blrc.program import Conv, Encode, Op, Pool, Scores
+from blrc.sample import sample
+from blrc.targets.c.layout import Layout, Step, lay_out
+from blrc.window import Window
+
+SETTLED = 0.1  # a weight is settled where the less likely sign has a probability below this
+_OP = {"binary_linear": "dense", "binary_conv2d": "conv"}
+
+
+@dataclass(frozen=True)
+class LayerReport:
+    """One layer as the C target runs it; a max pool that is fused into a convolution is in the latter's `geometry`.
+
+    Attributes:
+        name: the user's, ``input.encode`` for the look-up of input codes.
+        kind: ``encode``, ``conv``, ``grouped conv``, ``depthwise conv``, ``dense``, ``pool`` or ``softmax``.
+        geometry: kernel, and stride, dilation and fused pool where there are any.
+        input, output: shapes (height, width, channels).
+        kernel: the runtime's function that computes it, without its prefix ``blrc_``.
+        weights: how many.
+        certainty: mean of max(p, 1-p) over the binary weights, from their 8-bit logit codes; None without such.
+        settled: fraction of them with min(p, 1-p) < 0.1.
+        bits_per_weight: bits of the C's weight table for each weight, padding included; None without weights.
+        flash: bytes of all constant tables (weights, thresholds, biases, input codes).
+        ram: bytes of the output's slot in the arena; 0 for what is never stored, and for the scores, which are the
+            caller's.
+        binary_operations: multiply-adds of +-1 with +-1 (XNOR and popcount) in one inference; a tap outside the map is
+            not computed, hence not counted.
+        integer_operations: the same of an integer with +-1.
+    """
+
+    name: str
+    kind: str
+    geometry: str
+    input: tuple[int, int, int]
+    output: tuple[int, int, int]
+    kernel: str
+    weights: int
+    certainty: float | None
+    settled: float | None
+    bits_per_weight: float | None
+    flash: int
+    ram: int
+    binary_operations: int
+    integer_operations: int
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """All layers in order, and totals.
+
+    Attributes:
+        source: the checkpoint.
+        encoding: of the input.
+        calibration_samples: that the checkpoint holds.
+        weights, flash, binary_operations, integer_operations: sums over the layers.
+        certainty, settled: over all binary weights; None without such.
+        bits_per_weight: of all weight tables together.
+        arena: bytes of scratch memory: less than the sum of the layers' `ram`, since slots are shared over time.
+        input_bytes, scores_bytes: the caller's buffers.
+    """
+
+    source: str
+    encoding: InputEncoding
+    calibration_samples: int
+    layers: tuple[LayerReport, ...]
+    weights: int
+    certainty: float | None
+    settled: float | None
+    bits_per_weight: float
+    flash: int
+    arena: int
+    input_bytes: int
+    scores_bytes: int
+    binary_operations: int
+    integer_operations: int
+
+
+def inspect(checkpoint: Checkpoint) -> Inspection:
+    """Lower the MAP network and measure every layer.
+
+    Raises:
+        BlrcError: a network that cannot be compiled (layer named).
+    """
+    layout = lay_out(lower([sample(checkpoint, running=True)]))
+    kinds = {node.name: node.kind for node in checkpoint.nodes}
+    layers: list[LayerReport] = []
+    for step in layout.steps:
+        if step.encode is not None:
+            layers.append(_fused_encode(step, step.encode))
+        layers.append(_layer(checkpoint, layout, step, kinds))
+    binary = [layer for layer in layers if layer.certainty is not None]
+    binary_weights = sum(layer.weights for layer in binary)
+    weights = sum(layer.weights for layer in layers)
+    table_bits = 8 * sum(_bytes(step, "weights") for step in layout.steps)
+    return Inspection(
+        source=checkpoint.source,
+        encoding=checkpoint.encoding,
+        calibration_samples=0 if checkpoint.calibration is None else len(checkpoint.calibration),
+        layers=tuple(layers),
+        weights=weights,
+        certainty=sum((b.certainty or 0.0) * b.weights for b in binary) / binary_weights if binary else None,
+        settled=sum((b.settled or 0.0) * b.weights for b in binary) / binary_weights if binary else None,
+        bits_per_weight=table_bits / weights,
+        flash=sum(layer.flash for layer in layers),
+        arena=layout.arena_bytes,
+        input_bytes=layout.program.input.nbytes,
+        scores_bytes=layout.program.output.nbytes,
+        binary_operations=sum(layer.binary_operations for layer in layers),
+        integer_operations=sum(layer.integer_operations for layer in layers),
+    )
+
+
+def _fused_encode(step: Step, encode: Encode) -> LayerReport:
+    flash = _bytes(step, "table")
+    x, y = encode.x.shape, encode.y.shape
+    return LayerReport(encode.name, "encode", "", x, y, step.kernel, 0, None, None, None, flash, 0, 0, 0)
+
+
+def _layer(checkpoint: Checkpoint, layout: Layout, step: Step, kinds: Mapping[str, str]) -> LayerReport:
+    op = step.op
+    weights = 0
+    certainty = settled = None
+    if isinstance(op, Conv):
+        weights = op.y.shape[2] * op.fan_in
+        # max(p, 1-p) = sigmoid(|W|); there are 256 different ones.
+        larger = 1.0 / (1.0 + np.exp(-np.abs(from_codes(checkpoint.logit_codes(op.name)).astype(np.float64))))
+        certainty, settled = float(larger.mean()), float((1.0 - larger < SETTLED).mean())
+    elif isinstance(op, Scores):
+        weights = layout.program.constant(op.weights).size
+    macs = op.macs if isinstance(op, Conv | Scores) else 0
+    is_binary = isinstance(op, Conv) and op.x.dtype == "bits"
+    return LayerReport(
+        name=op.name,
+        kind=_kind(op, kinds),
+        geometry=_geometry(op, kinds),
+        input=op.x.shape,
+        output=op.y.shape,
+        kernel=step.kernel,
+        weights=weights,
+        certainty=certainty,
+        settled=settled,
+        bits_per_weight=8 * _bytes(step, "weights") / weights if weights else None,
+        flash=step.flash - (_bytes(step, "table") if step.encode is not None else 0),
+        ram=step.y.nbytes if step.y.name in layout.arena.offsets else 0,
+        binary_operations=macs if is_binary else 0,
+        integer_operations=0 if is_binary else macs,
+    )
+
+
+def _bytes(step: Step, role: str) -> int:
+    return sum(table.nbytes for table in step.tables if table.role == role)
+
+
+def _kind(op: Op, kinds: Mapping[str, str]) -> str:
+    if isinstance(op, Encode):
+        return "encode"
+    if isinstance(op, Pool):
+        return "pool"
+    if isinstance(op, Scores):
+        return "softmax"
+    if isinstance(op, Conv):
+        if op.groups == 1:
+            return _OP[kinds[op.name]]
+        return "depthwise conv" if op.groups == op.x.shape[2] else "grouped conv"
+    assert_never(op)
+
+
+def _geometry(op: Op, kinds: Mapping[str, str]) -> str:
+    if isinstance(op, Pool):
+        return _window(op.window)
+    if not isinstance(op, Conv):
+        return ""
+    parts = [] if kinds[op.name] == "binary_linear" else [_window(op.window)]
+    if op.groups > 1:
+        parts.append(f"{op.groups} groups")
+    if op.pool is not None:
+        parts.append(f"pool {_window(op.pool)}")
+    return ", ".join(parts)
+
+
+def _window(window: Window) -> str:
+    parts = [_pair(window.kernel)]
+    if window.stride != (1, 1):
+        parts.append(f"stride {_pair(window.stride)}")
+    if window.dilation != (1, 1):
+        parts.append(f"dilation {_pair(window.dilation)}")
+    return " ".join(parts)
+
+
+def _pair(pair: tuple[int, int]) -> str:
+    return f"{pair[0]}x{pair[1]}"
+
+
+def to_plain(inspection: Inspection) -> dict[str, Any]:
+    """The inspection as plain data for JSON; ratios that do not exist are null."""
+    return asdict(inspection)
+
+
+_COLUMNS = (
+    "layer",
+    "kind",
+    "geometry",
+    "input",
+    "output",
+    "kernel",
+    "weights",
+    "certainty",
+    "settled",
+    "bits/weight",
+    "flash",
+    "ram",
+    "binary ops",
+    "integer ops",
+)
+_TEXT_COLUMNS = 6
+
+
+def to_text(inspection: Inspection) -> str:
+    """The inspection as a table for a person."""
+    total = ("total", *[""] * (_TEXT_COLUMNS - 1), *_numbers(inspection, inspection.arena))
+    rows = [_COLUMNS, *(_row(layer) for layer in inspection.layers), total]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(_COLUMNS))]
+    lines = [_input_line(inspection), ""]
+    for row in rows:
+        cells = [
+            cell.ljust(width) if i < _TEXT_COLUMNS else cell.rjust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        lines.append("  ".join(cells).rstrip())
+    lines += [
+        "",
+        "certainty: mean of max(p, 1-p); settled: weights with min(p, 1-p) < 0.1; ops: multiply-adds inside the map;",
+        "flash, ram: bytes of tables and of the output's slot; the total of ram is the arena, whose slots are shared",
+        f"ram: arena {inspection.arena:,} bytes; the caller's input {inspection.input_bytes:,} and scores "
+        f"{inspection.scores_bytes:,} bytes",
+    ]
+    return "\n".join(lines)
+
+
+def _row(layer: LayerReport) -> tuple[str, ...]:
+    shapes = ("x".join(map(str, layer.input)), "x".join(map(str, layer.output)))
+    return (layer.name, layer.kind, layer.geometry, *shapes, layer.kernel, *_numbers(layer, layer.ram))
+
+
+def _numbers(of: LayerReport | Inspection, ram: int) -> tuple[str, ...]:
+    return (
+        f"{of.weights:,}",
+        "-" if of.certainty is None else f"{of.certainty:.3f}",
+        "-" if of.settled is None else f"{100 * of.settled:.1f} %",
+        "-" if of.bits_per_weight is None else f"{of.bits_per_weight:.2f}",
+        f"{of.flash:,}",
+        f"{ram:,}",
+        f"{of.binary_operations:,}",
+        f"{of.integer_operations:,}",
+    )
+
+
+def _input_line(inspection: Inspection) -> str:
+    encoding = inspection.encoding
+    shape = "x".join(map(str, encoding.shape))
+    text = f"{inspection.source}: input {encoding.kind} {shape}" + (" (C, H, W)" if len(encoding.shape) == 3 else "")
+    if encoding.kind != "bits":
+        text += f", {encoding.scale:.4g} codes a unit"
+    if encoding.kind == "uint8":
+        mean, std = ([f"{value:.4g}" for value in values] for values in (encoding.mean, encoding.std))
+        text += f" of (x/255 - mean)/std, mean {', '.join(mean)}, std {', '.join(std)}"
+    return f"{text}; {inspection.calibration_samples:,} calibration samples"
