@@ -1,0 +1,191 @@
+"""Files are written whole or not at all, and what was there survives every failure."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+from blrc.errors import BlrcError
+from blrc.files import write_atomically, write_folder
+
+NEW = {"a.h": b"new", "sub/b.c": b"two\n", "empty": b""}
+
+
+def tree(folder: Path) -> dict[str, bytes]:
+    """All files below, hidden ones too: a left-over temporary file would be seen."""
+    return {p.relative_to(folder).as_posix(): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+def full_disk(*_: object) -> NoReturn:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_a_file_is_written_and_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "er" / "x.bin"
+    write_atomically(path, b"one")
+    write_atomically(path, b"three")
+    assert tree(tmp_path) == {"deep/er/x.bin": b"three"}
+
+
+@pytest.mark.parametrize("mask", [0o022, 0o077])
+def test_permissions_follow_the_umask(mask: int, tmp_path: Path) -> None:
+    old = os.umask(mask)
+    try:
+        write_atomically(tmp_path / "x", b"1")
+        write_folder(tmp_path / "out", NEW, None)
+        assert os.umask(mask) == mask, "the umask was not put back"
+    finally:
+        os.umask(old)
+    assert (tmp_path / "x").stat().st_mode & 0o777 == 0o666 & ~mask
+    assert (tmp_path / "out").stat().st_mode & 0o777 == 0o777 & ~mask
+
+
+def test_a_file_that_cannot_be_finished_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "x.bin"
+    write_atomically(path, b"old")
+    monkeypatch.setattr(os, "fsync", full_disk)
+    with pytest.raises(BlrcError, match=r"x\.bin: cannot write: No space left on device; nothing was changed"):
+        write_atomically(path, b"new")
+    assert tree(tmp_path) == {"x.bin": b"old"}
+
+
+def test_an_interrupt_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(_: int) -> NoReturn:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "fsync", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        write_atomically(tmp_path / "x", b"new")
+    assert tree(tmp_path) == {}
+
+
+# A limit on the size of files is the nearest to a full disk that a process can ask the system for.
+LIMITED = """
+import resource, signal, sys
+from pathlib import Path
+from blrc.errors import BlrcError
+from blrc.files import write_atomically, write_folder
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+folder = Path(sys.argv[1])
+big = bytes(5000)
+for write in (
+    lambda: write_atomically(folder / "x.bin", big),
+    lambda: write_folder(folder / "out", {"a": b"small", "b": big}, ["a"]),
+    lambda: write_folder(folder / "fresh", {"a": b"small", "b": big}, None),
+):
+    try:
+        write()
+    except BlrcError as error:
+        print(error)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="limits are POSIX")
+def test_the_systems_own_refusal_leaves_everything_as_it_was(tmp_path: Path) -> None:
+    write_atomically(tmp_path / "x.bin", b"old")
+    write_folder(tmp_path / "out", {"a": b"old"}, None)
+    before = tree(tmp_path)
+    root = Path(__file__).parent.parent
+    done = subprocess.run(
+        [sys.executable, "-c", LIMITED, str(tmp_path)],
+        env={**os.environ, "PYTHONPATH": str(root)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    lines = done.stdout.splitlines()
+    assert [line.split(": cannot write: ")[0] for line in lines] == [
+        str(tmp_path / name) for name in ("x.bin", "out", "fresh")
+    ]
+    assert all(line.endswith("nothing was changed") for line in lines)
+    assert tree(tmp_path) == before
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["out", "x.bin"]
+
+
+def test_a_folder_is_written(tmp_path: Path) -> None:
+    write_folder(tmp_path / "some" / "out", NEW, None)
+    assert tree(tmp_path / "some" / "out") == NEW
+    assert [p.name for p in (tmp_path / "some").iterdir()] == ["out"]
+
+
+def test_replacing_removes_the_old_export_and_keeps_the_users_files(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    write_folder(out, {"a.h": b"old", "gone.c": b"old", "sub/gone.c": b"old"}, None)
+    (out / "mine").mkdir()
+    (out / "mine" / "main.c").write_bytes(b"mine")
+    (out / "notes").write_bytes(b"mine")
+    write_folder(out, NEW, ["a.h", "gone.c", "sub/gone.c"])
+    assert tree(out) == {**NEW, "mine/main.c": b"mine", "notes": b"mine"}
+    assert [p.name for p in tmp_path.iterdir()] == ["out"]
+
+
+@pytest.mark.parametrize("replaced", [None, ["a.h"]], ids=["fresh", "replaced"])
+def test_a_full_disk_leaves_the_folder_as_it_was(
+    replaced: list[str] | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    if replaced is not None:
+        write_folder(out, {"a.h": b"old"}, None)
+    before = tree(tmp_path)
+    write_bytes = Path.write_bytes
+
+    def last_one_fails(path: Path, content: bytes) -> int:
+        return full_disk() if path.name == "empty" else write_bytes(path, content)
+
+    monkeypatch.setattr(Path, "write_bytes", last_one_fails)
+    with pytest.raises(BlrcError, match="out: cannot write: No space left on device; nothing was changed"):
+        write_folder(out, NEW, replaced)
+    assert tree(tmp_path) == before
+    assert out.exists() == (replaced is not None)
+
+
+def test_the_old_folder_comes_back_if_the_new_one_cannot_take_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    write_folder(out, {"a.h": b"old"}, None)
+    rename = Path.rename
+
+    def second_fails(path: Path, target: Path) -> Path:
+        if Path(target) == out and path.name != "old":
+            full_disk()
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", second_fails)
+    with pytest.raises(BlrcError, match="nothing was changed"):
+        write_folder(out, NEW, ["a.h"])
+    assert tree(tmp_path) == {"out/a.h": b"old"}
+
+
+def test_a_place_that_cannot_hold_a_folder_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"1")
+    inside = tmp_path / "file" / "x"
+    for write in (lambda: write_atomically(inside, b""), lambda: write_folder(inside, NEW, None)):
+        with pytest.raises(BlrcError, match=r"file/x: cannot write: .*; nothing was changed"):
+            write()
+    assert tree(tmp_path) == {"file": b"1"}
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="the superuser may write everywhere")
+def test_a_read_only_folder_is_named(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    try:
+        for write in (lambda: write_atomically(tmp_path / "x", b""), lambda: write_folder(tmp_path / "x", NEW, None)):
+            with pytest.raises(BlrcError, match="x: cannot write: Permission denied"):
+                write()
+    finally:
+        tmp_path.chmod(0o700)
+
+
+def test_a_relative_path_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_folder(Path("out"), NEW, None)
+    write_atomically(Path("x"), b"1")
+    assert tree(tmp_path) == {"x": b"1", **{f"out/{name}": content for name, content in NEW.items()}}
