@@ -1,0 +1,116 @@
+"""Exported C for the tests, programs of one layer, and equality that names what differs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+from pathlib import Path
+from shutil import copyfile
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from blrc import program_file, reference
+from blrc.legal import check
+from blrc.pack import pack_signs
+from blrc.program import Constant, Conv, Encode, Op, Program, Scores, Value, Window
+from blrc.targets.c import build
+from blrc.targets.c.emit import emit_members
+from blrc.targets.options import EmitOptions
+from blrc.vectors import record
+
+
+def share_runtime_objects(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """Compile each file of the runtime once for a compiler and its flags: all exports here have the same name, so the
+    files are the same, and compiling is what these tests spend their time on."""
+    compile_object = build.compile_object
+
+    def cached(
+        compiler: Sequence[str], flags: Sequence[str], source: Path, out: Path, include: Path, cplusplus: bool = False
+    ) -> Path:
+        if "_blrc_" not in source.name:
+            return compile_object(compiler, flags, source, out, include, cplusplus)
+        headers = sorted(include.glob("*_blrc*.h"))
+        key = sha256(repr((compiler, flags, cplusplus, [f.read_bytes() for f in (source, *headers)])).encode())
+        kept = folder / f"{source.stem}.{key.hexdigest()}.o"
+        if not kept.is_file():
+            compile_object(compiler, flags, source, kept, include, cplusplus)
+        copyfile(kept, out)
+        return out
+
+    monkeypatch.setattr(build, "compile_object", cached)
+
+
+def export(program: Program, folder: Path, inputs: NDArray[Any], name: str = "net") -> Path:
+    """Write the C of `program` (any number of members) and the program itself into `folder`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    emitted = emit_members(program, EmitOptions(name, record(program, inputs), "0.0"))
+    for file, content in {**emitted.files, f"{name}.program.npz": program_file.to_bytes(program)}.items():
+        (folder / file).write_bytes(content)
+    return folder
+
+
+def one_conv(
+    shape: tuple[int, int, int],
+    outputs: int,
+    window: Window,
+    groups: int = 1,
+    pool: Window | None = None,
+    kind: str = "bits",
+    seed: int = 0,
+) -> Program:
+    """A program of one convolution (behind a table for uint8) and scores that read it."""
+    rng = np.random.default_rng(seed)
+    x = at = Value("input", kind, shape)  # type: ignore[arg-type]
+    ops: list[Op] = []
+    constants = {}
+    if kind == "uint8":
+        at = Value("codes", "int8", shape)
+        ops.append(Encode("encode", x, at, "table"))
+        constants["table"] = rng.integers(-127, 128, (shape[2], 256)).astype(np.int8)
+    size = window.output(*shape[:2])
+    out = Value("out", "bits", (*(size if pool is None else pool.output(*size)), outputs))
+    conv = Conv("conv", at, out, "weights", "thresholds", window, groups, pool)
+    signs = rng.integers(0, 2, (outputs, *window.kernel, conv.group_channels)) * 2 - 1
+    constants["weights"] = pack_signs(signs)
+    spread = 1 if kind == "bits" else 70
+    constants["thresholds"] = np.round(rng.normal(0, spread * conv.fan_in**0.5, outputs)).astype(np.int32)
+    low, high = (-conv.fan_in, conv.fan_in + 1) if kind == "bits" else (-(2**30), 2**30)
+    constants["thresholds"] = constants["thresholds"].clip(low, high)
+    scores = Scores("scores", out, Value("scores", "int32", (1, 1, 2)), "score_weights", "bias")
+    constants["score_weights"] = rng.integers(-9, 10, (2, *out.shape)).astype(np.int8)
+    constants["bias"] = np.zeros(2, np.int32)
+    tables = {name: Constant((table,), (0,)) for name, table in constants.items()}
+    return check(Program(x, (*ops, conv, scores), tables, ("map",), 1.0))
+
+
+def assert_equal(
+    program: Program, found: Mapping[str, NDArray[Any]], raw: NDArray[Any], values: Sequence[str], member: int = 0
+) -> None:
+    """Every value in `values`, and the labels, are the reference's; a failure names the first that is not."""
+    expected = reference.run(program, raw, member)
+    for op in program.ops:
+        if op.y.name not in values:
+            continue
+        ours, theirs = expected[op.y.name], found[op.y.name]
+        assert (ours.dtype, ours.shape) == (theirs.dtype, theirs.shape), op.name
+        if not np.array_equal(ours, theirs):
+            raise AssertionError(_first_difference(program, op, expected[op.x.name], ours, theirs, member))
+    labels = reference.labels(expected[program.output.name][:, 0, 0, :])
+    np.testing.assert_array_equal(found["label"], labels)
+
+
+def _first_difference(
+    program: Program, op: Op, x: NDArray[Any], ours: NDArray[Any], theirs: NDArray[Any], member: int
+) -> str:
+    at = tuple(int(i) for i in np.argwhere(ours != theirs)[0])
+    text = f"op {op.name!r}, sample {at[0]}, position {at[1:3]}, channel {at[3]}: {ours[at]}, but C gives {theirs[at]}"
+    if isinstance(op, Conv):
+        threshold = program.constant(op.thresholds, member)[at[3]]
+        z = reference.preactivation(program, op, x[at[0] : at[0] + 1], member)[0, :, :, at[3]]
+        where = "in the whole map" if op.pool is not None else "there"
+        shown = z.tolist() if op.pool is not None else int(z[at[1:3]])
+        text += f"; threshold {threshold}, z {where}: {shown}; {op.window}, pool {op.pool}, groups {op.groups}"
+    return text

@@ -1,0 +1,154 @@
+"""Each kernel on the shapes at its edges. The layout's choice is part of every case: no kernel goes untested."""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from c_exports import assert_equal, export, one_conv, share_runtime_objects
+from random_programs import random_inputs
+
+from blrc.legal import check
+from blrc.program import Constant, Pool, Program, Value, Window
+from blrc.targets.c import build
+from blrc.targets.c.build import STRICT
+from blrc.targets.c.host import SANITIZE, HostBuild
+
+SAME = Window((3, 3), padding=(1, 1, 1, 1))
+SKEW = Window((3, 2), (2, 1), (2, 0, 0, 1), (1, 2))
+BEYOND = Window((2, 2), (1, 1), (3, 4, 3, 2))  # windows that lie wholly in the padding
+HALF = Window((2, 2), (2, 2))
+OVERLAP = Window((3, 3), (2, 2), (1, 1, 1, 1))
+DILATED_POOL = Window((2, 2), (1, 2), (1, 0, 1, 1), (2, 1))
+
+# kernel, type of input, input shape, outputs, window, groups, pool
+CASES = [
+    *(("conv_gather", "bits", (5, 6, c), 4, SAME, 1, HALF) for c in (1, 31, 32, 33, 64, 65, 128)),
+    *(("conv_gather", "bits", (4, 4, 8), n, SAME, 1, None) for n in (1, 3, 5, 31, 32, 33, 36)),
+    ("conv_gather", "bits", (7, 6, 40), 33, SKEW, 1, OVERLAP),
+    ("conv_gather", "bits", (3, 4, 5), 6, BEYOND, 1, None),
+    ("conv_gather", "bits", (6, 6, 33), 33, SAME, 33, None),  # depthwise
+    ("conv_gather", "bits", (6, 6, 66), 24, SAME, 2, HALF),  # groups of 33 bits, rows in fours
+    ("conv_gather", "bits", (6, 6, 64), 6, SAME, 2, DILATED_POOL),  # groups of whole words, single rows
+    ("conv_gather", "bits", (5, 5, 300), 9, Window((1, 1)), 3, None),
+    ("conv_gather", "bits", (1, 9, 20), 17, Window((1, 3), (1, 2), (0, 1, 0, 1)), 1, None),  # one-dimensional
+    ("conv_rows", "bits", (5, 6, 129), 6, SAME, 1, None),  # 5 words a pixel, 45 a row: odd everywhere
+    ("conv_rows", "bits", (6, 5, 256), 33, SAME, 1, OVERLAP),
+    ("conv_rows", "bits", (9, 8, 33), 5, Window((5, 5), (2, 3), (2, 1, 0, 3)), 1, None),
+    ("conv_rows", "bits", (9, 8, 160), 5, Window((3, 3), padding=(2, 1, 2, 1), dilation=(2, 1)), 1, HALF),
+    ("conv_rows", "bits", (3, 3, 320), 4, BEYOND, 1, None),
+    ("conv_taps", "bits", (6, 7, 160), 5, Window((3, 3), padding=(1, 2, 1, 2), dilation=(1, 2)), 1, HALF),
+    ("conv_taps", "bits", (4, 4, 300), 8, SAME, 2, None),  # groups of 150 bits, rows in fours
+    ("conv_taps", "bits", (4, 4, 300), 6, SAME, 2, None),
+    ("conv_taps", "bits", (2, 2, 2420), 8, Window((1, 1)), 2, None),  # 38 words a tap: two pieces
+    ("conv_taps", "bits", (2, 2, 2420), 2, Window((1, 1)), 2, None),
+    *(("dense", "bits", (1, 1, c), 37, Window((1, 1)), 1, None) for c in (1, 31, 32, 33, 64, 65, 1000)),
+    ("dense", "bits", (3, 5, 33), 64, Window((3, 5)), 1, None),
+    *(("conv_codes", "uint8", (2, 2, c), 9, Window((2, 2)), 1, None) for c in (1, 7, 8, 9, 16, 17)),
+    *(("conv_codes", "int8", (4, 5, 2), n, SAME, 1, HALF) for n in (1, 7, 8, 9, 15, 16, 17, 32, 33)),
+    ("conv_codes", "uint8", (7, 6, 3), 34, SKEW, 1, OVERLAP),
+    ("conv_codes", "int8", (3, 4, 5), 6, BEYOND, 1, None),
+    ("conv_codes", "uint8", (5, 5, 6), 42, SAME, 6, None),  # groups of 7 rows straddle words
+    ("conv_codes", "int8", (5, 5, 8), 26, Window((5, 5), padding=(2, 2, 2, 2)), 2, HALF),
+]
+
+
+@pytest.fixture(scope="module")
+def objects(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("objects")
+
+
+@pytest.fixture(autouse=True)
+def _shared(monkeypatch: pytest.MonkeyPatch, objects: Path) -> None:
+    share_runtime_objects(monkeypatch, objects)
+
+
+# Sanitized builds are slow: every second case.
+@pytest.mark.parametrize(
+    ("case", "flags"),
+    [(i, ("-O2", *STRICT)) for i in range(len(CASES))] + [(i, SANITIZE) for i in range(0, len(CASES), 2)],
+)
+def test_kernel(tmp_path: Path, case: int, flags: tuple[str, ...]) -> None:
+    kernel, kind, shape, outputs, window, groups, pool = CASES[case]
+    program = one_conv(shape, outputs, window, groups, pool, kind, seed=case)
+    raw = random_inputs(program, 24, seed=case)
+    export(program, tmp_path, raw[:1])
+    with HostBuild(tmp_path, "net", flags) as c:
+        assert c.step("conv").kernel == kernel
+        found = c.run(raw)
+        assert_equal(program, found, raw, ["out", "scores"])
+        assert 0 < found["out"].mean() < 1  # thresholds that decide something
+
+
+def test_every_kernel_has_a_case() -> None:
+    assert {case[0] for case in CASES} == {"conv_gather", "conv_rows", "conv_taps", "dense", "conv_codes"}
+
+
+def one_hot_program(channels: int) -> Program:
+    """Bits in, bit k out where input k alone is set, scores that tell which bit it was."""
+    program = one_conv((1, 1, channels), channels, Window((1, 1)))
+    rows = np.zeros((channels, 1, 1, -(-channels // 32)), np.uint32)
+    for k in range(channels):
+        rows[k, 0, 0, k // 32] = 1 << (k % 32)
+    scores = program.ops[-1]
+    weights = (np.eye(channels) * 2 - 1).astype(np.int8).reshape(channels, 1, 1, channels)
+    constants = {
+        "weights": Constant((rows,), (0,)),
+        "thresholds": Constant((np.full(channels, channels, np.int32),), (0,)),  # all of n bits agree
+        "score_weights": Constant((weights,), (0,)),
+        "bias": Constant((np.zeros(channels, np.int32),), (0,)),
+    }
+    out = replace(scores.y, shape=(1, 1, channels))
+    return check(replace(program, ops=(program.ops[0], replace(scores, y=out)), constants=constants))
+
+
+ONE_HOT_MAIN = """
+#include "net.h"
+int main(void)
+{
+    static uint32_t arena[(NET_ARENA_SIZE + 3) / 4], input[NET_INPUT_SIZE];
+    static int32_t scores[NET_CLASSES];
+    int k;
+    for (k = 0; k < NET_CLASSES; ++k) {
+        input[k / 32] = (uint32_t)1 << (k % 32);
+        if (net_classify(input, arena, scores) != k || scores[k] != NET_CLASSES) {
+            return k + 1;
+        }
+        input[k / 32] = 0;
+    }
+    return 0;
+}
+"""
+
+
+@pytest.mark.parametrize("channels", [31, 32, 33, 65])
+def test_one_hot_inputs_prove_the_bit_order(tmp_path: Path, channels: int) -> None:
+    # The words are written here in C, so that the order is not Python's packing compared with itself.
+    program = one_hot_program(channels)
+    export(program, tmp_path, np.eye(channels, dtype=np.bool_)[:1].reshape(1, 1, 1, channels))
+    (tmp_path / "main.c").write_text(ONE_HOT_MAIN)
+    compiler = build.find_compiler()
+    objects = [
+        build.compile_object(compiler, ("-O2", *STRICT), source, tmp_path / f"{source.stem}.o", tmp_path)
+        for source in [*build.sources(tmp_path, "net"), tmp_path / "main.c"]
+    ]
+    binary = build.link(compiler, (), objects, tmp_path / "main")
+    assert subprocess.run([binary], timeout=60, check=False).returncode == 0
+
+
+def test_a_pooled_map_is_ored_in_place(tmp_path: Path) -> None:
+    program = one_conv((7, 8, 5), 40, SAME, kind="int8")
+    conv, scores = program.ops
+    window = Window((3, 2), (2, 1), (0, 0, 1, 1), (1, 2))
+    pooled = Value("pooled", "bits", (*window.output(7, 8), 40))
+    weights = np.random.default_rng(0).integers(-9, 10, (2, *pooled.shape)).astype(np.int8)
+    ops = (conv, Pool("pool", conv.y, pooled, window), replace(scores, x=pooled))
+    constants = {**program.constants, "score_weights": Constant((weights,), (0,))}
+    changed = check(replace(program, ops=ops, constants=constants))
+    raw = random_inputs(changed, 20)
+    with HostBuild(export(changed, tmp_path, raw[:1]), "net", SANITIZE) as c:
+        assert c.layout.arena.offsets["out"] == c.layout.arena.offsets["pooled"]
+        assert_equal(changed, c.run(raw), raw, ["out", "pooled", "scores"])

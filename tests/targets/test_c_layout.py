@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from c_exports import one_conv
+from hypothesis import given
+from hypothesis import strategies as st
+
+from blrc.pack import pack
+from blrc.program import INT32_MAX, Program, Window
+from blrc.targets.c import layout
+from blrc.targets.c.emit import runtime_constant
+from blrc.targets.c.layout import blocked, code_rows, lay_out, never_padded
+
+
+def test_the_layout_and_the_runtime_agree_on_block_sizes() -> None:
+    assert int(runtime_constant("BLRC_ROWS")) == layout.ROWS
+    assert int(runtime_constant("BLRC_GATHER_WORDS")) == layout.GATHER_WORDS
+    assert int(runtime_constant("BLRC_CODE_ROWS")) == layout.CODE_ROWS
+
+
+@given(st.integers(1, 11), st.integers(1, 9))
+def test_blocked_rows_have_pairs_of_words_of_four_rows(out: int, total: int) -> None:
+    rows = np.arange(1, out * total + 1, dtype=np.uint32).reshape(out, total)
+    expected = []
+    for block in range(0, out, 4):
+        for first in range(0, total, 2):
+            for row in range(block, block + 4):
+                for word in range(first, min(first + 2, total)):
+                    expected.append(int(rows[row, word]) if row < out else 0)
+    assert blocked(rows, 4).reshape(-1).tolist() == expected
+    assert blocked(rows, 1).tolist() == rows.reshape(-1).tolist()
+
+
+@given(st.integers(1, 3), st.integers(1, 20), st.integers(1, 3), st.integers(1, 14))
+def test_code_rows_hold_nibbles_of_eight_rows(groups: int, per_group: int, taps: int, channels: int) -> None:
+    rng = np.random.default_rng(groups + per_group + taps + channels)
+    bits = rng.integers(0, 2, (groups * per_group, 1, taps, channels)).astype(np.bool_)
+    fan_in = taps * channels
+    words = iter(code_rows(pack(bits), channels, groups).tolist())
+    flat = bits.reshape(groups, per_group, fan_in)
+    for group in range(groups):
+        for block in range(0, per_group, 16):
+            for first in range(0, fan_in, 32):
+                for eight in range(block, min(block + 16, per_group), 8):
+                    for start in range(first, min(first + 32, fan_in), 4):
+                        word = next(words)
+                        for row in range(8):
+                            for bit in range(4):
+                                inside = eight + row < per_group and start + bit < fan_in
+                                expected = inside and bool(flat[group, eight + row, start + bit])
+                                assert word >> (4 * row + bit) & 1 == expected
+    assert next(words, None) is None
+
+
+def test_missing_rows_never_pass() -> None:
+    padded = never_padded(np.array([1, 2, 3, 4, 5, 6], np.int32), 4, groups=2)
+    assert padded.tolist() == [1, 2, 3, INT32_MAX, 4, 5, 6, INT32_MAX]
+
+
+def mnist_shaped() -> Program:
+    import sys
+    from pathlib import Path
+
+    sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+    try:
+        from c_kernels import NETWORKS, network
+    finally:
+        sys.path.pop(0)
+    return network(*NETWORKS["mnist"])
+
+
+def test_the_mnist_network_fits_its_goals() -> None:
+    result = lay_out(mnist_shaped())
+    assert [step.kernel for step in result.steps] == ["conv_codes", "conv_gather", "dense", "scores_int8"]
+    assert result.arena.size <= 1228  # 1.2 KB beyond the caller's input
+    # Binary weights take a bit each, and no more than padding to whole words or blocks adds.
+    assert result.steps[2].tables[0].nbytes == 7 * 7 * 64 * 512 // 8
+    assert sum(step.flash for step in result.steps) < 212_000
+
+
+@pytest.mark.parametrize("kind", ["uint8", "int8", "bits"])
+def test_codes_are_looked_up_where_they_are_read(kind: str) -> None:
+    result = lay_out(one_conv((4, 4, 2), 3, Window((3, 3)), kind=kind))
+    assert [step.op.name for step in result.steps] == ["conv", "scores"]
+    assert (result.steps[0].encode is not None) == (kind == "uint8")
+    assert result.steps[0].x.name == "input"
+    assert set(result.arena.offsets) == {"out"}
