@@ -63,7 +63,7 @@ def apply(program: Program, op: Op, x: NDArray[Any], member: int = 0) -> NDArray
         return _any(x, op.window)
     if isinstance(op, Scores):
         weights = program.constant(op.weights, member).astype(np.int64).reshape(op.y.shape[2], -1)
-        signs = _signs(x).reshape(len(x), -1)
+        signs = _signs(x).reshape(len(x), weights.shape[1])
         # Exact in float64: check() bounds the sum far below 2**53.
         total = signs.astype(np.float64) @ weights.T.astype(np.float64)
         y = total.astype(np.int64) + program.constant(op.bias, member)
@@ -89,7 +89,7 @@ def preactivation(program: Program, op: Conv, x: NDArray[Any], member: int = 0) 
     for g in range(groups):
         inputs = taps[:, :, :, g * op.group_channels : (g + 1) * op.group_channels]
         rows = weights[g * per_group : (g + 1) * per_group].transpose(0, 3, 1, 2).reshape(per_group, -1)
-        product = inputs.reshape(n * height * width, -1) @ rows.T.astype(real)
+        product = inputs.reshape(n * height * width, rows.shape[1]) @ rows.T.astype(real)
         z[..., g * per_group : (g + 1) * per_group] = product.reshape(n, height, width, per_group)
     return z
 
