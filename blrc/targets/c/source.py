@@ -115,8 +115,7 @@ def _run(symbols: Symbols) -> str:
     maps = {program.input.name: "input", program.output.name: "scores", **symbols.maps}
     declarations = [
         f"    {element(step.y)} *const {maps[step.y.name]} = "
-        + ("" if element(step.y) == "uint32_t" else f"({element(step.y)} *)")
-        + f"(words + {layout.arena.offsets[step.y.name] // 4}); {text.comment(describe(step.y))}"
+        f"{_address(step, layout.arena.offsets[step.y.name])}; {text.comment(describe(step.y))}"
         for step in layout.steps[:-1]
     ]
     calls = [
@@ -149,6 +148,11 @@ def _run(symbols: Symbols) -> str:
         + "".join(calls)
         + "}\n\n"
     )
+
+
+def _address(step: Step, offset: int) -> str:
+    place = f"words + {offset // 4}"
+    return place if element(step.y) == "uint32_t" else f"({element(step.y)} *)({place})"
 
 
 def _public(symbols: Symbols) -> str:

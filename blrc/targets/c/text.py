@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -20,7 +21,8 @@ def c_type(dtype: np.dtype[Any]) -> str:
 
 def comment(text: str) -> str:
     """A block comment. What could end it, or continue a line, is replaced."""
-    safe = text.encode("ascii", "replace").decode().replace("*/", "* /").replace("/*", "/ *").replace("??", "? ?")
+    safe = text.encode("ascii", "replace").decode().replace("*/", "* /").replace("/*", "/ *")
+    safe = re.sub(r"\?(?=\?)", "? ", safe)  # trigraphs
     lines = [
         line
         for paragraph in safe.replace("\\", "/").split("\n")

@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from blrc.errors import BlrcError
+from blrc.targets.c import text
+from blrc.targets.c.names import KEYWORDS, check_name, identifiers
+
+
+@pytest.mark.parametrize("name", ["mnist", "A", "net_2", "x1__y", "n" * 48])
+def test_good_names(name: str) -> None:
+    assert check_name(name) == name
+
+
+@pytest.mark.parametrize(
+    ("name", "complaint"),
+    [
+        ("", "must be letters"),
+        ("1st", "must be letters"),
+        ("_net", "must be letters"),
+        ("my-net", "must be letters"),
+        ("netz\n", "must be letters"),
+        ("größe", "must be letters"),
+        ("n" * 49, "longer than 48"),
+        ("while", "keyword"),
+        ("class", "keyword"),
+        ("stdint", "hide a standard header"),
+        ("String", "hide a standard header"),
+    ],
+)
+def test_bad_names_say_why(name: str, complaint: str) -> None:
+    with pytest.raises(BlrcError, match=complaint):
+        check_name(name)
+
+
+@given(st.lists(st.text(max_size=8)), st.lists(st.sampled_from(["x", "y", "arena"]), max_size=2))
+def test_identifiers_are_legal_and_unique_in_any_case(names: list[str], taken: list[str]) -> None:
+    result = identifiers(names, taken)
+    assert set(result) == set(names)
+    assert all(re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", identifier) for identifier in result.values())
+    assert not set(result.values()) & (KEYWORDS | set(taken))
+    assert len({identifier.lower() for identifier in result.values()}) == len(result)
+
+
+def test_plain_names_stay_as_they_are() -> None:
+    assert identifiers(["conv1", "block.0/conv", "3", "int", "Conv1"]) == {
+        "conv1": "conv1",
+        "block.0/conv": "block_0_conv",
+        "3": "op_3",
+        "int": "int_2",
+        "Conv1": "Conv1_2",
+    }
+
+
+@given(st.text())
+def test_a_comment_ends_only_at_its_end(content: str) -> None:
+    comment = text.comment(content)
+    assert comment.startswith("/*") and comment.endswith("*/\n")
+    assert "*/" not in comment[2:-3] and "/*" not in comment[1:]
+    assert "\\" not in comment and "??" not in comment
+    assert comment.isascii()
