@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import io
-import pickle
+import sys
 import zlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -61,11 +61,9 @@ class Checkpoint:
     def model(self) -> nn.Module:
         """The network as a torch module, in training mode, with the state_dict keys of the one that was saved."""
         model = GraphModel(self.nodes)
-        state = {key: torch.from_numpy(_float_logits(key, value).copy()) for key, value in self.tensors.items()}
-        try:
-            model.load_state_dict(state)
-        except RuntimeError as error:
-            raise BlrcError(f"{self.source}: its tensors do not fit its layers: {error}") from None
+        model.load_state_dict(
+            {key: torch.from_numpy(_float_logits(key, value).copy()) for key, value in self.tensors.items()}
+        )
         return model
 
     def logit_codes(self, layer: str) -> NDArray[np.int8]:
@@ -103,11 +101,17 @@ def save(
         "version": VERSION,
         "nodes": [{**asdict(node), "inputs": list(node.inputs)} for node in checkpoint.nodes],
         "tensors": tensors,
-        "input": {**asdict(input), "shape": list(input.shape), "mean": list(input.mean), "std": list(input.std)},
+        "input": {
+            "kind": input.kind,
+            "shape": list(input.shape),
+            "scale": float(input.scale),
+            "mean": list(map(float, input.mean)),
+            "std": list(map(float, input.std)),
+        },
         "calibration": _deflate(checkpoint.calibration),
     }
     buffer = io.BytesIO()
-    torch.save(content, buffer)
+    torch.save(_interned(content), buffer)
     write_atomically(path, _seal(buffer.getvalue()))
 
 
@@ -115,7 +119,7 @@ def from_model(
     model: nn.Module, input: InputEncoding, calibration: NDArray[Any] | torch.Tensor | None, source: str = "model"
 ) -> Checkpoint:
     """What `save` would write, without writing it."""
-    samples = calibration.numpy(force=True) if isinstance(calibration, torch.Tensor) else calibration
+    samples = _array(calibration) if isinstance(calibration, torch.Tensor) else calibration
     nodes = capture(model)
     prefixes = tuple(f"{node.name}." for node in nodes)
     tensors = {key: _array(value) for key, value in model.state_dict().items() if key.startswith(prefixes)}
@@ -142,7 +146,9 @@ def load(path: str | Path) -> Checkpoint:
         )
     try:
         checkpoint = _decode(content, str(path))
-    except (KeyError, TypeError, ValueError, AttributeError, zlib.error) as error:
+    except BlrcError as error:
+        raise BlrcError(f"{path}: {error}") from None
+    except (KeyError, TypeError, ValueError, AttributeError, RuntimeError, zlib.error) as error:
         raise BlrcError(f"{path}: not a valid blrc checkpoint ({error!r}); save it again with blrc.save()") from None
     _check(checkpoint)
     return checkpoint
@@ -174,10 +180,23 @@ def _read(path: Path) -> Mapping[str, Any]:
         raise BlrcError(f"{path}: damaged (its SHA-256 does not match its contents); copy it again")
     try:
         content = torch.load(io.BytesIO(raw), map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, KeyError, AttributeError) as error:
+    except Exception as error:  # a sealed file can hold anything, on which zip readers and unpicklers raise anything
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise BlrcError(f"{path}: refused: not plain tensors and data ({reason}); nothing in it was executed") from None
     return content if isinstance(content, dict) else {}
+
+
+def _interned(content: Any) -> Any:
+    """The same plain data with equal strings being one object.
+
+    Pickle writes an object that it has met before as a reference, so bytes would depend on which strings happen to be
+    shared; now the same network gives the same file, whether it was just trained or loaded.
+    """
+    if isinstance(content, dict):
+        return {_interned(key): _interned(value) for key, value in content.items()}
+    if isinstance(content, list):
+        return [_interned(value) for value in content]
+    return sys.intern(str(content)) if isinstance(content, str) else content
 
 
 def _seal(archive: bytes) -> bytes:
@@ -190,6 +209,7 @@ def _seal(archive: bytes) -> bytes:
 
 def _check(checkpoint: Checkpoint) -> None:
     where = checkpoint.source
+    _check_tensors(checkpoint)
     for key, value in checkpoint.tensors.items():
         if value.dtype.kind != "f" or np.isfinite(value).all():
             continue
@@ -206,6 +226,28 @@ def _check(checkpoint: Checkpoint) -> None:
         if len(samples) < 2:
             raise BlrcError(
                 f"{where}: calibration needs at least 2 samples, got {len(samples)}; a few hundred are better"
+            )
+
+
+def _check_tensors(checkpoint: Checkpoint) -> None:
+    """Layers can be built from their options, and each of their tensors is there with the right shape and type."""
+    try:
+        with torch.device("meta"):
+            wanted = GraphModel(checkpoint.nodes).state_dict()
+    except (AttributeError, BlrcError, KeyError, RuntimeError, TypeError, ValueError) as error:
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise BlrcError(f"{checkpoint.source}: its layers cannot be built: {reason}; save it again") from None
+    for key in sorted({*wanted, *checkpoint.tensors}):
+        held = checkpoint.tensors.get(key)
+        if held is None or key not in wanted:
+            raise BlrcError(f"{checkpoint.source}: tensor {key!r} is {'missing' if held is None else 'of no layer'}")
+        fits = held.dtype.kind == ("f" if wanted[key].is_floating_point() else "i") or (
+            held.dtype == np.int8 and key.endswith(_LOGITS)
+        )
+        if held.shape != tuple(wanted[key].shape) or not fits:
+            raise BlrcError(
+                f"{checkpoint.source}: tensor {key!r} is {held.dtype} {held.shape}, but its layer has "
+                f"{wanted[key].dtype} {tuple(wanted[key].shape)}; save the model again"
             )
 
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import fx, nn
 
@@ -35,7 +36,7 @@ class _Kind:
     options: tuple[str, ...]
 
     def read(self, module: nn.Module) -> dict[str, Any]:
-        return {option: _plain(getattr(module, option)) for option in self.options}
+        return {option: _plain(option, getattr(module, option)) for option in self.options}
 
     def build(self, options: Mapping[str, Any]) -> nn.Module:
         return self.cls(**{name: _tuples(value) for name, value in options.items()})
@@ -109,7 +110,9 @@ def _nodes(model: nn.Module, traced: fx.Graph) -> list[Node]:
             if isinstance(captured, str):
                 values[node] = captured
                 continue
-            if captured.name in {other.name for other in nodes} | {INPUT}:
+            if captured.name == INPUT:
+                raise BlrcError(f"layer {INPUT!r}: that name stands for the network's input; give the layer another")
+            if captured.name in {other.name for other in nodes}:
                 raise BlrcError(f"layer {captured.name!r} is used twice; make a layer of its own for each use")
             nodes.append(captured)
             values[node] = captured.name
@@ -134,14 +137,26 @@ def _capture_node(model: nn.Module, node: fx.Node, values: Mapping[fx.Node, str]
         if isinstance(module, nn.Flatten) and (module.start_dim, module.end_dim) != (1, -1):
             raise BlrcError(f"layer {name!r}: Flatten must keep the batch and nothing else: use nn.Flatten()")
         return Node(name, kind, inputs, KINDS[kind].read(module))
-    is_flatten = node.target in (torch.flatten, "flatten")
-    if is_flatten and tuple(node.args[1:]) + tuple(node.kwargs.values()) in ((1,), (1, -1)):
-        return Node(node.name, "flatten", inputs, {})
+    if node.target in (torch.flatten, "flatten"):
+        given = {**dict(zip(("start_dim", "end_dim"), node.args[1:], strict=False)), **node.kwargs}
+        if (given.get("start_dim", 0), given.get("end_dim", -1)) != (1, -1):
+            raise BlrcError(
+                f"operation 'flatten' ({node.name}): must keep the batch and nothing else: use nn.Flatten()"
+            )
+        return Node(_free_name(model, node.name), "flatten", inputs, {})
     what = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", str(node.target))
     raise BlrcError(
         f"operation {what!r} ({node.name}) has no binary form; "
         "use the layers of blrc.nn, and nn.Flatten() for reshaping"
     )
+
+
+def _free_name(model: nn.Module, name: str) -> str:
+    """`name`, with underscores behind it as long as a module of the model has it."""
+    taken = {other for other, _ in model.named_modules()} | {INPUT}
+    while name in taken:
+        name += "_"
+    return name
 
 
 def _kind_of(module: nn.Module) -> str | None:
@@ -178,13 +193,13 @@ class GraphModel(nn.Module):
         return result
 
 
-def _plain(value: Any) -> Any:
-    """Options as plain data: tuples become lists, a parameter becomes whether it is there."""
-    if isinstance(value, tuple):
-        return list(value)
-    if value is None or isinstance(value, torch.Tensor):
+def _plain(option: str, value: Any) -> Any:
+    """Plain data: tuples become lists, NumPy's and torch's numbers Python's, a bias whether it is there."""
+    if option == "bias":
         return value is not None
-    return value
+    if isinstance(value, tuple):
+        return [_plain(option, item) for item in value]
+    return value.item() if isinstance(value, np.generic | torch.Tensor) else value
 
 
 def _tuples(value: Any) -> Any:
