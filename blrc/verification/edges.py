@@ -71,7 +71,8 @@ def edge_maps(program: Program, op: Conv, member: int = 0, seed: int = 0) -> Edg
             done_raw.append(raw)
             raw, codes = _background(op, choices, rng)
             place = next(places)
-            assert place is not None
+        if place is None:
+            break  # no output sees any input: nothing can be steered
         group = channel // (op.y.shape[2] // op.groups)
         channels = slice(group * op.group_channels, (group + 1) * op.group_channels)
         region = (place.rows, place.columns, channels)
@@ -133,15 +134,20 @@ def _places(op: Conv, rng: np.random.Generator) -> Iterator[_Place | None]:
     reach = [(pool.span[axis] - 1) * op.window.stride[axis] + op.window.span[axis] for axis in (0, 1)]
     steps = [-(-reach[axis] // (pool.stride[axis] * op.window.stride[axis])) for axis in (0, 1)]
     height, width = op.y.shape[:2]
+    live = any(_place(op, pool, y, x) is not None for y in range(height) for x in range(width))
     while True:
+        found = False
         top = int(rng.integers(0, min(steps[0], height)))
         left = int(rng.integers(0, min(steps[1], width)))
         for y in range(top, height, steps[0]):
             for x in range(left, width, steps[1]):
                 place = _place(op, pool, y, x)
                 if place is not None:
+                    found = True
                     yield place
-        yield None
+        # An offset at which every place sees padding only makes no map.
+        if found or not live:
+            yield None
 
 
 def _place(op: Conv, pool: Window, y: int, x: int) -> _Place | None:
