@@ -4,8 +4,8 @@
  * called but what a compiler itself may call (memcpy, memset, libgcc). Big- and little-endian; `int` may have 16 bits,
  * therefore every number here is an int32_t or uint32_t.
  *
- * Bit 1 is +1 and bit 0 is -1. Channel c is bit c % 32 of word c / 32 of a pixel; the unused bits of the last word are 0.
- * Maps are height, width, channels. Exports carry this file and its sources under the model's own prefix.
+ * Bit 1 is +1 and bit 0 is -1. Channel c is bit c % 32 of word c / 32 of a pixel; the unused bits of the last word are
+ * 0. Maps are height, width, channels. Exports carry this file and its sources under the model's own prefix.
  */
 #ifndef BLRC_H
 #define BLRC_H
@@ -78,10 +78,10 @@ void blrc_dense(int32_t inputs, int32_t words, int32_t outputs, const uint32_t *
 /* The same as the convolutions on 8-bit input: z = sum of +-code.
  *
  * x: int8_t codes where `table` is null; else uint8_t, and code = table[channel % table_rows][x] (256 entries each).
- * weights: a row is kernel_y * kernel_x * group channels bits without gaps, in that order. It is cut into nibbles, and a
- *   word holds the same nibble of 8 rows, the first row lowest. For each group, block after block of BLRC_CODE_ROWS rows
- *   (the last one may be shorter); in a block, for each 8 nibbles (the last may be fewer), for each 8 rows, a word for
- *   each nibble. Missing bits and rows are 0. `rows` is ignored.
+ * weights: a row is kernel_y * kernel_x * group channels bits without gaps, in that order. It is cut into nibbles; a
+ *   word holds the same nibble of 8 rows, the first row lowest. For each group, block after block of BLRC_CODE_ROWS
+ *   rows (the last one may be shorter); in a block, for each 8 nibbles (the last may be fewer), for each 8 rows, a word
+ *   for each nibble. Missing bits and rows are 0. `rows` is ignored.
  * thresholds: for each group one for each row, padded with INT32_MAX ("never") to a multiple of 8. */
 void blrc_conv_codes(const blrc_conv *op, const void *x, const int8_t *table, int32_t table_rows,
                      const uint32_t *weights, const int32_t *thresholds, uint32_t *y);

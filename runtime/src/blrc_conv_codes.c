@@ -1,7 +1,7 @@
 /* Convolution of 8-bit codes with +-1 weights, for first layers.
  *
- * For every four codes a, b, c, d of a pixel the 16 sums +-a +-b +-c +-d are tabulated once; a row of weights then takes
- * one look-up for four of its bits. Codes of absent taps are 0 and so add nothing, as zero padding wants it. */
+ * For every four codes a, b, c, d of a pixel the 16 sums +-a +-b +-c +-d are tabulated once; a row of weights then
+ * takes one look-up for four of its bits. Codes of absent taps are 0 and so add nothing, as zero padding wants it. */
 #include "blrc_conv_walk.h"
 
 #define BLRC_CODES 32 /* tabulated at a time: 8 tables, 256 bytes of stack */
@@ -114,7 +114,7 @@ static inline void blrc_add_rows(const uint32_t *weights, const int16_t *sums, i
     z[0] = z0, z[1] = z1, z[2] = z2, z[3] = z3, z[4] = z4, z[5] = z5, z[6] = z6, z[7] = z7;
 }
 
-/* y |= bits of 8 rows from channel c on. Groups need not start at a multiple of 8, so the bits may straddle two words. */
+/* y |= bits of 8 rows from channel c on. Groups need not start at a multiple of 8: the bits may straddle two words. */
 static inline void blrc_pass8(const int32_t *z, const int32_t *thresholds, int32_t c, uint32_t *y)
 {
     const uint32_t b0 = z[0] >= thresholds[0], b1 = z[1] >= thresholds[1];

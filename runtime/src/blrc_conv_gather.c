@@ -99,7 +99,8 @@ static void blrc_conv_gather_pixel(const blrc_conv *op, const blrc_operands *in,
 void blrc_conv_gather(const blrc_conv *op, const uint32_t *x, const uint32_t *weights, const int32_t *thresholds,
                       uint32_t *y)
 {
-    const blrc_operands in = {x, weights, thresholds, 0, 0, op->in_channels / op->groups, op->out_channels / op->groups};
+    const blrc_operands in = {x, weights, thresholds, 0, 0, op->in_channels / op->groups,
+                              op->out_channels / op->groups};
 
     blrc_conv_walk(op, &in, blrc_conv_gather_pixel, y);
 }

@@ -8,8 +8,8 @@
 extern "C" {
 #endif
 
-/* y |= the bits of the channels first <= c < end, four at a time: `words` words of x (n real bits) against each row of a
- * blocked table, which starts at channel `first`. */
+/* y |= the bits of the channels first <= c < end, four at a time: `words` words of x (n real bits) against each row of
+ * a blocked table, which starts at channel `first`. */
 void blrc_run(int32_t n, int32_t words, int32_t first, int32_t end, const uint32_t *x, const uint32_t *weights,
               const int32_t *thresholds, uint32_t *y);
 

@@ -11,7 +11,8 @@ typedef struct blrc_span {
 
 /* The taps t of 0 <= t < count with 0 <= origin + t * step < size.
  *
- *   t >= -origin / step  <=>  t >= ceil(-origin / step),     t * step < size - origin  <=>  t < ceil((size - origin) / step)
+ *   origin + t * step >= 0    <=>  t >= ceil(-origin / step)
+ *   origin + t * step < size  <=>  t < ceil((size - origin) / step)
  *
  * Undilated windows are the rule and small CPUs have no divider, hence the two cases. */
 static inline blrc_span blrc_inside(int32_t origin, int32_t step, int32_t count, int32_t size)

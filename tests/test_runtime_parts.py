@@ -1,0 +1,85 @@
+"""The runtime by itself: its inline parts against plain loops in C; its files under all compilers and house rules."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from blrc.runtime_files import runtime_dir
+from blrc.targets.c import build
+from blrc.targets.c.build import STRICT
+from blrc.targets.c.host import SANITIZE
+
+RUNTIME = runtime_dir()
+FILES = sorted([*(RUNTIME / "include").iterdir(), *(RUNTIME / "src").iterdir()])
+SOURCES = [path for path in FILES if path.suffix == ".c"]
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ("-O2",),
+        ("-O3", "-DBLRC_UNIT_BITS=32"),
+        ("-O2", "-DBLRC_UNIT_BITS=32", "-DBLRC_HAS_POPCOUNT=1"),
+        ("-O2", "-DBLRC_UNIT_BITS=64", "-DBLRC_HAS_POPCOUNT=1"),
+        SANITIZE,
+        (*SANITIZE, "-DBLRC_UNIT_BITS=32"),
+    ],
+    ids=" ".join,
+)
+def test_inline_parts(tmp_path: Path, flags: tuple[str, ...]) -> None:
+    compiler = build.find_compiler()
+    source = Path(__file__).parents[1] / "runtime" / "tests" / "check_parts.c"
+    flags = (*flags, *STRICT, "-Wno-unused-function", f"-I{RUNTIME / 'src'}")
+    main = build.compile_object(compiler, flags, source, tmp_path / "main.o", RUNTIME / "include")
+    binary = build.link(compiler, flags, [main], tmp_path / "main")
+    done = subprocess.run([binary], capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stderr) == (0, ""), f"check_parts.c, line {done.returncode}"
+
+
+@pytest.mark.parametrize(
+    "compiler",
+    [
+        pytest.param("gcc", marks=pytest.mark.needs("gcc")),
+        pytest.param("g++", marks=pytest.mark.needs("g++")),
+        pytest.param("clang", marks=pytest.mark.needs("clang")),
+        pytest.param("clang++", marks=pytest.mark.needs("clang++")),
+        pytest.param("s390x-linux-gnu-gcc", marks=pytest.mark.needs("s390x-linux-gnu-gcc")),
+    ],
+)
+def test_no_warnings(tmp_path: Path, compiler: str) -> None:
+    for source in SOURCES:
+        flags = ("-O2", "-ffreestanding", *STRICT)
+        build.compile_object(
+            (compiler,), flags, source, tmp_path / "x.o", RUNTIME / "include", cplusplus=compiler.endswith("++")
+        )
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_house_rules(path: Path) -> None:
+    text = path.read_text(encoding="ascii")
+    assert max(map(len, text.splitlines())) <= 120
+    code = re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
+    # The prefix is what the exporter renames; what has none would clash in a firmware of two models.
+    assert re.match(r"blrc(_\w+)?\.[ch]$", path.name)
+    assert all(m.startswith("BLRC_") for m in re.findall(r"^#define (\w+)", code, re.MULTILINE))
+    functions = re.findall(r"^(?:static (?:inline )?)?(?:void|u?int\d+_t|blrc_\w+) \*?(\w+)\(", code, re.MULTILINE)
+    assert all(function.startswith("blrc_") for function in functions)
+    assert set(re.findall(r"#include <(.+)>", code)) <= {"stdint.h"}
+    for word in ("malloc", "float", "double", "printf", "//", "goto", " int ", "long", "restrict", "alloca"):
+        assert word not in code.replace("__builtin_popcountl((unsigned long)v)", ""), word
+
+
+def test_no_mutable_globals_or_recursion(tmp_path: Path) -> None:
+    for source in SOURCES:
+        out = build.compile_object(build.find_compiler(), ("-O0",), source, tmp_path / "x.o", RUNTIME / "include")
+        kinds = subprocess.run(["nm", "-P", out], capture_output=True, text=True, check=True).stdout
+        assert not [line for line in kinds.splitlines() if line.split()[1] in "BbDdCw"], source.name
+        body = source.read_text(encoding="ascii")
+        for function in re.findall(
+            r"^(?:static )?\w+ (blrc_\w+)\([^;]*?\)\n\{(.*?)^\}", body, re.MULTILINE | re.DOTALL
+        ):
+            assert f"{function[0]}(" not in function[1], f"{function[0]} calls itself"
