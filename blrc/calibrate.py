@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blrc.errors import BlrcError
-from blrc.fold import fold
-from blrc.forward import max_pool, preactivation
+from blrc.fold import Folded, fold
+from blrc.forward import CHUNK, max_pool, preactivation
 from blrc.net import Conv, Dense, Flatten, Layer, MaxPool, Net, Norm, Stage, Sums, pieces
 from blrc.shapes import check_shapes
 
@@ -41,7 +41,7 @@ def calibrate(net: Net, samples: NDArray[Any]) -> Net:
             norm = piece.norm
             if norm is not None:
                 norm = calibrated[norm.name] = replace(norm, statistics=sums(z))
-            x = decide(piece, norm, z, 1.0 if binary else scale, peak)
+            x = decide(piece, folded(piece, norm, 1.0 if binary else scale, peak), z)
             binary = True
         elif isinstance(piece, MaxPool):
             x = max_pool(x, piece.window)
@@ -53,32 +53,42 @@ def calibrate(net: Net, samples: NDArray[Any]) -> Net:
 
 def sums(z: NDArray[np.int32]) -> Sums:
     """Exact sums over all axes but the channels' (axis 1)."""
-    axes = tuple(axis for axis in range(z.ndim) if axis != 1)
-    count = z.size // z.shape[1]
-    peak = int(np.abs(z).max(initial=0))
+    channels = z.shape[1]
+    count = z.size // channels
+    peak = max(int(z.max(initial=0)), -int(z.min(initial=0)))
     if count * peak * peak >= 2**63:
         raise BlrcError(f"calibration: {count} pre-activations up to {peak} overflow 64-bit sums; use fewer samples")
-    total = z.sum(axis=axes, dtype=np.int64)
-    squares = np.array([_square_sum(z[:, c]) for c in range(z.shape[1])])
+    total = np.zeros(channels, dtype=np.int64)
+    squares = np.zeros(channels, dtype=np.int64)
+    for i in range(0, len(z), CHUNK):
+        wide = z[i : i + CHUNK].reshape(-1, channels, z.size // max(1, len(z) * channels)).astype(np.int64)
+        total += wide.sum(axis=(0, 2))
+        squares += np.einsum("ncp,ncp->c", wide, wide)
     return Sums(count, tuple(map(int, total)), tuple(map(int, squares)))
 
 
-def _square_sum(z: NDArray[np.int32]) -> int:
-    wide = z.astype(np.int64).ravel()
-    return int(wide @ wide)
-
-
-def decide(stage: Stage, norm: Norm | None, z: NDArray[np.int32], scale: float, peak: int) -> NDArray[np.int8]:
-    """The +-1 output of a stage for pre-activations `z` (channels on axis 1), as the folded threshold decides it."""
+def folded(stage: Stage, norm: Norm | None, scale: float, peak: int) -> Folded:
+    """Flips and thresholds of a stage whose input has `scale` codes a unit and magnitudes up to `peak`."""
     bound = fan_in(stage.linear) * peak
-    folded = fold(stage.linear, norm, scale, -bound, bound)
+    return fold(stage.linear, norm, scale, -bound, bound)
+
+
+def decide(stage: Stage, rule: Folded, z: NDArray[np.int32]) -> NDArray[np.int8]:
+    """The +-1 output of a stage for pre-activations `z` (channels on axis 1), as the folded threshold decides it."""
+    parts = []
+    for i in range(0, len(z), CHUNK):
+        x = 2 * passes(rule, z[i : i + CHUNK]).view(np.int8) - np.int8(1)
+        for pool in stage.pools:
+            x = max_pool(x, pool.window)
+        parts.append(x)
+    return np.concatenate(parts)
+
+
+def passes(rule: Folded, z: NDArray[np.int32]) -> NDArray[np.bool_]:
+    """Whether each z, channels on axis 1, reaches its threshold after the flip."""
     per_channel = (1, -1, *[1] * (z.ndim - 2))
-    sign = np.where(folded.flip, -1, 1).astype(np.int32).reshape(per_channel)
-    bits = sign * z >= folded.threshold.reshape(per_channel)
-    x = np.where(bits, np.int8(1), np.int8(-1))
-    for pool in stage.pools:
-        x = max_pool(x, pool.window)
-    return x
+    sign = np.where(rule.flip, -1, 1).astype(np.int32).reshape(per_channel)
+    return np.asarray(sign * z >= rule.threshold.reshape(per_channel))
 
 
 def fan_in(linear: Conv | Dense) -> int:

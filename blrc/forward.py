@@ -6,6 +6,7 @@ asserted, and float64 is used where it does not hold. So the sums do not depend 
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from torch.nn import functional as F
 from blrc.net import Conv, Dense
 from blrc.window import Window
 
-CHUNK = 128
+CHUNK = 16  # samples at once: small enough for caches, and no large buffer is allocated again and again
 
 
 def preactivation(linear: Conv | Dense, x: NDArray[np.int8], peak: int) -> NDArray[np.int32]:
@@ -32,19 +33,31 @@ def preactivation(linear: Conv | Dense, x: NDArray[np.int8], peak: int) -> NDArr
     fan_in = int(np.prod(linear.weights.shape[1:]))
     dtype = torch.float32 if fan_in * peak < 2**24 else torch.float64
     weights = torch.from_numpy(linear.weights).to(dtype)
-    parts: list[NDArray[Any]] = []
+    z = np.empty((len(x), *_output_shape(linear, x)), dtype=np.int32)
     for i in range(0, len(x), CHUNK):
-        chunk = torch.from_numpy(np.ascontiguousarray(x[i : i + CHUNK])).to(dtype)
-        parts.append(_linear(linear, weights, chunk).numpy().astype(np.int32))
-    return np.concatenate(parts)
+        chunk = torch.from_numpy(np.ascontiguousarray(x[i : i + CHUNK]))
+        torch.from_numpy(z[i : i + CHUNK]).copy_(_linear(linear, weights, chunk))
+    return z
+
+
+def _output_shape(linear: Conv | Dense, x: NDArray[np.int8]) -> tuple[int, ...]:
+    if isinstance(linear, Dense):
+        return (len(linear.weights),)
+    return (len(linear.weights), *linear.window.output(*x.shape[2:]))
 
 
 def _linear(linear: Conv | Dense, weights: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
     if isinstance(linear, Dense):
-        return F.linear(x, weights)
+        return F.linear(x.to(weights.dtype), weights)
     window = linear.window
     top, left, bottom, right = window.padding
-    padded = F.pad(x, (left, right, top, bottom)).contiguous(memory_format=torch.channels_last)
+    n, channels, height, width = x.shape
+    padded = torch.empty(
+        (n, channels, top + height + bottom, left + width + right),
+        dtype=weights.dtype,
+        memory_format=torch.channels_last,
+    ).zero_()
+    padded[:, :, top : top + height, left : left + width] = x
     kernels = weights.contiguous(memory_format=torch.channels_last)
     # oneDNN may pick Winograd, which is not exact on integers; there is no such kernel for dilated or strided or tiny
     # cases, and the test of this module compares every shape with int64 sums.
@@ -52,9 +65,13 @@ def _linear(linear: Conv | Dense, weights: torch.Tensor, x: torch.Tensor) -> tor
 
 
 def max_pool(x: NDArray[Any], window: Window) -> NDArray[Any]:
-    """Max pooling of ``(N, C, H, W)``; padding never wins."""
+    """Max pooling of integers ``(N, C, H, W)``; padding never wins."""
     top, left, bottom, right = window.padding
-    tensor = torch.from_numpy(np.ascontiguousarray(x)).to(torch.float32)
-    padded = F.pad(tensor, (left, right, top, bottom), value=float("-inf"))
-    pooled = F.max_pool2d(padded, window.kernel, window.stride, 0, window.dilation)
-    return pooled.numpy().astype(x.dtype)
+    padded = np.pad(x, ((0, 0), (0, 0), (top, bottom), (left, right)), constant_values=np.iinfo(x.dtype).min)
+    (height, width), (sy, sx), (dy, dx) = window.output(*x.shape[2:]), window.stride, window.dilation
+    taps = (
+        padded[:, :, i * dy : i * dy + (height - 1) * sy + 1 : sy, j * dx : j * dx + (width - 1) * sx + 1 : sx]
+        for i in range(window.kernel[0])
+        for j in range(window.kernel[1])
+    )
+    return reduce(np.maximum, taps)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from blrc.forward import max_pool, preactivation
+from blrc.forward import CHUNK, max_pool, preactivation
 from blrc.net import Conv, Dense
 from blrc.window import Window
 
@@ -58,3 +58,27 @@ def test_dense_is_exact_beyond_float32() -> None:
 def test_padding_never_wins_in_max_pooling() -> None:
     x = np.full((1, 1, 3, 3), -1, dtype=np.int8)
     assert max_pool(x, Window((2, 2), (2, 2), (1, 1, 0, 0))).max() == -1
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.int32])
+@pytest.mark.parametrize(
+    ("kernel", "stride", "padding"),
+    [((2, 2), (2, 2), (0, 0)), ((3, 3), (2, 2), (1, 1)), ((1, 3), (3, 1), (0, 1)), ((4, 2), (1, 3), (2, 0))],
+)
+def test_max_pooling_is_torchs(
+    kernel: tuple[int, int], stride: tuple[int, int], padding: tuple[int, int], dtype: type[np.signedinteger]
+) -> None:
+    x = np.random.default_rng(0).integers(-128, 128, (3, 5, 9, 10)).astype(dtype)
+    (vertical, horizontal), real = padding, torch.from_numpy(x).double()
+    pooled = max_pool(x, Window(kernel, stride, (vertical, horizontal, vertical, horizontal)))
+    assert pooled.dtype == dtype
+    assert np.array_equal(pooled, torch.nn.functional.max_pool2d(real, kernel, stride, padding).numpy())
+
+
+def test_a_batch_of_several_chunks_is_its_samples_one_by_one() -> None:
+    rng = np.random.default_rng(0)
+    weights = (rng.integers(0, 2, (4, 3, 2, 2)) * 2 - 1).astype(np.int8)
+    x = rng.integers(-128, 128, (2 * CHUNK + 1, 3, 5, 4)).astype(np.int8)
+    conv = Conv("c", "input", weights, None, Window((2, 2)), 1)
+    assert np.array_equal(preactivation(conv, x, 128), np.concatenate([preactivation(conv, s[None], 128) for s in x]))
+    assert preactivation(conv, x[:0], 128).shape == (0, 4, 4, 3)

@@ -8,13 +8,14 @@ float64's rounding. Labels may also differ through the rounding of the softmax w
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from blrc.calibrate import decide
+from blrc.calibrate import decide, fan_in, folded, passes
 from blrc.fold import float64_decision
 from blrc.forward import max_pool, preactivation
 from blrc.net import Flatten, MaxPool, Net, Softmax, Stage, pieces
@@ -43,34 +44,68 @@ class Agreement:
 
 def torch_agreement(net: Net, raw: NDArray[Any], labels: NDArray[np.int64]) -> Agreement:
     """Compare a calibrated net, in torch and float64, with the program's `labels` for `raw` ``(N, *shape)``."""
-    counts = np.zeros(4, dtype=np.int64)
-    for i in range(0, len(raw), CHUNK):
-        counts += _chunk(net, raw[i : i + CHUNK], labels[i : i + CHUNK])
-    decisions, ties, differences, same = map(int, counts)
-    return Agreement(decisions, ties, differences, len(raw), same)
-
-
-def _chunk(net: Net, raw: NDArray[Any], labels: NDArray[np.int64]) -> NDArray[np.int64]:
-    x: NDArray[np.int8] = net.encoding.codes(raw)
+    stages: dict[str, _Decisions] = {}
     binary = net.encoding.kind == "bits"
-    decisions = ties = differences = same = 0
     for piece in pieces(net):
         if isinstance(piece, Stage):
             peak, scale = (1, 1.0) if binary else (net.encoding.peak, net.encoding.scale)
-            z = preactivation(piece.linear, x, peak)
-            if piece.norm is not None:
-                # Channels last, for float64_decision.
-                sums = np.moveaxis(z, 1, -1).astype(np.int64)
-                ours = (
-                    np.moveaxis(decide(Stage(piece.linear, piece.norm, (), ""), piece.norm, z, scale, peak), 1, -1) > 0
-                )
-                theirs, tie = float64_decision(piece.linear, piece.norm, scale, sums)
-                wrong = ours != theirs
-                decisions += wrong.size
-                ties += int((wrong & tie).sum())
-                differences += int((wrong & ~tie).sum())
-            x = decide(piece, piece.norm, z, scale, peak)
+            stages[piece.linear.name] = _Decisions(piece, scale, peak)
             binary = True
+    same = 0
+    for i in range(0, len(raw), CHUNK):
+        same += _same_labels(net, stages, raw[i : i + CHUNK], labels[i : i + CHUNK])
+    counts = sum((stage.compare() for stage in stages.values()), np.zeros(3, dtype=np.int64))
+    decisions, ties, differences = map(int, counts)
+    return Agreement(decisions, ties, differences, len(raw), same)
+
+
+class _Decisions:
+    """One stage: its folded rule, and how often each sum z occurred in each channel.
+
+    A decision depends on z and the channel only, so each pair is decided once in float64, however often it occurs.
+    """
+
+    def __init__(self, stage: Stage, scale: float, peak: int) -> None:
+        self.stage, self.scale, self.peak = stage, scale, peak
+        self.rule = folded(stage, stage.norm, scale, peak)
+        self.lowest = -fan_in(stage.linear) * peak
+        self.channels = len(stage.linear.weights)
+        self.seen = np.zeros((1 - 2 * self.lowest) * self.channels, dtype=np.int64)
+
+    def run(self, x: NDArray[np.int8]) -> NDArray[np.int8]:
+        """The stage's output for a batch, counting its sums."""
+        z = preactivation(self.stage.linear, x, self.peak)
+        if self.stage.norm is not None:
+            per_channel = (1, -1, *[1] * (z.ndim - 2))
+            channel = np.arange(self.channels).reshape(per_channel)
+            for part in np.array_split(z, max(1, len(z) // 32)):
+                cell = (part.astype(np.int64) - self.lowest) * self.channels + channel
+                self.seen += np.bincount(cell.ravel(), minlength=len(self.seen))
+        return decide(self.stage, self.rule, z)
+
+    def compare(self) -> NDArray[np.int64]:
+        """Numbers of decisions, of differences on ties, and of other differences."""
+        counts = np.zeros(3, dtype=np.int64)
+        norm = self.stage.norm
+        if norm is None:
+            return counts
+        seen = self.seen.reshape(-1, self.channels)
+        for i in range(0, len(seen), CHUNK):
+            times = seen[i : i + CHUNK]
+            z = np.arange(self.lowest + i, self.lowest + i + len(times))[:, None] + np.zeros_like(times)
+            theirs, tie = float64_decision(self.stage.linear, norm, self.scale, z)
+            wrong = passes(self.rule, z.astype(np.int32)) != theirs
+            counts += (times.sum(), times[wrong & tie].sum(), times[wrong & ~tie].sum())
+        return counts
+
+
+def _same_labels(net: Net, stages: Mapping[str, _Decisions], raw: NDArray[Any], labels: NDArray[np.int64]) -> int:
+    """Run a batch through all stages; how many labels are the program's."""
+    x: NDArray[np.int8] = net.encoding.codes(raw)
+    same = 0
+    for piece in pieces(net):
+        if isinstance(piece, Stage):
+            x = stages[piece.linear.name].run(x)
         elif isinstance(piece, MaxPool):
             x = max_pool(x, piece.window)
         elif isinstance(piece, Flatten):
@@ -78,4 +113,4 @@ def _chunk(net: Net, raw: NDArray[Any], labels: NDArray[np.int64]) -> NDArray[np
         elif isinstance(piece, Softmax):
             scores = x.reshape(len(x), -1).astype(np.float64) @ piece.weights.T + piece.bias
             same = int((scores.argmax(axis=1) == labels).sum())
-    return np.array([decisions, ties, differences, same])
+    return same

@@ -1,0 +1,63 @@
+"""Decisions are counted once for each sum and channel: the counts must be those of every single decision."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from random_networks import checkpoint_of, deep_network, raw_samples
+
+from blrc.api import build
+from blrc.calibrate import folded
+from blrc.fold import Folded, float64_decision
+from blrc.forward import max_pool, preactivation
+from blrc.net import Net, Stage, pieces
+from blrc.sample import MAP
+from blrc.verification import agreement
+
+
+def one_by_one(net: Net, raw: NDArray[Any], shift: int) -> tuple[int, int, int]:
+    """Decisions, ties, differences, where every threshold is `shift` too high; each decision by itself."""
+    x: NDArray[np.int8] = net.encoding.codes(raw)
+    binary = net.encoding.kind == "bits"
+    decisions = ties = differences = 0
+    for piece in pieces(net):
+        if isinstance(piece, Stage):
+            peak, scale = (1, 1.0) if binary else (net.encoding.peak, net.encoding.scale)
+            z = np.moveaxis(preactivation(piece.linear, x, peak), 1, -1)
+            rule = folded(piece, piece.norm, scale, peak)
+            ours = np.where(rule.flip, -z, z) >= rule.threshold + shift
+            if piece.norm is not None:
+                theirs, tie = float64_decision(piece.linear, piece.norm, scale, z.astype(np.int64))
+                decisions += z.size
+                ties += int((tie & (ours != theirs)).sum())
+                differences += int((~tie & (ours != theirs)).sum())
+            x = np.moveaxis(np.where(ours, 1, -1), -1, 1).astype(np.int8)
+            for pool in piece.pools:
+                x = max_pool(x, pool.window)
+            binary = True
+        elif x.ndim == 4:
+            x = x.reshape(len(x), -1)
+    return decisions, ties, differences
+
+
+@pytest.mark.parametrize("shift", [0, 1])
+@pytest.mark.parametrize(("seed", "kind"), [(0, "uint8"), (1, "int8"), (2, "bits")])
+def test_counts_are_those_of_every_decision(shift: int, seed: int, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, shape = deep_network(seed)
+    source = checkpoint_of(model, kind, shape, seed)
+    _, nets = build(source, [MAP])
+    raw = raw_samples(source.encoding, 70, seed)
+
+    def shifted(*arguments: Any) -> Folded:
+        rule = folded(*arguments)
+        return replace(rule, threshold=rule.threshold + np.int32(shift))
+
+    monkeypatch.setattr(agreement, "folded", shifted)
+    monkeypatch.setattr(agreement, "CHUNK", 33)  # several chunks, of samples and of sums
+    found = agreement.torch_agreement(nets[0], raw, np.zeros(len(raw), dtype=np.int64))
+    assert (found.decisions, found.ties, found.differences) == one_by_one(nets[0], raw, shift)
+    assert (found.differences > 0) == (shift == 1)
