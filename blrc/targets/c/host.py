@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import tempfile
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -80,11 +82,14 @@ class HostBuild:
         main.write_text(driver.host_main(), encoding="ascii")
         # The driver includes <name>.c, which is therefore not compiled by itself.
         own = [source for source in build.sources(self.folder, self.name) if source.name != f"{self.name}.c"]
-        self.objects = []
-        for source in [*own, main]:
+
+        def compile_one(source: Path) -> Path:
             flags = [*self.flags, *(_DRIVER_FLAGS if source == main else ())]
             out = self.build_folder / f"{source.stem}.o"
-            self.objects.append(build.compile_object(compiler, flags, source, out, self.folder, cplusplus))
+            return build.compile_object(compiler, flags, source, out, self.folder, cplusplus)
+
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            self.objects = list(pool.map(compile_one, [*own, main]))
         self._binary = build.link(compiler, self.flags, self.objects, self.build_folder / "driver")
 
     def run(self, raw: NDArray[Any], member: int = 0) -> dict[str, NDArray[Any]]:
