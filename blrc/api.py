@@ -165,6 +165,8 @@ def verify(
     Raises:
         BlrcError: the folder is no export, or tools are missing. A difference is not an error but in the report.
     """
+    if seed < 0 or (random is not None and random < 0):
+        raise BlrcError(f"seed {seed}, random {random}: must not be negative")
     lower_again = None
     if model is not None:
         source = checkpoint.load(model)

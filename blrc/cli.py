@@ -70,7 +70,7 @@ def export(
 @click.option(
     "--random", type=click.IntRange(min=0), help="Number of random inputs [default: 10,000, fewer for large nets]."
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="Of the random inputs.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the random inputs.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def verify(folder: Path, data: Path | None, model: Path | None, random: int | None, seed: int, as_json: bool) -> None:
     """Compare an export with the reference, at every layer; exit status 0 only if all is equal."""

@@ -74,7 +74,7 @@ def _keep_others(folder: Path, beside: Path, ours: Collection[str]) -> None:
     """Copy what a user has put into the folder, but for build outputs, which belong to the old files."""
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder)
-        if path.is_dir() or name.as_posix() in ours or name.parts[0] == BUILD:
+        if (path.is_dir() and not path.is_symlink()) or name.as_posix() in ours or name.parts[0] == BUILD:
             continue
         (beside / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(path, beside / name, follow_symlinks=False)
@@ -87,11 +87,11 @@ def _swap(beside: Path, folder: Path) -> None:
     old = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
     try:
         folder.rename(old / "old")
-        try:
-            beside.rename(folder)
-        except OSError:
+        beside.rename(folder)
+    except BaseException:  # an interrupt, too, must not lose what was there
+        if (old / "old").exists() and not folder.exists():
             (old / "old").rename(folder)
-            raise
+        raise
     finally:
         shutil.rmtree(old, ignore_errors=True)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import zipfile
+import io
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -39,7 +39,7 @@ def load(path: Path, value: Value, classes: int) -> Labelled:
     """
     if path.suffix == ".npz":
         images, labels = _read_npz(path)
-    elif not path.is_dir():
+    elif not _is_dir(path):
         raise BlrcError(f"{path}: no such folder; give one with MNIST's test files, or an .npz of images and labels")
     elif value.dtype == "uint8" and value.shape == (28, 28, 1):
         test = datasets.mnist(path, train=False)
@@ -52,19 +52,31 @@ def load(path: Path, value: Value, classes: int) -> Labelled:
     return _fit(path, images, labels, value, classes)
 
 
+def _is_dir(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError as error:
+        raise BlrcError(f"{path}: cannot read: {error.strerror or error}") from None
+
+
 def _read_npz(path: Path) -> tuple[NDArray[Any], NDArray[Any]]:
     try:
-        with np.load(path, allow_pickle=False) as file:
+        content = path.read_bytes()
+    except OSError as error:
+        raise BlrcError(f"{path}: cannot read: {error.strerror or error}") from None
+    try:
+        # From memory: np.load leaves the file open when it is no zip archive.
+        with np.load(io.BytesIO(content), allow_pickle=False) as file:
             return file["images"], file["labels"]
-    except FileNotFoundError:
-        raise BlrcError(f"{path}: no such file") from None
     except KeyError as error:
         raise BlrcError(f"{path}: needs the arrays images and labels ({error})") from None
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise BlrcError(f"{path}: cannot be read as .npz ({error})") from None
+    except Exception as error:  # zipfile, the npy header's parser and zlib raise almost anything on damaged bytes
+        raise BlrcError(f"{path}: cannot be read as .npz ({error}); write it with numpy.savez") from None
 
 
 def _fit(path: Path, images: NDArray[Any], labels: NDArray[Any], value: Value, classes: int) -> Labelled:
+    if not len(images.shape) or not len(images):
+        raise BlrcError(f"{path}: holds no images")
     if images.ndim not in (2, 4) or images.dtype != _DTYPES[value.dtype]:
         raise BlrcError(
             f"{path}: images are {images.dtype} {images.shape}; this network takes {value.dtype}, (N, C, H, W)"
@@ -74,10 +86,10 @@ def _fit(path: Path, images: NDArray[Any], labels: NDArray[Any], value: Value, c
         raise BlrcError(f"{path}: images are {raw.shape[1:]} (H, W, C), but this network takes {value.shape}")
     if labels.shape != (len(images),) or labels.dtype.kind not in "iu":
         raise BlrcError(f"{path}: labels are {labels.dtype} {labels.shape}; expected integers ({len(images)},)")
-    if len(labels) and (int(labels.min()) < 0 or int(labels.max()) >= classes):
+    if int(labels.min()) < 0 or int(labels.max()) >= classes:
         raise BlrcError(
             f"{path}: labels go from {labels.min()} to {labels.max()}, but the network has {classes} classes"
         )
-    if value.dtype == "bits" and len(raw) and int(raw.max()) > 1:
+    if value.dtype == "bits" and int(raw.max()) > 1:
         raise BlrcError(f"{path}: bits must be 0 or 1, found {raw.max()}")
     return Labelled(raw.astype(bool) if value.dtype == "bits" else raw, labels.astype(np.int64))

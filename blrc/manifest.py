@@ -42,8 +42,8 @@ class Manifest:
         for name, sha in self.files.items():
             try:
                 content = (folder / name).read_bytes()
-            except OSError:
-                yield f"{folder / name}: is missing; export again"
+            except OSError as error:
+                yield f"{folder / name}: cannot be read ({error.strerror or error}); export again"
                 continue
             if hashlib.sha256(content).hexdigest() != sha:
                 yield f"{folder / name}: was changed since the export; export again"
@@ -74,7 +74,7 @@ def read_manifest(folder: Path) -> Manifest:
     Raises:
         BlrcError: no such folder, no or several manifests, damaged, or written by a newer blrc.
     """
-    if not folder.is_dir():
+    if not _is_dir(folder):
         raise BlrcError(f"{folder}: no such folder; export a model first: blrc export model.pt --target c -o {folder}")
     found = sorted(folder.glob(f"*{SUFFIX}"))
     if len(found) != 1:
@@ -83,6 +83,7 @@ def read_manifest(folder: Path) -> Manifest:
     path = found[0]
     try:
         plain = json.loads(path.read_bytes())
+        _check_types(plain)
         if plain["format"] != FORMAT:
             raise BlrcError(f"{path}: manifest format {plain['format']}, this blrc reads {FORMAT}; export again")
         return Manifest(
@@ -94,8 +95,24 @@ def read_manifest(folder: Path) -> Manifest:
             plain["targets"],
             plain["files"],
         )
-    except (ValueError, KeyError, TypeError) as error:
+    except OSError as error:
+        raise BlrcError(f"{path}: cannot read: {error.strerror or error}") from None
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise BlrcError(f"{path}: not a manifest, or damaged ({error!r}); export again") from None
+
+
+def _is_dir(folder: Path) -> bool:
+    try:
+        return folder.is_dir()
+    except OSError as error:
+        raise BlrcError(f"{folder}: cannot read: {error.strerror or error}") from None
+
+
+def _check_types(plain: Mapping[str, Any]) -> None:
+    """Raise a `TypeError` where a hand-made manifest would break its readers."""
+    for key, kind in {"name": str, "digest": str, "members": list, "targets": dict, "files": dict}.items():
+        if not isinstance(plain[key], kind):
+            raise TypeError(f"{key} is {plain[key]!r}")
 
 
 def previous_files(folder: Path, force: bool) -> Collection[str] | None:
@@ -104,12 +121,15 @@ def previous_files(folder: Path, force: bool) -> Collection[str] | None:
     Raises:
         BlrcError: the folder exists and `force` is not given, or it holds files but is no export.
     """
-    if not folder.exists():
-        return None
-    if not folder.is_dir():
-        raise BlrcError(f"{folder}: is a file, not a folder; choose another folder with -o")
-    if not any(folder.iterdir()):
-        return ()
+    try:
+        if not folder.exists():
+            return None
+        if not folder.is_dir():
+            raise BlrcError(f"{folder}: is a file, not a folder; choose another folder with -o")
+        if not any(folder.iterdir()):
+            return ()
+    except OSError as error:
+        raise BlrcError(f"{folder}: cannot read: {error.strerror or error}; choose another folder with -o") from None
     if not force:
         raise BlrcError(f"{folder}: exists already; choose another folder with -o, or replace the export with --force")
     manifest = read_manifest(folder)

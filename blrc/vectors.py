@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,13 +69,18 @@ def differences(path: Path, program: Program) -> tuple[NDArray[Any], list[str]]:
         BlrcError: the file is missing, damaged, or of another program.
     """
     try:
-        with np.load(path, allow_pickle=False) as file:
+        # From memory: np.load leaves the file open when it is no zip archive.
+        with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
+        _check_inputs(arrays["inputs"], program.input)
         now = record(program, arrays["inputs"])
         found = []
         for member, values in enumerate(now.values):
             for op in program.ops:
-                wrong = np.flatnonzero(arrays[f"{member}/digest/{op.y.name}"] != layer_digest(op.y, values[op.y.name]))
+                recorded = arrays[f"{member}/digest/{op.y.name}"]
+                if recorded.shape != (len(now.inputs),):
+                    raise ValueError(f"digests of {op.name!r} have shape {recorded.shape}")
+                wrong = np.flatnonzero(recorded != layer_digest(op.y, values[op.y.name]))
                 if len(wrong):
                     found.append(
                         f"{path}: vector {wrong[0]}, member {program.members[member]!r}: op {op.name!r} differs"
@@ -84,5 +88,11 @@ def differences(path: Path, program: Program) -> tuple[NDArray[Any], list[str]]:
             if not np.array_equal(arrays[f"{member}/scores"], values[program.output.name][:, 0, 0, :]):
                 found.append(f"{path}: scores of member {program.members[member]!r} differ")
         return arrays["inputs"], found
-    except (OSError, ValueError, KeyError, IndexError, EOFError, zipfile.BadZipFile) as error:
+    except Exception as error:  # zipfile, the npy header's parser and zlib raise almost anything on damaged bytes
         raise BlrcError(f"{path}: recorded vectors are missing or damaged ({error}); export again") from None
+
+
+def _check_inputs(inputs: NDArray[Any], value: Value) -> None:
+    dtype = np.dtype(bool if value.dtype == "bits" else value.dtype)
+    if inputs.dtype != dtype or inputs.shape[1:] != value.shape or not len(inputs):
+        raise ValueError(f"inputs are {inputs.dtype} {inputs.shape}, the program takes {value.dtype} {value.shape}")

@@ -69,6 +69,9 @@ def compare(
     counts: dict[str, int] = {}
     if program.output.name not in found or LABEL not in found:
         raise BlrcError(f"{engine}: gave no scores or no labels")
+    samples = len(expected[program.output.name])
+    if found[LABEL].shape != (samples,):
+        raise BlrcError(f"{engine}: gave labels {found[LABEL].shape}, expected {(samples,)}")
     for op in program.ops:
         if op.y.name not in found:
             continue

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -55,16 +56,19 @@ class CompiledC:
     problems: tuple[str, ...]
 
 
-def compile_c(folder: Path, name: str, progress: Callable[[str, int, int], None]) -> CompiledC:
+def compile_c(folder: Path, name: str, progress: Callable[[str, int, int], None], builds: ExitStack) -> CompiledC:
     """Compile the exported C with the host compiler, at -O2, with ASan and UBSan, and at -Os to measure it.
+
+    Args:
+        builds: closes the temporary folders of the programs that the engines run.
 
     Raises:
         BlrcError: no compiler, or it refuses the code.
     """
     progress("compiling", 0, 3)
-    optimised = HostBuild(folder, name, flags=OPTIMISED)
+    optimised = builds.enter_context(HostBuild(folder, name, flags=OPTIMISED))
     progress("compiling", 1, 3)
-    sanitized = HostBuild(folder, name, flags=SANITIZE)
+    sanitized = builds.enter_context(HostBuild(folder, name, flags=SANITIZE))
     progress("compiling", 2, 3)
     with HostBuild(folder, name, flags=("-Os",)) as small:
         flash, ram = small.flash, small.ram

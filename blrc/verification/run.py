@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blrc import reference
+from blrc.errors import BlrcError
 from blrc.program import Conv, Encode, Op, Pool, Program, Scores
 from blrc.verification.compare import Comparison, Difference, compare, name_difference
 from blrc.verification.edges import edge_maps
@@ -99,6 +100,11 @@ def compare_ops(program: Program, engines: Sequence[Engine], seed: int, tally: T
                 found = engine.run_op(op, given)
                 if found is None:
                     continue
+                if expected.shape != found.shape or expected.dtype != found.dtype:
+                    raise BlrcError(
+                        f"{engine.name}: op {op.name!r} alone gave {found.dtype} {found.shape}, "
+                        f"expected {expected.dtype} {expected.shape}"
+                    )
                 difference = None
                 if not np.array_equal(expected, found):
                     difference = name_difference(program, op, 0, inner, expected, found, engine.name, what)

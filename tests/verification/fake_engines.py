@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from blrc import reference
-from blrc.program import Conv, Op, Program
+from blrc.program import Conv, Encode, Op, Program
 from blrc.verification.engines import Engine
 
 Spoil = Callable[[str, NDArray[Any]], NDArray[Any]]
@@ -34,6 +35,21 @@ def reference_engine(
         return None if op.y.name in hidden else alone(op.y.name, reference.apply(program, op, x).copy())
 
     return Engine(name, run, run_op)
+
+
+def c_like_engine(program: Program, name: str = "C") -> Engine:
+    """As the compiled C: codes are looked up where they are read, and exist nowhere."""
+    encodes = {op.y.name: op for op in program.ops if isinstance(op, Encode)}
+
+    def run_op(op: Op, x: NDArray[Any]) -> NDArray[Any] | None:
+        if isinstance(op, Encode):
+            return None
+        if op.x.name in encodes:
+            x = reference.apply(program, encodes[op.x.name], x)
+        return reference.apply(program, op, x)
+
+    engine = reference_engine(program, name, hidden=tuple(encodes))
+    return replace(engine, run_op=run_op, fuses_encode=True)
 
 
 def recount(program: Program, op: Conv, x: NDArray[Any], position: tuple[int, int], channel: int) -> int:

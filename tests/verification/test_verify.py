@@ -1,0 +1,384 @@
+"""`blrc verify` as a whole: equal where it is, and every edit of an export reported."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from click.testing import CliRunner
+from fake_engines import c_like_engine, flip_one, recount, reference_engine
+from numpy.typing import NDArray
+from random_networks import checkpoint_of, deep_network
+from random_programs import random_program
+
+import blrc
+from blrc import program_file, reference
+from blrc.api import Exported, export
+from blrc.checkpoint import Checkpoint
+from blrc.cli import main
+from blrc.encode import device_layout
+from blrc.program import Conv, Program
+from blrc.verification import engines, folder, report
+from blrc.verification.engines import CompiledC
+
+KINDS = ["uint8", "int8", "bits"]
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def exported(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Checkpoint]:
+    """The checkpoint of a random network, as a file, and its export to both targets in ``out``."""
+    where = tmp_path_factory.mktemp(request.param)
+    return where, _export(where, request.param)
+
+
+@pytest.fixture(scope="module")
+def pixels(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Checkpoint]:
+    where = tmp_path_factory.mktemp("pixels")
+    return where, _export(where, "uint8")
+
+
+def _export(where: Path, kind: str) -> Checkpoint:
+    seed = KINDS.index(kind) + 1
+    model, shape = deep_network(seed)
+    checkpoint = checkpoint_of(model, kind, shape, seed)
+    blrc.save(model, where / "net.pt", input=checkpoint.encoding, calibration=checkpoint.calibration)
+    export(where / "net.pt", where / "out", members="1", seed=seed)
+    return checkpoint
+
+
+def labelled_file(path: Path, program: Program, checkpoint: Checkpoint, wrong: int) -> tuple[Path, int]:
+    """An ``.npz`` of 25 calibration samples with the reference's labels, the first `wrong` of them made wrong."""
+    assert checkpoint.calibration is not None
+    images = checkpoint.calibration[:25]
+    labels = reference.labels(reference.scores(program, device_layout(images)))
+    labels[:wrong] = (labels[:wrong] + 1) % program.classes
+    np.savez(path, images=images, labels=labels)
+    return path, len(images)
+
+
+def verify_json(*arguments: object) -> tuple[int, dict[str, Any]]:
+    result = CliRunner().invoke(main, ["verify", *map(str, arguments), "--json"])
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.output
+    return result.exit_code, json.loads(result.stdout)
+
+
+@pytest.mark.needs("cc", "size")
+def test_random_networks_are_equal_everywhere(exported: tuple[Path, Checkpoint], tmp_path: Path) -> None:
+    where, checkpoint = exported
+    program = program_file.load(where / "out" / "net.program.npz")
+    data, count = labelled_file(tmp_path / "data.npz", program, checkpoint, 5)
+    status, found = verify_json(
+        where / "out", "--data", data, "--checkpoint", where / "net.pt", "--random", 30, "--seed", 4
+    )
+    assert status == 0
+    assert found["equal"] is True
+    assert found["problems"] == []
+    assert found["difference"] is None
+    assert found["digest"] == program_file.digest(program)
+    assert found["accuracy"] == 80.0
+    assert found["engines"] == ["C, -O2", "C, ASan+UBSan", "onnxruntime"]
+    assert [layer["name"] for layer in found["layers"]] == [*(op.name for op in program.ops), "label"]
+    assert all(layer["values_compared"] > 0 for layer in found["layers"])
+    assert found["values_compared"] == sum(layer["values_compared"] for layer in found["layers"])
+    ran = found["inputs"]
+    assert set(ran) == {"recorded vectors", "adversarial inputs", "test set", "random inputs"}
+    assert ran["test set"] == dict.fromkeys(found["engines"], count)
+    assert ran["random inputs"] == dict.fromkeys(found["engines"], 30)
+    whole = sum(counts["onnxruntime"] for counts in ran.values())
+    assert found["layers"][-1]["values_compared"] == 3 * whole
+    for op in program.ops:
+        if isinstance(op, Conv):
+            assert 0 < found["edges"][op.name]["reached"] <= found["edges"][op.name]["wanted"]
+    agreement = found["agreement"]
+    assert agreement["differences"] == 0
+    assert agreement["labels"] == count
+    assert 0 < agreement["same_labels"] <= count
+    assert found["flash"] > 0
+    assert found["ram"] > 0
+
+
+@pytest.fixture
+def fake_c(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Instead of compiling, the reference answers for the C: for tests of everything but the C."""
+
+    def compile_c(where: Path, name: str, progress: Any, builds: Any) -> CompiledC:
+        program = program_file.load(where / f"{name}.program.npz")
+        return CompiledC((c_like_engine(program, "C"),), 1, 2, ())
+
+    monkeypatch.setattr(folder, "compile_c", compile_c)
+    yield
+
+
+def copy(source: Path, target: Path) -> Path:
+    return Path(shutil.copytree(source / "out", target / "out"))
+
+
+@pytest.mark.usefixtures("fake_c")
+def test_the_unchanged_export_is_equal_with_the_stand_in(pixels: tuple[Path, Checkpoint]) -> None:
+    report = blrc.verify(pixels[0] / "out", random=3)
+    assert report.equal
+    assert report.problems == ()
+
+
+@pytest.mark.usefixtures("fake_c")
+def test_regression_c_alone_can_be_equal(pixels: tuple[Path, Checkpoint], tmp_path: Path) -> None:
+    """The codes of a pixel network exist nowhere in the C, so its encoding was never compared and never equal."""
+    export(pixels[1], tmp_path / "out", targets=["c"])
+    report = blrc.verify(tmp_path / "out", random=3)
+    assert report.engines == ("C",)
+    assert report.equal, report.problems
+    assert report.layers["input.encode"] == 0
+
+
+def test_onnx_alone_needs_no_compiler(
+    pixels: tuple[Path, Checkpoint], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.delenv("CC", raising=False)
+    export(pixels[1], tmp_path / "out", targets=["onnx"])
+    report = blrc.verify(tmp_path / "out", random=3)
+    assert report.equal
+    assert (report.flash, report.ram) == (None, None)
+
+
+# A wrong answer of an engine
+
+
+def spoiled_onnx(monkeypatch: pytest.MonkeyPatch, value: str, index: tuple[int, ...], only: int) -> None:
+    """ONNX Runtime's answer to the batch of `only` inputs gets one wrong element: a bit flipped in its dump."""
+
+    def engine(model: bytes, program: Program) -> engines.Engine:
+        real = engines.onnx_engine(model, program)
+
+        def run(raw: NDArray[Any]) -> dict[str, NDArray[Any]]:
+            values = dict(real.run(raw))
+            if len(raw) == only:
+                values[value] = flip_one(values[value].copy(), index)
+            return values
+
+        return replace(real, run=run)
+
+    monkeypatch.setattr(folder, "onnx_engine", engine)
+
+
+@pytest.fixture(scope="module")
+def onnx_only(pixels: tuple[Path, Checkpoint], tmp_path_factory: pytest.TempPathFactory) -> Exported:
+    return export(pixels[1], tmp_path_factory.mktemp("onnx") / "out", targets=["onnx"])
+
+
+def test_one_flipped_bit_in_a_dump_is_named(onnx_only: Exported, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = onnx_only.program
+    ops = [op for op in program.ops if isinstance(op, Conv)]
+    assert any(op.pool is not None for op in ops)
+    raw = folder.random_inputs(program.input, 13, 9)
+    values = reference.run(program, raw)
+    for op in ops:
+        place = (op.y.shape[0] - 1, op.y.shape[1] - 1)
+        channel = op.y.shape[2] - 2
+        with monkeypatch.context() as patch:
+            spoiled_onnx(patch, op.y.name, (11, *place, channel), only=13)
+            found = blrc.verify(onnx_only.folder, random=13, seed=9)
+        assert not found.equal
+        z = recount(program, op, values[op.x.name][11], place, channel)
+        threshold = int(program.constant(op.thresholds)[channel])
+        bit = int(values[op.y.name][(11, *place, channel)])
+        assert bit == (z >= threshold)
+        assert found.difference == (
+            f"onnxruntime differs on random inputs, sample 11: member 'map', op {op.name!r}, position {place}, "
+            f"channel {channel}, z {z}, threshold {threshold}: expected {bit}, found {1 - bit}"
+        )
+        text = report.to_text(found)
+        assert f"FIRST DIFFERENCE: {found.difference}" in text.splitlines()
+        assert text.splitlines()[-1] == "bit-exact: NO"
+
+
+def test_a_wrong_score_and_a_wrong_label_are_named(onnx_only: Exported, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = onnx_only.program
+    scores = reference.scores(program, folder.random_inputs(program.input, 13, 9))
+    with monkeypatch.context() as patch:
+        spoiled_onnx(patch, program.output.name, (4, 0, 0, 6), only=13)
+        found = blrc.verify(onnx_only.folder, random=13, seed=9)
+    right = int(scores[4, 6])
+    assert not found.equal
+    assert found.difference == (
+        f"onnxruntime differs on random inputs, sample 4: member 'map', op {program.ops[-1].name!r}, "
+        f"position (0, 0), channel 6: expected {right}, found {right + 1}"
+    )
+    with monkeypatch.context() as patch:
+        spoiled_onnx(patch, "label", (12,), only=13)
+        found = blrc.verify(onnx_only.folder, random=13, seed=9)
+    label = int(scores[12].argmax())
+    assert not found.equal
+    assert found.difference is not None
+    assert f"sample 12: member 'map', op 'label', position (0, 0), channel 0: expected {label}" in found.difference
+
+
+def test_the_command_line_exits_with_1_at_a_difference(onnx_only: Exported, monkeypatch: pytest.MonkeyPatch) -> None:
+    spoiled_onnx(monkeypatch, "label", (2,), only=3)
+    status, found = verify_json(onnx_only.folder, "--random", 3)
+    assert status == 1
+    assert found["equal"] is False
+    assert "op 'label'" in found["difference"]
+    result = CliRunner().invoke(main, ["verify", str(onnx_only.folder), "--random", "3"])
+    assert result.exit_code == 1
+    assert result.stdout.splitlines()[-1] == "bit-exact: NO"
+
+
+# Edited exports
+
+
+@pytest.mark.needs("cc", "size")
+def test_an_edited_table_of_the_c_is_reported_and_named(pixels: tuple[Path, Checkpoint], tmp_path: Path) -> None:
+    where = copy(pixels[0], tmp_path)
+    table = where / "net_weights.c"
+    lines = table.read_text().splitlines()
+    at = next(
+        i for i, line in enumerate(lines) if ("_scores" in line and "=" in line) or ("bias" in line and "=" in line)
+    )
+    at = next(i for i in range(at, len(lines)) if lines[i].strip()[:1] in tuple("-0123456789"))
+    first, rest = lines[at].split(",", 1)
+    lines[at] = f"{int(first, 0) + 1}, {rest}"
+    table.write_text("\n".join(lines) + "\n")
+    found = blrc.verify(where, random=3)
+    assert not found.equal
+    assert any("net_weights.c: was changed since the export" in problem for problem in found.problems)
+    assert found.difference is not None
+    assert found.difference.startswith("C, -O2 differs on ")
+
+
+@pytest.mark.usefixtures("fake_c")
+def test_every_edited_file_is_reported(pixels: tuple[Path, Checkpoint], tmp_path: Path) -> None:
+    where = copy(pixels[0], tmp_path)
+    files = sorted(p.name for p in where.iterdir() if not p.name.endswith(".manifest.json"))
+    manifest = json.loads((where / "net.manifest.json").read_bytes())
+    assert sorted(manifest["files"]) == files
+    binary = {"net.onnx", "net.program.npz", "net.vectors.npz"}
+    assert binary < set(files)
+    for name in sorted(set(files) - binary):
+        good = (where / name).read_bytes()
+        (where / name).write_bytes(good + b"\n")
+        found = blrc.verify(where, random=1)
+        assert not found.equal
+        assert found.problems == (f"{where / name}: was changed since the export; export again",)
+        (where / name).write_bytes(good)
+    assert blrc.verify(where, random=1).equal
+
+
+@pytest.mark.usefixtures("fake_c")
+def test_an_edited_onnx_file_is_reported_and_named(pixels: tuple[Path, Checkpoint], tmp_path: Path) -> None:
+    where = copy(pixels[0], tmp_path)
+    good = (where / "net.onnx").read_bytes()
+    model = onnx.load_from_string(good)
+    weights = max(model.graph.initializer, key=lambda t: len(t.raw_data))
+    spoiled = bytearray(weights.raw_data)
+    spoiled[0] ^= 2  # weights are 0 or 2
+    weights.raw_data = bytes(spoiled)
+    (where / "net.onnx").write_bytes(model.SerializeToString())
+    found = blrc.verify(where, random=200)
+    assert not found.equal
+    assert found.problems[0] == f"{where / 'net.onnx'}: was changed since the export; export again"
+    assert found.difference is not None
+    assert found.difference.startswith("onnxruntime differs on ")
+    for damaged in (good[:-200], b"", b"hello"):
+        (where / "net.onnx").write_bytes(damaged)
+        with pytest.raises(blrc.BlrcError, match=r"ONNX"):
+            blrc.verify(where, random=1)
+    (where / "net.onnx").unlink()
+    with pytest.raises(blrc.BlrcError, match=r"net\.onnx: cannot read: No such file"):
+        blrc.verify(where, random=1)
+
+
+@pytest.mark.usefixtures("fake_c")
+def test_an_edited_program_is_reported(pixels: tuple[Path, Checkpoint], tmp_path: Path) -> None:
+    where = copy(pixels[0], tmp_path)
+    path = where / "net.program.npz"
+    program = program_file.load(path)
+    op = program.ops[-1]
+    table = program.constant(op.bias).copy()  # type: ignore[union-attr]
+    table[0] += 1
+    changed = dict(program.constants)
+    changed[op.bias] = replace(changed[op.bias], tables=(table,))  # type: ignore[union-attr]
+    other = replace(program, constants=changed)
+    program_file.save(other, path)
+    found = blrc.verify(where, model=pixels[0] / "net.pt", random=1)
+    assert not found.equal
+    text = "\n".join(found.problems)
+    assert f"{path}: was changed since the export" in text
+    assert f"has digest {program_file.digest(other)}, but the manifest says {program_file.digest(program)}" in text
+    assert "the checkpoint gives program" in text
+    assert "scores of member" in text  # as recorded in the vectors
+    assert found.difference is not None
+
+
+@pytest.mark.usefixtures("fake_c")
+def test_edited_vectors_are_reported(pixels: tuple[Path, Checkpoint], tmp_path: Path) -> None:
+    where = copy(pixels[0], tmp_path)
+    path = where / "net.vectors.npz"
+    with np.load(path) as file:
+        arrays = {name: file[name] for name in file.files}
+    for name in arrays:
+        edited = {key: value.copy() for key, value in arrays.items()}
+        edited[name].reshape(-1)[0] += 1
+        np.savez(path, **edited)
+        found = blrc.verify(where, random=1)
+        assert not found.equal
+        assert len(found.problems) >= (1 if name == "inputs" else 2), name
+        assert "net.vectors.npz: was changed since the export" in found.problems[0]
+
+
+@pytest.mark.usefixtures("fake_c")
+def test_a_checkpoint_of_another_network_is_a_problem(pixels: tuple[Path, Checkpoint], tmp_path: Path) -> None:
+    where, checkpoint = pixels
+    other = replace(checkpoint, source="other.pt")
+    model = other.model()
+    model.state_dict()["1.0.weight.logits"].neg_()
+    assert checkpoint.calibration is not None
+    blrc.save(model, tmp_path / "other.pt", input=checkpoint.encoding, calibration=checkpoint.calibration)
+    status, found = verify_json(where / "out", "--checkpoint", tmp_path / "other.pt", "--random", 1)
+    assert status == 1
+    assert found["equal"] is False
+    assert len(found["problems"]) == 1
+    assert found["problems"][0].startswith("the checkpoint gives program ")
+    assert found["agreement"] is None
+
+
+@pytest.mark.usefixtures("fake_c")
+def test_without_targets_nothing_is_called_equal(pixels: tuple[Path, Checkpoint], tmp_path: Path) -> None:
+    where = copy(pixels[0], tmp_path)
+    path = where / "net.manifest.json"
+    manifest = json.loads(path.read_bytes())
+    path.write_text(json.dumps({**manifest, "targets": {}}))
+    found = blrc.verify(where, random=1)
+    assert not found.equal
+    assert found.values_compared == 0
+    assert any("holds no target that could be compared" in problem for problem in found.problems)
+
+
+def test_a_layer_that_no_engine_gave_is_a_problem(onnx_only: Exported, monkeypatch: pytest.MonkeyPatch) -> None:
+    hidden = onnx_only.program.ops[1].y.name
+    monkeypatch.setattr(
+        folder, "onnx_engine", lambda model, program: reference_engine(program, "blind", hidden=(hidden,))
+    )
+    found = blrc.verify(onnx_only.folder, random=2)
+    assert not found.equal
+    assert found.difference is None
+    assert found.problems == (f"blind: nothing of {onnx_only.program.ops[1].name!r} was compared",)
+
+
+def test_no_random_inputs_on_request(onnx_only: Exported) -> None:
+    found = blrc.verify(onnx_only.folder, random=0)
+    assert found.equal
+    assert set(found.inputs) == {"recorded vectors", "adversarial inputs"}
+
+
+def test_the_default_number_of_random_inputs() -> None:
+    small = random_program(0, "bits", (2, 2, 1))
+    assert folder.default_random(small) == 10_000
+    assert folder.operations(small) > 0
