@@ -53,6 +53,8 @@ class Recipe:
             value = getattr(self, field.name)
             if isinstance(value, float) and not (math.isfinite(value) and value >= 0):
                 raise BlrcError(f"{field.name} {value}: must be finite and not negative")
+        if self.tau == 0:
+            raise BlrcError("tau 0.0: must be positive")
         if self.objective not in ("penalty", "bound"):
             raise BlrcError(f"objective {self.objective!r}: 'penalty' or 'bound'")
 

@@ -1,0 +1,43 @@
+"""``blrc train``: options reach the recipe."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from torch import nn
+
+from blrc import cli_train
+from blrc.train import Recipe, Trained
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
+    calls: list[tuple[Any, ...]] = []
+
+    def train_mnist(*args: Any) -> Trained:
+        calls.append(args)
+        return Trained(nn.Sequential(), {"fp": [0.999], "blrnet": [0.97, 0.9912, 0.98]})
+
+    monkeypatch.setattr(cli_train, "train_mnist", train_mnist)
+    return calls
+
+
+def test_the_defaults_are_the_recipe_s(calls: list[tuple[Any, ...]]) -> None:
+    result = CliRunner().invoke(cli_train.train, ["mnist", "-o", "mnist.pt"])
+    assert result.exit_code == 0 and result.output == "mnist.pt: MAP accuracy 99.12 % on the validation set\n"
+    assert calls == [(Path("mnist.pt"), None, Recipe(), False)]
+
+
+def test_every_option_arrives(calls: list[tuple[Any, ...]]) -> None:
+    options = "--data d --seed 3 --epochs 4 --pretrain-epochs 5 --batch 6 --lr 0.7 --weight-lr 0.8 --soft --tau 0.9 "
+    CliRunner().invoke(cli_train.train, ["mnist", "-o", "m.pt", *options.split(), "--objective", "bound", "--resume"])
+    recipe = Recipe(3, 4, 5, 6, weight_lr=0.8, lr=0.7, objective="bound", hard=False, tau=0.9)
+    assert calls == [(Path("m.pt"), Path("d"), recipe, True)]
+
+
+def test_output_is_required(calls: list[tuple[Any, ...]]) -> None:
+    result = CliRunner().invoke(cli_train.train, ["mnist"])
+    assert result.exit_code == 2 and "--output" in result.output and not calls

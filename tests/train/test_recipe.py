@@ -1,0 +1,51 @@
+"""Options and schedules."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from blrc.errors import BlrcError
+from blrc.train.recipe import Recipe, cosine, one_cycle
+
+
+@given(st.floats(0, 1), st.floats(0, 1))
+def test_cosine_falls_from_one_to_zero(a: float, b: float) -> None:
+    assert cosine(0) == 1 and cosine(1) == pytest.approx(0, abs=1e-15) and cosine(0.5) == pytest.approx(0.5)
+    low, high = sorted((a, b))
+    assert cosine(low) >= cosine(high)
+
+
+@given(st.floats(0, 1), st.floats(0, 1))
+def test_one_cycle_rises_then_falls(a: float, b: float) -> None:
+    assert one_cycle(0) == pytest.approx(1 / 25) and one_cycle(0.3) == 1 and one_cycle(1) == pytest.approx(0, abs=1e-15)
+    assert one_cycle(0.3 - 1e-9) == pytest.approx(1, abs=1e-6)
+    low, high = sorted((a, b))
+    if high <= 0.3:
+        assert one_cycle(low) <= one_cycle(high)
+    elif low >= 0.3:
+        assert one_cycle(low) >= one_cycle(high)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"epochs": 0}, "epochs 0: must be at least 1"),
+        ({"pretrain_epochs": -1}, "pretrain_epochs -1"),
+        ({"seed": -1}, "seed -1"),
+        ({"batch": 1}, "batch 1: must be at least 2"),
+        ({"validation": 0}, "validation 0"),
+        ({"calibration": 1}, "calibration 1"),
+        ({"lr": float("nan")}, "lr nan: must be finite"),
+        ({"weight_lr": -0.1}, "weight_lr -0.1"),
+        ({"variance_penalty": float("inf")}, "variance_penalty inf"),
+        ({"objective": "elbo"}, "objective 'elbo': 'penalty' or 'bound'"),
+        ({"tau": 0.0}, "tau 0.0"),
+    ],
+)
+def test_refusals(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(BlrcError, match=message):
+        Recipe(**options)

@@ -1,0 +1,321 @@
+"""The recipe end to end on a small data set: what it writes, and that an interrupted run ends in the same bytes."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import struct
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from blrc import checkpoint, datasets, models
+from blrc.errors import BlrcError
+from blrc.nn import distributions
+from blrc.train import Recipe, Trained, loop, train_mnist
+from blrc.train.mnist import ENCODING, REESTIMATION, binary_groups
+from blrc.train.state import state_file
+
+TINY = Recipe(epochs=2, pretrain_epochs=2, batch=32, validation=40, calibration=16)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _small_network() -> Iterator[None]:
+    """The MNIST network with few channels: the same code in a fiftieth of the time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(models, "mnist", small_mnist)
+        yield
+
+
+def small_mnist(flavour: models.Flavour = "blrnet") -> torch.nn.Sequential:
+    return models._network(flavour, channels=1, size=28, blocks=((6,), (8,)), dense=32)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """200 images of ten kinds: a bright row whose height is the label, on noise."""
+    folder = tmp_path_factory.mktemp("data")
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 10, 200, dtype=np.uint8)
+    images = rng.integers(0, 60, (200, 28, 28), dtype=np.uint8)
+    for image, label in zip(images, labels, strict=True):
+        image[2 * label + 4] = 255
+    for name, array in (("train-images-idx3-ubyte", images), ("train-labels-idx1-ubyte", labels)):
+        header = struct.pack(f">HBB{array.ndim}I", 0, 8, array.ndim, *array.shape)
+        (folder / name).write_bytes(header + array.tobytes())
+    return folder
+
+
+def run(folder: Path, output: Path, recipe: Recipe = TINY, resume: bool = False, log: Any = None) -> Trained:
+    return train_mnist(output, folder, recipe, resume, log or io.StringIO())
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, Trained, str]:
+    output, log = tmp_path_factory.mktemp("reference") / "mnist.pt", io.StringIO()
+    trained = run(folder, output, log=log)
+    assert not state_file(output).exists()
+    return output.read_bytes(), trained, log.getvalue()
+
+
+def same_tensors(one: Trained, other: Trained) -> bool:
+    a, b = one.model.state_dict(), other.model.state_dict()
+    return a.keys() == b.keys() and all(a[k].numpy().tobytes() == b[k].numpy().tobytes() for k in a)
+
+
+def test_the_log_has_a_line_an_epoch(uninterrupted: tuple[bytes, Trained, str]) -> None:
+    lines = uninterrupted[2].splitlines()
+    titles = ["fp epoch 1/2", "fp epoch 2/2", "blrnet epoch 1/2", "blrnet epoch 2/2"]
+    assert [line.partition(":")[0] for line in lines] == titles
+    assert all("loss" in line and "validation" in line and "best" in line for line in lines)
+
+
+def test_the_checkpoint_has_what_an_export_needs(folder: Path, uninterrupted: Any, tmp_path: Path) -> None:
+    content, trained, _ = uninterrupted
+    (tmp_path / "mnist.pt").write_bytes(content)
+    held = checkpoint.load(tmp_path / "mnist.pt")
+    assert held.encoding == ENCODING
+    training = datasets.split(datasets.mnist(folder), TINY.validation)[0]
+    known = {image.tobytes() for image in training.images}
+    assert held.calibration is not None and held.calibration.shape == (16, 1, 28, 28)
+    assert {image.tobytes() for image in held.calibration} <= known  # of the training part, each once
+    assert len({image.tobytes() for image in held.calibration}) == 16
+    assert held.tensors["conv1.weight.logits"].dtype == np.int8  # compact
+    for mine, theirs in zip(distributions(trained.model), distributions(held.model()), strict=True):
+        assert torch.equal(mine.map(), theirs.map())
+
+
+def test_it_learns(folder: Path, tmp_path: Path) -> None:
+    trained = run(
+        folder, tmp_path / "x.pt", Recipe(epochs=12, pretrain_epochs=4, batch=16, validation=40, calibration=16)
+    )
+    assert trained.accuracies["fp"][-1] > 0.9
+    assert max(trained.accuracies["blrnet"]) > 0.8
+
+
+def test_the_seed_decides(folder: Path, tmp_path: Path, uninterrupted: Any) -> None:
+    state = torch.get_rng_state()
+    torch.manual_seed(99)  # what the caller's generator holds must not matter, nor be changed
+    before = torch.get_rng_state()
+    again = run(folder, tmp_path / "same.pt")
+    assert torch.equal(torch.get_rng_state(), before)
+    torch.set_rng_state(state)
+    assert same_tensors(again, uninterrupted[1])
+    assert (tmp_path / "same.pt").read_bytes() == uninterrupted[0]
+    other = run(folder, tmp_path / "other.pt", Recipe(**{**TINY.__dict__, "seed": 1}))
+    assert not same_tensors(other, uninterrupted[1])
+
+
+class Stop(BaseException):
+    """As KeyboardInterrupt: nothing may catch it."""
+
+
+def in_epoch(number: int) -> Callable[[pytest.MonkeyPatch], None]:
+    """Stop in the middle of an epoch, counted over both stages."""
+
+    def install(patch: pytest.MonkeyPatch) -> None:
+        calls, real = [], loop.run_epoch
+
+        def interrupted(*args: Any) -> float:
+            calls.append(1)
+
+            def report(step: int, loss: float) -> None:
+                if len(calls) == number and step == 3:
+                    raise Stop
+
+            return real(*args[:-1], report)
+
+        patch.setattr(loop, "run_epoch", interrupted)
+
+    return install
+
+
+def in_write(number: int) -> Callable[[pytest.MonkeyPatch], None]:
+    """Stop while a state is being written (the first is written before any epoch)."""
+
+    def install(patch: pytest.MonkeyPatch) -> None:
+        calls, real = [], os.fsync
+
+        def interrupted(file: int) -> None:
+            calls.append(1)
+            if len(calls) == number:
+                os.ftruncate(file, 1000)
+                raise Stop
+            real(file)
+
+        patch.setattr(os, "fsync", interrupted)
+
+    return install
+
+
+POINTS = {
+    **{f"epoch {n}": in_epoch(n) for n in (1, 2, 3, 4)},
+    **{f"write {n}": in_write(n) for n in (1, 2, 3, 4, 5)},
+    "checkpoint": in_write(6),
+}
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_an_interrupted_run_ends_in_the_same_bytes(
+    point: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, uninterrupted: Any
+) -> None:
+    output = tmp_path / "mnist.pt"
+    with monkeypatch.context() as patch:
+        POINTS[point](patch)
+        with pytest.raises(Stop):
+            run(folder, output)
+    assert not output.exists()
+    log = io.StringIO()
+    assert same_tensors(run(folder, output, resume=True, log=log), uninterrupted[1])
+    assert output.read_bytes() == uninterrupted[0]
+    done = {"epoch 1": 0, "epoch 2": 1, "epoch 3": 2, "epoch 4": 3, "write 1": 0, "write 2": 0, "write 3": 1,
+            "write 4": 2, "write 5": 3, "checkpoint": 4}[point]  # fmt: skip
+    assert log.getvalue().count("validation") == 4 - done  # epochs that were finished are not run again
+    assert [path.name for path in tmp_path.iterdir()] == ["mnist.pt"]
+
+
+def test_a_killed_process_goes_on(folder: Path, tmp_path: Path, uninterrupted: Any) -> None:
+    output = tmp_path / "mnist.pt"
+    program = (
+        "import sys, torch\nfrom blrc import models\nfrom blrc.train import *\n"
+        "models.mnist = lambda flavour='blrnet': models._network(flavour, 1, 28, ((6,), (8,)), 32)\n"
+        f"torch.set_num_threads({torch.get_num_threads()})\n"
+        f"train_mnist({str(output)!r}, {str(folder)!r}, {TINY!r}, stream=sys.stdout)"
+    )
+    with subprocess.Popen([sys.executable, "-u", "-c", program], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if line.startswith("fp epoch 2/2"):
+                process.send_signal(signal.SIGKILL)  # about when its state is being written
+                break
+    assert process.returncode == -signal.SIGKILL and not output.exists()
+    assert same_tensors(run(folder, output, resume=True), uninterrupted[1])
+    assert output.read_bytes() == uninterrupted[0]
+
+
+def test_resume_without_a_state_starts_anew(folder: Path, tmp_path: Path, uninterrupted: Any) -> None:
+    assert same_tensors(run(folder, tmp_path / "new.pt", resume=True), uninterrupted[1])
+
+
+@pytest.fixture
+def stopped(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The output of a run that stopped in its second epoch."""
+    with monkeypatch.context() as patch:
+        in_epoch(2)(patch)
+        with pytest.raises(Stop):
+            run(folder, tmp_path / "mnist.pt")
+    return tmp_path / "mnist.pt"
+
+
+def test_an_unfinished_run_is_not_overwritten(folder: Path, stopped: Path) -> None:
+    with pytest.raises(BlrcError, match=r"mnist.pt.training: an unfinished run; go on with --resume, or delete"):
+        run(folder, stopped)
+
+
+def test_other_options_are_named(folder: Path, stopped: Path) -> None:
+    with pytest.raises(BlrcError, match=r"other options \(epochs 2, now 5; seed 0, now 3\)"):
+        run(folder, stopped, Recipe(**{**TINY.__dict__, "seed": 3, "epochs": 5}), resume=True)
+
+
+def test_other_data_are_refused(folder: Path, stopped: Path, tmp_path: Path) -> None:
+    for file in folder.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes()[:-1] + b"\x07")
+    with pytest.raises(BlrcError, match=r"other options \(data "):
+        run(tmp_path, stopped, resume=True)
+
+
+def test_another_number_of_threads_is_said(folder: Path, stopped: Path) -> None:
+    log, threads = io.StringIO(), torch.get_num_threads()
+    torch.set_num_threads(threads + 1)
+    try:
+        run(folder, stopped, resume=True, log=log)
+    finally:
+        torch.set_num_threads(threads)
+    assert f"the run had {threads} threads, now {threads + 1}" in log.getvalue()
+
+
+@pytest.mark.parametrize("damage", ["truncated", "text", "empty", "other"])
+def test_a_damaged_state_is_refused(damage: str, folder: Path, stopped: Path) -> None:
+    path = state_file(stopped)
+    if damage == "other":
+        torch.save({"weights": torch.ones(2)}, path)
+    else:
+        path.write_bytes({"truncated": path.read_bytes()[:5000], "text": b"hello", "empty": b""}[damage])
+    with pytest.raises(BlrcError, match="not a training state, or damaged"):
+        run(folder, stopped, resume=True)
+
+
+def test_a_state_of_another_version_is_refused(folder: Path, stopped: Path) -> None:
+    content = torch.load(state_file(stopped), weights_only=True)
+    torch.save({**content, "format": content["format"] + 1}, state_file(stopped))
+    with pytest.raises(BlrcError, match="another version"):
+        run(folder, stopped, resume=True)
+
+
+def test_a_malicious_state_is_not_executed(folder: Path, stopped: Path, tmp_path: Path) -> None:
+    class Evil:
+        def __reduce__(self) -> Any:
+            return os.mkdir, (str(tmp_path / "executed"),)
+
+    torch.save({"format": 1, "options": Evil()}, state_file(stopped))
+    with pytest.raises(BlrcError, match="not a training state"):
+        run(folder, stopped, resume=True)
+    assert not (tmp_path / "executed").exists()
+
+
+def test_a_folder_that_cannot_be_written_is_found_before_training(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    log = io.StringIO()
+    with pytest.raises(BlrcError, match="cannot write"):
+        run(folder, tmp_path / "file" / "mnist.pt", log=log)
+    assert not log.getvalue()
+
+
+def test_the_best_epoch_is_kept(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The result is that of the epoch with the highest validation accuracy, the later one of equals."""
+    import blrc.train.mnist as module
+
+    accuracies = iter([0.5, 0.4, 0.9, 0.9, 0.3])
+    seen: list[dict[str, torch.Tensor]] = []
+
+    def accuracy(network: torch.nn.Module, *_: object) -> float:
+        seen.append({key: value.clone() for key, value in network.state_dict().items()})
+        return next(accuracies)
+
+    monkeypatch.setattr(module, "accuracy", accuracy)
+    trained = run(folder, tmp_path / "x.pt", Recipe(**{**TINY.__dict__, "epochs": 3, "pretrain_epochs": 2}))
+    assert trained.accuracies == {"fp": [0.5, 0.4], "blrnet": [0.9, 0.9, 0.3]}
+    assert torch.equal(trained.model.scores.weight, seen[3]["scores.weight"])
+    assert not torch.equal(trained.model.scores.weight, seen[4]["scores.weight"])
+
+
+@pytest.mark.parametrize(
+    "change", [{"pretrain_epochs": 0}, {"objective": "bound"}, {"hard": False}, {"tau": 0.5}, {"variance_penalty": 0.1}]
+)
+def test_each_option_has_an_effect(change: dict[str, Any], folder: Path, tmp_path: Path, uninterrupted: Any) -> None:
+    trained = run(folder, tmp_path / "x.pt", Recipe(**{**TINY.__dict__, **change}))
+    assert not same_tensors(trained, uninterrupted[1])
+
+
+def test_groups_are_complete_and_apart(uninterrupted: Any) -> None:
+    model = uninterrupted[1].model
+    logits, softmax, rest = binary_groups(model, Recipe(weight_lr=0.5, lr=0.25, weight_decay=0.125))
+    named = {id(p): name for name, p in model.named_parameters()}
+    assert [named[id(p)] for p in logits["params"]] == [f"{n}.weight.logits" for n in ("conv1", "conv2", "dense")]
+    assert [named[id(p)] for p in softmax["params"]] == ["scores.weight", "scores.bias"]
+    assert [named[id(p)] for p in rest["params"]] == [f"norm{i}.{n}" for i in (1, 2, 3) for n in ("weight", "bias")]
+    assert (logits["lr"], softmax["lr"], rest["lr"], softmax["weight_decay"]) == (0.5, 0.25, 0.25, 0.125)
+    assert "weight_decay" not in logits and "weight_decay" not in rest
+
+
+def test_calibration_larger_than_the_data(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(BlrcError, match="only 160 training samples"):
+        run(folder, tmp_path / "x.pt", Recipe(validation=40, calibration=161))
+    assert REESTIMATION > 160  # and fewer than the re-estimation wants is no error
