@@ -12,8 +12,8 @@ typedef struct blrc_place {
     blrc_span ky, kx;
 } blrc_place;
 
-/* Codes of `count` neighbouring channels from element `at` on. */
-static inline void blrc_read(const blrc_operands *in, int32_t at, int32_t channel, int32_t count, int8_t *codes)
+/* Codes of `count` elements of the input from `at` on; they are of group g, the first is of its channel c. */
+static inline void blrc_read(const blrc_operands *in, int32_t at, int32_t g, int32_t c, int32_t count, int8_t *codes)
 {
     int32_t i;
 
@@ -25,47 +25,68 @@ static inline void blrc_read(const blrc_operands *in, int32_t at, int32_t channe
         }
     } else {
         const uint8_t *const x = (const uint8_t *)in->x + at;
-        const int32_t step = in->table_rows == 1 ? 0 : 256;
-        const int8_t *table = in->table + channel * step;
 
-        for (i = 0; i < count; ++i, table += step) {
-            codes[i] = table[x[i]];
+        if (in->table_rows == 1) {
+            for (i = 0; i < count; ++i) {
+                codes[i] = in->table[x[i]];
+            }
+        } else {
+            const int8_t *const table = in->table + 256 * g * in->channels;
+
+            for (i = 0; i < count; ++i) {
+                codes[i] = table[256 * c + x[i]];
+                c = c + 1 == in->channels ? 0 : c + 1;
+            }
         }
     }
 }
 
 /* Codes first <= f < first + count of group g in the order (ky, kx, channel), 0 outside the map; then zeros up to a
- * whole number of nibbles. */
+ * whole number of nibbles. They are read in runs that lie together in the map: kernel rows, or taps where the kernel
+ * is dilated or sees a part of the channels. */
 static void blrc_collect(const blrc_conv *op, const blrc_operands *in, const blrc_place *place, int32_t g,
                          int32_t first, int32_t count, int8_t *codes)
 {
     const blrc_window *win = &op->window;
-    const int32_t channels = in->channels;
-    int32_t c = 0, s = 0, t = 0, f = 0;
+    const int32_t whole_rows = op->groups == 1 && win->dilation_x == 1;
+    const int32_t run = whole_rows ? win->kernel_x * in->channels : in->channels;
+    const int32_t runs_per_row = whole_rows ? 1 : win->kernel_x;
+    int32_t e = 0, s = 0, t = 0;
+    int32_t f = 0;
 
     if (first != 0) { /* not in small kernels, and there are CPUs without a divider */
-        c = first % channels;
-        s = first / channels % win->kernel_x;
-        t = first / channels / win->kernel_x;
+        e = first % run;
+        s = first / run % runs_per_row;
+        t = first / run / runs_per_row;
     }
     while (f < count) {
-        const int32_t run = channels - c < count - f ? channels - c : count - f;
+        const int32_t row = (place->top + t * win->dilation_y) * op->in_width + place->left + s * win->dilation_x;
+        const int32_t at = row * op->in_channels + g * in->channels; /* of the run's element 0, real or not */
+        const int32_t end = run - e < count - f ? run : e + count - f;
+        int32_t real = e, after = e; /* elements real <= e < after are in the map */
 
-        if (t >= place->ky.first && t < place->ky.end && s >= place->kx.first && s < place->kx.end) {
-            const int32_t row = (place->top + t * win->dilation_y) * op->in_width + place->left + s * win->dilation_x;
-            const int32_t channel = g * channels + c;
-
-            blrc_read(in, row * op->in_channels + channel, channel, run, codes + f);
-        } else {
-            int32_t i;
-
-            for (i = 0; i < run; ++i) {
-                codes[f + i] = 0;
+        if (t >= place->ky.first && t < place->ky.end) {
+            if (whole_rows) {
+                real = place->kx.first * in->channels;
+                after = place->kx.end * in->channels;
+            } else if (s >= place->kx.first && s < place->kx.end) {
+                after = run;
             }
         }
-        f += run;
-        c = 0;
-        if (++s == win->kernel_x) {
+        real = real < e ? e : real > end ? end : real;
+        after = after < real ? real : after > end ? end : after;
+        for (; e < real; ++e) {
+            codes[f++] = 0;
+        }
+        if (e < after) {
+            blrc_read(in, at + e, g, in->table_rows == 1 ? 0 : e % in->channels, after - e, codes + f);
+            f += after - e;
+        }
+        for (e = after; e < end; ++e) {
+            codes[f++] = 0;
+        }
+        e = 0;
+        if (++s == runs_per_row) {
             s = 0;
             ++t;
         }
@@ -78,17 +99,18 @@ static void blrc_collect(const blrc_conv *op, const blrc_operands *in, const blr
 /* sums[k][bits] = sum over j < 4 of (bit j ? +1 : -1) codes[4 k + j], as a sum of two sums of two. */
 static void blrc_tabulate(const int8_t *codes, int32_t nibbles, int16_t *sums)
 {
-    int32_t k, j, i;
+    int32_t k, i;
 
     for (k = 0; k < nibbles; ++k, codes += 4, sums += 16) {
-        const int16_t a = codes[0], b = codes[1], c = codes[2], d = codes[3];
-        const int16_t low[4] = {(int16_t)(-a - b), (int16_t)(a - b), (int16_t)(b - a), (int16_t)(a + b)};
-        const int16_t high[4] = {(int16_t)(-c - d), (int16_t)(c - d), (int16_t)(d - c), (int16_t)(c + d)};
+        const int32_t a = codes[0], b = codes[1], c = codes[2], d = codes[3];
 
-        for (j = 0; j < 4; ++j) {
-            for (i = 0; i < 4; ++i) {
-                sums[4 * j + i] = (int16_t)(high[j] + low[i]);
-            }
+        for (i = 0; i < 16; i += 4) {
+            const int32_t high = (i & 4 ? c : -c) + (i & 8 ? d : -d);
+
+            sums[i] = (int16_t)(high - a - b);
+            sums[i + 1] = (int16_t)(high + a - b);
+            sums[i + 2] = (int16_t)(high - a + b);
+            sums[i + 3] = (int16_t)(high + a + b);
         }
     }
 }

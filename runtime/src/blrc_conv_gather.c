@@ -64,8 +64,9 @@ static void blrc_conv_gather_pixel(const blrc_conv *op, const blrc_operands *in,
     const blrc_span kx = blrc_inside(left, win->dilation_x, win->kernel_x, op->in_width);
     const int32_t real = (ky.end - ky.first) * (kx.end - kx.first);
     const uint32_t *w = in->weights;
+    const int32_t whole_words = op->groups == 1 || channels % 32 == 0;
     blrc_taps taps;
-    int32_t g, t, s;
+    int32_t g, t, s, i;
 
     taps.line = win->kernel_x * tap;
     taps.total = win->kernel_y * taps.line;
@@ -81,9 +82,16 @@ static void blrc_conv_gather_pixel(const blrc_conv *op, const blrc_operands *in,
         for (t = ky.first; t < ky.end; ++t) {
             for (s = kx.first; s < kx.end; ++s) {
                 const int32_t row = (top + t * win->dilation_y) * op->in_width + left + s * win->dilation_x;
+                const uint32_t *const pixel = (const uint32_t *)in->x + row * words;
+                uint32_t *const to = taps.run + t * taps.line + s * tap;
 
-                blrc_group_words((const uint32_t *)in->x + row * words, words, g * channels, channels, 0, tap,
-                                 taps.run + t * taps.line + s * tap);
+                if (whole_words) {
+                    for (i = 0; i < tap; ++i) {
+                        to[i] = pixel[g * tap + i];
+                    }
+                } else {
+                    blrc_group_words(pixel, words, g * channels, channels, 0, tap, to);
+                }
             }
         }
         if (op->rows != BLRC_ROWS) {
