@@ -61,11 +61,12 @@ def build(source: Checkpoint, members: Sequence[Member]) -> tuple[Program, list[
 
 def parse_members(members: str, seed: int) -> list[Member]:
     """``map``, or ``1`` for one network sampled from `seed`."""
+    sampled = Member(seed, 0)  # refuses a bad seed, also where it is not used
     if members == "map":
         return [MAP]
     if members == "1":
-        return [Member(seed, 0)]
-    if members.isdecimal() and int(members) > 1:
+        return [sampled]
+    if members.isdecimal() and members.lstrip("0") not in ("", "1"):
         raise BlrcError(f"--members {members}: ensembles of several members are not supported yet; use map or 1")
     raise BlrcError(f"--members {members!r}: expected map, or 1 for one sampled network")
 

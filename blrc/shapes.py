@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from blrc.errors import BlrcError
-from blrc.net import Conv, Dense, Flatten, Layer, MaxPool, Net, Norm, Sign, Softmax
+from blrc.net import INPUT, Conv, Dense, Flatten, Layer, MaxPool, Net, Norm, Sign, Softmax
 
 Shape = tuple[int, ...]
 
@@ -14,11 +14,12 @@ def check_shapes(net: Net) -> dict[str, Shape]:
     Raises:
         BlrcError: a layer that does not fit its input, by name, with both shapes.
     """
-    shapes: dict[str, Shape] = {}
-    shape: Shape = net.encoding.shape
+    shapes: dict[str, Shape] = {INPUT: net.encoding.shape}
     for layer in net.layers:
-        shape = _output(layer, shape)
-        shapes[layer.name] = shape
+        if layer.x not in shapes:
+            raise BlrcError(f"layer {layer.name!r}: reads {layer.x!r}, which no layer before it computes")
+        shapes[layer.name] = _output(layer, shapes[layer.x])
+    del shapes[INPUT]
     return shapes
 
 

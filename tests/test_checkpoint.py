@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import os
 import zlib
 from collections.abc import Callable
@@ -13,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from checkpoint_files import SEAL, content_of, evil_files, rewrite, sealed, tensor
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_networks import deep_network, encoding_of, randomise, raw_samples
@@ -23,8 +23,6 @@ from blrc import checkpoint, logits
 from blrc import nn as bnn
 from blrc.errors import BlrcError
 from blrc.sample import Member, sample
-
-SEAL = b"blrc sha256 "
 
 
 def small() -> nn.Module:
@@ -49,24 +47,6 @@ def write_small(path: Path, model: nn.Module | None = None, compact: bool = Fals
         compact=compact,
     )
     return path.read_bytes()
-
-
-def sealed(archive: bytes) -> bytes:
-    """The seal, written out: the digest of the archive as the zip's comment."""
-    body = archive[:-2] + (len(SEAL) + 64).to_bytes(2, "little")
-    return body + SEAL + hashlib.sha256(body).hexdigest().encode()
-
-
-def content_of(path: Path) -> dict[str, Any]:
-    content: dict[str, Any] = torch.load(path, weights_only=True)
-    return content
-
-
-def rewrite(path: Path, content: Any) -> Path:
-    buffer = io.BytesIO()
-    torch.save(content, buffer)
-    path.write_bytes(sealed(buffer.getvalue()))
-    return path
 
 
 # Round trips
@@ -325,24 +305,6 @@ def _archive() -> bytes:
 # Files that are something else
 
 
-class Evil:
-    def __init__(self, marker: Path) -> None:
-        self.marker = marker
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return os.mkdir, (str(self.marker),)
-
-
-def evil_files(folder: Path, marker: Path) -> dict[str, bytes]:
-    archive = io.BytesIO()
-    torch.save({"format": "blrc-checkpoint", "version": 1, "nodes": Evil(marker)}, archive)
-    legacy = io.BytesIO()
-    torch.save(
-        {"format": "blrc-checkpoint", "version": 1, "nodes": Evil(marker)}, legacy, _use_new_zipfile_serialization=False
-    )
-    return {"sealed": sealed(archive.getvalue()), "zip": archive.getvalue(), "pickle": legacy.getvalue()}
-
-
 @pytest.mark.parametrize("kind", ["sealed", "zip", "pickle"])
 def test_a_malicious_pickle_executes_nothing(kind: str, tmp_path: Path) -> None:
     marker = tmp_path / "executed"
@@ -362,14 +324,6 @@ def change(**changes: Any) -> Callable[[dict[str, Any]], Any]:
 
 def drop(key: str) -> Callable[[dict[str, Any]], Any]:
     return lambda content: {k: v for k, v in content.items() if k != key}
-
-
-def tensor(key: str, value: torch.Tensor | None) -> Callable[[dict[str, Any]], Any]:
-    def changed(content: dict[str, Any]) -> Any:
-        tensors = {**content["tensors"], key: value}
-        return {**content, "tensors": {k: v for k, v in tensors.items() if v is not None}}
-
-    return changed
 
 
 def option(**options: Any) -> Callable[[dict[str, Any]], Any]:
