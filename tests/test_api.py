@@ -1,0 +1,185 @@
+"""`export` writes the same bytes for the same request, and one folder that is complete."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from collections import OrderedDict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from random_networks import checkpoint_of, deep_network
+from torch import nn
+
+import blrc
+from blrc import api, program_file, reference
+from blrc import nn as bnn
+from blrc.checkpoint import Checkpoint
+from blrc.errors import BlrcError
+from blrc.manifest import SUFFIX, read_manifest
+from blrc.sample import MAP, Member
+from blrc.targets.onnx_run import OnnxRun
+
+
+@pytest.fixture(scope="module")
+def checkpoint() -> Checkpoint:
+    model, shape = deep_network(1)
+    return checkpoint_of(model, "uint8", shape, 1)
+
+
+def tree(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
+
+
+def test_a_folder_is_complete(checkpoint: Checkpoint, tmp_path: Path) -> None:
+    said: list[str] = []
+    done = blrc.export(checkpoint, tmp_path / "new" / "out", name="net", say=said.append)
+    assert done.folder == tmp_path / "new" / "out"
+    files = tree(done.folder)
+    assert {"net.c", "net.h", "net.onnx", "net.program.npz", "net.vectors.npz", f"net{SUFFIX}"} < set(files)
+    assert read_manifest(done.folder) == done.manifest
+    assert done.manifest.files == {
+        name: hashlib.sha256(content).hexdigest() for name, content in files.items() if not name.endswith(SUFFIX)
+    }
+    loaded = program_file.load(done.folder / "net.program.npz")
+    assert program_file.digest(loaded) == done.manifest.digest == program_file.digest(done.program)
+    assert done.manifest.members == ("map",)
+    assert set(done.manifest.targets) == {"c", "onnx"}
+    for name in ("net.c", "net.h", "net_weights.c"):
+        assert done.manifest.digest[:16] in files[name].decode().lower(), name
+    assert any(done.manifest.digest in line for line in said)
+    assert not list((tmp_path / "new").glob(".*"))
+
+
+def test_the_same_request_gives_the_same_bytes(checkpoint: Checkpoint, tmp_path: Path) -> None:
+    """Also from a file, from another folder, in another order of targets, and in another process."""
+    model = checkpoint.model()
+    assert checkpoint.calibration is not None
+    blrc.save(model, tmp_path / "net.pt", input=checkpoint.encoding, calibration=checkpoint.calibration)
+    api.export(checkpoint, tmp_path / "a", name="net", members="1", seed=7)
+    api.export(tmp_path / "net.pt", tmp_path / "b" / "c", targets=["onnx", "c", "onnx"], members="1", seed=7)
+    command = [sys.executable, "-m", "blrc", "export", "net.pt", "--target", "c", "--target", "onnx", "-o", "d"]
+    environment = {**os.environ, "PYTHONHASHSEED": "77", "OMP_NUM_THREADS": "1", "TZ": "Asia/Tokyo"}
+    root = str(Path(blrc.__file__).parent.parent)
+    environment["PYTHONPATH"] = os.pathsep.join([root, environment.get("PYTHONPATH", "")])
+    subprocess.run([*command, "--members", "1", "--seed", "7"], cwd=tmp_path, env=environment, check=True)
+    first = tree(tmp_path / "a")
+    assert tree(tmp_path / "b" / "c") == first
+    assert tree(tmp_path / "d") == first
+    # A compact checkpoint holds the same network.
+    blrc.save(model, tmp_path / "net.pt", input=checkpoint.encoding, calibration=checkpoint.calibration, compact=True)
+    api.export(tmp_path / "net.pt", tmp_path / "e", members="1", seed=7)
+    assert tree(tmp_path / "e") == first
+    assert str(tmp_path).encode() not in b"".join(first.values())
+
+
+def test_members(checkpoint: Checkpoint, tmp_path: Path) -> None:
+    digests = set()
+    for i, (members, seed) in enumerate([("map", 0), ("map", 5), ("1", 0), ("1", 5), ("1", 2**64 - 1)]):
+        done = api.export(checkpoint, tmp_path / str(i), targets=["onnx"], members=members, seed=seed)
+        assert done.program.members == ("map" if members == "map" else f"sample {seed}:0",)
+        digests.add(done.manifest.digest)
+    assert len(digests) == 4
+    assert api.parse_members("map", 3) == [MAP]
+    assert api.parse_members("1", 3) == [Member(3, 0)]
+
+
+def test_one_target_alone(checkpoint: Checkpoint, tmp_path: Path) -> None:
+    api.export(checkpoint, tmp_path / "c", targets=["c"], name="net")
+    api.export(checkpoint, tmp_path / "onnx", targets=["onnx"], name="net")
+    both = tree(api.export(checkpoint, tmp_path / "both", name="net").folder)
+    one, other = tree(tmp_path / "c"), tree(tmp_path / "onnx")
+    assert "net.onnx" not in one
+    assert not [name for name in other if name.endswith((".c", ".h"))]
+    for name, content in {**one, **other}.items():
+        if not name.endswith(SUFFIX):
+            assert both[name] == content
+    assert set(both) == {*one, *other}
+
+
+@pytest.mark.parametrize(("file", "name"), [("my-net v2.pt", "my_net_v2"), ("x.y.pt", "x_y"), ("Net", "Net")])
+def test_the_name_comes_from_the_file(file: str, name: str, checkpoint: Checkpoint, tmp_path: Path) -> None:
+    assert checkpoint.calibration is not None
+    blrc.save(checkpoint.model(), tmp_path / file, input=checkpoint.encoding, calibration=checkpoint.calibration)
+    assert api.export(tmp_path / file, tmp_path / "out", targets=["onnx"]).manifest.name == name
+    assert (tmp_path / "out" / f"{name}.onnx").is_file()
+
+
+def test_mistakes(checkpoint: Checkpoint, tmp_path: Path) -> None:
+    for arguments, words in [
+        ({"targets": []}, r"unknown target \(none\); known: c, onnx"),
+        ({"targets": ["c", "rust"]}, "unknown target 'rust'"),
+        ({"members": "2"}, "not supported yet"),
+        ({"seed": -1}, "seed -1"),
+        ({"name": "1"}, "start with a letter"),
+    ]:
+        with pytest.raises(BlrcError, match=words):
+            api.export(checkpoint, tmp_path / "out", **arguments)  # type: ignore[arg-type]
+    for numbers in ({"seed": -1}, {"random": -1}):
+        with pytest.raises(BlrcError, match="must not be negative"):
+            api.verify(tmp_path, **numbers)
+    assert not list(tmp_path.iterdir())
+
+
+# Names of layers that mean something elsewhere: to the program, to C, to ONNX, in a comment, in a path.
+AWKWARD = [
+    ["encode", "codes", "scores", "label", "table"],
+    ["int", "INT", "Int", "for", "main"],
+    ["*/ #error", 'a"b', "\\", "%s%n", "??/"],
+    ["a b", "a-b", "a_b", "\u00e9t\u00e9", "1"],
+    ["/", "~x", "\n", "\t", "a\r\nb"],
+    ["blrc", "arena", "input_", "x", "net"],
+]
+
+
+@pytest.mark.needs("cc", "size")
+@pytest.mark.parametrize("names", AWKWARD, ids=repr)
+def test_any_name_of_a_layer_compiles(names: list[str], tmp_path: Path) -> None:
+    model = nn.Sequential(
+        OrderedDict(
+            zip(
+                names,
+                [
+                    bnn.BinaryLinear(9, 8),
+                    bnn.StochasticSign(),
+                    bnn.BinaryLinear(8, 7),
+                    bnn.StochasticSign(),
+                    bnn.SoftmaxLinear(7, 3),
+                ],
+                strict=True,
+            )
+        )
+    )
+    done = api.export(checkpoint_of(model, "uint8", (9,), 0), tmp_path / "out", name="net")
+    assert [op.name for op in done.program.ops] == ["input.encode", names[0], names[2], names[4]]
+    objects = tmp_path / "objects"
+    objects.mkdir()
+    strict = ["-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Werror", "-fsyntax-only"]
+    sources = sorted(str(p) for p in done.folder.glob("*.c"))
+    compiled = subprocess.run(
+        ["cc", *strict, f"-I{done.folder}", *sources], capture_output=True, text=True, check=False
+    )
+    assert compiled.returncode == 0, compiled.stderr[:2000]
+    raw = np.random.default_rng(0).integers(0, 256, (20, 1, 1, 9)).astype(np.uint8)
+    found = OnnxRun((done.folder / "net.onnx").read_bytes(), done.program).run(raw)
+    for name, values in reference.run(done.program, raw).items():
+        np.testing.assert_array_equal(found[name], values)
+
+
+def test_settings_are_those_of_the_checkpoint(checkpoint: Checkpoint, tmp_path: Path) -> None:
+    done = api.export(checkpoint, tmp_path / "out", targets=["onnx"])
+    plain: dict[str, Any] = json.loads((done.folder / f"random{SUFFIX}").read_bytes())["settings"]
+    encoding = checkpoint.encoding
+    assert plain["calibration_samples"] == 40
+    assert plain["input"] == {
+        "kind": encoding.kind,
+        "shape": list(encoding.shape),
+        "scale": encoding.scale,
+        "mean": list(encoding.mean),
+        "std": list(encoding.std),
+    }
