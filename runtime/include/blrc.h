@@ -18,7 +18,7 @@
 /* Rows (output channels) that share one activation word in a blocked table. */
 #define BLRC_ROWS 4
 
-/* Words that a gathered kernel may have: the most that `blrc_conv_gather` puts on the stack. */
+/* Words that a row may have where its taps are collected: what `blrc_conv_gather` and `_packed` put on the stack. */
 #define BLRC_GATHER_WORDS 36
 
 /* Rows of one block of `blrc_conv_codes`. */
@@ -63,11 +63,15 @@ typedef struct blrc_pool {
  *   INT32_MAX ("never").
  * thresholds: one for each row.
  *
- * All three give the same bits; the exporter picks. */
+ * conv_packed alone has other rows: kernel_y * kernel_x * group channels bits without gaps between taps.
+ *
+ * All give the same bits; the exporter picks. */
 void blrc_conv_rows(const blrc_conv *op, const uint32_t *x, const uint32_t *weights, const int32_t *thresholds,
                     uint32_t *y); /* groups = 1, rows = 4, dilation_x = 1: reads the taps of a kernel row in one run */
 void blrc_conv_gather(const blrc_conv *op, const uint32_t *x, const uint32_t *weights, const int32_t *thresholds,
                       uint32_t *y); /* at most BLRC_GATHER_WORDS a row: collects the taps of a pixel once */
+void blrc_conv_packed(const blrc_conv *op, const uint32_t *x, const uint32_t *weights, const int32_t *thresholds,
+                      uint32_t *y); /* taps that do not fill their words; at most BLRC_GATHER_WORDS a row */
 void blrc_conv_taps(const blrc_conv *op, const uint32_t *x, const uint32_t *weights, const int32_t *thresholds,
                     uint32_t *y); /* anything else: tap after tap */
 

@@ -76,7 +76,7 @@ def one_conv(
     signs = rng.integers(0, 2, (outputs, *window.kernel, conv.group_channels)) * 2 - 1
     constants["weights"] = pack_signs(signs)
     spread = 1 if kind == "bits" else 70
-    constants["thresholds"] = np.round(rng.normal(0, spread * conv.fan_in**0.5, outputs)).astype(np.int32)
+    constants["thresholds"] = np.round(rng.normal(0.5, 0.4, outputs) * spread * conv.fan_in**0.5).astype(np.int32)
     low, high = (-conv.fan_in, conv.fan_in + 1) if kind == "bits" else (-(2**30), 2**30)
     constants["thresholds"] = constants["thresholds"].clip(low, high)
     scores = Scores("scores", out, Value("scores", "int32", (1, 1, 2)), "score_weights", "bias")

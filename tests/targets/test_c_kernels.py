@@ -26,18 +26,24 @@ DILATED_POOL = Window((2, 2), (1, 2), (1, 0, 1, 1), (2, 1))
 
 # kernel, type of input, input shape, outputs, window, groups, pool
 CASES = [
-    *(("conv_gather", "bits", (5, 6, c), 4, SAME, 1, HALF) for c in (1, 31, 32, 33, 64, 65, 128)),
-    *(("conv_gather", "bits", (4, 4, 8), n, SAME, 1, None) for n in (1, 3, 5, 31, 32, 33, 36)),
-    ("conv_gather", "bits", (7, 6, 40), 33, SKEW, 1, OVERLAP),
-    ("conv_gather", "bits", (3, 4, 5), 6, BEYOND, 1, None),
-    ("conv_gather", "bits", (6, 6, 33), 33, SAME, 33, None),  # depthwise
-    ("conv_gather", "bits", (6, 6, 66), 24, SAME, 2, HALF),  # groups of 33 bits, rows in fours
+    *(("conv_packed", "bits", (5, 6, c), 4, SAME, 1, HALF) for c in (1, 2, 3, 4, 7, 28, 33, 65)),
+    *(("conv_packed", "bits", (4, 4, 8), n, SAME, 1, None) for n in (1, 3, 5, 31, 32, 33, 36)),
+    ("conv_packed", "bits", (7, 6, 40), 33, SKEW, 1, OVERLAP),
+    ("conv_packed", "bits", (3, 4, 5), 6, BEYOND, 1, None),
+    ("conv_packed", "bits", (6, 6, 33), 33, SAME, 33, None),  # depthwise
+    ("conv_packed", "bits", (6, 6, 66), 24, SAME, 2, HALF),  # groups of 33 bits, rows in fours
+    ("conv_packed", "bits", (6, 6, 70), 6, SAME, 2, DILATED_POOL),  # groups of 35 bits, single rows
+    *(("conv_gather", "bits", (5, 6, c), 4, SAME, 1, HALF) for c in (31, 32, 64, 96, 128)),
+    *(("conv_gather", "bits", (4, 4, 32), n, SAME, 1, None) for n in (1, 3, 5, 31, 32, 33, 36)),
+    ("conv_gather", "bits", (7, 6, 64), 33, SKEW, 1, OVERLAP),
+    ("conv_gather", "bits", (3, 4, 32), 6, BEYOND, 1, None),
     ("conv_gather", "bits", (6, 6, 64), 6, SAME, 2, DILATED_POOL),  # groups of whole words, single rows
+    ("conv_gather", "bits", (6, 6, 64), 8, SAME, 2, None),  # and rows in fours
     ("conv_gather", "bits", (5, 5, 300), 9, Window((1, 1)), 3, None),
-    ("conv_gather", "bits", (1, 9, 20), 17, Window((1, 3), (1, 2), (0, 1, 0, 1)), 1, None),  # one-dimensional
+    ("conv_packed", "bits", (1, 9, 20), 17, Window((1, 3), (1, 2), (0, 1, 0, 1)), 1, None),  # one-dimensional
     ("conv_rows", "bits", (5, 6, 129), 6, SAME, 1, None),  # 5 words a pixel, 45 a row: odd everywhere
     ("conv_rows", "bits", (6, 5, 256), 33, SAME, 1, OVERLAP),
-    ("conv_rows", "bits", (9, 8, 33), 5, Window((5, 5), (2, 3), (2, 1, 0, 3)), 1, None),
+    ("conv_rows", "bits", (9, 8, 63), 5, Window((5, 5), (2, 3), (2, 1, 0, 3)), 1, None),
     ("conv_rows", "bits", (9, 8, 160), 5, Window((3, 3), padding=(2, 1, 2, 1), dilation=(2, 1)), 1, HALF),
     ("conv_rows", "bits", (3, 3, 320), 4, BEYOND, 1, None),
     ("conv_taps", "bits", (6, 7, 160), 5, Window((3, 3), padding=(1, 2, 1, 2), dilation=(1, 2)), 1, HALF),
@@ -87,7 +93,14 @@ def test_kernel(tmp_path: Path, case: int, flags: tuple[str, ...]) -> None:
 
 
 def test_every_kernel_has_a_case() -> None:
-    assert {case[0] for case in CASES} == {"conv_gather", "conv_rows", "conv_taps", "dense", "conv_codes"}
+    assert {case[0] for case in CASES} == {
+        "conv_gather",
+        "conv_packed",
+        "conv_rows",
+        "conv_taps",
+        "dense",
+        "conv_codes",
+    }
 
 
 def one_hot_program(channels: int) -> Program:

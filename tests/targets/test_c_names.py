@@ -46,6 +46,10 @@ def test_identifiers_are_legal_and_unique_in_any_case(names: list[str], taken: l
     assert len({identifier.lower() for identifier in result.values()}) == len(result)
 
 
+def test_a_prefix_makes_room_for_digits() -> None:
+    assert identifiers(["3", "4.conv"], before_digits="") == {"3": "3", "4.conv": "4_conv"}
+
+
 def test_plain_names_stay_as_they_are() -> None:
     assert identifiers(["conv1", "block.0/conv", "3", "int", "Conv1"]) == {
         "conv1": "conv1",

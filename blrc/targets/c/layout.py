@@ -159,18 +159,24 @@ def _conv(program: Program, op: Conv, encode: Encode | None) -> Step:
 
 
 def _bit_conv(program: Program, op: Conv) -> Step:
-    total = op.window.taps * words(op.group_channels)
+    total, packed = op.window.taps * words(op.group_channels), words(op.fan_in)
     per_group = op.y.shape[2] // op.groups
     rows = ROWS if op.groups == 1 or per_group % ROWS == 0 else 1
     if op.is_dense and op.groups == 1 and op.pool is None and not any(op.window.padding):
         kernel, why = "dense", f"the kernel is the whole map: one run of {total} words"
+    elif packed < total and packed <= GATHER_WORDS:
+        kernel, why = "conv_packed", f"taps of {op.group_channels} bits: {packed} words a row without gaps, not {total}"
     elif op.groups == 1 and total > GATHER_WORDS and (op.window.dilation[1] == 1 or op.window.kernel[1] == 1):
         kernel, why = "conv_rows", f"{total} words a row, kernel rows contiguous"
     elif total <= GATHER_WORDS:
         kernel, why = "conv_gather", f"{total} words a row fit the gather buffer"
     else:
         kernel, why = "conv_taps", f"{total} words a row with groups or dilation"
-    weights = _map("weights", program.constants[op.weights], lambda t: blocked(t.reshape(len(t), -1), rows))
+    if kernel == "conv_packed":
+        change = lambda t: blocked(pack(unpack(t, op.group_channels).reshape(len(t), -1)), rows)  # noqa: E731
+    else:
+        change = lambda t: blocked(t.reshape(len(t), -1), rows)  # noqa: E731
+    weights = _map("weights", program.constants[op.weights], change)
     thresholds = _map("thresholds", program.constants[op.thresholds], lambda t: never_padded(t, rows))
     return Step(op, None, kernel, why, rows, (weights, thresholds))
 

@@ -54,11 +54,11 @@ def check_name(name: str) -> str:
     return name
 
 
-def identifiers(names: Iterable[str], taken: Collection[str] = ()) -> dict[str, str]:
+def identifiers(names: Iterable[str], taken: Collection[str] = (), before_digits: str = "op_") -> dict[str, str]:
     """A C identifier for each of `names`, the same for the same list.
 
     They differ from one another and from `taken` even where case is ignored (macros are written in upper case), and
-    none is a keyword.
+    none is a keyword. Where one would start with a digit, `before_digits` is put before it.
     """
     used = {word.lower() for word in taken} | {word.lower() for word in KEYWORDS}
     result: dict[str, str] = {}
@@ -66,7 +66,7 @@ def identifiers(names: Iterable[str], taken: Collection[str] = ()) -> dict[str, 
         if name in result:
             continue
         base = re.sub(r"[^A-Za-z0-9]+", "_", name).strip("_") or "op"
-        base = f"op_{base}" if base[0].isdigit() else base
+        base = f"{before_digits}{base}" if base[0].isdigit() else base
         candidate, count = base, 2
         while candidate.lower() in used:
             candidate, count = f"{base}_{count}", count + 1

@@ -77,8 +77,8 @@ def name_all(layout: Layout, name: str, digest: str) -> Symbols:
         check_name(name),
         digest,
         layout,
-        identifiers(step.op.name for step in layout.steps),
-        identifiers(values, _LOCALS),
+        identifiers((step.op.name for step in layout.steps), before_digits=""),  # always used behind a prefix
+        identifiers(values, _LOCALS, before_digits="map_"),
     )
 
 

@@ -1,0 +1,101 @@
+/* Binary convolution where a tap does not fill its words: few channels, depthwise, groups. The bits of all taps are put
+ * together without gaps, so that a 3x3 kernel on one channel is 9 bits of one word and not 9 words. */
+#include "blrc_conv_walk.h"
+#include "blrc_dot.h"
+#include "blrc_group.h"
+#include "blrc_run.h"
+
+/* Put the low `count` <= 32 bits of v at bit `at` of `to`; nothing but zeros is there yet. */
+static inline void blrc_put_bits(uint32_t v, int32_t count, int32_t at, uint32_t *to)
+{
+    const int32_t shift = at % 32;
+
+    to[at / 32] |= v << shift;
+    if (shift + count > 32) {
+        to[at / 32 + 1] |= v >> (32 - shift);
+    }
+}
+
+/* y |= bits of `outputs` channels from `first` on at a border, where only the bits in `real` count. */
+static void blrc_packed_border(int32_t rows, int32_t n, int32_t words, int32_t first, int32_t outputs,
+                               const uint32_t *run, const uint32_t *real, const uint32_t *w, const int32_t *thresholds,
+                               uint32_t *y)
+{
+    int32_t c, r, i;
+
+    for (c = first; c < first + outputs; c += rows, w += rows * words) {
+        for (r = 0; r < rows; ++r) {
+            uint32_t pop = 0;
+
+            for (i = 0; i < words; ++i) {
+                const int32_t alone = rows == 1 || (i == words - 1 && words % 2 != 0);
+                const int32_t at = rows == 1 ? i : alone ? 4 * i + r : 8 * (i / 2) + 2 * r + i % 2;
+
+                pop += blrc_popcount((run[i] ^ w[at]) & real[i]);
+            }
+            y[c / 32] |= (uint32_t)((int32_t)(2 * pop) <= n - thresholds[c + r]) << ((c + r) % 32);
+        }
+    }
+}
+
+static void blrc_conv_packed_pixel(const blrc_conv *op, const blrc_operands *in, int32_t my, int32_t mx, uint32_t *y)
+{
+    const blrc_window *win = &op->window;
+    const int32_t words = blrc_words(op->in_channels);
+    const int32_t channels = in->channels;
+    const int32_t kernel = win->kernel_y * win->kernel_x;
+    const int32_t total = blrc_words(kernel * channels);
+    const int32_t top = my * win->stride_y - win->pad_y;
+    const int32_t left = mx * win->stride_x - win->pad_x;
+    const blrc_span ky = blrc_inside(top, win->dilation_y, win->kernel_y, op->in_height);
+    const blrc_span kx = blrc_inside(left, win->dilation_x, win->kernel_x, op->in_width);
+    const int32_t taps = (ky.end - ky.first) * (kx.end - kx.first);
+    const uint32_t *w = in->weights;
+    uint32_t run[BLRC_GATHER_WORDS], real[BLRC_GATHER_WORDS];
+    int32_t g, t, s, i, c;
+
+    for (g = 0; g < op->groups; ++g, w += in->outputs * total) {
+        const int32_t first = g * in->outputs;
+
+        for (i = 0; i < total; ++i) {
+            run[i] = real[i] = 0;
+        }
+        for (t = ky.first; t < ky.end; ++t) {
+            for (s = kx.first; s < kx.end; ++s) {
+                const int32_t row = (top + t * win->dilation_y) * op->in_width + left + s * win->dilation_x;
+                const uint32_t *const pixel = (const uint32_t *)in->x + row * words;
+                const int32_t at = (t * win->kernel_x + s) * channels;
+
+                for (c = 0; c < channels; c += 32) {
+                    const int32_t count = channels - c < 32 ? channels - c : 32;
+                    uint32_t v;
+
+                    blrc_group_words(pixel, words, g * channels, channels, c / 32, c / 32 + 1, &v);
+                    blrc_put_bits(v, count, at + c, run);
+                    blrc_put_bits(0xFFFFFFFFu >> (32 - count), count, at + c, real);
+                }
+            }
+        }
+        if (taps < kernel) {
+            blrc_packed_border(op->rows, taps * channels, total, first, in->outputs, run, real, w, in->thresholds, y);
+        } else if (op->rows == BLRC_ROWS) {
+            blrc_run(taps * channels, total, first, first + in->outputs, run, w, in->thresholds, y);
+        } else {
+            for (c = 0; c < in->outputs; ++c) {
+                const int32_t pop = (int32_t)blrc_dot1(run, w + c * total, total);
+                const uint32_t bit = 2 * pop <= taps * channels - in->thresholds[first + c];
+
+                y[(first + c) / 32] |= bit << ((first + c) % 32);
+            }
+        }
+    }
+}
+
+void blrc_conv_packed(const blrc_conv *op, const uint32_t *x, const uint32_t *weights, const int32_t *thresholds,
+                      uint32_t *y)
+{
+    const blrc_operands in = {x, weights, thresholds, 0, 0, op->in_channels / op->groups,
+                              op->out_channels / op->groups};
+
+    blrc_conv_walk(op, &in, blrc_conv_packed_pixel, y);
+}
