@@ -61,9 +61,9 @@ def sums(z: NDArray[np.int32]) -> Sums:
     total = np.zeros(channels, dtype=np.int64)
     squares = np.zeros(channels, dtype=np.int64)
     for i in range(0, len(z), CHUNK):
-        wide = z[i : i + CHUNK].reshape(-1, channels, z.size // max(1, len(z) * channels)).astype(np.int64)
-        total += wide.sum(axis=(0, 2))
-        squares += np.einsum("ncp,ncp->c", wide, wide)
+        wide = np.moveaxis(z[i : i + CHUNK].astype(np.int64), 1, -1).reshape(-1, channels)
+        total += wide.sum(axis=0)
+        squares += np.einsum("mc,mc->c", wide, wide)
     return Sums(count, tuple(map(int, total)), tuple(map(int, squares)))
 
 
@@ -80,8 +80,8 @@ def decide(stage: Stage, rule: Folded, z: NDArray[np.int32]) -> NDArray[np.int8]
         x = 2 * passes(rule, z[i : i + CHUNK]).view(np.int8) - np.int8(1)
         for pool in stage.pools:
             x = max_pool(x, pool.window)
-        parts.append(x)
-    return np.concatenate(parts)
+        parts.append(np.moveaxis(x, 1, -1))  # in the order in which it lies in memory
+    return np.moveaxis(np.concatenate(parts), -1, 1)
 
 
 def passes(rule: Folded, z: NDArray[np.int32]) -> NDArray[np.bool_]:

@@ -33,11 +33,18 @@ def preactivation(linear: Conv | Dense, x: NDArray[np.int8], peak: int) -> NDArr
     fan_in = int(np.prod(linear.weights.shape[1:]))
     dtype = torch.float32 if fan_in * peak < 2**24 else torch.float64
     weights = torch.from_numpy(linear.weights).to(dtype)
-    z = np.empty((len(x), *_output_shape(linear, x)), dtype=np.int32)
+    z = _empty(len(x), _output_shape(linear, x))
     for i in range(0, len(x), CHUNK):
-        chunk = torch.from_numpy(np.ascontiguousarray(x[i : i + CHUNK]))
+        chunk = torch.from_numpy(np.ascontiguousarray(x[i : i + CHUNK]) if x.ndim == 2 else x[i : i + CHUNK])
         torch.from_numpy(z[i : i + CHUNK]).copy_(_linear(linear, weights, chunk))
     return z
+
+
+def _empty(count: int, shape: tuple[int, ...]) -> NDArray[np.int32]:
+    """``(count, *shape)`` with channels last in memory, as the convolution writes it: a copy between the two orders
+    costs more than the convolution."""
+    channels, *size = shape
+    return np.moveaxis(np.empty((count, *size, channels), dtype=np.int32), -1, 1)
 
 
 def _output_shape(linear: Conv | Dense, x: NDArray[np.int8]) -> tuple[int, ...]:
@@ -67,7 +74,9 @@ def _linear(linear: Conv | Dense, weights: torch.Tensor, x: torch.Tensor) -> tor
 def max_pool(x: NDArray[Any], window: Window) -> NDArray[Any]:
     """Max pooling of integers ``(N, C, H, W)``; padding never wins."""
     top, left, bottom, right = window.padding
-    padded = np.pad(x, ((0, 0), (0, 0), (top, bottom), (left, right)), constant_values=np.iinfo(x.dtype).min)
+    padded = x
+    if any(window.padding):
+        padded = np.pad(x, ((0, 0), (0, 0), (top, bottom), (left, right)), constant_values=np.iinfo(x.dtype).min)
     (height, width), (sy, sx), (dy, dx) = window.output(*x.shape[2:]), window.stride, window.dilation
     taps = (
         padded[:, :, i * dy : i * dy + (height - 1) * sy + 1 : sy, j * dx : j * dx + (width - 1) * sx + 1 : sx]

@@ -97,6 +97,8 @@ class Bernoulli(WeightDistribution):
 
     def reset_parameters(self) -> None:
         """Draw the logits anew."""
+        if self.logits.is_meta:
+            return  # There is nothing to fill, and torch would load its compiler for it (2 s, at every checkpoint).
         with torch.no_grad():
             self.logits.copy_(_logits_of_mean(torch.randn_like(self.logits)))
 

@@ -80,7 +80,7 @@ class _Decisions:
             channel = np.arange(self.channels).reshape(per_channel)
             for part in np.array_split(z, max(1, len(z) // 32)):
                 cell = (part.astype(np.int64) - self.lowest) * self.channels + channel
-                self.seen += np.bincount(cell.ravel(), minlength=len(self.seen))
+                self.seen += np.bincount(cell.ravel(order="K"), minlength=len(self.seen))
         return decide(self.stage, self.rule, z)
 
     def compare(self) -> NDArray[np.int64]:
