@@ -173,6 +173,10 @@ def verify(
         source = checkpoint.load(model)
 
         def lower_again(members: Sequence[str]) -> tuple[Program, list[Net]]:
-            return build(source, [Member.parse(text) for text in members])
+            try:
+                parsed = [Member.parse(text) for text in members]
+            except ValueError:
+                raise BlrcError(f"{folder}: its program has members {', '.join(members)}; export it again") from None
+            return build(source, parsed)
 
     return verify_folder(Path(folder), None if data is None else Path(data), lower_again, random, seed, progress)

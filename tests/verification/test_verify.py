@@ -320,6 +320,16 @@ def test_an_edited_program_is_reported(pixels: tuple[Path, Checkpoint], tmp_path
 
 
 @pytest.mark.usefixtures("fake_c")
+def test_regression_a_program_of_unknown_members_is_one_line(pixels: tuple[Path, Checkpoint], tmp_path: Path) -> None:
+    where = copy(pixels[0], tmp_path)
+    path = where / "net.program.npz"
+    for members in (("mean",), ("sample x:1",), ("sample 1",)):
+        program_file.save(replace(program_file.load(path), members=members), path)
+        with pytest.raises(blrc.BlrcError, match=f"out: its program has members {members[0]}; export it again"):
+            blrc.verify(where, model=pixels[0] / "net.pt", random=1)
+
+
+@pytest.mark.usefixtures("fake_c")
 def test_edited_vectors_are_reported(pixels: tuple[Path, Checkpoint], tmp_path: Path) -> None:
     where = copy(pixels[0], tmp_path)
     path = where / "net.vectors.npz"
