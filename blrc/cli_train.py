@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, TypeVar
 
 import click
 
-from blrc.train import Recipe, train_mnist
+from blrc.train import RECIPES, Recipe, train_mnist
 
 _DEFAULT = Recipe()
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _option(flag: str, name: str, kind: Any, text: str) -> Callable[[F], F]:
+    """An option of the recipe. Without a value of its own it keeps what --recipe says."""
+    return click.option(flag, name, type=kind, default=None, help=f"{text} [plain: {getattr(_DEFAULT, name)}]")
 
 
 @click.group()
@@ -19,38 +27,45 @@ def train() -> None:
 @train.command("mnist")
 @click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), required=True, help="The checkpoint.")
 @click.option("--data", type=click.Path(path_type=Path), help="Folder of IDX files; by default downloaded to a cache.")
-@click.option("--seed", type=int, default=_DEFAULT.seed, show_default=True)
-@click.option("--epochs", type=int, default=_DEFAULT.epochs, show_default=True, help="Of the binary network.")
 @click.option(
-    "--pretrain-epochs",
-    type=int,
-    default=_DEFAULT.pretrain_epochs,
+    "--recipe",
+    "base",
+    type=click.Choice(sorted(RECIPES)),
+    default="plain",
     show_default=True,
-    help="Of the full-precision network that it starts from.",
+    help="plain: the paper's; distilled: shifted images, and soft labels from a stronger full-precision network.",
 )
-@click.option("--batch", type=int, default=_DEFAULT.batch, show_default=True, help="Samples a step.")
-@click.option("--lr", type=float, default=_DEFAULT.lr, show_default=True, help="Peak learning rate.")
-@click.option(
-    "--weight-lr", type=float, default=_DEFAULT.weight_lr, show_default=True, help="The same for the binary weights."
-)
-@click.option(
-    "--hard/--soft", default=_DEFAULT.hard, show_default=True, help="Activations in training: +-1, or between."
-)
-@click.option("--tau", type=float, default=_DEFAULT.tau, show_default=True, help="Temperature of the activations.")
-@click.option(
+@_option("--seed", "seed", int, "Of all randomness.")
+@_option("--epochs", "epochs", int, "Of the binary network.")
+@_option("--pretrain-epochs", "pretrain_epochs", int, "Of the full-precision network that it starts from.")
+@_option("--batch", "batch", int, "Samples a step.")
+@_option("--lr", "lr", float, "Peak learning rate.")
+@_option("--weight-lr", "weight_lr", float, "The same for the binary weights.")
+@click.option("--hard/--soft", default=None, help="Activations in training: +-1, or between. [plain: hard]")
+@_option("--tau", "tau", float, "Temperature of the activations.")
+@_option("--shifts", "shifts", int, "Move training images at random by up to so many pixels.")
+@_option("--distillation", "distillation", float, "Share of the loss that soft labels have.")
+@_option(
     "--objective",
-    type=click.Choice(["penalty", "bound"]),
-    default=_DEFAULT.objective,
+    "objective",
+    click.Choice(["penalty", "bound"]),
+    "Cross entropy with a penalty on the weights' variance, or the variational bound.",
+)
+@click.option(
+    "--threads",
+    type=int,
+    default=1,
     show_default=True,
-    help="Cross entropy with a penalty on the weights' variance, or the variational bound.",
+    help="More are faster on idle cores and cost more CPU time; the result's last bits depend on their number.",
 )
 @click.option("--resume", is_flag=True, help="Go on after the last finished epoch of a run that was stopped.")
-def mnist(output: Path, data: Path | None, resume: bool, **options: object) -> None:
+def mnist(output: Path, data: Path | None, base: str, resume: bool, threads: int, **options: Any) -> None:
     """Train the MNIST network: full-precision pretraining, weight transfer, binary network; the best epoch is kept.
 
-    After every epoch the run's state is saved beside the output. A run that was stopped, however, goes on with --resume
-    and ends as if it had not been.
+    After every epoch the run's state is saved beside the output. A run that was stopped goes on with --resume and
+    ends as if it had not been.
     """
-    trained = train_mnist(output, data, Recipe(**options), resume)  # type: ignore[arg-type]
+    given = {name: value for name, value in options.items() if value is not None}
+    trained = train_mnist(output, data, Recipe(**{**RECIPES[base], **given}), resume, threads=threads)
     best = max(trained.accuracies["blrnet"])
     click.echo(f"{output}: MAP accuracy {100 * best:.2f} % on the validation set")

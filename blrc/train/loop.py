@@ -38,7 +38,7 @@ def run_stages(
         stage = stages[index]
         torch.manual_seed(derived_seed(seed, index, 0))
         model = stage.build(state.results)
-        adam = optimiser(stage, model)
+        adam, loss_of = optimiser(stage, model), stage.losses(state.results)
         if state.epoch:
             model.load_state_dict(state.model)
             adam.load_state_dict(state.adam)
@@ -56,7 +56,7 @@ def run_stages(
                         bar.set_postfix_str(f"loss {loss:.4f}{_best(state)}")
 
                 loss = run_epoch(
-                    stage, epoch, model, adam, data, encoding, batch, derived_seed(seed, index, epoch), report
+                    stage, epoch, model, loss_of, adam, data, encoding, batch, derived_seed(seed, index, epoch), report
                 )
             accuracy = stage.validate(model)
             state.stage, state.epoch = index, epoch

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import sys
+from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -33,7 +34,7 @@ from blrc.nn import (
 from blrc.train.loop import derived_seed, run_stages
 from blrc.train.memory import keep_freed_memory
 from blrc.train.recipe import Recipe, cosine, one_cycle
-from blrc.train.stage import Stage, Tensors, accuracy
+from blrc.train.stage import Loss, Stage, Tensors, accuracy
 from blrc.train.state import TrainingState, load_state, save_state, state_file
 
 ENCODING = encode.pixels((1, 28, 28), mean=(0.1307,), std=(0.3081,))
@@ -60,6 +61,7 @@ def train_mnist(
     recipe: Recipe | None = None,
     resume: bool = False,
     stream: TextIO | None = None,
+    threads: int | None = None,
 ) -> Trained:
     """Train the paper's MNIST network and write its checkpoint.
 
@@ -73,11 +75,22 @@ def train_mnist(
         recipe: options.
         resume: go on from the state that is there, if any.
         stream: for progress (stderr); a bar on a terminal, else a line an epoch.
+        threads: torch's threads during the run; by default as many as it has now.
 
     Raises:
         BlrcError: bad options or data; a state is there, but `resume` is off or the options differ from its own.
     """
-    output, recipe, stream = Path(output), recipe or Recipe(), stream or sys.stderr
+    if threads is not None and threads < 1:
+        raise BlrcError(f"threads {threads}: must be at least 1")
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads or before)
+    try:
+        return _train(Path(output), data, recipe or Recipe(), resume, stream or sys.stderr)
+    finally:
+        torch.set_num_threads(before)
+
+
+def _train(output: Path, data: str | Path | None, recipe: Recipe, resume: bool, stream: TextIO) -> Trained:
     state_path = state_file(output)
     training, validation = datasets.split(datasets.mnist(data), recipe.validation)
     if recipe.calibration > len(training):
@@ -115,11 +128,16 @@ def mnist_stages(recipe: Recipe, training: Dataset, validation: Dataset, encodin
     def pretrain_loss(model: nn.Module, inputs: Tensor, labels: Tensor) -> Tensor:
         return F.cross_entropy(model(inputs), labels)
 
-    def binary_loss(model: nn.Module, inputs: Tensor, labels: Tensor) -> Tensor:
-        loss = F.cross_entropy(model(inputs), labels)
-        if recipe.objective == "bound":
-            return loss - entropy(model) / len(training)
-        return loss + recipe.variance_penalty * variance_regulariser(model)
+    def binary_losses(results: Mapping[str, Tensors]) -> Loss:
+        fit = _distillation(recipe, _pretrained(results)) if recipe.distillation else pretrain_loss
+
+        def binary_loss(model: nn.Module, inputs: Tensor, labels: Tensor) -> Tensor:
+            loss = fit(model, inputs, labels)
+            if recipe.objective == "bound":
+                return loss - entropy(model) / len(training)
+            return loss + recipe.variance_penalty * variance_regulariser(model)
+
+        return binary_loss
 
     def validate_real(model: nn.Module) -> float:
         return accuracy(model.eval(), validation, encoding)
@@ -128,29 +146,38 @@ def mnist_stages(recipe: Recipe, training: Dataset, validation: Dataset, encodin
         return accuracy(reestimate(deterministic(model.eval()), statistics), validation, encoding)
 
     def build_real(_: Mapping[str, Tensors]) -> nn.Module:
-        return models.mnist("fp").to(memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return, unused-ignore]
+        return _with_dropout(models.mnist("fp"), recipe.dropout).to(memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return, unused-ignore]
 
     def build_binary(results: Mapping[str, Tensors]) -> nn.Module:
         model = _network(recipe)
         if "fp" in results:
-            source = models.mnist("fp")
-            source.load_state_dict(results["fp"])
-            transfer_(model, source)
+            transfer_(model, _pretrained(results))
         reuse_noise(model)
         return model.to(memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return, unused-ignore]
 
     def real_groups(model: nn.Module) -> list[dict[str, Any]]:
-        return [{"params": list(model.parameters()), "lr": recipe.pretrain_lr}]
+        return [{"params": list(model.parameters()), "lr": recipe.pretrain_lr, "weight_decay": recipe.pretrain_decay}]
 
-    pretraining = Stage("fp", recipe.pretrain_epochs, build_real, real_groups, one_cycle, pretrain_loss, validate_real)
+    pretraining = Stage(
+        "fp",
+        recipe.pretrain_epochs,
+        build_real,
+        real_groups,
+        one_cycle,
+        lambda _: pretrain_loss,
+        validate_real,
+        recipe.shifts,
+        decoupled=True,
+    )
     binary = Stage(
         "blrnet",
         recipe.epochs,
         build_binary,
         lambda model: binary_groups(model, recipe),
         cosine,
-        binary_loss,
+        binary_losses,
         validate_map,
+        recipe.shifts,
     )
     return [pretraining, binary] if recipe.pretrain_epochs else [binary]
 
@@ -174,6 +201,36 @@ def _network(recipe: Recipe) -> nn.Sequential:
         if isinstance(module, StochasticSign):
             setattr(model, name, StochasticSign(recipe.tau, recipe.hard))
     return model
+
+
+def _with_dropout(model: nn.Sequential, share: float) -> nn.Sequential:
+    """Drop inputs of the dense layers. The tensors keep their names."""
+    layers: OrderedDict[str, nn.Module] = OrderedDict()
+    for name, module in model.named_children():
+        if isinstance(module, nn.Linear) and share:
+            layers[f"dropout_{name}"] = nn.Dropout(share)
+        layers[name] = module
+    return nn.Sequential(layers)
+
+
+def _pretrained(results: Mapping[str, Tensors]) -> nn.Module:
+    model = models.mnist("fp")
+    model.load_state_dict(results["fp"])
+    return model.eval().requires_grad_(False)
+
+
+def _distillation(recipe: Recipe, teacher: nn.Module) -> Loss:
+    """(1 - d) cross entropy + d T^2 KL(teacher || network), both softened by the temperature T."""
+    share, temperature = recipe.distillation, recipe.temperature
+
+    def loss(model: nn.Module, inputs: Tensor, labels: Tensor) -> Tensor:
+        logits = model(inputs)
+        with torch.no_grad():
+            soft = F.log_softmax(teacher(inputs) / temperature, 1)
+        divergence = F.kl_div(F.log_softmax(logits / temperature, 1), soft, reduction="batchmean", log_target=True)
+        return (1 - share) * F.cross_entropy(logits, labels) + share * temperature**2 * divergence
+
+    return loss
 
 
 def _choice(samples: int, count: int, seed: int) -> Any:

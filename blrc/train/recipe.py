@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Literal
 
@@ -18,13 +19,19 @@ class Recipe:
         epochs: of the binary network.
         pretrain_epochs: of the full-precision network whose weights it starts from; 0 starts from random ones.
         batch: samples a step.
-        pretrain_lr: peak learning rate of pretraining (Adam, one cycle).
+        pretrain_lr, pretrain_decay, dropout: of pretraining: peak learning rate (AdamW, one cycle), weight decay,
+        share of
+            inputs of each dense layer that are dropped.
         weight_lr: peak learning rate of the weights' logits (Adam, cosine to 0). The paper's 0.01 is slow on them.
         lr: the same of everything else.
         weight_decay: L2 factor on the softmax layer.
         objective: ``penalty`` adds `variance_penalty` times ||sigmoid(W) (1 - sigmoid(W))||_1 to the cross entropy;
             ``bound`` is the variational bound, cross entropy minus H[p(B)] / N.
         hard, tau: of the activations (`blrc.nn.StochasticSign`).
+        shifts: training images are moved at random by up to so many pixels.
+        distillation: share of the cross entropy that gives way to the divergence from the pretrained network's soft
+        labels,
+            T^2 KL(pretrained || binary) at `temperature` T (Hinton et al. 2015).
         validation: how many of the last training samples choose the best epoch.
         calibration: how many training samples go into the checkpoint.
     """
@@ -34,6 +41,8 @@ class Recipe:
     pretrain_epochs: int = 3
     batch: int = 128
     pretrain_lr: float = 3e-3
+    pretrain_decay: float = 0.0
+    dropout: float = 0.0
     weight_lr: float = 0.06
     lr: float = 0.01
     weight_decay: float = 1e-4
@@ -41,22 +50,45 @@ class Recipe:
     variance_penalty: float = 1e-6
     hard: bool = True
     tau: float = 1.0
+    shifts: int = 0
+    distillation: float = 0.0
+    temperature: float = 3.0
     validation: int = 5_000
     calibration: int = 2_560
 
     def __post_init__(self) -> None:
         for name, least in (("seed", 0), ("epochs", 1), ("pretrain_epochs", 0), ("batch", 2), ("validation", 1),
-                            ("calibration", 2)):  # fmt: skip
+                            ("calibration", 2), ("shifts", 0)):  # fmt: skip
             if getattr(self, name) < least:
                 raise BlrcError(f"{name} {getattr(self, name)}: must be at least {least}")
         for field in fields(self):
             value = getattr(self, field.name)
             if isinstance(value, float) and not (math.isfinite(value) and value >= 0):
                 raise BlrcError(f"{field.name} {value}: must be finite and not negative")
-        if self.tau == 0:
-            raise BlrcError("tau 0.0: must be positive")
+        for name in ("tau", "temperature"):
+            if getattr(self, name) == 0:
+                raise BlrcError(f"{name} 0.0: must be positive")
+        if self.distillation > 1:
+            raise BlrcError(f"distillation {self.distillation}: a share, at most 1")
+        if self.dropout >= 1:
+            raise BlrcError(f"dropout {self.dropout}: a share, below 1")
+        if self.distillation > 0 and self.pretrain_epochs == 0:
+            raise BlrcError(f"distillation {self.distillation}: needs a pretrained network; give pretrain_epochs")
         if self.objective not in ("penalty", "bound"):
             raise BlrcError(f"objective {self.objective!r}: 'penalty' or 'bound'")
+
+
+PLAIN: Mapping[str, float | int] = {}
+DISTILLED: Mapping[str, float | int] = {
+    "epochs": 20,
+    "pretrain_epochs": 9,
+    "pretrain_decay": 1e-2,
+    "dropout": 0.2,
+    "shifts": 2,
+    "distillation": 0.7,
+}
+RECIPES: Mapping[str, Mapping[str, float | int]] = {"plain": PLAIN, "distilled": DISTILLED}
+"""What differs from `Recipe`'s defaults, by name: ``plain`` is the paper's, ``distilled`` has a stronger teacher."""
 
 
 def one_cycle(progress: float) -> float:

@@ -12,8 +12,10 @@ from torch import Tensor, nn
 
 from blrc.datasets import Dataset
 from blrc.encode import InputEncoding
+from blrc.train.augment import shifted
 
 Tensors = Mapping[str, Tensor]
+Loss = Callable[[nn.Module, Tensor, Tensor], Tensor]
 EVALUATION_BATCH = 500
 
 
@@ -27,8 +29,10 @@ class Stage:
         build: the network to start from, given the results (best tensors) of earlier stages by name.
         groups: the optimiser's parameter groups; ``lr`` is the peak rate.
         schedule: share of the peak rate, given the share of the stage's steps that are done.
-        loss: of a batch (network, inputs, labels).
+        losses: the loss of a batch (network, inputs, labels), given the results of earlier stages.
         validate: accuracy in [0, 1]; the best epoch by it is the stage's result.
+        shifts: training images are moved at random by up to so many pixels (`augment.shifted`).
+        decoupled: weight decay apart from the gradient (AdamW) instead of L2 (Adam).
     """
 
     name: str
@@ -36,20 +40,23 @@ class Stage:
     build: Callable[[Mapping[str, Tensors]], nn.Module]
     groups: Callable[[nn.Module], list[dict[str, Any]]]
     schedule: Callable[[float], float]
-    loss: Callable[[nn.Module, Tensor, Tensor], Tensor]
+    losses: Callable[[Mapping[str, Tensors]], Loss]
     validate: Callable[[nn.Module], float]
+    shifts: int = 0
+    decoupled: bool = False
 
 
 def optimiser(stage: Stage, model: nn.Module) -> torch.optim.Optimizer:
-    """Adam over the stage's groups. Each group remembers its peak rate."""
+    """Adam, or AdamW, over the stage's groups. Each group remembers its peak rate."""
     groups = [{**group, "peak": group["lr"]} for group in stage.groups(model)]
-    return torch.optim.Adam(groups, fused=True)
+    return (torch.optim.AdamW if stage.decoupled else torch.optim.Adam)(groups, fused=True)
 
 
 def run_epoch(
     stage: Stage,
     epoch: int,
     model: nn.Module,
+    loss_of: Loss,
     adam: torch.optim.Optimizer,
     data: Dataset,
     encoding: InputEncoding,
@@ -62,7 +69,8 @@ def run_epoch(
     All randomness comes from `seed`, so that an epoch can be run again without the ones before it.
     """
     torch.manual_seed(seed)
-    order = np.random.default_rng(seed).permutation(len(data))
+    rng = np.random.default_rng(seed)
+    order = rng.permutation(len(data))
     steps = -(-len(data) // batch)
     if len(data) % batch == 1:  # a last batch of one sample has no batch statistics
         steps -= 1
@@ -73,10 +81,10 @@ def run_epoch(
         for group in adam.param_groups:
             group["lr"] = group["peak"] * rate
         chosen = order[step * batch : (step + 1) * batch]
-        inputs = torch.from_numpy(encoding.real(data.images[chosen]))
+        inputs = torch.from_numpy(encoding.real(shifted(data.images[chosen], stage.shifts, rng)))
         labels = torch.from_numpy(data.labels[chosen].astype(np.int64))
         adam.zero_grad(set_to_none=True)
-        loss = stage.loss(model, inputs, labels)
+        loss = loss_of(model, inputs, labels)
         loss.backward()  # type: ignore[no-untyped-call, unused-ignore]
         adam.step()
         total += float(loss.detach())

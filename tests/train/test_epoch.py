@@ -32,7 +32,9 @@ class Spy:
         self.rates: list[float] = []
         self.progress: list[float] = []
         self.model = nn.Sequential(nn.Flatten(), nn.Linear(4, 10))
-        self.stage = Stage("spy", epochs, lambda _: self.model, self.groups, self.schedule, self.loss, lambda _: 0.0)
+        self.stage = Stage(
+            "spy", epochs, lambda _: self.model, self.groups, self.schedule, lambda _: self.loss, lambda _: 0.0
+        )
         self.adam = optimiser(self.stage, self.model)
 
     def groups(self, model: nn.Module) -> list[dict[str, Any]]:
@@ -50,7 +52,7 @@ class Spy:
 
     def run(self, epoch: int, data: Dataset, batch: int, seed: int) -> list[tuple[int, float]]:
         reports: list[tuple[int, float]] = []
-        run_epoch(self.stage, epoch, self.model, self.adam, data, ENCODING, batch, seed,
+        run_epoch(self.stage, epoch, self.model, self.loss, self.adam, data, ENCODING, batch, seed,
                   lambda *report: reports.append(report))  # fmt: skip
         return reports
 

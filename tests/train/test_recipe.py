@@ -44,6 +44,11 @@ def test_one_cycle_rises_then_falls(a: float, b: float) -> None:
         ({"variance_penalty": float("inf")}, "variance_penalty inf"),
         ({"objective": "elbo"}, "objective 'elbo': 'penalty' or 'bound'"),
         ({"tau": 0.0}, "tau 0.0"),
+        ({"temperature": 0.0}, "temperature 0.0"),
+        ({"shifts": -1}, "shifts -1"),
+        ({"distillation": 1.5}, "distillation 1.5"),
+        ({"dropout": 1.0}, "dropout 1.0"),
+        ({"distillation": 0.5, "pretrain_epochs": 0}, "needs a pretrained network"),
     ],
 )
 def test_refusals(options: dict[str, Any], message: str) -> None:

@@ -19,8 +19,8 @@ import torch
 from blrc import checkpoint, datasets, models
 from blrc.errors import BlrcError
 from blrc.nn import distributions
-from blrc.train import Recipe, Trained, loop, train_mnist
-from blrc.train.mnist import ENCODING, REESTIMATION, binary_groups
+from blrc.train import RECIPES, Recipe, Trained, loop, train_mnist
+from blrc.train.mnist import ENCODING, REESTIMATION, _distillation, binary_groups
 from blrc.train.state import state_file
 
 TINY = Recipe(epochs=2, pretrain_epochs=2, batch=32, validation=40, calibration=16)
@@ -233,11 +233,8 @@ def test_other_data_are_refused(folder: Path, stopped: Path, tmp_path: Path) -> 
 
 def test_another_number_of_threads_is_said(folder: Path, stopped: Path) -> None:
     log, threads = io.StringIO(), torch.get_num_threads()
-    torch.set_num_threads(threads + 1)
-    try:
-        run(folder, stopped, resume=True, log=log)
-    finally:
-        torch.set_num_threads(threads)
+    train_mnist(stopped, folder, TINY, True, log, threads=threads + 1)
+    assert torch.get_num_threads() == threads
     assert f"the run had {threads} threads, now {threads + 1}" in log.getvalue()
 
 
@@ -297,11 +294,45 @@ def test_the_best_epoch_is_kept(folder: Path, tmp_path: Path, monkeypatch: pytes
 
 
 @pytest.mark.parametrize(
-    "change", [{"pretrain_epochs": 0}, {"objective": "bound"}, {"hard": False}, {"tau": 0.5}, {"variance_penalty": 0.1}]
+    "change",
+    [
+        {"pretrain_epochs": 0},
+        {"objective": "bound"},
+        {"hard": False},
+        {"tau": 0.5},
+        {"variance_penalty": 0.1},
+        {"shifts": 1},
+        {"distillation": 0.5},
+        {"dropout": 0.5},
+        {"pretrain_decay": 1.0},
+    ],  # fmt: skip
 )
 def test_each_option_has_an_effect(change: dict[str, Any], folder: Path, tmp_path: Path, uninterrupted: Any) -> None:
     trained = run(folder, tmp_path / "x.pt", Recipe(**{**TINY.__dict__, **change}))
     assert not same_tensors(trained, uninterrupted[1])
+
+
+def test_the_distilled_recipe_resumes_too(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shifts, dropout and soft labels draw from the epoch's seed, and the teacher is the pretraining's result."""
+    recipe = Recipe(**{**TINY.__dict__, **RECIPES["distilled"], "epochs": 2, "pretrain_epochs": 2})
+    whole = run(folder, tmp_path / "whole.pt", recipe)
+    with monkeypatch.context() as patch:
+        in_epoch(4)(patch)
+        with pytest.raises(Stop):
+            run(folder, tmp_path / "x.pt", recipe)
+    assert same_tensors(run(folder, tmp_path / "x.pt", recipe, resume=True), whole)
+
+
+def test_the_distillation_loss_by_hand() -> None:
+    recipe = Recipe(distillation=0.7, temperature=3.0)
+    student, teacher, labels = torch.randn(5, 10), torch.randn(5, 10), torch.arange(5)
+    loss = _distillation(recipe, lambda _: teacher)(lambda _: student, torch.zeros(5), labels)
+    s, t = (np.exp(x.double().numpy() / 3) for x in (student, teacher))
+    s, t = s / s.sum(1, keepdims=True), t / t.sum(1, keepdims=True)
+    hard = np.exp(student.double().numpy())
+    cross = -np.log((hard / hard.sum(1, keepdims=True))[np.arange(5), np.arange(5)]).mean()
+    divergence = (t * np.log(t / s)).sum(1).mean()
+    assert loss.item() == pytest.approx(0.3 * cross + 0.7 * 9 * divergence, rel=1e-5)
 
 
 def test_groups_are_complete_and_apart(uninterrupted: Any) -> None:
