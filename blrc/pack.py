@@ -32,7 +32,7 @@ def pack(bits: NDArray[Any]) -> NDArray[np.uint32]:
 def unpack(packed: NDArray[np.uint32], channels: int) -> NDArray[np.bool_]:
     """Inverse of `pack`: uint32 ``(..., words(channels))`` to bool ``(..., channels)``."""
     lanes = np.ascontiguousarray(packed.astype("<u4")).view(np.uint8)
-    return np.unpackbits(lanes, axis=-1, bitorder="little")[..., :channels].astype(np.bool_)
+    return np.unpackbits(lanes, axis=-1, count=channels, bitorder="little").view(np.bool_)
 
 
 def pack_signs(signs: NDArray[Any]) -> NDArray[np.uint32]:
@@ -42,4 +42,4 @@ def pack_signs(signs: NDArray[Any]) -> NDArray[np.uint32]:
 
 def unpack_signs(packed: NDArray[np.uint32], channels: int) -> NDArray[np.int8]:
     """Inverse of `pack_signs`: int8 +-1."""
-    return np.where(unpack(packed, channels), np.int8(1), np.int8(-1))
+    return 2 * unpack(packed, channels).astype(np.int8) - np.int8(1)

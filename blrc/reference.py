@@ -108,4 +108,4 @@ def _windows(maps: NDArray[Any], window: Window, fill: float) -> NDArray[Any]:
 
 
 def _signs(bits: NDArray[np.bool_]) -> NDArray[np.int8]:
-    return np.where(bits, np.int8(1), np.int8(-1))
+    return 2 * bits.astype(np.int8) - np.int8(1)
