@@ -305,7 +305,7 @@ def test_the_best_epoch_is_kept(folder: Path, tmp_path: Path, monkeypatch: pytes
         {"distillation": 0.5},
         {"dropout": 0.5},
         {"pretrain_decay": 1.0},
-    ],  # fmt: skip
+    ],
 )
 def test_each_option_has_an_effect(change: dict[str, Any], folder: Path, tmp_path: Path, uninterrupted: Any) -> None:
     trained = run(folder, tmp_path / "x.pt", Recipe(**{**TINY.__dict__, **change}))
