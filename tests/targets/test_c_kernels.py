@@ -60,7 +60,7 @@ CASES = [
     ("conv_codes", "uint8", (5, 5, 6), 42, SAME, 6, None),  # groups of 7 rows straddle words
     ("conv_codes", "int8", (3, 3, 4), 50, SAME, 2, None),  # the second group's first 8 rows are bits 25 to 32
     ("conv_codes", "uint8", (5, 5, 4), 9, Window((3, 3), dilation=(1, 2)), 1, None),
-    ("conv_codes", "uint8", (3, 12, 4), 9, Window((3, 12)), 1, None),  # 144 codes: tables begin within a pixel
+    ("conv_codes", "uint8", (3, 12, 3), 9, Window((3, 12)), 1, None),  # 108 codes: words begin within a pixel
     ("conv_codes", "int8", (5, 5, 8), 26, Window((5, 5), padding=(2, 2, 2, 2)), 2, HALF),
 ]
 
