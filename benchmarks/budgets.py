@@ -52,13 +52,17 @@ class Figure:
 
 def command(what: str, seconds: float, *arguments: str | Path, gigabytes: float | None = None) -> list[Figure]:
     """Run ``blrc ARGUMENTS`` and measure it."""
-    start = time.perf_counter()
-    with subprocess.Popen([sys.executable, "-m", "blrc", *map(str, arguments)], stdout=subprocess.DEVNULL) as process:
-        _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-    elapsed = time.perf_counter() - start
-    if process.returncode != 0:
-        raise SystemExit(f"blrc {' '.join(map(str, arguments))}: exit status {process.returncode}")
+    line = [sys.executable, "-m", "blrc", *map(str, arguments)]
+    with tempfile.TemporaryFile() as said:
+        start = time.perf_counter()
+        with subprocess.Popen(line, stdout=said, stderr=said) as process:
+            # wait4 tells the resources of this child alone.
+            _, status, usage = os.wait4(process.pid, 0)
+            process.returncode = os.waitstatus_to_exitcode(status)
+        elapsed = time.perf_counter() - start
+        if process.returncode != 0:
+            said.seek(0)
+            raise SystemExit(f"{' '.join(line)}: exit status {process.returncode}\n{said.read().decode()}")
     figures = [Figure(what, elapsed, seconds, "s", f"CPU {usage.ru_utime + usage.ru_stime:.1f} s")]
     if gigabytes is not None:
         peak = usage.ru_maxrss / 2**20 if sys.platform != "darwin" else usage.ru_maxrss / 2**30
