@@ -19,11 +19,13 @@ from blrc.program import Conv, Encode, Program, Scores
 from blrc.verification.agreement import Agreement, torch_agreement
 from blrc.verification.compare import LABEL
 from blrc.verification.engines import Engine, compile_c, onnx_engine
+from blrc.verification.lowered import first_other_bits
 from blrc.verification.report import Report
 from blrc.verification.run import InputSet, Progress, Tally, compare_inputs, compare_ops
 from blrc.verification.stimuli import adversarial_inputs, random_inputs
 
 RANDOM_INPUTS = 10_000
+LOWERED_INPUTS = 256  # on which the program's bits are compared with the net's, layer by layer
 RANDOM_OPERATIONS = 6e10  # multiply-adds of all random inputs together, where the number is not given
 
 Lower = Callable[[Sequence[str]], tuple[Program, list[Net]]]
@@ -79,7 +81,12 @@ def verify_folder(
         progress("torch network", 0, 1)
         raw = test.raw if test is not None else np.concatenate([i.raw for i in inputs])[:1000]
         agreement = _agreement(program, relowered[1][0], raw)
+        other = first_other_bits(
+            program, relowered[1][0], _torch_inputs(program, relowered[1][0], raw[:LOWERED_INPUTS])
+        )
         progress("torch network", 1, 1)
+        if other is not None:
+            problems.append(f"layer {other!r}: the program's bits are not those of the network it was lowered from")
         if agreement.differences:
             problems.append(f"{agreement.differences} decisions differ from the torch network's where there is no tie")
     if tally.difference is None:
@@ -121,8 +128,12 @@ def operations(program: Program) -> int:
 
 def _agreement(program: Program, net: Net, raw: NDArray[Any]) -> Agreement:
     labels = reference.labels(reference.scores(program, raw))
+    return torch_agreement(net, _torch_inputs(program, net, raw), labels)
+
+
+def _torch_inputs(program: Program, net: Net, raw: NDArray[Any]) -> NDArray[Any]:
     given = raw.astype(np.uint8) if program.input.dtype == "bits" else raw
-    return torch_agreement(net, torch_layout(given, net.encoding.shape), labels)
+    return torch_layout(given, net.encoding.shape)
 
 
 def _report(

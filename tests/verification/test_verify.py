@@ -373,6 +373,16 @@ def test_without_targets_nothing_is_called_equal(pixels: tuple[Path, Checkpoint]
     assert any("holds no target that could be compared" in problem for problem in found.problems)
 
 
+@pytest.mark.usefixtures("fake_c")
+def test_a_program_that_is_not_its_networks_is_a_problem(
+    pixels: tuple[Path, Checkpoint], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(folder, "first_other_bits", lambda program, net, raw: "0.4")
+    found = blrc.verify(pixels[0] / "out", model=pixels[0] / "net.pt", random=1)
+    assert not found.equal
+    assert found.problems == ("layer '0.4': the program's bits are not those of the network it was lowered from",)
+
+
 def test_a_layer_that_no_engine_gave_is_a_problem(onnx_only: Exported, monkeypatch: pytest.MonkeyPatch) -> None:
     hidden = onnx_only.program.ops[1].y.name
     monkeypatch.setattr(

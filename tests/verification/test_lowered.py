@@ -1,0 +1,53 @@
+"""A fault of lowering makes every engine equally wrong: the program's bits are compared with the net's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from random_networks import checkpoint_of, deep_network, raw_samples
+
+from blrc import lower as lowering
+from blrc.calibrate import calibrate
+from blrc.fold import Folded
+from blrc.lower import lower
+from blrc.sample import sample
+from blrc.verification.lowered import first_other_bits
+
+KINDS = ["uint8", "int8", "bits"]
+
+
+def calibrated(seed: int) -> Any:
+    model, shape = deep_network(seed)
+    checkpoint = checkpoint_of(model, KINDS[seed % 3], shape, seed)
+    assert checkpoint.calibration is not None
+    return calibrate(sample(checkpoint), checkpoint.calibration), raw_samples(checkpoint.encoding, 150, 5)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_random_networks_lower_to_their_own_bits(seed: int) -> None:
+    net, raw = calibrated(seed)
+    assert first_other_bits(lower([net]), net, raw) is None
+
+
+@pytest.mark.parametrize("fault", ["flip", "threshold", "order"])
+@pytest.mark.parametrize("seed", range(3))
+def test_faults_of_lowering_are_named(seed: int, fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    net, raw = calibrated(seed)
+    fold, turn = lowering.fold, lowering._turn_rows
+
+    def wrong(linear: Any, *rest: Any) -> Folded:
+        right = fold(linear, *rest)
+        if linear.name != "1.0":
+            return right
+        if fault == "flip":
+            return Folded(np.zeros_like(right.flip), right.threshold)
+        # Sums of bits go in steps of two; the largest thresholds stay where they are legal.
+        moved = np.where(right.threshold < right.threshold.max(), right.threshold + 2, right.threshold)
+        return Folded(right.flip, moved.astype(np.int32)) if fault == "threshold" else right
+
+    monkeypatch.setattr(lowering, "fold", wrong)
+    if fault == "order":
+        monkeypatch.setattr(lowering, "_turn_rows", lambda rows, shape: turn(rows, shape)[..., ::-1].copy())
+    assert first_other_bits(lower([net]), net, raw) == "1.0"
