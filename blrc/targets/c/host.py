@@ -138,6 +138,27 @@ class HostBuild:
                 return step
         raise BlrcError(f"{self.name}: no step {op!r} in the C; there are {[s.op.name for s in self.layout.steps]}")
 
+    def selftest(self) -> str:
+        """Compile the opt-in self-test of the export with these flags, run it on the recorded inputs: what it prints.
+
+        Raises:
+            BlrcError: it does not compile, or it finds a difference; the message has what it printed.
+        """
+        compiler, flags = self._compiler, self.flags
+        files = [*build.sources(self.folder, self.name)]
+        files += [self.folder / f"{self.name}_{part}.c" for part in ("vectors", "selftest")]
+        objects = [
+            build.compile_object(compiler, flags, source, self.build_folder / f"test_{source.stem}.o", self.folder)
+            for source in files
+        ]
+        binary = build.link(compiler, flags, objects, self.build_folder / "selftest")
+        done = subprocess.run(
+            [*self._runner, str(binary)], capture_output=True, text=True, timeout=self._timeout, check=False
+        )
+        if done.returncode != 0:
+            raise BlrcError(f"{self.name}_selftest: {build.first_lines(done.stdout + done.stderr)}")
+        return done.stdout.strip()
+
     @property
     def flash(self) -> int:
         """Bytes of code and constants of the library, as this compiler makes it with these flags (``size``'s text)."""
