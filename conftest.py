@@ -7,6 +7,10 @@ import shutil
 from pathlib import Path
 from typing import NoReturn
 
+# Threads that wait by spinning cost as much as threads that work, where other processes want the cores. The runtime of
+# OpenMP reads this once, so it has to come before torch.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
 import pytest
 from hypothesis import settings
 
