@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from blrc import head
 from blrc.errors import BlrcError
 from blrc.pack import unpack, words
 from blrc.program import INT32_MAX, Conv, Encode, Op, Pool, Program, Scores, Shape, constant_names
@@ -14,6 +15,8 @@ def check(program: Program) -> Program:
     """Say what is legal: return `program`, or raise a `BlrcError` that names the op and the rule it breaks."""
     if not program.members:
         raise BlrcError("program: it has no members")
+    if len(program.members) > head.MAX_MEMBERS:
+        raise BlrcError(f"program: {len(program.members)} members; sums of log-probabilities hold {head.MAX_MEMBERS}")
     if not program.ops or not isinstance(program.ops[-1], Scores):
         raise BlrcError("program: the last op must be the scores")
     if not (np.isfinite(program.score_scale) and program.score_scale > 0):
@@ -129,6 +132,9 @@ def _check_scores(program: Program, op: Scores) -> None:
     _require(op, op.x.dtype == "bits" and op.y.dtype == "int32", "scores take bits and give int32")
     _require(op, op.y.shape[:2] == (1, 1), "scores must be a vector")
     classes = op.y.shape[2]
+    _require(
+        op, classes <= head.MAX_CLASSES, f"{classes} classes; the integer softmax is for {head.MAX_CLASSES} at most"
+    )
     _expect(program, op, op.weights, ("int8", "int16"), (classes, *op.x.shape))
     _expect(program, op, op.bias, ("int32",), (classes,))
     for member in range(len(program.members)):

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
+from blrc import head
 from blrc.pack import unpack_signs
 from blrc.program import Conv, Encode, Op, Pool, Program, Scores, Window
 
@@ -36,6 +37,13 @@ def scores(program: Program, raw: NDArray[Any], member: int = 0) -> NDArray[np.i
     out = program.output.name
     batches = [dict(_trace(program, raw[i : i + BATCH], member))[out] for i in range(0, max(len(raw), 1), BATCH)]
     return np.concatenate(batches)[:, 0, 0, :]
+
+
+def answer(program: Program, raw: NDArray[Any], members: int | None = None) -> head.Answer:
+    """What the first `members` members (all by default) say together."""
+    count = len(program.members) if members is None else members
+    scale = head.scale_of(program.score_scale)
+    return head.ensemble([scores(program, raw, member) for member in range(count)], scale)
 
 
 def labels(class_scores: NDArray[np.int32]) -> NDArray[np.int64]:

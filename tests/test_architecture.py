@@ -38,6 +38,7 @@ ROOMS = (
     Room("encode"),
     Room("pack"),
     Room("window"),
+    Room("head"),
     Room("logits"),
     Room("nn.*", torch="yes"),
     Room("models", torch="yes"),

@@ -1,0 +1,198 @@
+"""Log softmax and ensemble statistics in integers. The only module that knows how.
+
+Everything is base 2 and in units of 2^-16 (Q16). For the integer scores s_c of one member, with real score = s_c x scale,
+
+    d_c      = (max s - s_c) x scale x log2(e)              bits by which class c lies behind, rounded, at most 31
+    S        = sum_c 2^-d_c                                 in Q30; 2^-f for a fraction f from a table of 257 entries
+    log2 p_c = -(d_c + log2 S), floored at -24 bits         log2 of the mantissa from a second table of 257 entries
+    p_c      = 2^(log2 p_c)                                 in Q16
+
+Both tables are interpolated linearly. All divisions and shifts are of non-negative 64-bit integers, because ONNX
+shifts only those. The floor bounds what one member can say against a class, which makes early stopping sound
+(`Answer`, `settled`).
+
+**Error.** |log2 p_c - exact| < 2^-12 where the exact value is above the floor, in units of 2^-16 (all below 16 = 2^-12):
+
+* d_c: the multiplier is off by at most 2^-31 of itself, which is 24 x 2^16 x 2^-31 < 0.001; rounding 0.5. An error of
+  every d moves log2 S by no more than the largest of them, so both together contribute at most 2 x 0.501.
+* 2^-f: rounded entries 2^-31; interpolation (ln 2 / 256)^2 / 8 = 9.2e-7 of the value, rounding twice and shifting lose at
+  most 3 x 2^-30 for each class of a sum that is at least 1: with C classes at most 1.45 x (9.2e-7 + 3 C 2^-30) bits,
+  which is 0.09 + 2.7e-4 C units. Classes capped at 31 bits add at most C 2^-31.
+* log2 of the mantissa: interpolation log2(e) / (8 x 256^2) = 2.8e-6 bits, 0.18 units; rounding 0.5 + 2^-8.
+
+The sum is below 1.8 + 3e-4 C units; `check` refuses programs of more than 4,096 classes, so it stays below 3.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal, localcontext
+from fractions import Fraction
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Int64s = NDArray[np.int64]
+
+FRACTION_BITS = 16
+ONE = 1 << FRACTION_BITS
+FLOOR = 24 * ONE  # log-probabilities are at least -FLOOR
+CAP = 31 * ONE  # of d
+EXP_BITS = 30
+LOG_BITS = 24
+MAX_SHIFT = 46
+MAX_CLASSES = 4096
+# Sums of log-probabilities fit int32 in C.
+MAX_MEMBERS = (2**31 - 1) // FLOOR
+
+
+@dataclass(frozen=True)
+class Scale:
+    """d = (max - score) x multiplier >> shift, rounded; multiplier < 2^31 and 0 <= shift <= 46."""
+
+    multiplier: int
+    shift: int
+
+
+def scale_of(score_scale: float) -> Scale:
+    """round(scale x log2(e) x 2^(16 + shift)) with as many bits as fit 31; the same integers on every machine.
+
+    A scale so large that one unit is more than 31 bits saturates; the difference cannot be seen behind the cap.
+    """
+    exact = Fraction(score_scale) * _log2_e() * ONE
+    shift = MAX_SHIFT
+    while shift > 0 and exact * 2**shift >= 2**31 - 1:
+        shift -= 1
+    return Scale(min(round(exact * 2**shift), 2**31 - 1), shift)
+
+
+@cache
+def exp2_table() -> Int64s:
+    """round(2^30 x 2^(-j/256)) for j = 0..256."""
+    return _table(lambda j: (-(Decimal(j) / 256) * Decimal(2).ln()).exp() * 2**EXP_BITS)
+
+
+@cache
+def log2_table() -> Int64s:
+    """round(2^24 x log2(1 + j/256)) for j = 0..256."""
+    return _table(lambda j: (1 + Decimal(j) / 256).ln() / Decimal(2).ln() * 2**LOG_BITS)
+
+
+def log_probabilities(scores: NDArray[Any], scale: Scale) -> Int64s:
+    """log2 p in Q16, from -FLOOR to 0: int64 ``(N, classes)`` for integer scores ``(N, classes)``."""
+    s = scores.astype(np.int64)
+    behind = s.max(axis=1, keepdims=True) - s
+    half = (1 << scale.shift) >> 1
+    d = np.minimum((behind * scale.multiplier + half) >> scale.shift, CAP)
+    total = exp2(d).sum(axis=1, keepdims=True)
+    return np.asarray(-np.minimum(d + log2(total), FLOOR))
+
+
+def probabilities(log_p: Int64s) -> Int64s:
+    """p in Q16, 0 to 2^16, of log-probabilities in Q16."""
+    return (exp2(-log_p) + (1 << (EXP_BITS - FRACTION_BITS - 1))) >> (EXP_BITS - FRACTION_BITS)
+
+
+def exp2(d: Int64s) -> Int64s:
+    """2^-d in Q30 for d >= 0 in Q16."""
+    table = exp2_table()
+    whole, j, rest = d >> FRACTION_BITS, (d >> 8) & 255, d & 255
+    value = table[j] - (((table[j] - table[j + 1]) * rest + 128) >> 8)
+    return np.asarray(value >> whole)
+
+
+def log2(total: Int64s) -> Int64s:
+    """log2(total / 2^30) in Q16 for total >= 2^30."""
+    table = log2_table()
+    power = np.zeros_like(total)
+    for k in range(1, 33):
+        power += total >= (1 << (EXP_BITS + k))
+    mantissa = (total >> power) - (1 << EXP_BITS)
+    j, rest = mantissa >> (EXP_BITS - 8), (mantissa >> 6) & 0xFFFF
+    fraction = table[j] + (((table[j + 1] - table[j]) * rest) >> 16)
+    return np.asarray((power << FRACTION_BITS) + ((fraction + 128) >> 8))
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """What an ensemble says of N inputs after some members.
+
+    Attributes:
+        label: int64 ``(N,)``: the first maximum of `log_p`.
+        log_p: int64 ``(N, classes)``: sum over members of log2 p, Q16.
+        mean: int64 ``(N,)``: mean probability of the label, Q16, rounded down.
+        variance: int64 ``(N,)``: population variance of the label's probability over members, Q32, rounded down (the
+            paper's measure of certainty, section 5.2).
+        members: how many were used.
+    """
+
+    label: Int64s
+    log_p: Int64s
+    mean: Int64s
+    variance: Int64s
+    members: int
+
+
+@dataclass(frozen=True, eq=False)
+class Sums:
+    """Running sums of an ensemble, int64 ``(N, classes)`` each: log p in Q16, p in Q16, p^2 in Q32."""
+
+    log_p: Int64s
+    p: Int64s
+    p_squared: Int64s
+    members: int
+
+    @staticmethod
+    def start(count: int, classes: int) -> Sums:
+        zeros = np.zeros((count, classes), dtype=np.int64)
+        return Sums(zeros, zeros, zeros, 0)
+
+    def add(self, scores: NDArray[Any], scale: Scale) -> Sums:
+        """The sums with one more member, of which these are the scores."""
+        log_p = log_probabilities(scores, scale)
+        p = probabilities(log_p)
+        return Sums(self.log_p + log_p, self.p + p, self.p_squared + p * p, self.members + 1)
+
+    def answer(self) -> Answer:
+        """What the members so far say; there must be one."""
+        n = self.members
+        label = self.log_p.argmax(axis=1)
+        rows = np.arange(len(label))
+        p, squared = self.p[rows, label], self.p_squared[rows, label]
+        return Answer(label, self.log_p, p // n, (n * squared - p * p) // (n * n), n)
+
+    def settled(self, remaining: int) -> NDArray[np.bool_]:
+        """Where no `remaining` further members can change the label, bool ``(N,)``.
+
+        A member moves log p of two classes apart by at most FLOOR. The lead over an earlier class must be larger than
+        that, over a later class as large (the first maximum wins).
+        """
+        label = self.log_p.argmax(axis=1)
+        lead = self.log_p[np.arange(len(label)), label][:, None] - self.log_p
+        before = np.arange(self.log_p.shape[1]) < label[:, None]
+        same = np.arange(self.log_p.shape[1]) == label[:, None]
+        return np.asarray((same | (lead >= remaining * FLOOR + before)).all(axis=1))
+
+
+def ensemble(scores: Sequence[NDArray[Any]], scale: Scale) -> Answer:
+    """The answer of all members, from the scores ``(N, classes)`` of each."""
+    sums = Sums.start(*scores[0].shape)
+    for member in scores:
+        sums = sums.add(member, scale)
+    return sums.answer()
+
+
+def _log2_e() -> Fraction:
+    with localcontext() as context:
+        context.prec = 60
+        return Fraction(1 / Decimal(2).ln())
+
+
+def _table(entry: Any) -> Int64s:
+    # Decimal arithmetic is specified exactly, so the tables are the same on every machine.
+    with localcontext() as context:
+        context.prec = 40
+        return np.array([int(entry(j).to_integral_value()) for j in range(257)], dtype=np.int64)
