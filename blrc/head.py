@@ -1,6 +1,6 @@
 """Log softmax and ensemble statistics in integers. The only module that knows how.
 
-Everything is base 2 and in units of 2^-16 (Q16). For the integer scores s_c of one member, with real score = s_c x scale,
+Everything is base 2 and in units of 2^-16 (Q16). For the integer scores s_c of one member, real score = s_c x scale,
 
     d_c      = (max s - s_c) x scale x log2(e)              bits by which class c lies behind, rounded, at most 31
     S        = sum_c 2^-d_c                                 in Q30; 2^-f for a fraction f from a table of 257 entries
@@ -11,12 +11,12 @@ Both tables are interpolated linearly. All divisions and shifts are of non-negat
 shifts only those. The floor bounds what one member can say against a class, which makes early stopping sound
 (`Answer`, `settled`).
 
-**Error.** |log2 p_c - exact| < 2^-12 where the exact value is above the floor, in units of 2^-16 (all below 16 = 2^-12):
+**Error.** |log2 p_c - exact| < 2^-12 where the exact value is above the floor; in units of 2^-16 (2^-12 is 16 of them):
 
 * d_c: the multiplier is off by at most 2^-31 of itself, which is 24 x 2^16 x 2^-31 < 0.001; rounding 0.5. An error of
   every d moves log2 S by no more than the largest of them, so both together contribute at most 2 x 0.501.
-* 2^-f: rounded entries 2^-31; interpolation (ln 2 / 256)^2 / 8 = 9.2e-7 of the value, rounding twice and shifting lose at
-  most 3 x 2^-30 for each class of a sum that is at least 1: with C classes at most 1.45 x (9.2e-7 + 3 C 2^-30) bits,
+* 2^-f: rounded entries 2^-31; interpolation (ln 2 / 256)^2 / 8 = 9.2e-7 of the value, rounding twice and shifting lose
+  at most 3 x 2^-30 for each class of a sum that is at least 1: with C classes at most 1.45 x (9.2e-7 + 3 C 2^-30) bits,
   which is 0.09 + 2.7e-4 C units. Classes capped at 31 bits add at most C 2^-31.
 * log2 of the mantissa: interpolation log2(e) / (8 x 256^2) = 2.8e-6 bits, 0.18 units; rounding 0.5 + 2^-8.
 
