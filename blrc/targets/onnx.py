@@ -1,27 +1,38 @@
-"""The ONNX target: one file of standard ops whose integers are those of `reference.py`.
+"""The ONNX target: one file of standard ops whose integers are those of `reference.py` and `head.py`.
 
 What a user of the file sees:
 
-=========  ==============================  =====================================================================
-`input`    uint8 or int8 (N, C, H, W)      raw device input; bits are uint8 0 and 1; a dense input is (N, C)
-`scores`   int32 (N, classes)              integer scores; real score = score x `blrc.score_scale`
-`label`    int64 (N,)                      the first maximum of the scores
-=========  ==============================  =====================================================================
+==========  ==============================  ====================================================================
+`input`     uint8 or int8 (N, C, H, W)      raw device input; bits are uint8 0 and 1; a dense input is (N, C)
+`label`     int64 (N,)                      the first maximum of `log_p`
+`log_p`     int64 (N, classes)              sum over members of log2 of the probability, in units of 2^-16
+`mean`      int64 (N,)                      mean over members of the label's probability, in units of 2^-16
+`variance`  int64 (N,)                      its population variance over members (certainty), in units of 2^-32
+`members`   int64 (1,)                      how many members were used
+`scores`    int32 (N, classes), or (N,      integer scores; real score = score x `blrc.score_scale`; the longer
+            members, classes)               shape where there are several members
+==========  ==============================  ====================================================================
 
-N is dynamic. Inside, every value of the program is a tensor of its own name; `onnx_graph.py` says which numbers it
-holds and how the ops are lowered. IR version 8 and opset 17 are what ONNX Runtime 1.17 and everything newer read.
+N is dynamic. Inside, every value of the program is a tensor of its own name; what members compute alike is computed
+once, and the rest is named ``mK/value`` (`onnx_graph.tensor_name`). `onnx_graph.py` says which numbers tensors hold and
+how the ops are lowered. IR version 8 and opset 17 are what ONNX Runtime 1.17 and everything newer read.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 
 import onnx
 from onnx import TensorProto, helper
 
-from blrc import program_file
+from blrc import head, program_file
 from blrc.program import Op, Program
-from blrc.targets.onnx_graph import IR_VERSION, OPSET, Graph, tensor_info, tensor_name, value_info
+from blrc.targets import onnx_head
+from blrc.targets.onnx_graph import Lowering, read_input, tensor_info, tensor_name, value_info
+from blrc.targets.onnx_nodes import IR_VERSION, OPSET, Graph
 from blrc.targets.options import EmitOptions, Emitted
 
 
@@ -29,23 +40,27 @@ def emit(program: Program, options: EmitOptions) -> Emitted:
     """The file ``<name>.onnx``, and what the manifest says of it. The same program and options give the same bytes.
 
     Raises:
-        BlrcError: more than one member, or a layer too large for ONNX.
+        BlrcError: a layer or the file is too large for ONNX.
     """
-    graph = Graph(program)
-    raw = tensor_name(program, program.input)
-    graph.read_input(raw)
-    layers = [_lower(graph, op) for op in program.ops]
-    scores = tensor_name(program, program.output)
-    graph.node("ArgMax", [scores], "label", axis=1, keepdims=0, select_last_index=0)
-    raw_type = TensorProto.INT8 if program.input.dtype == "int8" else TensorProto.UINT8
+    graph = Graph()
+    start = read_input(graph, program)
+    members = [Lowering(graph, program, k, start) for k in range(len(program.members))]
+    costs = {op.name: _Cost() for op in program.ops}
+    for member in members:
+        for op in program.ops:
+            with _counted(graph, costs[op.name]):
+                member.lower(op)
+    head_cost = _Cost()
+    with _counted(graph, head_cost):
+        scores = [tensor_name(program, program.output, k) for k in range(len(members))]
+        onnx_head.lower_head(graph, scores, head.scale_of(program.score_scale), program.classes)
+    raw = TensorProto.INT8 if program.input.dtype == "int8" else TensorProto.UINT8
+    inner = {info.name: info for k in range(len(members)) for info in _infos(program, k)}
     model = graph.model(
         options.name,
-        inputs=[value_info(raw, program.input, raw_type)],
-        outputs=[
-            helper.make_tensor_value_info("label", TensorProto.INT64, ["N"]),
-            tensor_info(program, program.output),
-        ],
-        inner=[tensor_info(program, op.y) for op in program.ops[:-1]],
+        inputs=[value_info(tensor_name(program, program.input), program.input, raw)],
+        outputs=[*onnx_head.outputs(program.classes), onnx_head.scores_info(len(members), program.classes)],
+        inner=[info for name, info in inner.items() if name != "scores"],
     )
     model.producer_version = options.version
     model.doc_string = _describe(program, options)
@@ -62,33 +77,48 @@ def emit(program: Program, options: EmitOptions) -> Emitted:
         "opset": OPSET,
         "bytes": len(content),
         "operators": sorted({node.op_type for node in model.graph.node}),
-        "layers": layers,
+        "layers": [{"op": name, "nodes": cost.nodes, "bytes": cost.nbytes} for name, cost in costs.items()],
+        "head": {"nodes": head_cost.nodes, "bytes": head_cost.nbytes},
     }
     return Emitted({f"{options.name}.onnx": content}, about)
 
 
-def op_model(program: Program, op: Op) -> bytes:
+def op_model(program: Program, op: Op, member: int = 0) -> bytes:
     """A model of `op` alone, made by the same code; its input and output are the inner tensors of the op's values."""
-    graph = Graph(program)
-    x = tensor_info(program, op.x)
-    graph.tensors[op.x.name] = x.name
-    graph.lower(op)
-    return _bytes(graph.model("op", inputs=[x], outputs=[tensor_info(program, op.y)], inner=[]))
+    graph = Graph()
+    x = tensor_info(program, op.x, member)
+    Lowering(graph, program, member, x.name).lower(op)
+    return _bytes(graph.model("op", inputs=[x], outputs=[tensor_info(program, op.y, member)], inner=[]))
 
 
-def _lower(graph: Graph, op: Op) -> dict[str, object]:
-    """Lower `op`, and say what was added: node types and bytes of constants."""
+@dataclass
+class _Cost:
+    """What an op has added to the file, over all members."""
+
+    nodes: list[str] = field(default_factory=list)
+    nbytes: int = 0
+
+
+@contextmanager
+def _counted(graph: Graph, cost: _Cost) -> Iterator[None]:
     nodes, known = len(graph.nodes), set(graph.constants)
-    graph.lower(op)
-    added = sum(array.nbytes for name, array in graph.constants.items() if name not in known)
-    return {"op": op.name, "nodes": [node.op_type for node in graph.nodes[nodes:]], "bytes": added}
+    yield
+    cost.nodes += [node.op_type for node in graph.nodes[nodes:]]
+    cost.nbytes += sum(array.nbytes for name, array in graph.constants.items() if name not in known)
+
+
+def _infos(program: Program, member: int) -> list[onnx.ValueInfoProto]:
+    return [tensor_info(program, op.y, member) for op in program.ops]
 
 
 def _describe(program: Program, options: EmitOptions) -> str:
     raw = "0 and 1" if program.input.dtype == "bits" else program.input.dtype
+    what = "network" if len(program.members) == 1 else f"network, an ensemble of {len(program.members)} members"
     return (
-        f"Binary neural network {options.name}, compiled by blrc {options.version}. input: raw {raw}; "
-        "scores: int32, real score = score x blrc.score_scale; label: the first maximum of scores. "
+        f"Binary neural {what}: {options.name}, compiled by blrc {options.version}. input: raw {raw}; "
+        "label: the first maximum of log_p; log_p: sum over members of log2 of the probability x 2^16; "
+        "mean: of the label's probability over members x 2^16; variance: likewise x 2^32; members: how many; "
+        "scores: int32, real score = score x blrc.score_scale. "
         "Inner bits are uint8 0 and 2 with zero point 1; inner codes are uint8 code + 128."
     )
 

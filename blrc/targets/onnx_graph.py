@@ -25,29 +25,47 @@ from typing import Any, assert_never
 import numpy as np
 import onnx
 from numpy.typing import NDArray
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
 
 from blrc.errors import BlrcError
 from blrc.pack import unpack_signs
-from blrc.program import INT32_MAX, Conv, Encode, Op, Pool, Program, Scores, Value, Window
+from blrc.program import INT32_MAX, Conv, Encode, Op, Pool, Program, Scores, Value, Window, constant_names
+from blrc.targets.onnx_head import OUTPUTS
+from blrc.targets.onnx_nodes import Graph
 
-IR_VERSION = 8
-OPSET = 17
 
+def tensor_name(program: Program, value: Value, member: int = 0) -> str:
+    """Name of the tensor that holds `value` of one member.
 
-def tensor_name(program: Program, value: Value) -> str:
-    """Name of the tensor that holds `value`: its own, but ``input`` and ``scores`` at the two ends."""
+    * ``input`` for the program's input, ``scores`` for the scores of a program of one member;
+    * the value's own name where all members have the same (with one member, always);
+    * else ``mK/`` and the value's own name, where K is the first member that has the same constants up to here.
+    """
     if value == program.input:
         return "input"
+    origins = _origins(program, value)
+    if len(origins) > 1 and (value == program.output or len(set(origins)) > 1):
+        return f"m{origins.index(origins[member])}/{value.name}"
     if value == program.output:
         return "scores"
-    return f"{value.name}/value" if value.name in ("input", "scores", "label") else value.name
+    return f"{value.name}/value" if value.name in ("input", "scores", *OUTPUTS) else value.name
 
 
-def tensor_info(program: Program, value: Value) -> onnx.ValueInfoProto:
+def _origins(program: Program, value: Value) -> list[tuple[int, ...]]:
+    """Of each member: which tables `value` is computed from. Members that agree here have the same value."""
+    makers = {op.y.name: op for op in program.ops}
+    names: list[str] = []
+    while value.name in makers:
+        names += constant_names(makers[value.name])
+        value = makers[value.name].x
+    used = [program.constants[name].of_member for name in names]
+    return [tuple(of_member[k] for of_member in used) for k in range(len(program.members))]
+
+
+def tensor_info(program: Program, value: Value, member: int = 0) -> onnx.ValueInfoProto:
     """Name, type and shape of the inner tensor of `value`."""
     kind = TensorProto.INT32 if value.dtype == "int32" else TensorProto.UINT8
-    return value_info(tensor_name(program, value), value, kind)
+    return value_info(tensor_name(program, value, member), value, kind)
 
 
 def value_info(name: str, value: Value, kind: int) -> onnx.ValueInfoProto:
@@ -62,72 +80,38 @@ def is_flat(value: Value) -> bool:
     return value.shape[:2] == (1, 1)
 
 
-class Graph:
-    """The nodes and constants made so far. `tensors` maps names of the program's values to tensors.
+def read_input(graph: Graph, program: Program) -> str:
+    """From the graph's input to the inner tensor of the program's input, whose name is given."""
+    value = program.input
+    raw = tensor_name(program, value)
+    if value.dtype == "bits":
+        return choose(graph, graph.node("Cast", [raw], f"{raw}/bool", to=TensorProto.BOOL), f"{raw}/bits")
+    if value.dtype == "int8":
+        wide = graph.node("Cast", [raw], f"{raw}/wide", to=TensorProto.INT32)
+        shifted = graph.node("Add", [wide, graph.scalar("int32", 128)], f"{raw}/shifted")
+        return graph.node("Cast", [shifted], f"{raw}/codes", to=TensorProto.UINT8)
+    return raw
 
-    Raises:
-        BlrcError: the program has more than one member, or more weights than an ONNX file can hold.
-    """
 
-    def __init__(self, program: Program) -> None:
-        if len(program.members) != 1:
-            raise BlrcError(
-                f"target onnx: a file holds one network, this program has {len(program.members)} members; "
-                "export one (--members map)"
-            )
+def choose(graph: Graph, condition: str, output: str) -> str:
+    """Bits of booleans (by Where, because old runtimes cannot multiply uint8)."""
+    return graph.node("Where", [condition, graph.scalar("uint8", 2), graph.scalar("uint8", 0)], output)
+
+
+class Lowering:
+    """Adds the ops of one member to `graph`; `start` is the inner tensor of the program's input."""
+
+    def __init__(self, graph: Graph, program: Program, member: int, start: str) -> None:
+        self.graph = graph
         self.program = program
-        self.tensors: dict[str, str] = {}
-        self.nodes: list[onnx.NodeProto] = []
-        self.constants: dict[str, NDArray[Any]] = {}
+        self.member = member
+        self.start = start
 
-    def model(
-        self,
-        name: str,
-        inputs: Sequence[onnx.ValueInfoProto],
-        outputs: Sequence[onnx.ValueInfoProto],
-        inner: Sequence[onnx.ValueInfoProto],
-    ) -> onnx.ModelProto:
-        """All nodes and constants as a model; `inner` describes tensors between `inputs` and `outputs`."""
-        stored = sum(array.nbytes for array in self.constants.values())
-        if stored > INT32_MAX - 2**20 * len(self.nodes):
-            raise BlrcError(f"target onnx: {stored} bytes of weights; an ONNX file ends at 2 GiB, use target c")
-        tensors = [numpy_helper.from_array(self.constants[key], key) for key in sorted(self.constants)]
-        graph = helper.make_graph(self.nodes, name, inputs, outputs, tensors, value_info=inner)
-        opset = helper.make_opsetid("", OPSET)
-        return helper.make_model(graph, ir_version=IR_VERSION, opset_imports=[opset], producer_name="blrc")
-
-    def node(self, kind: str, inputs: Sequence[str], output: str, **attributes: Any) -> str:
-        self.nodes.append(helper.make_node(kind, inputs, [output], name=output, **attributes))
-        return output
-
-    def constant(self, name: str, array: NDArray[Any]) -> str:
-        """A constant; one that is used twice is stored once."""
-        known = self.constants.setdefault(name, array)
-        assert known is array or (known.dtype == array.dtype and np.array_equal(known, array)), name
-        return name
-
-    def scalar(self, kind: str, number: int) -> str:
-        return self.constant(f"{kind}/{number}", np.array(number, dtype=kind))
-
-    def table(self, name: str) -> tuple[str, NDArray[Any]]:
-        """The member's table of constant `name`, and a name for what is made of it."""
-        return f"{name}/{self.program.constants[name].of_member[0]}", self.program.constant(name)
-
-    def read_input(self, raw: str) -> None:
-        """From the graph's input `raw` to the inner tensor of the program's input."""
-        value = self.program.input
-        inner = raw
-        if value.dtype == "bits":
-            inner = self.choose(self.node("Cast", [raw], f"{raw}/bool", to=TensorProto.BOOL), f"{raw}/bits")
-        elif value.dtype == "int8":
-            wide = self.node("Cast", [raw], f"{raw}/wide", to=TensorProto.INT32)
-            shifted = self.node("Add", [wide, self.scalar("int32", 128)], f"{raw}/shifted")
-            inner = self.node("Cast", [shifted], f"{raw}/codes", to=TensorProto.UINT8)
-        self.tensors[value.name] = inner
-
-    def lower(self, op: Op) -> None:
-        """Add the nodes of `op`."""
-        y = tensor_name(self.program, op.y)
+    def lower(self, op: Op) -> str:
+        """Add the nodes of `op`, unless an earlier member has them already; gives the name of its output."""
+        y = tensor_name(self.program, op.y, self.member)
+        if y in self.graph.made:
+            return y
         if isinstance(op, Encode):
             self.encode(op, y)
         elif isinstance(op, Conv):
@@ -138,22 +122,34 @@ class Graph:
             self.scores(op, y)
         else:
             assert_never(op)
-        self.tensors[op.y.name] = y
+        return y
 
-    def choose(self, condition: str, output: str) -> str:
-        """Bits of booleans (by Where, because old runtimes cannot multiply uint8)."""
-        return self.node("Where", [condition, self.scalar("uint8", 2), self.scalar("uint8", 0)], output)
+    def node(self, kind: str, inputs: Sequence[str], output: str, **attributes: Any) -> str:
+        return self.graph.node(kind, inputs, output, **attributes)
+
+    def constant(self, name: str, array: NDArray[Any]) -> str:
+        return self.graph.constant(name, array)
+
+    def scalar(self, kind: str, number: int) -> str:
+        return self.graph.scalar(kind, number)
+
+    def table(self, name: str) -> tuple[str, NDArray[Any]]:
+        """The member's table of constant `name`, and a name for what is made of it; equal tables have one name."""
+        return f"{name}/{self.program.constants[name].of_member[self.member]}", self.program.constant(name, self.member)
+
+    def tensor(self, value: Value) -> str:
+        return self.start if value == self.program.input else tensor_name(self.program, value, self.member)
 
     def maps(self, value: Value, y: str) -> str:
         """`value` as (N, C, H, W), for the op that makes `y`."""
-        x = self.tensors[value.name]
+        x = self.tensor(value)
         if not is_flat(value):
             return x
         return self.node("Unsqueeze", [x, self.constant("int64/2,3", np.array([2, 3], dtype=np.int64))], f"{y}/x")
 
     def rows(self, value: Value, y: str) -> str:
         """`value` as (N, C x H x W), for the op that makes `y`."""
-        x = self.tensors[value.name]
+        x = self.tensor(value)
         return x if is_flat(value) else self.node("Flatten", [x], f"{y}/x", axis=1)
 
     def entry(self, value: Value, y: str) -> str:
@@ -168,7 +164,7 @@ class Graph:
     def encode(self, op: Encode, y: str) -> None:
         """One long table, the channels' tables in a row: its index is 256 x channel + raw value."""
         name, table = self.table(op.table)
-        index = self.node("Cast", [self.tensors[op.x.name]], f"{y}/raw", to=TensorProto.INT32)
+        index = self.node("Cast", [self.tensor(op.x)], f"{y}/raw", to=TensorProto.INT32)
         if len(table) > 1:
             offsets = (256 * np.arange(len(table), dtype=np.int32)).reshape((-1,) if is_flat(op.x) else (-1, 1, 1))
             index = self.node("Add", [index, self.constant(f"{name}/offsets", offsets)], f"{y}/index")
@@ -197,7 +193,7 @@ class Graph:
         matrix = self.constant(f"{name}/matrix", _matrix(unpack_signs(packed, op.group_channels)))
         z = self.product(op, self.rows(op.x, y), matrix, f"{y}/sum")
         thresholds = self.constant(*self.table(op.thresholds))
-        self.choose(self.node("GreaterOrEqual", [z, thresholds], f"{y}/reached"), y)
+        choose(self.graph, self.node("GreaterOrEqual", [z, thresholds], f"{y}/reached"), y)
 
     def scores(self, op: Scores, y: str) -> None:
         name, weights = self.table(op.weights)

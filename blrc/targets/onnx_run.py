@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import tempfile
 from collections.abc import Callable, Mapping
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ import onnx
 import onnxruntime
 from numpy.typing import NDArray
 
+from blrc import head
 from blrc.errors import BlrcError
 from blrc.program import Op, Program, Value
 from blrc.targets import onnx_worker
@@ -43,21 +43,24 @@ class OnnxRun:
     ) -> None:
         self.model = model
         self.program = program
+        self._instrumented: dict[int, bytes] = {}
         self._engine = here(threads, batch) if python is None else elsewhere(python, threads, batch)
 
-    def classify(self, raw: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-        """Labels ``(N,)`` and scores ``(N, classes)`` from the file as it is. `raw` is in device layout, N, H, W, C."""
-        if len(raw) == 0:
-            return np.empty(0, np.int64), np.empty((0, self.program.classes), np.int32)
-        outputs = self._engine(self.model, {"input": _input_tensor(self.program.input, raw)})
-        return outputs["label"], outputs["scores"]
+    def classify(self, raw: NDArray[Any]) -> tuple[head.Answer, NDArray[np.int32]]:
+        """What the file as it is says: the answer, as `reference.answer`, and scores ``(N, members, classes)``.
 
-    @cached_property
-    def _instrumented(self) -> bytes:
-        return instrumented(self.model, self.program)
+        `raw` is in device layout, N, H, W, C.
+        """
+        count, members, classes = len(raw), len(self.program.members), self.program.classes
+        if count == 0:
+            none, log_p = np.empty(0, np.int64), np.empty((0, classes), np.int64)
+            return head.Answer(none, log_p, none, none, members), np.empty((0, members, classes), np.int32)
+        found = self._engine(self.model, {"input": _input_tensor(self.program.input, raw)})
+        answer = head.Answer(found["label"], found["log_p"], found["mean"], found["variance"], int(found["members"][0]))
+        return answer, found["scores"].reshape(count, members, classes)
 
-    def run(self, raw: NDArray[Any]) -> Arrays:
-        """All values as `reference.run` gives them, and ``label``, from a copy in which each is an output.
+    def run(self, raw: NDArray[Any], member: int = 0) -> Arrays:
+        """All values of one member, as `reference.run` gives them, from a copy in which each is an output.
 
         Raises:
             BlrcError: the file lacks a value of the program, or the runtime refuses it.
@@ -65,38 +68,52 @@ class OnnxRun:
         values = [op.y for op in self.program.ops]
         found: Arrays = {self.program.input.name: raw.astype(bool) if self.program.input.dtype == "bits" else raw}
         if len(raw) == 0:
-            empty = {value.name: np.empty((0, *value.shape), _array_type(value)) for value in values}
-            return {**found, **empty, "label": np.empty(0, np.int64)}
-        outputs = self._engine(self._instrumented, {"input": _input_tensor(self.program.input, raw)})
+            return {**found, **{value.name: np.empty((0, *value.shape), _array_type(value)) for value in values}}
+        if member not in self._instrumented:
+            self._instrumented[member] = instrumented(self.model, self.program, member)
+        outputs = self._engine(self._instrumented[member], {"input": _input_tensor(self.program.input, raw)})
         for value in values:
-            found[value.name] = from_tensor(value, outputs[tensor_name(self.program, value)])
-        return {**found, "label": outputs["label"]}
+            found[value.name] = from_tensor(value, outputs[tensor_name(self.program, value, member)])
+        return found
 
 
-def run_op(program: Program, op: Op, x: NDArray[Any], threads: int = 1, python: Path | None = None) -> NDArray[Any]:
+def run_op(
+    program: Program, op: Op, x: NDArray[Any], threads: int = 1, python: Path | None = None, member: int = 0
+) -> NDArray[Any]:
     """One op alone, on a batch of its input; arrays as in `reference.apply`."""
     engine = here(threads, BATCH) if python is None else elsewhere(python, threads, BATCH)
     if len(x) == 0:
         return np.empty((0, *op.y.shape), _array_type(op.y))
-    outputs = engine(op_model(program, op), {tensor_name(program, op.x): to_tensor(op.x, x)})
-    return from_tensor(op.y, outputs[tensor_name(program, op.y)])
+    outputs = engine(op_model(program, op, member), {tensor_name(program, op.x, member): to_tensor(op.x, x)})
+    return from_tensor(op.y, outputs[tensor_name(program, op.y, member)])
 
 
-def instrumented(model: bytes, program: Program) -> bytes:
-    """A copy of the file that also outputs every value of the program."""
+def instrumented(model: bytes, program: Program, member: int = 0) -> bytes:
+    """A copy of the file that outputs every value of one member, and nothing else.
+
+    What only other members or the head need is left out; the rest is not touched.
+    """
     try:
         proto = onnx.load_from_string(model)
     except Exception as error:  # protobuf's own error type is private
         raise BlrcError(f"the ONNX file is damaged ({error}); export the model again") from None
-    made = {name for node in proto.graph.node for name in node.output}
-    wanted = [tensor_info(program, op.y) for op in program.ops[:-1]]
+    graph = proto.graph
+    made = {name for node in graph.node for name in node.output}
+    wanted = [tensor_info(program, op.y, member) for op in program.ops]
     for info in wanted:
         if info.name not in made:
             raise BlrcError(
                 f"the ONNX file has no tensor {info.name!r}: it is of another program; export the model again"
             )
-    del proto.graph.value_info[:]  # what was described as an inner tensor is an output now
-    proto.graph.output.extend(wanted)
+    needed = {info.name for info in wanted}
+    nodes = []
+    for node in reversed(graph.node):  # in topological order, as ONNX demands
+        if needed.intersection(node.output):
+            nodes.append(node)
+            needed.update(node.input)
+    constants = [tensor for tensor in graph.initializer if tensor.name in needed]
+    copy = onnx.helper.make_graph(nodes[::-1], graph.name, graph.input, wanted, constants)
+    proto.graph.CopyFrom(copy)
     content: bytes = proto.SerializeToString(deterministic=True)
     return content
 

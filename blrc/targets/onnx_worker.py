@@ -28,10 +28,15 @@ def run(
     session: onnxruntime.InferenceSession, feeds: Mapping[str, NDArray[Any]], batch: int
 ) -> dict[str, NDArray[Any]]:
     """All outputs by name, for one sample or more, `batch` at a time."""
-    names = [output.name for output in session.get_outputs()]
+    outputs = session.get_outputs()
+    names = [output.name for output in outputs]
     count = len(next(iter(feeds.values())))
     parts = [session.run(names, {k: v[i : i + batch] for k, v in feeds.items()}) for i in range(0, count, batch)]
-    return {name: np.concatenate([part[i] for part in parts]) for i, name in enumerate(names)}
+    # An output whose first dimension is a number is not one of each sample; it is the same in every batch.
+    whole = [isinstance(output.shape[0], int) for output in outputs]
+    return {
+        name: parts[0][i] if whole[i] else np.concatenate([part[i] for part in parts]) for i, name in enumerate(names)
+    }
 
 
 def main(model: str, source: str, target: str, threads: str, batch: str) -> None:

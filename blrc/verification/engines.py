@@ -99,9 +99,9 @@ def onnx_engine(model: bytes, program: Program) -> Engine:
 
     def run(raw: NDArray[Any]) -> Arrays:
         values = dict(runtime.run(raw))
-        labels, scores = runtime.classify(raw)
-        values["label"] = labels
-        if not np.array_equal(values[program.output.name], scores.reshape(values[program.output.name].shape)):
+        answer, scores = runtime.classify(raw)
+        values["label"] = answer.label
+        if not np.array_equal(values[program.output.name][:, 0, 0], scores[:, 0]):
             raise BlrcError(
                 "onnxruntime: the file and its instrumented copy give different scores; report this as a bug"
             )

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from blrc import reference
+from blrc import head, reference
 from blrc.legal import check
 from blrc.program import Constant, Conv, Op, Program, Scores, Value, Window
 from blrc.targets.onnx import emit
@@ -26,7 +26,9 @@ def emitted(program: Program) -> bytes:
     return emit(program, options()).files["net.onnx"]
 
 
-def difference(program: Program, op: Op, want: NDArray[Any], got: NDArray[Any], x: NDArray[Any]) -> str:
+def difference(
+    program: Program, op: Op, want: NDArray[Any], got: NDArray[Any], x: NDArray[Any], member: int = 0
+) -> str:
     """The first difference of one value by name, or nothing."""
     if want.shape != got.shape or want.dtype != got.dtype:
         return f"op {op.name!r}: {got.dtype} {got.shape}, expected {want.dtype} {want.shape}"
@@ -36,22 +38,33 @@ def difference(program: Program, op: Op, want: NDArray[Any], got: NDArray[Any], 
     sample, row, column, channel = wrong[0]
     where = f"op {op.name!r}, sample {sample}, position ({row}, {column}), channel {channel}, {len(wrong)} in all"
     if isinstance(op, Conv) and op.pool is None:
-        z = reference.preactivation(program, op, x[sample : sample + 1])[0, row, column, channel]
-        where += f", z {z}, threshold {program.constant(op.thresholds)[channel]}"
+        z = reference.preactivation(program, op, x[sample : sample + 1], member)[0, row, column, channel]
+        where += f", z {z}, threshold {program.constant(op.thresholds, member)[channel]}"
     return f"{where}: {got[tuple(wrong[0])]}, expected {want[tuple(wrong[0])]}"
 
 
+def assert_answers(got: head.Answer, want: head.Answer) -> None:
+    """Equal in every number and type."""
+    for name in ("label", "log_p", "mean", "variance"):
+        ours, theirs = getattr(got, name), getattr(want, name)
+        assert ours.dtype == np.int64, name
+        assert np.array_equal(ours, theirs), name
+    assert got.members == want.members
+
+
 def assert_agrees(program: Program, run: OnnxRun, raw: NDArray[Any]) -> None:
-    """Every value, the label, and what the file itself gives."""
-    want, got = reference.run(program, raw), run.run(raw)
-    assert set(got) == {*want, "label"}
-    for op in program.ops:
-        assert not (message := difference(program, op, want[op.y.name], got[op.y.name], want[op.x.name])), message
-    scores = reference.scores(program, raw)
-    assert np.array_equal(got["label"], reference.labels(scores))
-    label, own_scores = run.classify(raw)
-    assert own_scores.dtype == np.int32 and label.dtype == np.int64
-    assert np.array_equal(own_scores, scores) and np.array_equal(label, reference.labels(scores))
+    """Every value of every member, and what the file itself gives."""
+    answer, scores = run.classify(raw)
+    assert scores.dtype == np.int32
+    assert scores.shape == (len(raw), len(program.members), program.classes)
+    for member in range(len(program.members)):
+        want, got = reference.run(program, raw, member), run.run(raw, member)
+        assert set(got) == set(want)
+        for op in program.ops:
+            message = difference(program, op, want[op.y.name], got[op.y.name], want[op.x.name], member)
+            assert not message, f"member {member}: {message}"
+        assert np.array_equal(scores[:, member], want[program.output.name][:, 0, 0])
+    assert_answers(answer, reference.answer(program, raw))
 
 
 def one_layer(

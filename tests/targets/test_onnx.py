@@ -13,11 +13,12 @@ import onnx
 import pytest
 from onnx import TensorProto
 from onnx.reference import ReferenceEvaluator
-from onnx_agreement import KINDS, emitted, options
+from onnx_agreement import KINDS, assert_answers, emitted, options
 from random_programs import random_inputs, random_program
 
 from blrc import program_file, reference
 from blrc.errors import BlrcError
+from blrc.head import Answer
 from blrc.program import Constant, Conv, Encode, Program
 from blrc.targets.onnx import emit, op_model
 from blrc.targets.onnx_run import instrumented
@@ -33,15 +34,20 @@ def signature(values: object) -> dict[str, tuple[int, list[str | int]]]:
     return {v.name: (v.type.tensor_type.elem_type, dimensions(v)) for v in values}  # type: ignore[attr-defined]
 
 
+@pytest.mark.parametrize("members", [1, 3])
 @pytest.mark.parametrize("kind", KINDS)
-def test_inputs_and_outputs(kind: str) -> None:
-    program = random_program(1, kind, (4, 6, 3))
+def test_inputs_and_outputs(kind: str, members: int) -> None:
+    program = random_program(1, kind, (4, 6, 3), members=members)
     graph = onnx.load_from_string(emitted(program)).graph
     raw = TensorProto.INT8 if kind == "int8" else TensorProto.UINT8
     assert signature(graph.input) == {"input": (raw, ["N", 3, 4, 6])}
     assert signature(graph.output) == {
         "label": (TensorProto.INT64, ["N"]),
-        "scores": (TensorProto.INT32, ["N", program.classes]),
+        "log_p": (TensorProto.INT64, ["N", program.classes]),
+        "mean": (TensorProto.INT64, ["N"]),
+        "variance": (TensorProto.INT64, ["N"]),
+        "members": (TensorProto.INT64, [1]),
+        "scores": (TensorProto.INT32, ["N", program.classes] if members == 1 else ["N", 3, program.classes]),
     }
 
 
@@ -67,7 +73,7 @@ def test_versions_and_metadata() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("seed", range(8))
 def test_file_is_valid(seed: int, kind: str) -> None:
-    program = random_program(seed, kind)
+    program = random_program(seed, kind, members=1 + seed % 3)
     models = [emitted(program), instrumented(emitted(program), program), *(op_model(program, op) for op in program.ops)]
     for content in models:
         model = onnx.load_from_string(content)
@@ -85,7 +91,7 @@ def test_only_integers_flow() -> None:
     assert {node.domain for node in graph.node} == {""}
     assert {i.name for i in graph.initializer if i.data_type == TensorProto.FLOAT} <= {"float32/1"}
     kinds = {v.type.tensor_type.elem_type for v in graph.value_info}
-    assert kinds <= {TensorProto.UINT8, TensorProto.INT32, TensorProto.BOOL}
+    assert kinds <= {TensorProto.UINT8, TensorProto.INT32, TensorProto.INT64, TensorProto.BOOL}
 
 
 def test_every_value_keeps_its_name() -> None:
@@ -103,15 +109,15 @@ def test_a_layer_may_be_called_like_an_output() -> None:
     other = replace(program, ops=tuple(replace(op, x=renamed(op.x), y=renamed(op.y)) for op in program.ops))
     assert {"label", "scores", "out"} <= {op.y.name for op in other.ops}
     x = random_inputs(other, 4)
-    scores = _evaluate(other, x)[1]
-    assert np.array_equal(scores, reference.scores(program, x))
+    assert np.array_equal(_evaluate(other, x)["scores"], reference.scores(program, x))
 
 
-def _evaluate(program: Program, raw: np.ndarray) -> list[np.ndarray]:  # type: ignore[type-arg]
+def _evaluate(program: Program, raw: np.ndarray) -> dict[str, np.ndarray]:  # type: ignore[type-arg]
     """An independent implementation of ONNX's ops, in NumPy."""
     x = raw.astype(np.uint8) if program.input.dtype == "bits" else raw
     x = x[:, 0, 0] if x.shape[1:3] == (1, 1) else x.transpose(0, 3, 1, 2)
-    return ReferenceEvaluator(emitted(program)).run(["label", "scores"], {"input": np.ascontiguousarray(x)})  # type: ignore[return-value]
+    found = ReferenceEvaluator(emitted(program)).run(None, {"input": np.ascontiguousarray(x)})
+    return dict(zip(["label", "log_p", "mean", "variance", "members", "scores"], found, strict=True))  # type: ignore[arg-type]
 
 
 # The evaluator pads max pooling with NaN and casts the result.
@@ -119,18 +125,20 @@ def _evaluate(program: Program, raw: np.ndarray) -> list[np.ndarray]:  # type: i
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("seed", range(100, 112))
 def test_the_standard_reference_evaluator_agrees(seed: int, kind: str) -> None:
-    program = random_program(seed, kind)
+    program = random_program(seed, kind, members=1 + seed % 3)
     x = random_inputs(program, 3, seed)
-    label, scores = _evaluate(program, x)
-    want = reference.scores(program, x)
-    assert np.array_equal(scores, want)
-    assert np.array_equal(label, reference.labels(want))
+    found = _evaluate(program, x)
+    scores = found.pop("scores").reshape(3, len(program.members), -1)
+    assert np.array_equal(scores[:, -1], reference.scores(program, x, len(program.members) - 1))
+    count = found.pop("members")
+    assert count.tolist() == [len(program.members)]
+    assert_answers(Answer(**found, members=int(count[0])), reference.answer(program, x))
 
 
 def test_bytes_are_the_same_every_time_and_in_every_process() -> None:
     code = (
         "import hashlib; from onnx_agreement import emitted; from random_programs import random_program;"
-        "print(hashlib.sha256(emitted(random_program(3, 'uint8', (9, 7, 3)))).hexdigest())"
+        "print(hashlib.sha256(emitted(random_program(3, 'uint8', (9, 7, 3), members=2))).hexdigest())"
     )
     here = Path(__file__).parent
     found = set()
@@ -147,7 +155,7 @@ def test_bytes_are_the_same_every_time_and_in_every_process() -> None:
 @pytest.mark.parametrize("seed", range(4))
 def test_a_binary_weight_takes_at_most_one_byte(seed: int, kind: str) -> None:
     program = random_program(seed, kind)
-    budget = 6000  # names, shapes and node descriptions
+    budget = 6000 + 15_000  # names, shapes and node descriptions; the head with its four tables
     for op in program.ops:
         if isinstance(op, Encode):
             budget += program.constant(op.table).size
@@ -155,11 +163,6 @@ def test_a_binary_weight_takes_at_most_one_byte(seed: int, kind: str) -> None:
             budget += op.y.shape[2] * op.fan_in + 4 * op.y.shape[2]
     budget += program.constants[program.ops[-1].weights].nbytes  # type: ignore[union-attr]
     assert len(emitted(program)) <= budget
-
-
-def test_more_than_one_member_is_refused_by_name() -> None:
-    with pytest.raises(BlrcError, match=r"target onnx: .* 2 members; .*--members map"):
-        emit(random_program(0, "bits", (3, 3, 2), members=2), options())
 
 
 def test_more_than_two_gigabytes_are_refused_by_name() -> None:
@@ -184,8 +187,9 @@ def test_the_manifest_is_told_each_layers_nodes_and_bytes() -> None:
     }
     assert [layer["op"] for layer in about["layers"]] == [op.name for op in NET.ops]
     graph = onnx.load_from_string(emission.files["cat.onnx"]).graph
-    nodes = [kind for layer in about["layers"] for kind in layer["nodes"]]
-    assert [*nodes, "ArgMax"] == [node.op_type for node in graph.node]
+    parts = [*about["layers"], about["head"]]
+    assert [kind for part in parts for kind in part["nodes"]] == [node.op_type for node in graph.node]
     assert about["operators"] == sorted({node.op_type for node in graph.node})
     stored = sum(onnx.numpy_helper.to_array(tensor).nbytes for tensor in graph.initializer)
-    assert sum(layer["bytes"] for layer in about["layers"]) == stored
+    assert sum(part["bytes"] for part in parts) == stored
+    assert all(part["bytes"] > 0 for part in parts if part["nodes"] != ["MaxPool"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import math
 import subprocess
 import sys
 from pathlib import Path
@@ -17,12 +18,14 @@ from blrc import reference
 SCRIPT = Path(__file__).parents[2] / "examples" / "onnx_runtime" / "classify.py"
 
 
+@pytest.mark.parametrize("members", [1, 3])
 @pytest.mark.parametrize("runtime", ["newest", "oldest"])
-def test_the_example_classifies(runtime: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+def test_the_example_classifies(runtime: str, members: int, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     python = Path(sys.executable) if runtime == "newest" else request.getfixturevalue("ort117_python")
-    program = random_program(0, "uint8", (28, 28, 1))
+    program = random_program(0, "uint8", (28, 28, 1), members=members)
     images = random_inputs(program, 30)
-    truth = reference.labels(reference.scores(program, images)).astype(np.uint8)
+    answer = reference.answer(program, images)
+    truth = answer.label.astype(np.uint8)
     truth[:3] = (truth[:3] + 1) % program.classes
     (tmp_path / "mnist.onnx").write_bytes(emitted(program))
     for name, header, array in (("images-idx3", 16, images), ("labels-idx1", 8, truth)):
@@ -30,6 +33,12 @@ def test_the_example_classifies(runtime: str, tmp_path: Path, request: pytest.Fi
         (tmp_path / f"t10k-{name}-ubyte.gz").write_bytes(content)
     command = [str(python), str(SCRIPT), str(tmp_path / "mnist.onnx"), str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    lines = done.stdout.splitlines()
-    assert lines[0].startswith(f"first image: {(int(truth[0]) - 1) % program.classes}, scores [")
-    assert lines[1:] == ["accuracy: 90.00 %"]
+    rank = answer.variance if members > 1 else -answer.mean
+    sure = np.argsort(rank, kind="stable")[:15]
+    probability, deviation = answer.mean[0] / 2**16, math.sqrt(answer.variance[0] / 2**32)
+    assert done.stdout.splitlines() == [
+        f"members: {members}",
+        f"first image: {answer.label[0]}, probability {probability:.3f} +- {deviation:.3f}",
+        "accuracy: 90.00 %",
+        f"accuracy on the surer half: {100 * float(np.mean(sure >= 3)):.2f} %",
+    ]

@@ -178,8 +178,8 @@ def test_a_tie_goes_to_the_first_class() -> None:
     constants = {"w": Constant((weights,), (0,)), "b": Constant((np.zeros(4, np.int32),), (0,))}
     program = check(Program(x, (scores,), constants, ("map",), 1.0))
     raw = np.array([[1, 1, 1, 1], [1, 1, 0, 0], [0, 0, 0, 0]], dtype=bool).reshape(3, 1, 1, 4)
-    label, _ = OnnxRun(emitted(program), program).classify(raw)
-    assert label.tolist() == [1, 0, 0]
+    answer, _ = OnnxRun(emitted(program), program).classify(raw)
+    assert answer.label.tolist() == [1, 0, 0]
 
 
 def test_sums_that_may_leave_int32_are_refused_by_name() -> None:

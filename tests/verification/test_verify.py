@@ -278,7 +278,8 @@ def test_an_edited_onnx_file_is_reported_and_named(pixels: tuple[Path, Checkpoin
     where = copy(pixels[0], tmp_path)
     good = (where / "net.onnx").read_bytes()
     model = onnx.load_from_string(good)
-    weights = max(model.graph.initializer, key=lambda t: len(t.raw_data))
+    binary = (t for t in model.graph.initializer if t.data_type == onnx.TensorProto.INT8)
+    weights = max(binary, key=lambda t: len(t.raw_data))
     spoiled = bytearray(weights.raw_data)
     spoiled[0] ^= 2  # weights are 0 or 2
     weights.raw_data = bytes(spoiled)

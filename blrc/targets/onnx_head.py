@@ -1,0 +1,134 @@
+"""The head (`blrc/head.py`, which is the law) in standard ops on int64.
+
+All members at once, in tensors (N, members, classes). Numbers are kept non-negative up to the last negation, so a shift
+right is `Div` by a power of two. These ops are exact on int64 in every ONNX Runtime since 1.17. Indexes into the two
+tables of `head.py` stay below 256, so the next entry is a table of differences.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper
+
+from blrc import head
+from blrc.targets.onnx_nodes import Graph
+
+OUTPUTS = ("label", "log_p", "mean", "variance", "members")
+
+
+def outputs(classes: int) -> list[onnx.ValueInfoProto]:
+    """Descriptions of OUTPUTS."""
+    shapes: dict[str, list[str | int]] = {"log_p": ["N", classes], "members": [1]}
+    return [helper.make_tensor_value_info(name, TensorProto.INT64, shapes.get(name, ["N"])) for name in OUTPUTS]
+
+
+def scores_info(members: int, classes: int) -> onnx.ValueInfoProto:
+    """Description of `scores`."""
+    shape: list[str | int] = ["N", classes] if members == 1 else ["N", members, classes]
+    return helper.make_tensor_value_info("scores", TensorProto.INT32, shape)
+
+
+def lower_head(graph: Graph, scores: Sequence[str], scale: head.Scale, classes: int) -> None:
+    """From the members' scores, int32 (N, classes) each, to `scores` and OUTPUTS.
+
+    With one member its tensor is `scores` already; the scores of several are stacked to (N, members, classes).
+    """
+    node, number = graph.node, partial(graph.scalar, "int64")
+    of_members, of_classes = _axes(graph, 1), _axes(graph, 2)
+    if len(scores) == 1:
+        stack = node("Unsqueeze", [scores[0], of_members], "head/scores")
+    else:
+        rows = {name: node("Unsqueeze", [name, of_members], f"{name}/row") for name in dict.fromkeys(scores)}
+        stack = node("Concat", [rows[name] for name in scores], "scores", axis=1)
+    wide = node("Cast", [stack], "head/wide", to=TensorProto.INT64)
+    behind = node("Sub", [node("ReduceMax", [wide], "head/top", axes=[2]), wide], "head/behind")
+    scaled = node("Mul", [behind, number(scale.multiplier)], "head/scaled")
+    if scale.shift:
+        scaled = node("Add", [scaled, number(1 << (scale.shift - 1))], "head/rounded")
+        scaled = _shift(graph, scaled, scale.shift, "head/shifted")
+    d = node("Min", [scaled, number(head.CAP)], "head/d")
+    total = node("ReduceSum", [_exp2(graph, d, "head/exp"), of_classes], "head/total")
+    lost = node("Add", [d, _log2(graph, total, classes, "head/log")], "head/lost")
+    lost = node("Min", [lost, number(head.FLOOR)], "head/floored")
+    half = 1 << (head.EXP_BITS - head.FRACTION_BITS - 1)
+    p = node("Add", [_exp2(graph, lost, "head/p30"), number(half)], "head/p_rounded")
+    p = _shift(graph, p, head.EXP_BITS - head.FRACTION_BITS, "head/p")
+    all_lost = node("ReduceSum", [lost, of_members], "head/all_lost", keepdims=0)
+    log_p = node("Neg", [all_lost], "log_p")
+    # ONNX Runtime 1.17 has no ArgMax of int64; `head.MAX_MEMBERS` is so that these sums fit int32.
+    narrow = node("Cast", [log_p], "head/narrow", to=TensorProto.INT32)
+    label = node("ArgMax", [narrow], "head/label", axis=1, keepdims=1, select_last_index=0)
+    node("Squeeze", [label, of_members], "label")
+    _moments(graph, p, label, len(scores))
+
+
+def _moments(graph: Graph, p: str, label: str, members: int) -> None:
+    """Mean and variance of the label's p; ``label`` is (N, 1), p (N, members, classes)."""
+    node, number = graph.node, partial(graph.scalar, "int64")
+    axis = _axes(graph, 1)
+    # GatherElements wants an index for every member: sum first, as `head.Sums` does.
+    total = node("ReduceSum", [p, axis], "head/sum_p", keepdims=0)
+    total = node("GatherElements", [total, label], "head/label_p", axis=1)
+    squares = node("ReduceSum", [node("Mul", [p, p], "head/p2"), axis], "head/sum_p2", keepdims=0)
+    squares = node("GatherElements", [squares, label], "head/label_p2", axis=1)
+    mean = node("Div", [total, number(members)], "head/mean")
+    node("Squeeze", [mean, axis], "mean")
+    spread = node(
+        "Sub",
+        [node("Mul", [squares, number(members)], "head/n_p2"), node("Mul", [total, total], "head/sum_p_2")],
+        "head/spread",
+    )
+    node("Squeeze", [node("Div", [spread, number(members**2)], "head/variance"), axis], "variance")
+    node("Identity", [graph.constant("head/count", np.array([members], dtype=np.int64))], "members")
+
+
+def _exp2(graph: Graph, d: str, name: str) -> str:
+    """`head.exp2`."""
+    node, number = graph.node, partial(graph.scalar, "int64")
+    table = head.exp2_table()
+    high = _shift(graph, d, 8, f"{name}/high")
+    rest = node("Mod", [d, number(256)], f"{name}/rest")
+    j = node("Mod", [high, number(256)], f"{name}/j")
+    entry = node("Gather", [graph.constant("head/exp2", table[:-1]), j], f"{name}/entry")
+    step = node("Gather", [graph.constant("head/exp2/steps", table[:-1] - table[1:]), j], f"{name}/step")
+    part = node("Add", [node("Mul", [step, rest], f"{name}/product"), number(128)], f"{name}/rounded")
+    value = node("Sub", [entry, _shift(graph, part, 8, f"{name}/part")], f"{name}/mantissa")
+    whole = _shift(graph, high, 8, f"{name}/whole")
+    return node("Div", [value, node("Gather", [_powers(graph), whole], f"{name}/power")], name)
+
+
+def _log2(graph: Graph, total: str, classes: int, name: str) -> str:
+    """`head.log2` of a sum over `classes`, which is below 2^31 x classes."""
+    node, number = graph.node, partial(graph.scalar, "int64")
+    table = head.log2_table()
+    # Every term is at most 2^30.
+    reach = 1 << (head.EXP_BITS + np.arange(1, classes.bit_length(), dtype=np.int64))
+    above = node("GreaterOrEqual", [total, graph.constant("head/reach", reach)], f"{name}/above")
+    above = node("Cast", [above], f"{name}/ones", to=TensorProto.INT64)
+    power = node("ReduceSum", [above, _axes(graph, 2)], f"{name}/power")
+    scaled = node("Div", [total, node("Gather", [_powers(graph), power], f"{name}/unit")], f"{name}/scaled")
+    mantissa = node("Sub", [scaled, number(1 << head.EXP_BITS)], f"{name}/mantissa")
+    j = _shift(graph, mantissa, head.EXP_BITS - 8, f"{name}/j")
+    rest = node("Mod", [_shift(graph, mantissa, 6, f"{name}/tail"), number(1 << 16)], f"{name}/rest")
+    entry = node("Gather", [graph.constant("head/log2", table[:-1]), j], f"{name}/entry")
+    step = node("Gather", [graph.constant("head/log2/steps", table[1:] - table[:-1]), j], f"{name}/step")
+    part = _shift(graph, node("Mul", [step, rest], f"{name}/product"), 16, f"{name}/part")
+    fraction = node("Add", [node("Add", [entry, part], f"{name}/sum"), number(128)], f"{name}/rounded")
+    fraction = _shift(graph, fraction, head.LOG_BITS - head.FRACTION_BITS, f"{name}/fraction")
+    return node("Add", [node("Mul", [power, number(head.ONE)], f"{name}/whole"), fraction], name)
+
+
+def _shift(graph: Graph, x: str, bits: int, name: str) -> str:
+    return graph.node("Div", [x, graph.scalar("int64", 1 << bits)], name)
+
+
+def _powers(graph: Graph) -> str:
+    return graph.constant("head/powers", 1 << np.arange(32, dtype=np.int64))
+
+
+def _axes(graph: Graph, axis: int) -> str:
+    return graph.constant(f"int64/[{axis}]", np.array([axis], dtype=np.int64))

@@ -1,0 +1,63 @@
+"""The nodes and constants of an ONNX graph while it is being made. Knows nothing of programs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from onnx import helper, numpy_helper
+
+from blrc.errors import BlrcError
+
+IR_VERSION = 8
+OPSET = 17
+FILE_BYTES = 2**31 - 1
+NODE_BYTES = 4096  # more than a node, its output's description and their names take
+
+
+class Graph:
+    """The nodes and constants made so far. A node's only output bears the node's name."""
+
+    def __init__(self) -> None:
+        self.nodes: list[onnx.NodeProto] = []
+        self.constants: dict[str, NDArray[Any]] = {}
+        self.made: set[str] = set()
+
+    def node(self, kind: str, inputs: Sequence[str], output: str, **attributes: Any) -> str:
+        """One more node; gives its output's name."""
+        assert output not in self.made, output
+        self.made.add(output)
+        self.nodes.append(helper.make_node(kind, inputs, [output], name=output, **attributes))
+        return output
+
+    def constant(self, name: str, array: NDArray[Any]) -> str:
+        """A constant; one that is used twice is stored once."""
+        known = self.constants.setdefault(name, array)
+        assert known is array or (known.dtype == array.dtype and np.array_equal(known, array)), name
+        return name
+
+    def scalar(self, kind: str, number: int) -> str:
+        return self.constant(f"{kind}/{number}", np.array(number, dtype=kind))
+
+    def model(
+        self,
+        name: str,
+        inputs: Sequence[onnx.ValueInfoProto],
+        outputs: Sequence[onnx.ValueInfoProto],
+        inner: Sequence[onnx.ValueInfoProto],
+    ) -> onnx.ModelProto:
+        """All nodes and constants as a model; `inner` describes tensors between `inputs` and `outputs`.
+
+        Raises:
+            BlrcError: more weights than an ONNX file can hold.
+        """
+        stored = sum(array.nbytes for array in self.constants.values())
+        if stored > FILE_BYTES - NODE_BYTES * (len(self.nodes) + len(self.constants)):
+            raise BlrcError(f"target onnx: {stored} bytes of weights; an ONNX file ends at 2 GiB, use target c")
+        tensors = [numpy_helper.from_array(self.constants[key], key) for key in sorted(self.constants)]
+        graph = helper.make_graph(self.nodes, name, inputs, outputs, tensors, value_info=inner)
+        opset = helper.make_opsetid("", OPSET)
+        return helper.make_model(graph, ir_version=IR_VERSION, opset_imports=[opset], producer_name="blrc")
