@@ -1,8 +1,8 @@
 """The head (`blrc/head.py`, which is the law) in standard ops on int64.
 
 All members at once, in tensors (N, members, classes). Numbers are kept non-negative up to the last negation, so a shift
-right is `Div` by a power of two. These ops are exact on int64 in every ONNX Runtime since 1.17. Indexes into the two
-tables of `head.py` stay below 256, so the next entry is a table of differences.
+right is `Div` by a power of two. These ops are exact on int64 in every ONNX Runtime since 1.17. A node takes about
+half a microsecond in ONNX Runtime, however small the batch: the interpolations are written with few.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from onnx import TensorProto, helper
 from blrc import head
 from blrc.targets.onnx_nodes import Graph
 
+_INDEXES = np.arange(256, dtype=np.int64)
 OUTPUTS = ("label", "log_p", "mean", "variance", "members")
 
 
@@ -51,11 +52,11 @@ def lower_head(graph: Graph, scores: Sequence[str], scale: head.Scale, classes: 
         scaled = node("Add", [scaled, number(1 << (scale.shift - 1))], "head/rounded")
         scaled = _shift(graph, scaled, scale.shift, "head/shifted")
     d = node("Min", [scaled, number(head.CAP)], "head/d")
-    total = node("ReduceSum", [_exp2(graph, d, "head/exp"), of_classes], "head/total")
-    lost = node("Add", [d, _log2(graph, total, classes, "head/log")], "head/lost")
+    total = node("ReduceSum", [exp2(graph, d, "head/exp"), of_classes], "head/total")
+    lost = node("Add", [d, log2(graph, total, classes, "head/log")], "head/lost")
     lost = node("Min", [lost, number(head.FLOOR)], "head/floored")
     half = 1 << (head.EXP_BITS - head.FRACTION_BITS - 1)
-    p = node("Add", [_exp2(graph, lost, "head/p30"), number(half)], "head/p_rounded")
+    p = node("Add", [exp2(graph, lost, "head/p30"), number(half)], "head/p_rounded")
     p = _shift(graph, p, head.EXP_BITS - head.FRACTION_BITS, "head/p")
     all_lost = node("ReduceSum", [lost, of_members], "head/all_lost", keepdims=0)
     log_p = node("Neg", [all_lost], "log_p")
@@ -86,48 +87,54 @@ def _moments(graph: Graph, p: str, label: str, members: int) -> None:
     node("Identity", [graph.constant("head/count", np.array([members], dtype=np.int64))], "members")
 
 
-def _exp2(graph: Graph, d: str, name: str) -> str:
-    """`head.exp2`."""
+def exp2(graph: Graph, d: str, name: str) -> str:
+    """`head.exp2`. With f = d mod 2^16, j = f / 2^8 and step = table[j] - table[j + 1], its three roundings are one:
+
+    (table[j] - ((step (f - 2^8 j) + 2^7) >> 8)) >> whole = (start[j] - step f) >> (8 + whole),
+    start[j] = 2^8 table[j] + 2^8 - 1 - 2^7 + 2^8 j step
+    """
     node, number = graph.node, partial(graph.scalar, "int64")
     table = head.exp2_table()
-    high = _shift(graph, d, 8, f"{name}/high")
-    rest = node("Mod", [d, number(256)], f"{name}/rest")
-    j = node("Mod", [high, number(256)], f"{name}/j")
-    entry = node("Gather", [graph.constant("head/exp2", table[:-1]), j], f"{name}/entry")
-    step = node("Gather", [graph.constant("head/exp2/steps", table[:-1] - table[1:]), j], f"{name}/step")
-    part = node("Add", [node("Mul", [step, rest], f"{name}/product"), number(128)], f"{name}/rounded")
-    value = node("Sub", [entry, _shift(graph, part, 8, f"{name}/part")], f"{name}/mantissa")
-    whole = _shift(graph, high, 8, f"{name}/whole")
-    return node("Div", [value, node("Gather", [_powers(graph), whole], f"{name}/power")], name)
+    steps = table[:-1] - table[1:]
+    starts = (table[:-1] << 8) + 127 + (_INDEXES << 8) * steps
+    f = node("Mod", [d, number(1 << 16)], f"{name}/f")
+    j = _shift(graph, f, 8, f"{name}/j")
+    start = node("Gather", [graph.constant("head/exp2/starts", starts), j], f"{name}/start")
+    step = node("Gather", [graph.constant("head/exp2/steps", steps), j], f"{name}/step")
+    value = node("Sub", [start, node("Mul", [step, f], f"{name}/fall")], f"{name}/value")
+    powers = graph.constant("head/exp2/powers", 1 << np.arange(8, 8 + 32, dtype=np.int64))
+    return node("Div", [value, node("Gather", [powers, _shift(graph, d, 16, f"{name}/whole")], f"{name}/power")], name)
 
 
-def _log2(graph: Graph, total: str, classes: int, name: str) -> str:
-    """`head.log2` of a sum over `classes`, which is below 2^31 x classes."""
+def log2(graph: Graph, total: str, classes: int, name: str) -> str:
+    """`head.log2` of a sum over `classes`, each at most 2^30.
+
+    With tail = (total >> (power + 6)) - 2^24, j = tail / 2^16, step = table[j + 1] - table[j], its roundings are one:
+
+        (table[j] + (step (tail - 2^16 j) >> 16) + 2^7) >> 8 = (start[j] + step tail) >> 24,
+        start[j] = 2^16 (table[j] + 2^7 - j step)
+    """
     node, number = graph.node, partial(graph.scalar, "int64")
     table = head.log2_table()
-    # Every term is at most 2^30.
-    reach = 1 << (head.EXP_BITS + np.arange(1, classes.bit_length(), dtype=np.int64))
-    above = node("GreaterOrEqual", [total, graph.constant("head/reach", reach)], f"{name}/above")
+    steps = table[1:] - table[:-1]
+    starts = (table[:-1] + 128 - _INDEXES * steps) << 16
+    powers = np.arange(classes.bit_length(), dtype=np.int64)
+    reach = graph.constant("head/log2/reach", 1 << (head.EXP_BITS + powers[1:]))
+    above = node("GreaterOrEqual", [total, reach], f"{name}/above")
     above = node("Cast", [above], f"{name}/ones", to=TensorProto.INT64)
     power = node("ReduceSum", [above, _axes(graph, 2)], f"{name}/power")
-    scaled = node("Div", [total, node("Gather", [_powers(graph), power], f"{name}/unit")], f"{name}/scaled")
-    mantissa = node("Sub", [scaled, number(1 << head.EXP_BITS)], f"{name}/mantissa")
-    j = _shift(graph, mantissa, head.EXP_BITS - 8, f"{name}/j")
-    rest = node("Mod", [_shift(graph, mantissa, 6, f"{name}/tail"), number(1 << 16)], f"{name}/rest")
-    entry = node("Gather", [graph.constant("head/log2", table[:-1]), j], f"{name}/entry")
-    step = node("Gather", [graph.constant("head/log2/steps", table[1:] - table[:-1]), j], f"{name}/step")
-    part = _shift(graph, node("Mul", [step, rest], f"{name}/product"), 16, f"{name}/part")
-    fraction = node("Add", [node("Add", [entry, part], f"{name}/sum"), number(128)], f"{name}/rounded")
-    fraction = _shift(graph, fraction, head.LOG_BITS - head.FRACTION_BITS, f"{name}/fraction")
+    unit = node("Gather", [graph.constant("head/log2/units", 1 << (powers + 6)), power], f"{name}/unit")
+    tail = node("Sub", [node("Div", [total, unit], f"{name}/scaled"), number(1 << 24)], f"{name}/tail")
+    j = _shift(graph, tail, 16, f"{name}/j")
+    start = node("Gather", [graph.constant("head/log2/starts", starts), j], f"{name}/start")
+    step = node("Gather", [graph.constant("head/log2/steps", steps), j], f"{name}/step")
+    value = node("Add", [start, node("Mul", [step, tail], f"{name}/rise")], f"{name}/value")
+    fraction = _shift(graph, value, 24, f"{name}/fraction")
     return node("Add", [node("Mul", [power, number(head.ONE)], f"{name}/whole"), fraction], name)
 
 
 def _shift(graph: Graph, x: str, bits: int, name: str) -> str:
     return graph.node("Div", [x, graph.scalar("int64", 1 << bits)], name)
-
-
-def _powers(graph: Graph) -> str:
-    return graph.constant("head/powers", 1 << np.arange(32, dtype=np.int64))
 
 
 def _axes(graph: Graph, axis: int) -> str:

@@ -17,7 +17,7 @@ from blrc.legal import check
 from blrc.program import Constant, Conv, Program, constant_names
 from blrc.targets.onnx import emit
 from blrc.targets.onnx_graph import tensor_name
-from blrc.targets.onnx_run import OnnxRun, instrumented, run_op
+from blrc.targets.onnx_run import OnnxRun, here, instrumented, run_op
 
 
 def shared(program: Program, names: Iterable[str], of_member: tuple[int, ...]) -> Program:
@@ -61,7 +61,11 @@ def test_the_oldest_runtime_agrees(members: int, kind: str, ort117_python: Path)
 @pytest.mark.parametrize("threads", [0, 2])
 def test_batches_and_threads_change_nothing(threads: int) -> None:
     program = random_program(3, "uint8", (9, 7, 3), members=3)
-    assert_agrees(program, OnnxRun(emitted(program), program, threads, batch=4), random_inputs(program, 11))
+    raw = random_inputs(program, 11)
+    assert_agrees(program, OnnxRun(emitted(program), program, threads, batch=4), raw)
+    found = here(threads, 4)(emitted(program), {"input": raw.transpose(0, 3, 1, 2)})
+    assert found["members"].tolist() == [3]  # said once, not once for each batch
+    assert found["scores"].shape == (11, 3, program.classes)
 
 
 def test_the_random_members_differ() -> None:

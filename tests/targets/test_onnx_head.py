@@ -105,3 +105,33 @@ def test_ties_go_to_the_first_class(python: Path | None) -> None:
     answer = agree([one, other], 0.1, python)
     assert answer.label.tolist() == [1, 0, 1]
     assert answer.log_p[0, 1] == answer.log_p[0, 2]
+
+
+def function(name: str, values: NDArray[np.int64], python: Path | None, classes: int = 0) -> NDArray[np.int64]:
+    """`onnx_head.exp2` or `onnx_head.log2` alone, of values (N, 1, 1)."""
+    graph = Graph()
+    if name == "exp2":
+        onnx_head.exp2(graph, "x", "y")
+    else:
+        onnx_head.log2(graph, "x", classes, "y")
+    infos = [helper.make_tensor_value_info(n, TensorProto.INT64, ["N", 1, 1]) for n in ("x", "y")]
+    model = graph.model(name, infos[:1], infos[1:], []).SerializeToString()
+    engine = here(1, 500_000) if python is None else elsewhere(python, 1, 500_000)
+    return engine(model, {"x": values.reshape(-1, 1, 1)})["y"].reshape(-1)  # type: ignore[no-any-return]
+
+
+def test_every_power(python: Path | None) -> None:
+    d = np.arange(head.CAP + 1)
+    assert np.array_equal(function("exp2", d, python), head.exp2(d))
+
+
+def test_logarithms(python: Path | None) -> None:
+    """Around every entry of the table at every power, and many between."""
+    entries = np.concatenate([(256 + np.arange(257))[:, None] * 2**22 + np.array([-65, -64, -63, -1, 0, 1, 63, 64])])
+    powers = 1 << np.arange(13)
+    between = np.random.default_rng(0).integers(2**30, 2**31, 20_000)
+    totals = (np.concatenate([entries.reshape(-1), between])[:, None] * powers).reshape(-1)
+    totals = np.concatenate([totals, totals + np.tile(powers, len(totals) // 13) - 1])
+    totals = totals[(totals >= 2**30) & (totals <= head.MAX_CLASSES << head.EXP_BITS)]
+    assert totals.max() == head.MAX_CLASSES << head.EXP_BITS and totals.min() == 2**30
+    assert np.array_equal(function("log2", totals, python, head.MAX_CLASSES), head.log2(totals))
