@@ -106,6 +106,23 @@ void blrc_scores_int16(int32_t pixels, int32_t channels, int32_t classes, const 
 /* Index of the first maximum of `count` >= 1 numbers. */
 int32_t blrc_argmax(int32_t count, const int32_t *scores);
 
+/* The head: log softmax base 2 of one member's scores, added to an ensemble's sums for each class.
+ *
+ * scores: any; a real score is score x scale, and scale x log2(e) x 2^16 = multiplier / 2^shift (multiplier below 2^31,
+ *   shift at most 46).
+ * log_p: sum of log2 of the probability, Q16, each at least -24. p: sum of the probability, Q16. p_squared: Q32.
+ *
+ * At most 1365 members and 4096 classes: then nothing overflows. */
+void blrc_head_add(int32_t classes, uint32_t multiplier, int32_t shift, const int32_t *scores, int32_t *log_p,
+                   uint32_t *p, uint64_t *p_squared);
+
+/* Mean (Q16) and population variance (Q32, at most 2^30) of one class's probability over members >= 1, rounded down. */
+uint32_t blrc_head_mean(uint32_t members, uint32_t p);
+uint32_t blrc_head_variance(uint32_t members, uint32_t p, uint64_t p_squared);
+
+/* 1: whatever `remaining` further members say, the first maximum of log_p stays the same; else 0. */
+int32_t blrc_head_settled(int32_t classes, uint32_t remaining, const int32_t *log_p);
+
 /* FNV-1a over elements widened to 32 bits, not over bytes, so that it is the same on every machine. */
 uint32_t blrc_digest_bits(uint32_t words, const uint32_t *map);
 uint32_t blrc_digest_int8(uint32_t count, const int8_t *map);

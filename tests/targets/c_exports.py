@@ -16,8 +16,7 @@ from blrc import program_file, reference
 from blrc.legal import check
 from blrc.pack import pack_signs
 from blrc.program import Constant, Conv, Encode, Op, Program, Scores, Value, Window
-from blrc.targets.c import build
-from blrc.targets.c.emit import emit_members
+from blrc.targets.c import build, emit
 from blrc.targets.options import EmitOptions
 from blrc.vectors import record
 
@@ -46,7 +45,7 @@ def share_runtime_objects(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None
 def export(program: Program, folder: Path, inputs: NDArray[Any], name: str = "net") -> Path:
     """Write the C of `program` (any number of members) and the program itself into `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
-    emitted = emit_members(program, EmitOptions(name, record(program, inputs), "0.0"))
+    emitted = emit(program, EmitOptions(name, record(program, inputs), "0.0"))
     for file, content in {**emitted.files, f"{name}.program.npz": program_file.to_bytes(program)}.items():
         (folder / file).write_bytes(content)
     return folder

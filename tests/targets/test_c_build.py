@@ -96,12 +96,13 @@ def test_an_unbounded_stack_is_refused(tmp_path: Path) -> None:
 def test_the_stack_bound_adds_what_can_stand_on_each_other() -> None:
     usage = {
         "net": {"net_classify": 1, "net_run": 10, "net_op_a": 100, "net_op_b": 200},
+        "net_ensemble": {"net_predict": 50, "net_add": 30, "net_ask": 20},
         "net_blrc_dense": {"net_blrc_dense": 1000},
         "net_blrc_conv": {"net_blrc_conv": 2000, "net_blrc_pixel": 3000},
         "net_blrc_run": {"net_blrc_run": 10000},
         "net_vectors": {"net_selftest": 100000},
     }
-    assert build.stack_bound(usage, "net") == 1 + 10 + 200 + 5000 + 10000
+    assert build.stack_bound(usage, "net") == 1 + 10 + (50 + 30) + 200 + 5000 + 10000
 
 
 def test_a_sanitizer_s_report_becomes_the_message(folder: Path, program: Program) -> None:
@@ -150,7 +151,7 @@ def test_flash_and_ram_are_measured(folder: Path) -> None:
     with HostBuild(folder, "net", ("-Os",)) as c:
         tables = sum(step.flash for step in c.layout.steps)
         assert tables < c.flash < tables + 20_000
-        assert c.ram == 16  # 2 x 2 pixels of one word
+        assert c.ram == 16 + 8  # 2 x 2 pixels of one word, and the scores of an ensemble's member
 
 
 def test_time_is_measured_for_every_step(folder: Path, program: Program) -> None:

@@ -85,4 +85,4 @@ def test_codes_are_looked_up_where_they_are_read(kind: str) -> None:
     assert [step.op.name for step in result.steps] == ["conv", "scores"]
     assert (result.steps[0].encode is not None) == (kind == "uint8")
     assert result.steps[0].x.name == "input"
-    assert set(result.arena.offsets) == {"out"}
+    assert set(result.arena.offsets) == {"out", "scores"}

@@ -40,13 +40,11 @@ def core(symbols: Symbols) -> str:
         + "static void driver_step(uint32_t op, uint32_t member, const void *x, void *y)\n{\n    switch (op) {\n"
         + cases
         + "    default:\n        break;\n    }\n}\n\n"
-        + text.comment("All steps; the observer sees each output. Member 0 goes through the public function.")
+        + text.comment("All steps; the observer sees each output.")
         + f"static int driver_run(uint32_t member, const void *x, {name}_observer observer, void *context)\n{{\n"
         f"    const {element(layout.program.input)} *const input = (const {element(layout.program.input)} *)x;\n\n"
-        f"    if (member == 0) {{\n"
-        f"        return {name}_observe(input, driver_arena, driver_scores, observer, context);\n    }}\n"
-        f"    {name}_run(member, input, driver_arena, driver_scores, observer, context);\n"
-        f"    return (int){name}_blrc_argmax({upper}_CLASSES, driver_scores);\n}}\n"
+        f"    return {name}_observe(member, input, driver_arena, driver_scores, observer, context);\n}}\n\n"
+        + _ANSWER.replace("INPUT_TYPE", element(layout.program.input)).replace("name_", f"{name}_")
     )
 
 
@@ -55,12 +53,40 @@ def _most_words(layout: Layout) -> int:
     return (max(most, layout.program.input.nbytes) + 3) // 4
 
 
+_ANSWER = """\
+static name_ensemble driver_ensemble;
+static name_answer driver_got;
+
+/* So many members, or as many as the model wants for this confidence. 1: the answer is settled; 0; or an error. */
+static int driver_ask(int predict, uint32_t argument, const void *x)
+{
+    const INPUT_TYPE *const input = (const INPUT_TYPE *)x;
+    int status;
+
+    if (predict) {
+        status = name_predict(input, driver_arena, &driver_ensemble, argument, &driver_got);
+    } else {
+        status = name_start(&driver_ensemble);
+        for (; argument > 0 && status == 0; --argument) {
+            status = name_add(&driver_ensemble, input, driver_arena);
+        }
+        if (status == 0) {
+            status = name_ask(&driver_ensemble, &driver_got);
+        }
+    }
+    return status < 0 ? status : name_settled(&driver_ensemble);
+}
+"""
+
+
 def host_main() -> str:
-    """The main function on the host: ``driver order OUT``, ``run MEMBER IN OUT``, ``op INDEX MEMBER IN OUT``.
+    """The main function on the host: ``driver order OUT``, ``run 0 MEMBER IN OUT``, ``op INDEX MEMBER IN OUT``.
 
     It reads samples from IN to its end, as they lie in memory. ``run`` writes for each what every step gives, then the
     label as int32; ``op`` writes what the step gives; ``time REPEATS MEMBER IN OUT`` runs the first sample again and
-    again and writes nanoseconds for each step (uint64 sums over the repeats), then for the whole.
+    again and writes nanoseconds for each step (uint64 sums over the repeats), then for the whole. ``add MEMBERS 0 IN
+    OUT`` adds so many members and asks; ``predict CONFIDENCE 0 IN OUT`` lets the model stop early. Both write for each
+    sample the sums, then the answer, then whether it is settled (`answers.record`).
     """
     return _MAIN
 
@@ -87,9 +113,10 @@ static void driver_write(const void *data, uint32_t bytes)
     }
 }
 
-static void driver_observe(void *context, int32_t op, const void *output, uint32_t bytes)
+static void driver_observe(void *context, uint32_t member, int32_t op, const void *output, uint32_t bytes)
 {
     (void)context;
+    (void)member;
     (void)op;
     driver_write(output, bytes);
 }
@@ -102,11 +129,12 @@ static uint64_t driver_now(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-static void driver_clock(void *context, int32_t op, const void *output, uint32_t bytes)
+static void driver_clock(void *context, uint32_t member, int32_t op, const void *output, uint32_t bytes)
 {
     const uint64_t now = driver_now();
 
     (void)context;
+    (void)member;
     (void)output;
     (void)bytes;
     driver_spent[op] += now - driver_last;
@@ -128,6 +156,24 @@ static void driver_time(uint32_t repeats, uint32_t member)
     }
     driver_spent[DRIVER_OPS] = driver_now() - start;
     driver_write(driver_spent, sizeof driver_spent);
+}
+
+static void driver_answer(int predict, uint32_t argument)
+{
+    const int32_t settled = driver_ask(predict, argument, driver_x);
+
+    if (settled < 0) {
+        fprintf(stderr, "driver: error %ld of the ensemble\\n", (long)settled);
+        exit(3);
+    }
+    driver_write(driver_ensemble.log_p, sizeof driver_ensemble.log_p);
+    driver_write(driver_ensemble.p, sizeof driver_ensemble.p);
+    driver_write(driver_ensemble.p_squared, sizeof driver_ensemble.p_squared);
+    driver_write(&driver_got.label, sizeof driver_got.label);
+    driver_write(&driver_got.members, sizeof driver_got.members);
+    driver_write(&driver_got.mean, sizeof driver_got.mean);
+    driver_write(&driver_got.variance, sizeof driver_got.variance);
+    driver_write(&settled, sizeof settled);
 }
 
 int main(int argc, char **argv)
@@ -163,6 +209,8 @@ int main(int argc, char **argv)
         } else if (strcmp(mode, "op") == 0) {
             driver_step(op, member, driver_x, driver_y);
             driver_write(driver_y, driver_y_bytes[op]);
+        } else if (strcmp(mode, "add") == 0 || strcmp(mode, "predict") == 0) {
+            driver_answer(strcmp(mode, "predict") == 0, op);
         } else {
             driver_time(op, member);
             break;

@@ -11,6 +11,7 @@ from blrc.legal import check
 from blrc.program import Program
 from blrc.runtime_files import runtime_dir
 from blrc.targets.c import selftest
+from blrc.targets.c.ensemble import ensemble_file
 from blrc.targets.c.header import header
 from blrc.targets.c.layout import Layout, lay_out
 from blrc.targets.c.makefile import makefile
@@ -24,18 +25,11 @@ def emit(program: Program, options: EmitOptions) -> Emitted:
     """All files of the C export, by name, and the layers' kernels and bytes for the manifest.
 
     Raises:
-        BlrcError: the name cannot be used in C, the program has several members, or no vectors were recorded.
+        BlrcError: the name cannot be used in C, or no vectors were recorded.
     """
     check(program)
-    if len(program.members) != 1:
-        raise BlrcError(f"target c: {len(program.members)} members; ensembles are not supported yet, export one member")
     if len(options.vectors.inputs) == 0:
         raise BlrcError("target c: no recorded vectors; the self-test needs at least one input")
-    return emit_members(program, options)
-
-
-def emit_members(program: Program, options: EmitOptions) -> Emitted:
-    """`emit` for any number of members. The public functions of the C run member 0; the steps take any."""
     layout = lay_out(program)
     symbols = name_all(layout, options.name, program_file.digest(program))
     name, version = options.name, options.version
@@ -44,12 +38,15 @@ def emit_members(program: Program, options: EmitOptions) -> Emitted:
     files = {
         f"{name}.h": header(symbols, version, selftest.count(options.vectors)),
         f"{name}.c": source(symbols, version, abi()),
+        f"{name}_ensemble.c": ensemble_file(symbols, version),
         f"{name}_weights.h": tables_header(symbols, version),
         **tables,
         f"{name}_vectors.c": selftest.vectors_file(symbols, version, options.vectors),
         f"{name}_selftest.c": selftest.main_file(symbols, version),
         **runtime,
-        "Makefile": makefile(name, [f"{name}.c", *tables, *(f for f in runtime if f.endswith(".c"))]),
+        "Makefile": makefile(
+            name, [f"{name}.c", f"{name}_ensemble.c", *tables, *(f for f in runtime if f.endswith(".c"))]
+        ),
     }
     content = {file: text.encode("ascii") for file, text in files.items()}
     return Emitted(content, _about(symbols, selftest.count(options.vectors)))
@@ -71,7 +68,7 @@ def runtime_constant(macro: str) -> str:
 def runtime_sources(layout: Layout, name: str) -> dict[str, str]:
     """The runtime's files that this layout needs, under the model's prefix: two models link into one firmware."""
     folder = runtime_dir()
-    needed = {step.source for step in layout.steps} | {"blrc_argmax.c", "blrc_digest.c"}
+    needed = {step.source for step in layout.steps} | {"blrc_argmax.c", "blrc_digest.c", "blrc_head.c"}
     paths = [folder / "include" / "blrc.h", *sorted((folder / "src").iterdir())]
     used = _reached({path.name: _read(path) for path in paths}, needed)
     return {prefixed(file, name): prefixed(text, name) for file, text in used.items()}
@@ -120,6 +117,7 @@ def _about(symbols: Symbols, vectors: int) -> dict[str, object]:
     ]
     return {
         "abi": abi(),
+        "members": len(layout.program.members),
         "input_bytes": layout.program.input.nbytes,
         "table_bytes": sum(step.flash for step in layout.steps),
         "arena": {"bytes": layout.arena_bytes, "align": layout.align, "offsets": dict(layout.arena.offsets)},

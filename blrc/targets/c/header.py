@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from blrc.targets.c import text
+from blrc.targets.c.ensemble import declarations
 from blrc.targets.c.symbols import Symbols, describe, element, elements, head
 
 
@@ -11,6 +12,17 @@ def header(symbols: Symbols, version: str, vectors: int) -> str:
     what = f"{symbols.name}: a binary neural network, in integers."
     body = "#include <stdint.h>\n\n" + _macros(symbols, vectors) + "\n" + text.extern_c(_functions(symbols, vectors))
     return head(symbols, version, what) + text.guarded(f"{symbols.upper}_H", body)
+
+
+# What an observer is told.
+OBSERVED = ("void *context", "uint32_t member", "int32_t op", "const void *output", "uint32_t bytes")
+
+
+def observe_arguments(symbols: Symbols) -> list[str]:
+    """Parameters of ``<name>_observe``; ``<name>_run`` has the same."""
+    pointer = f"const {element(symbols.layout.program.input)} *input"
+    observer = f"{symbols.name}_observer observer"
+    return ["uint32_t member", pointer, "void *arena", "int32_t *scores", observer, "void *context"]
 
 
 def _macros(symbols: Symbols, vectors: int) -> str:
@@ -31,6 +43,8 @@ def _macros(symbols: Symbols, vectors: int) -> str:
         ("VECTORS", vectors, "recorded inputs of the self-test"),
         ("ERROR_NULL", "(-1)", "a pointer is null"),
         ("ERROR_ALIGN", "(-2)", "the arena is not aligned"),
+        ("ERROR_MEMBERS", "(-3)", "there is no such member: all have been added"),
+        ("ERROR_EMPTY", "(-4)", "no member has been added"),
         ("OPS", len(layout.steps), "steps, in this order:"),
     ]
     lines = [text.define(f"{upper}_{name}", value, note) for name, value, note in facts]
@@ -52,28 +66,34 @@ def _functions(symbols: Symbols, vectors: int) -> str:
     )
     arena = f"arena: {upper}_ARENA_SIZE bytes at a multiple of {upper}_ARENA_ALIGN; its contents need not be kept."
     parts = [
+        text.comment(f"Everywhere:\n\ninput: {upper}_INPUT_SIZE elements; {layout_of_input}.\n{arena}") + "\n",
+    ]
+    if len(symbols.layout.program.members) == 1:
+        parts += [
+            text.comment(
+                f"The class of one input, or a negative {upper}_ERROR_*.\n\n"
+                f"scores: {upper}_CLASSES results. The class is the first of the largest."
+            ),
+            f"int {name}_classify({pointer}, void *arena, int32_t *scores);\n\n",
+        ]
+    parts += [
+        declarations(symbols) + "\n",
+        text.comment("Called after every step of a member with what it wrote; op is the step's index."),
+        text.wrap(f"typedef void (*{name}_observer)(", OBSERVED, ");") + "\n",
         text.comment(
-            f"The class of one input, or a negative {upper}_ERROR_*.\n\n"
-            f"input: {upper}_INPUT_SIZE elements; {layout_of_input}.\n{arena}\n"
-            f"scores: {upper}_CLASSES results. The class is the first of the largest."
+            f"One member's class by itself, or a negative {upper}_ERROR_*; tells `observer`, if not null, of every "
+            f"step.\n\nscores: {upper}_CLASSES results. The class is the first of the largest."
         ),
-        f"int {name}_classify({pointer}, void *arena, int32_t *scores);\n\n",
-        text.comment("Called after every step with what it wrote; op is the step's index."),
-        f"typedef void (*{name}_observer)(void *context, int32_t op, const void *output, uint32_t bytes);\n\n",
-        text.comment(f"The same as {name}_classify, and tells `observer` of every step."),
-        text.wrap(
-            f"int {name}_observe(",
-            [pointer, "void *arena", "int32_t *scores", f"{name}_observer observer", "void *context"],
-            ");",
-        ),
+        text.wrap(f"int {name}_observe(", observe_arguments(symbols), ");"),
     ]
     if vectors:
         parts += [
             "\n",
             text.comment(
                 f"Runs the recorded inputs in {name}_vectors.c and compares every step with what was recorded.\n"
-                "0: all equal; 1 + the index of the first step that differs; or a negative error. "
-                "The scores lie on the stack."
+                f"0: all equal; or a negative error; or 1 + member * {upper}_OPS + the index of the first step that "
+                f"differs;\nor 1 + {upper}_MEMBERS * {upper}_OPS: only what the members say together differs.\n"
+                f"Scores and a {name}_ensemble lie on the stack."
             ),
             f"int {name}_selftest(void *arena);\n",
         ]

@@ -18,7 +18,8 @@ from blrc import program_file
 from blrc.errors import BlrcError
 from blrc.pack import unpack, words
 from blrc.program import Value
-from blrc.targets.c import build, driver
+from blrc.targets.c import answers, build, driver
+from blrc.targets.c.answers import Answers
 from blrc.targets.c.layout import Step, lay_out
 from blrc.targets.c.symbols import name_all
 from blrc.vectors import memory
@@ -126,6 +127,29 @@ class HostBuild:
         step = self.step(op)
         output = self._batches("op", str(self.layout.steps.index(step)), member, step.x, x, step.y.nbytes)
         return self._decode(step.y, output)
+
+    def answers(
+        self, raw: NDArray[Any], members: int | None = None, stop: bool = False, confidence: int = 0
+    ) -> Answers:
+        """What the first `members` members (all by default) say together of every sample.
+
+        Args:
+            raw: as for `run`.
+            stop: let the model decide how many members each sample needs: none after the label is settled.
+            confidence: with `stop`, in Q16: none after the label's mean probability has reached it either; 0 is off.
+
+        Raises:
+            BlrcError: as for `run`; more members than there are; or `members` with `stop`, which exclude each other.
+        """
+        if (members is not None and stop) or (confidence and not stop):
+            raise BlrcError("answers: members cannot be given with stop, and confidence only with it")
+        count = len(self.program.members) if members is None else members
+        if not 1 <= count <= len(self.program.members):
+            raise BlrcError(f"{self.name}: {count} members asked for, there are {len(self.program.members)}")
+        mode, argument = ("predict", confidence) if stop else ("add", count)
+        size = answers.record(self.program.classes, self._order).itemsize
+        output = self._batches(mode, str(argument), 0, self.program.input, raw, size)
+        return answers.read(output, self.program.classes, self._order)
 
     def step(self, op: str) -> Step:
         """The step that computes `op`.

@@ -79,7 +79,7 @@ class Step:
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """Steps in order, and the place of every value that is neither the input nor the scores."""
+    """Steps in order, and the place of every value but the input. The scores have one for ensembles."""
 
     program: Program
     steps: tuple[Step, ...]
@@ -124,8 +124,6 @@ def _fused(program: Program) -> frozenset[str]:
 def _slots(program: Program, steps: Sequence[Step]) -> list[Slot]:
     slots = []
     for i, step in enumerate(steps):
-        if step.y == program.output:
-            continue
         dies = max([i, *(j for j, other in enumerate(steps) if other.x == step.y)])
         over = step.x.name if isinstance(step.op, Pool) and step.op.window.padding[:2] == (0, 0) else None
         slots.append(Slot(step.y.name, step.y.nbytes, i, dies, over))

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from blrc.head import ensemble, scale_of
 from blrc.targets.c import text
 from blrc.targets.c.symbols import Symbols, element, elements, head
 from blrc.vectors import Vectors, layer_digest, memory
@@ -23,8 +24,12 @@ def vectors_file(symbols: Symbols, version: str, vectors: Vectors) -> str:
     """The text of ``<name>_vectors.c``."""
     layout, name, upper = symbols.layout, symbols.name, symbols.upper
     n, program = count(vectors), layout.program
-    values = {key: value[:n] for key, value in vectors.values[0].items()}
-    digests = np.stack([layer_digest(step.y, values[step.y.name]) for step in layout.steps], axis=1)
+    digests = np.array(
+        [[layer_digest(s.y, member[s.y.name][:n]) for s in layout.steps] for member in vectors.values]
+    ).transpose(2, 0, 1)
+    scores = [member[program.output.name][:n].reshape(n, -1) for member in vectors.values]
+    answer = ensemble(scores, scale_of(program.score_scale))
+    moments = np.stack([answer.label, answer.mean, answer.variance], axis=1)
     inputs = memory(program.input, vectors.inputs[:n])
 
     def table(role: str, array: NDArray[Any]) -> str:
@@ -37,15 +42,17 @@ def vectors_file(symbols: Symbols, version: str, vectors: Vectors) -> str:
         + f'#include "{name}.h"\n#include "{name}_blrc.h"\n\n{symbols.refuse()}\n'
         + text.comment(f"{n} inputs, one after the other")
         + table("inputs", inputs)
-        + text.comment("for each input the digest of what each step gives")
+        + text.comment("for each input and each member the digest of what each step gives")
         + table("digests", digests)
-        + text.comment("and the scores")
-        + table("scores", values[program.output.name].reshape(n, -1))
+        + text.comment("for each input what all members say: the sums of log2 p")
+        + table("log_p", answer.log_p.astype(np.int32))
+        + text.comment("and label, mean, variance")
+        + table("answers", moments.astype(np.int32))
         + "\n"
         + _digest(symbols)
-        + _SELFTEST.replace("NAME_", f"{upper}_")
+        + _SELFTEST.replace("INPUT_TYPE", element(program.input))
+        .replace("NAME_", f"{upper}_")
         .replace("name_", f"{name}_")
-        .replace("element", element(program.input))
     )
 
 
@@ -67,43 +74,90 @@ def _digest(symbols: Symbols) -> str:
 
 _SELFTEST = """\
 typedef struct name_vector_state {
-    const uint32_t *digests;
+    const uint32_t *digests; /* of this vector and member */
     int32_t first; /* index of the first step that differs, or NAME_OPS */
 } name_vector_state;
 
-static void name_vector_compare(void *context, int32_t op, const void *output, uint32_t bytes)
+static void name_vector_compare(void *context, uint32_t member, int32_t op, const void *output, uint32_t bytes)
 {
     name_vector_state *const state = (name_vector_state *)context;
 
+    (void)member;
     if (state->first == NAME_OPS && name_vector_digest(op, output, bytes) != state->digests[op]) {
         state->first = op;
     }
 }
 
-int name_selftest(void *arena)
+/* One member's steps on one input. */
+static int name_vector_member(int32_t vector, uint32_t member, void *arena)
 {
+    const uint32_t at = (uint32_t)vector * NAME_MEMBERS + member;
     int32_t scores[NAME_CLASSES];
-    int32_t vector, i;
+    name_vector_state state;
+    int32_t i;
+    int label;
 
-    for (vector = 0; vector < NAME_VECTORS; ++vector) {
-        const element *const input = name_vector_inputs + vector * NAME_INPUT_SIZE;
-        const int32_t *const expected = name_vector_scores + vector * NAME_CLASSES;
-        name_vector_state state = {name_vector_digests + vector * NAME_OPS, NAME_OPS};
-        const int label = name_observe(input, arena, scores, name_vector_compare, &state);
-
-        if (label < 0) {
-            return label;
-        }
-        if (state.first != NAME_OPS) {
-            return (int)state.first + 1;
-        }
-        for (i = 0; i < NAME_CLASSES; ++i) {
-            if (scores[i] != expected[i] || expected[i] > expected[label]) {
-                return NAME_OPS;
-            }
+    state.digests = name_vector_digests + at * NAME_OPS;
+    state.first = NAME_OPS;
+    label = name_observe(
+        member, name_vector_inputs + vector * NAME_INPUT_SIZE, arena, scores, name_vector_compare, &state);
+    if (label < 0) {
+        return label;
+    }
+    for (i = 0; i < NAME_CLASSES && state.first == NAME_OPS; ++i) {
+        if (scores[i] > scores[label] || (scores[i] == scores[label] && i < label)) {
+            state.first = NAME_OPS - 1;
         }
     }
+    return state.first == NAME_OPS ? 0 : (int)(1 + (int32_t)member * NAME_OPS + state.first);
+}
+
+/* All members' answer to one input. */
+static int name_vector_ensemble(int32_t vector, void *arena)
+{
+    const int32_t *const log_p = name_vector_log_p + vector * NAME_CLASSES;
+    const int32_t *const expected = name_vector_answers + vector * 3;
+    name_ensemble ensemble;
+    name_answer answer;
+    int32_t i;
+    int status = name_start(&ensemble);
+
+    for (i = 0; i < NAME_MEMBERS && status == 0; ++i) {
+        status = name_add(&ensemble, name_vector_inputs + vector * NAME_INPUT_SIZE, arena);
+    }
+    if (status == 0) {
+        status = name_ask(&ensemble, &answer);
+    }
+    if (status < 0) {
+        return status;
+    }
+    for (i = 0; i < NAME_CLASSES; ++i) {
+        if (ensemble.log_p[i] != log_p[i]) {
+            return 1 + NAME_MEMBERS * NAME_OPS;
+        }
+    }
+    if (answer.label != expected[0] || answer.members != NAME_MEMBERS || answer.mean != (uint32_t)expected[1] ||
+        answer.variance != (uint32_t)expected[2] || name_settled(&ensemble) != 1) {
+        return 1 + NAME_MEMBERS * NAME_OPS;
+    }
     return 0;
+}
+
+int name_selftest(void *arena)
+{
+    int32_t vector;
+    uint32_t member;
+    int status = 0;
+
+    for (vector = 0; vector < NAME_VECTORS && status == 0; ++vector) {
+        for (member = 0; member < NAME_MEMBERS && status == 0; ++member) {
+            status = name_vector_member(vector, member, arena);
+        }
+        if (status == 0) {
+            status = name_vector_ensemble(vector, arena);
+        }
+    }
+    return status;
 }
 """
 
@@ -123,13 +177,17 @@ int main(void)
     const int result = name_selftest(name_selftest_arena);
 
     if (result == 0) {
-        printf("selftest: %d inputs, %d steps: equal\\n", NAME_VECTORS, NAME_OPS);
+        printf("selftest: inputs %d, members %d, steps %d, and what they say together: equal\\n",
+               NAME_VECTORS, NAME_MEMBERS, NAME_OPS);
         return 0;
     }
-    if (result > 0) {
-        printf("selftest: step %d differs from the reference (see the list in the header)\\n", result - 1);
-    } else {
+    if (result < 0) {
         printf("selftest: error %d\\n", result);
+    } else if (result > NAME_MEMBERS * NAME_OPS) {
+        printf("selftest: what the members say together differs from the reference\\n");
+    } else {
+        printf("selftest: member %d, step %d differs from the reference (see the list in the header)\\n",
+               (result - 1) / NAME_OPS, (result - 1) % NAME_OPS);
     }
     return 1;
 }

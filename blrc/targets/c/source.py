@@ -8,6 +8,7 @@ from typing import assert_never
 from blrc.pack import words
 from blrc.program import Conv, Encode, Pool, Scores, Window
 from blrc.targets.c import text
+from blrc.targets.c.header import OBSERVED, observe_arguments
 from blrc.targets.c.layout import Step, Table
 from blrc.targets.c.symbols import Symbols, describe, element, head
 
@@ -120,26 +121,18 @@ def _run(symbols: Symbols) -> str:
     ]
     calls = [
         text.call(symbols.step(step), ["member", maps[step.x.name], maps[step.y.name]])
-        + text.call(f"{name}_tell", ["observer", "context", symbols.index(step), maps[step.y.name], str(step.y.nbytes)])
+        + text.call(
+            f"{name}_tell",
+            ["observer", "context", "member", symbols.index(step), maps[step.y.name], str(step.y.nbytes)],
+        )
         for step in layout.steps
     ]
     words_line = "    uint32_t *const words = (uint32_t *)arena;\n" if declarations else ""
     return (
-        f"static void {name}_tell({name}_observer observer, void *context, int32_t op, const void *output, "
-        "uint32_t bytes)\n{\n    if (observer != 0) {\n        observer(context, op, output, bytes);\n    }\n}\n\n"
+        text.wrap(f"static void {name}_tell(", [f"{name}_observer observer", *OBSERVED], ")")
+        + "{\n    if (observer != 0) {\n        observer(context, member, op, output, bytes);\n    }\n}\n\n"
         + text.comment("One member on one input. Maps that are not needed at the same time share memory.")
-        + text.wrap(
-            f"static void {name}_run(",
-            [
-                "uint32_t member",
-                f"const {element(program.input)} *input",
-                "void *arena",
-                "int32_t *scores",
-                f"{name}_observer observer",
-                "void *context",
-            ],
-            ")",
-        )
+        + text.wrap(f"static void {name}_run(", observe_arguments(symbols), ")")
         + "{\n"
         + words_line
         + "".join(declarations)
@@ -157,18 +150,18 @@ def _address(step: Step, offset: int) -> str:
 
 def _public(symbols: Symbols) -> str:
     name, upper = symbols.name, symbols.upper
+    observe = text.wrap(f"int {name}_observe(", observe_arguments(symbols), ")")
     pointer = f"const {element(symbols.layout.program.input)} *input"
-    observe = text.wrap(
-        f"int {name}_observe(",
-        [pointer, "void *arena", "int32_t *scores", f"{name}_observer observer", "void *context"],
-        ")",
+    classify = (
+        f"\nint {name}_classify({pointer}, void *arena, int32_t *scores)\n{{\n"
+        f"    return {name}_observe(0, input, arena, scores, 0, 0);\n}}\n"
     )
     return (
         f"{observe}{{\n"
         f"    if (input == 0 || arena == 0 || scores == 0) {{\n        return {upper}_ERROR_NULL;\n    }}\n"
         f"    if ((uintptr_t)arena % {upper}_ARENA_ALIGN != 0) {{\n        return {upper}_ERROR_ALIGN;\n    }}\n"
-        f"    {name}_run(0, input, arena, scores, observer, context);\n"
-        f"    return (int){symbols.runtime('argmax')}({upper}_CLASSES, scores);\n}}\n\n"
-        f"int {name}_classify({pointer}, void *arena, int32_t *scores)\n{{\n"
-        f"    return {name}_observe(input, arena, scores, 0, 0);\n}}\n"
+        f"    if (member >= {upper}_MEMBERS) {{\n        return {upper}_ERROR_MEMBERS;\n    }}\n"
+        f"    {name}_run(member, input, arena, scores, observer, context);\n"
+        f"    return (int){symbols.runtime('argmax')}({upper}_CLASSES, scores);\n}}\n"
+        + (classify if len(symbols.layout.program.members) == 1 else "")
     )

@@ -37,10 +37,11 @@ static void tiny_op_scores(uint32_t member, const uint32_t *x, int32_t *y)
     tiny_blrc_scores_int8(4, 5, 2, x, tiny_const_scores_weights, tiny_const_scores_bias, y);
 }
 
-static void tiny_tell(tiny_observer observer, void *context, int32_t op, const void *output, uint32_t bytes)
+static void tiny_tell(tiny_observer observer, void *context, uint32_t member, int32_t op, const void *output,
+                      uint32_t bytes)
 {
     if (observer != 0) {
-        observer(context, op, output, bytes);
+        observer(context, member, op, output, bytes);
     }
 }
 
@@ -52,12 +53,13 @@ static void tiny_run(uint32_t member, const uint8_t *input, void *arena, int32_t
     uint32_t *const out = words + 0; /* 2 x 2 x 5 bits */
 
     tiny_op_conv(member, input, out);
-    tiny_tell(observer, context, TINY_OP_CONV, out, 16);
+    tiny_tell(observer, context, member, TINY_OP_CONV, out, 16);
     tiny_op_scores(member, out, scores);
-    tiny_tell(observer, context, TINY_OP_SCORES, scores, 8);
+    tiny_tell(observer, context, member, TINY_OP_SCORES, scores, 8);
 }
 
-int tiny_observe(const uint8_t *input, void *arena, int32_t *scores, tiny_observer observer, void *context)
+int tiny_observe(uint32_t member, const uint8_t *input, void *arena, int32_t *scores, tiny_observer observer,
+                 void *context)
 {
     if (input == 0 || arena == 0 || scores == 0) {
         return TINY_ERROR_NULL;
@@ -65,11 +67,14 @@ int tiny_observe(const uint8_t *input, void *arena, int32_t *scores, tiny_observ
     if ((uintptr_t)arena % TINY_ARENA_ALIGN != 0) {
         return TINY_ERROR_ALIGN;
     }
-    tiny_run(0, input, arena, scores, observer, context);
+    if (member >= TINY_MEMBERS) {
+        return TINY_ERROR_MEMBERS;
+    }
+    tiny_run(member, input, arena, scores, observer, context);
     return (int)tiny_blrc_argmax(TINY_CLASSES, scores);
 }
 
 int tiny_classify(const uint8_t *input, void *arena, int32_t *scores)
 {
-    return tiny_observe(input, arena, scores, 0, 0);
+    return tiny_observe(0, input, arena, scores, 0, 0);
 }

@@ -16,11 +16,13 @@
 #define TINY_INPUT_CHANNELS 1
 #define TINY_INPUT_SIZE 20 /* elements (uint8_t) of the input */
 #define TINY_CLASSES 2 /* elements (int32_t) of the scores */
-#define TINY_ARENA_SIZE 16 /* bytes of scratch memory */
+#define TINY_ARENA_SIZE 24 /* bytes of scratch memory */
 #define TINY_ARENA_ALIGN 4 /* bytes: the arena's address is a multiple of it */
 #define TINY_VECTORS 2 /* recorded inputs of the self-test */
 #define TINY_ERROR_NULL (-1) /* a pointer is null */
 #define TINY_ERROR_ALIGN (-2) /* the arena is not aligned */
+#define TINY_ERROR_MEMBERS (-3) /* there is no such member: all have been added */
+#define TINY_ERROR_EMPTY (-4) /* no member has been added */
 #define TINY_OPS 2 /* steps, in this order: */
 #define TINY_OP_CONV 0 /* conv: conv_codes, gives 2 x 2 x 5 bits */
 #define TINY_OP_SCORES 1 /* scores: scores_int8, gives 1 x 1 x 2 int32 */
@@ -29,21 +31,62 @@
 extern "C" {
 #endif
 
-/* The class of one input, or a negative TINY_ERROR_*.
+/* Everywhere:
  *
  * input: TINY_INPUT_SIZE elements; height, width, channels.
- * arena: TINY_ARENA_SIZE bytes at a multiple of TINY_ARENA_ALIGN; its contents need not be kept.
+ * arena: TINY_ARENA_SIZE bytes at a multiple of TINY_ARENA_ALIGN; its contents need not be kept. */
+
+/* The class of one input, or a negative TINY_ERROR_*.
+ *
  * scores: TINY_CLASSES results. The class is the first of the largest. */
 int tiny_classify(const uint8_t *input, void *arena, int32_t *scores);
 
-/* Called after every step with what it wrote; op is the step's index. */
-typedef void (*tiny_observer)(void *context, int32_t op, const void *output, uint32_t bytes);
+/* What the members so far say of one input: sums over members for each class. Yours to keep; the functions fill it. */
+typedef struct tiny_ensemble {
+    uint32_t members; /* how many have been added */
+    int32_t log_p[TINY_CLASSES]; /* log2 of the probability, Q16; each member's is at least -24 */
+    uint32_t p[TINY_CLASSES]; /* the probability, Q16 */
+    uint64_t p_squared[TINY_CLASSES]; /* its square, Q32 */
+} tiny_ensemble;
 
-/* The same as tiny_classify, and tells `observer` of every step. */
-int tiny_observe(const uint8_t *input, void *arena, int32_t *scores, tiny_observer observer, void *context);
+typedef struct tiny_answer {
+    int32_t label; /* the first largest of log_p */
+    uint32_t members; /* how many were used */
+    uint32_t mean; /* mean probability of the label, Q16: 65536 is 1 */
+    uint32_t variance; /* of the label's probability over members, Q32: how much they disagree; at most 2^30 */
+} tiny_answer;
+
+/* Begin with another input. 0, or TINY_ERROR_NULL. */
+int tiny_start(tiny_ensemble *ensemble);
+
+/* Run the next member on the input, which must be the same for all. 0, or a negative TINY_ERROR_*. */
+int tiny_add(tiny_ensemble *ensemble, const uint8_t *input, void *arena);
+
+/* The answer of the members so far: its label, or a negative TINY_ERROR_*. */
+int tiny_ask(const tiny_ensemble *ensemble, tiny_answer *answer);
+
+/* 1: the label stays the same whatever the remaining members say. 0: it may change, or there is none yet.
+ * Or a negative TINY_ERROR_*. */
+int tiny_settled(const tiny_ensemble *ensemble);
+
+/* Members, one after the other, until the label is settled, or its mean probability is at least `confidence`
+ * (Q16; 0: go on whatever it is), or all are used. Gives the label, or a negative TINY_ERROR_*. */
+int tiny_predict(const uint8_t *input, void *arena, tiny_ensemble *ensemble, uint32_t confidence,
+                 tiny_answer *answer);
+
+/* Called after every step of a member with what it wrote; op is the step's index. */
+typedef void (*tiny_observer)(void *context, uint32_t member, int32_t op, const void *output, uint32_t bytes);
+
+/* One member's class by itself, or a negative TINY_ERROR_*; tells `observer`, if not null, of every step.
+ *
+ * scores: TINY_CLASSES results. The class is the first of the largest. */
+int tiny_observe(uint32_t member, const uint8_t *input, void *arena, int32_t *scores, tiny_observer observer,
+                 void *context);
 
 /* Runs the recorded inputs in tiny_vectors.c and compares every step with what was recorded.
- * 0: all equal; 1 + the index of the first step that differs; or a negative error. The scores lie on the stack. */
+ * 0: all equal; or a negative error; or 1 + member * TINY_OPS + the index of the first step that differs;
+ * or 1 + TINY_MEMBERS * TINY_OPS: only what the members say together differs.
+ * Scores and a tiny_ensemble lie on the stack. */
 int tiny_selftest(void *arena);
 
 #ifdef __cplusplus

@@ -14,13 +14,17 @@ int main(void)
     const int result = tiny_selftest(tiny_selftest_arena);
 
     if (result == 0) {
-        printf("selftest: %d inputs, %d steps: equal\n", TINY_VECTORS, TINY_OPS);
+        printf("selftest: inputs %d, members %d, steps %d, and what they say together: equal\n",
+               TINY_VECTORS, TINY_MEMBERS, TINY_OPS);
         return 0;
     }
-    if (result > 0) {
-        printf("selftest: step %d differs from the reference (see the list in the header)\n", result - 1);
-    } else {
+    if (result < 0) {
         printf("selftest: error %d\n", result);
+    } else if (result > TINY_MEMBERS * TINY_OPS) {
+        printf("selftest: what the members say together differs from the reference\n");
+    } else {
+        printf("selftest: member %d, step %d differs from the reference (see the list in the header)\n",
+               (result - 1) / TINY_OPS, (result - 1) % TINY_OPS);
     }
     return 1;
 }

@@ -15,13 +15,17 @@ static const uint8_t tiny_vector_inputs[40] = {
     0, 6, 12, 18, 24, 30, 36, 42, 48, 54, 60, 66, 72, 78, 84, 90, 96, 102, 108, 114, 120, 126, 132,
     138, 144, 150, 156, 162, 168, 174, 180, 186, 192, 198, 204, 210, 216, 222, 228, 234
 };
-/* for each input the digest of what each step gives */
+/* for each input and each member the digest of what each step gives */
 static const uint32_t tiny_vector_digests[4] = {
     0x929dad43, 0x8c1ed890, 0xc92c33b0, 0xeb741d64
 };
-/* and the scores */
-static const int32_t tiny_vector_scores[4] = {
-    -43, 0, -7, -8
+/* for each input what all members say: the sums of log2 p */
+static const int32_t tiny_vector_log_p[4] = {
+    -1572864, 0, -29618, -124166
+};
+/* and label, mean, variance */
+static const int32_t tiny_vector_answers[6] = {
+    1, 65536, 0, 0, 47911, 0
 };
 
 static uint32_t tiny_vector_digest(int32_t op, const void *output, uint32_t bytes)
@@ -33,41 +37,88 @@ static uint32_t tiny_vector_digest(int32_t op, const void *output, uint32_t byte
 }
 
 typedef struct tiny_vector_state {
-    const uint32_t *digests;
+    const uint32_t *digests; /* of this vector and member */
     int32_t first; /* index of the first step that differs, or TINY_OPS */
 } tiny_vector_state;
 
-static void tiny_vector_compare(void *context, int32_t op, const void *output, uint32_t bytes)
+static void tiny_vector_compare(void *context, uint32_t member, int32_t op, const void *output, uint32_t bytes)
 {
     tiny_vector_state *const state = (tiny_vector_state *)context;
 
+    (void)member;
     if (state->first == TINY_OPS && tiny_vector_digest(op, output, bytes) != state->digests[op]) {
         state->first = op;
     }
 }
 
-int tiny_selftest(void *arena)
+/* One member's steps on one input. */
+static int tiny_vector_member(int32_t vector, uint32_t member, void *arena)
 {
+    const uint32_t at = (uint32_t)vector * TINY_MEMBERS + member;
     int32_t scores[TINY_CLASSES];
-    int32_t vector, i;
+    tiny_vector_state state;
+    int32_t i;
+    int label;
 
-    for (vector = 0; vector < TINY_VECTORS; ++vector) {
-        const uint8_t *const input = tiny_vector_inputs + vector * TINY_INPUT_SIZE;
-        const int32_t *const expected = tiny_vector_scores + vector * TINY_CLASSES;
-        tiny_vector_state state = {tiny_vector_digests + vector * TINY_OPS, TINY_OPS};
-        const int label = tiny_observe(input, arena, scores, tiny_vector_compare, &state);
-
-        if (label < 0) {
-            return label;
-        }
-        if (state.first != TINY_OPS) {
-            return (int)state.first + 1;
-        }
-        for (i = 0; i < TINY_CLASSES; ++i) {
-            if (scores[i] != expected[i] || expected[i] > expected[label]) {
-                return TINY_OPS;
-            }
+    state.digests = tiny_vector_digests + at * TINY_OPS;
+    state.first = TINY_OPS;
+    label = tiny_observe(
+        member, tiny_vector_inputs + vector * TINY_INPUT_SIZE, arena, scores, tiny_vector_compare, &state);
+    if (label < 0) {
+        return label;
+    }
+    for (i = 0; i < TINY_CLASSES && state.first == TINY_OPS; ++i) {
+        if (scores[i] > scores[label] || (scores[i] == scores[label] && i < label)) {
+            state.first = TINY_OPS - 1;
         }
     }
+    return state.first == TINY_OPS ? 0 : (int)(1 + (int32_t)member * TINY_OPS + state.first);
+}
+
+/* All members' answer to one input. */
+static int tiny_vector_ensemble(int32_t vector, void *arena)
+{
+    const int32_t *const log_p = tiny_vector_log_p + vector * TINY_CLASSES;
+    const int32_t *const expected = tiny_vector_answers + vector * 3;
+    tiny_ensemble ensemble;
+    tiny_answer answer;
+    int32_t i;
+    int status = tiny_start(&ensemble);
+
+    for (i = 0; i < TINY_MEMBERS && status == 0; ++i) {
+        status = tiny_add(&ensemble, tiny_vector_inputs + vector * TINY_INPUT_SIZE, arena);
+    }
+    if (status == 0) {
+        status = tiny_ask(&ensemble, &answer);
+    }
+    if (status < 0) {
+        return status;
+    }
+    for (i = 0; i < TINY_CLASSES; ++i) {
+        if (ensemble.log_p[i] != log_p[i]) {
+            return 1 + TINY_MEMBERS * TINY_OPS;
+        }
+    }
+    if (answer.label != expected[0] || answer.members != TINY_MEMBERS || answer.mean != (uint32_t)expected[1] ||
+        answer.variance != (uint32_t)expected[2] || tiny_settled(&ensemble) != 1) {
+        return 1 + TINY_MEMBERS * TINY_OPS;
+    }
     return 0;
+}
+
+int tiny_selftest(void *arena)
+{
+    int32_t vector;
+    uint32_t member;
+    int status = 0;
+
+    for (vector = 0; vector < TINY_VECTORS && status == 0; ++vector) {
+        for (member = 0; member < TINY_MEMBERS && status == 0; ++member) {
+            status = tiny_vector_member(vector, member, arena);
+        }
+        if (status == 0) {
+            status = tiny_vector_ensemble(vector, arena);
+        }
+    }
+    return status;
 }

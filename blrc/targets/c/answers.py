@@ -1,0 +1,49 @@
+"""What an ensemble in C said, read from the driver's output."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Int64s = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """Of N inputs, all int64: the fields of `head.Answer` and `head.Sums`, but members are counted for each input.
+
+    Attributes:
+        label, mean, variance: ``(N,)``, Q16 and Q32, as in `head.Answer`.
+        log_p, p, p_squared: ``(N, classes)``, as in `head.Sums`.
+        members: ``(N,)``: how many were used.
+        settled: bool ``(N,)``: no remaining member can change the label.
+    """
+
+    label: Int64s
+    log_p: Int64s
+    p: Int64s
+    p_squared: Int64s
+    mean: Int64s
+    variance: Int64s
+    members: Int64s
+    settled: NDArray[np.bool_]
+
+
+def record(classes: int, order: str) -> np.dtype[Any]:
+    """What the driver writes for one input; `order` is ``<`` or ``>``."""
+    sums = [("log_p", f"{order}i4", classes), ("p", f"{order}u4", classes), ("p_squared", f"{order}u8", classes)]
+    rest = [(name, f"{order}{kind}") for name, kind in zip(_ANSWER, ("i4", "u4", "u4", "u4", "i4"), strict=True)]
+    return np.dtype([*sums, *rest])
+
+
+_ANSWER = ("label", "members", "mean", "variance", "settled")
+
+
+def read(data: NDArray[np.uint8], classes: int, order: str) -> Answers:
+    """The answers in bytes ``(N, record size)``."""
+    fields = np.ascontiguousarray(data).view(record(classes, order)).reshape(-1)
+    found = {name: fields[name].astype(np.int64) for name in fields.dtype.names or ()}
+    return Answers(**{**found, "settled": found["settled"] != 0})
