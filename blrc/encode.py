@@ -146,10 +146,8 @@ def pixels(
         scale: codes per unit; by default the largest that saturates no pixel value, which lost nothing on MNIST.
     """
     shape, mean, std = _sizes(shape), _reals("mean", mean), _reals("std", std)
-    if any(not 0 <= m <= 1 for m in mean):
-        raise BlrcError(
-            f"input mean {mean}: is in units of x / 255, so from 0 to 1; divide means of 0..255 data by 255"
-        )
+    if any(m < 0 or m > 1 for m in mean):
+        raise BlrcError(f"input mean {mean}: is in units of x / 255, from 0 to 1; divide means of 0..255 data by 255")
     if scale is None:
         if not all(np.isfinite(m) for m in mean) or not all(np.isfinite(s) and s > 0 for s in std):
             raise BlrcError("input mean must be finite and std positive in every channel")

@@ -167,10 +167,9 @@ def test_mean_in_units_of_0_to_255_is_refused() -> None:
 
 
 def test_numbers_of_numpy_are_taken_and_others_refused() -> None:
-    assert pixels(np.array([1, 2, 2]), mean=np.array([0.5]), std=np.array([0.5])) == encode.pixels(
-        (1, 2, 2), [0.5], [0.5]
-    )  # type: ignore[arg-type]
-    with pytest.raises(BlrcError, match="input mean 0.5: expected one number for each channel"):
+    one, shape = np.array([0.5]), np.array([1, 2, 2])
+    assert encode.pixels(shape, one, one) == encode.pixels((1, 2, 2), [0.5], [0.5])  # type: ignore[arg-type]
+    with pytest.raises(BlrcError, match=r"input mean 0\.5: expected one number for each channel"):
         encode.pixels((1, 2, 2), mean=0.5, std=0.5)  # type: ignore[arg-type]
     with pytest.raises(BlrcError, match="input shape"):
         encode.pixels((1, 2.5, 2), [0.5], [0.5])  # type: ignore[arg-type]
