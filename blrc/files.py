@@ -42,8 +42,8 @@ def write_folder(folder: Path, files: Mapping[str, bytes], replaced: Collection[
     """Put `files` (relative path -> content) into `folder`, all of them or none.
 
     A new folder is written beside its place and renamed. In a folder that is there (it may be somebody's working
-    directory, or a mount) the files are written to a hidden folder inside it, then each takes its place; if one cannot, all
-    go back.
+    directory, or a mount) the files are written to a hidden folder inside it, then each takes its place; if one cannot,
+    all go back.
 
     Args:
         replaced: files already there that belong to an earlier export and go; whatever else is there stays. None: there

@@ -1,4 +1,4 @@
-"""The paper's CIFAR-10 network at full width (13 million random weights): C and ONNX equal the reference at every layer."""
+"""The paper's CIFAR-10 network at full width (13 million random weights): C and ONNX equal the reference everywhere."""
 
 from __future__ import annotations
 
