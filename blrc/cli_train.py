@@ -33,7 +33,7 @@ def train() -> None:
     type=click.Choice(sorted(RECIPES)),
     default="plain",
     show_default=True,
-    help="plain: the paper's; distilled: shifted images, and soft labels from a stronger full-precision network.",
+    help="plain: nothing but the images; distilled: shifted images, and soft labels from a stronger network.",
 )
 @_option("--seed", "seed", int, "Of all randomness.")
 @_option("--epochs", "epochs", int, "Of the binary network.")

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import index
 from typing import Any, Literal
 
 import numpy as np
@@ -144,7 +145,9 @@ def pixels(
         mean, std: per channel, in units of ``x / 255``.
         scale: codes per unit; by default the largest that saturates no pixel value, which lost nothing on MNIST.
     """
-    shape, mean, std = tuple(shape), tuple(map(float, mean)), tuple(map(float, std))
+    shape, mean, std = _sizes(shape), _reals("mean", mean), _reals("std", std)
+    if any(m < 0 or m > 1 for m in mean):
+        raise BlrcError(f"input mean {mean}: is in units of x / 255, from 0 to 1; divide means of 0..255 data by 255")
     if scale is None:
         if not all(np.isfinite(m) for m in mean) or not all(np.isfinite(s) and s > 0 for s in std):
             raise BlrcError("input mean must be finite and std positive in every channel")
@@ -154,12 +157,27 @@ def pixels(
 
 def int8_codes(shape: Sequence[int], scale: float) -> InputEncoding:
     """int8 input that already is a code; the real value is ``code / scale`` (whitened data, audio, sensors)."""
-    return InputEncoding("int8", tuple(shape), float(scale))
+    return InputEncoding("int8", _sizes(shape), float(scale))
 
 
 def bits(shape: Sequence[int]) -> InputEncoding:
     """Input that already is +-1, given as 0 and 1 (bit 1 = +1)."""
-    return InputEncoding("bits", tuple(shape), 1.0)
+    return InputEncoding("bits", _sizes(shape), 1.0)
+
+
+def _sizes(shape: Sequence[int]) -> tuple[int, ...]:
+    """Plain integers, NumPy's included."""
+    try:
+        return tuple(index(n) for n in shape)
+    except TypeError:
+        raise BlrcError(f"input shape {shape!r}: expected (channels, height, width) or (features,), integers") from None
+
+
+def _reals(what: str, values: Sequence[float]) -> tuple[float, ...]:
+    try:
+        return tuple(float(value) for value in values)
+    except (TypeError, ValueError):
+        raise BlrcError(f"input {what} {values!r}: expected one number for each channel, such as [0.5]") from None
 
 
 def _standardised_codes(mean: tuple[float, ...], std: tuple[float, ...], scale: float) -> NDArray[np.int8]:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import tempfile
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 from blrc.errors import BlrcError
-
-BUILD = "build"
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -42,58 +41,93 @@ def write_atomically(path: Path, content: bytes) -> None:
 def write_folder(folder: Path, files: Mapping[str, bytes], replaced: Collection[str] | None) -> None:
     """Put `files` (relative path -> content) into `folder`, all of them or none.
 
+    A new folder is written beside its place and renamed. In a folder that is there (it may be somebody's working
+    directory, or a mount) the files are written to a hidden folder inside it, then each takes its place; if one cannot,
+    all go back.
+
     Args:
         replaced: files already there that belong to an earlier export and go; whatever else is there stays. None: there
             must be no such folder yet.
 
     Raises:
-        BlrcError: the folder cannot be written, or the disk is full; what was there is still there.
+        BlrcError: a file that is not of the earlier export is in the way, the folder cannot be written, or the disk is
+            full; what was there is still there.
     """
     folder = folder.resolve()
     try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        beside = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+        if replaced is None:
+            _write_new(folder, files)
+        else:
+            _write_into(folder, files, replaced)
     except OSError as error:
         raise _cannot_write(folder, error) from None
+
+
+def _write_new(folder: Path, files: Mapping[str, bytes]) -> None:
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    beside = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
     try:
-        if replaced is not None:
-            _keep_others(folder, beside, {*replaced, *files})
-        for name, content in files.items():
-            target = beside / name
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(content)
+        _write_all(beside, files)
         beside.chmod(0o777 & ~_umask())
-        _swap(beside, folder)
-    except OSError as error:
-        raise _cannot_write(folder, error) from None
+        if folder.exists():
+            raise FileExistsError(errno.EEXIST, "it appeared while the export was running")
+        beside.rename(folder)
     finally:
         shutil.rmtree(beside, ignore_errors=True)
 
 
-def _keep_others(folder: Path, beside: Path, ours: Collection[str]) -> None:
-    """Copy what a user has put into the folder, but for build outputs, which belong to the old files."""
-    for path in sorted(folder.rglob("*")):
-        name = path.relative_to(folder)
-        if (path.is_dir() and not path.is_symlink()) or name.as_posix() in ours or name.parts[0] == BUILD:
-            continue
-        (beside / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(path, beside / name, follow_symlinks=False)
-
-
-def _swap(beside: Path, folder: Path) -> None:
-    if not folder.exists():
-        beside.rename(folder)
-        return
-    old = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+def _write_into(folder: Path, files: Mapping[str, bytes], replaced: Collection[str]) -> None:
+    for name in sorted(set(files) - set(replaced)):
+        if os.path.lexists(folder / name):
+            raise BlrcError(f"{folder / name}: is in the way and not of the earlier export; move it away")
+    stage = Path(tempfile.mkdtemp(prefix=".blrc-", dir=folder))
+    new, old = stage / "new", stage / "old"
+    touched: list[str] = []
     try:
-        folder.rename(old / "old")
-        beside.rename(folder)
+        _write_all(new, files)
+        for name in sorted({*files, *replaced}):
+            touched.append(name)
+            if os.path.lexists(folder / name):
+                (old / name).parent.mkdir(parents=True, exist_ok=True)
+                (folder / name).rename(old / name)
+            if name in files:
+                (folder / name).parent.mkdir(parents=True, exist_ok=True)
+                (new / name).rename(folder / name)
     except BaseException:  # an interrupt, too, must not lose what was there
-        if (old / "old").exists() and not folder.exists():
-            (old / "old").rename(folder)
+        try:
+            _put_back(folder, new, old, reversed(touched), files)
+        except OSError as error:
+            raise BlrcError(
+                f"{folder}: cannot put back the earlier files ({error.strerror or error}); they are in {old}"
+            ) from None
+        shutil.rmtree(stage, ignore_errors=True)
         raise
-    finally:
-        shutil.rmtree(old, ignore_errors=True)
+    shutil.rmtree(stage, ignore_errors=True)
+    for name in set(replaced) - set(files):
+        _remove_empty((folder / name).parent, folder)
+
+
+def _put_back(folder: Path, new: Path, old: Path, touched: Iterable[str], files: Mapping[str, bytes]) -> None:
+    for name in touched:
+        if os.path.lexists(old / name):
+            (old / name).replace(folder / name)
+        elif name in files and not (new / name).exists():
+            (folder / name).unlink()
+            _remove_empty((folder / name).parent, folder)
+
+
+def _write_all(folder: Path, files: Mapping[str, bytes]) -> None:
+    for name, content in files.items():
+        target = folder / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(content)
+
+
+def _remove_empty(inner: Path, folder: Path) -> None:
+    """Remove folders of an export that have become empty, up to `folder` itself."""
+    while inner != folder and inner.is_dir() and not any(inner.iterdir()):
+        inner.rmdir()
+        inner = inner.parent
 
 
 def _umask() -> int:

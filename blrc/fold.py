@@ -18,6 +18,7 @@ Thresholds are confined to [low, high + 1], the reachable range: low means alway
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -60,12 +61,15 @@ def fold(linear: Conv | Dense, norm: Norm | None, scale: float, low: int, high: 
         codes. low, high: range of z that can occur.
 
     Raises:
-        BlrcError: parameters that are not finite (layer and channel named), no statistics, v + eps = 0.
+        BlrcError: parameters that are not finite (layer and channel named), an eps that is negative or not finite, no
+            statistics, v + eps = 0.
     """
     if linear.bias is not None:
         check_finite(linear.name, "bias", linear.bias)
     if norm is None:
         return _fold_bias(linear, scale, low, high)
+    if not (math.isfinite(norm.eps) and norm.eps >= 0):
+        raise BlrcError(f"layer {norm.name!r}: eps {norm.eps}: must be finite and not negative; train with 1e-5, say")
     check_finite(norm.name, "gamma", norm.gamma)
     check_finite(norm.name, "beta", norm.beta)
     channels = len(norm.gamma)

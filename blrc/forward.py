@@ -1,7 +1,11 @@
 """Exact integer pre-activations of a net, with torch as nothing but a fast convolution.
 
-A float32 convolution of integers is exact while every partial sum stays below 2^24 in magnitude; the bound is
-asserted, and float64 is used where it does not hold. So the sums do not depend on threads, batch order or machine.
+A float32 convolution of integers is exact while every partial sum stays below 2^24 in magnitude, in whatever order it
+is summed; float64 is used where that bound does not hold. It is not exact by transforms (Winograd, FFT) or in bfloat16,
+which some builds and settings of torch choose by themselves. So those are switched off where torch has a switch, and
+every result is checked: summed over output channels it must equal one float64 convolution with the summed weights. If
+it does not, all is computed in float64, which has no such shortcuts. So z does not depend on threads, batches, build or
+machine.
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch.backends import nnpack
 from torch.nn import functional as F
 
 from blrc.net import Conv, Dense
@@ -31,13 +36,32 @@ def preactivation(linear: Conv | Dense, x: NDArray[np.int8], peak: int) -> NDArr
         int32 ``(N, out, H', W')`` or ``(N, out)``.
     """
     fan_in = int(np.prod(linear.weights.shape[1:]))
-    dtype = torch.float32 if fan_in * peak < 2**24 else torch.float64
-    weights = torch.from_numpy(linear.weights).to(dtype)
+    single = fan_in * peak < 2**24
+    weights = torch.from_numpy(linear.weights).double()
+    summed = weights.reshape(_groups(linear), -1, *weights.shape[1:]).sum(1)
     z = _empty(len(x), _output_shape(linear, x))
-    for i in range(0, len(x), CHUNK):
-        chunk = torch.from_numpy(np.ascontiguousarray(x[i : i + CHUNK]) if x.ndim == 2 else x[i : i + CHUNK])
-        torch.from_numpy(z[i : i + CHUNK]).copy_(_linear(linear, weights, chunk))
+    with torch.no_grad(), torch.autocast("cpu", enabled=False), nnpack.flags(enabled=False):
+        for i in range(0, len(x), CHUNK):
+            chunk = torch.from_numpy(np.ascontiguousarray(x[i : i + CHUNK]) if x.ndim == 2 else x[i : i + CHUNK])
+            out = torch.from_numpy(z[i : i + CHUNK])
+            expected = _linear(linear, summed, chunk)
+            if not (single and _fill(out, _linear(linear, weights.float(), chunk), expected)) and not _fill(
+                out, _linear(linear, weights, chunk), expected
+            ):
+                raise RuntimeError(f"layer {linear.name!r}: torch's float64 arithmetic is not exact on this machine")
     return z
+
+
+def _fill(out: torch.Tensor, z: torch.Tensor, expected: torch.Tensor) -> bool:
+    """Write z as integers; whether their sums over the channels of each group are the expected ones."""
+    out.copy_(z)
+    grouped = out.reshape(len(out), expected.shape[1], -1, *out.shape[2:])
+    total = grouped.sum(2, dtype=torch.int64)
+    return bool((total == expected.to(torch.int64)).all())
+
+
+def _groups(linear: Conv | Dense) -> int:
+    return linear.groups if isinstance(linear, Conv) else 1
 
 
 def _empty(count: int, shape: tuple[int, ...]) -> NDArray[np.int32]:
@@ -66,8 +90,6 @@ def _linear(linear: Conv | Dense, weights: torch.Tensor, x: torch.Tensor) -> tor
     ).zero_()
     padded[:, :, top : top + height, left : left + width] = x
     kernels = weights.contiguous(memory_format=torch.channels_last)
-    # oneDNN may pick Winograd, which is not exact on integers; there is no such kernel for dilated or strided or tiny
-    # cases, and the test of this module compares every shape with int64 sums.
     return F.conv2d(padded, kernels, None, window.stride, 0, window.dilation, linear.groups)
 
 

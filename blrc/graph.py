@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import fx, nn
+from torch.nn.utils import parametrize
 
 from blrc import nn as bnn
 from blrc.errors import BlrcError
@@ -67,9 +68,9 @@ def capture(model: nn.Module) -> tuple[Node, ...]:
     """The graph of a module.
 
     Raises:
-        BlrcError: a layer or operation without a binary form (named, with what to use instead), several inputs or
-        outputs,
-            or a ``forward`` that cannot be followed.
+        BlrcError: a layer or operation without a binary form (named, with what to use instead), a layer that computes
+            something else than its class (an own ``forward``, hooks, parametrisations), several inputs or outputs, or a
+            ``forward`` that cannot be followed.
     """
     if isinstance(model, GraphModel):
         return model.nodes
@@ -77,6 +78,9 @@ def capture(model: nn.Module) -> tuple[Node, ...]:
         raise BlrcError(
             f"a single {type(model).__name__} is a layer, not a network; put the layers into an nn.Sequential"
         )
+    # What is exported is what evaluation computes, whatever mode the module is in.
+    training = [module for module in model.modules() if module.training]
+    model.eval()
     try:
         traced = _Tracer().trace(model)
     except BlrcError:
@@ -86,6 +90,9 @@ def capture(model: nn.Module) -> tuple[Node, ...]:
             f"{type(model).__name__}.forward cannot be followed ({error}); write it as plain calls of layers, "
             "without conditions on data"
         ) from error
+    finally:
+        for module in training:
+            module.training = True
     return tuple(_nodes(model, traced))
 
 
@@ -134,6 +141,7 @@ def _capture_node(model: nn.Module, node: fx.Node, values: Mapping[fx.Node, str]
                 (text for base, text in _INSTEAD.items() if isinstance(module, base)), "use the layers of blrc.nn"
             )
             raise BlrcError(f"layer {name!r} ({cls.__name__}) has no binary form; {remedy}")
+        _check_unchanged(name, module, kind)
         if isinstance(module, nn.Flatten) and (module.start_dim, module.end_dim) != (1, -1):
             raise BlrcError(f"layer {name!r}: Flatten must keep the batch and nothing else: use nn.Flatten()")
         return Node(name, kind, inputs, KINDS[kind].read(module))
@@ -157,6 +165,23 @@ def _free_name(model: nn.Module, name: str) -> str:
     while name in taken:
         name += "_"
     return name
+
+
+def _check_unchanged(name: str, module: nn.Module, kind: str) -> None:
+    """Only the class is compiled, so the module must compute what its class does."""
+    known = nn.Linear if isinstance(module, nn.Linear) and type(module) is nn.Linear else KINDS[kind].cls
+    if type(module).forward is not known.forward:
+        raise BlrcError(
+            f"layer {name!r}: {type(module).__name__} has a forward of its own, which cannot be compiled; "
+            f"use {known.__name__} itself"
+        )
+    parts = [part for _, part in module.named_modules()]
+    if any(part._forward_hooks or part._forward_pre_hooks for part in parts):
+        raise BlrcError(f"layer {name!r}: has forward hooks, which cannot be compiled; remove them before saving")
+    if any(parametrize.is_parametrized(part) for part in parts):
+        raise BlrcError(
+            f"layer {name!r}: has parametrisations; torch.nn.utils.parametrize.remove_parametrizations them"
+        )
 
 
 def _kind_of(module: nn.Module) -> str | None:

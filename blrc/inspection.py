@@ -39,7 +39,7 @@ class LayerReport:
         certainty: mean of max(p, 1-p) over the binary weights, from their 8-bit logit codes; None without such.
         settled: fraction of them with min(p, 1-p) < 0.1.
         bits_per_weight: bits of the C's weight table for each weight, padding included; None without weights.
-        flash: bytes of all constant tables (weights, thresholds, biases, input codes).
+        flash: bytes of all constant tables (weights, thresholds, biases, input codes), without code.
         ram: bytes of the output's slot in the arena; 0 for what is never stored, and for the scores, which are the
             caller's.
         binary_operations: multiply-adds of +-1 with +-1 (XNOR and popcount) in one inference; a tap outside the map is
@@ -226,7 +226,7 @@ _COLUMNS = (
     "certainty",
     "settled",
     "bits/weight",
-    "flash",
+    "tables",
     "ram",
     "binary ops",
     "integer ops",
@@ -249,7 +249,8 @@ def to_text(inspection: Inspection) -> str:
     lines += [
         "",
         "certainty: mean of max(p, 1-p); settled: weights with min(p, 1-p) < 0.1; ops: multiply-adds inside the map;",
-        "flash, ram: bytes of tables and of the output's slot; the total of ram is the arena, whose slots are shared",
+        "tables, ram: bytes of constant tables (code comes on top: see blrc verify) and of the output's slot;",
+        "the total of ram is the arena, whose slots are shared",
         f"ram: arena {inspection.arena:,} bytes; the caller's input {inspection.input_bytes:,} and scores "
         f"{inspection.scores_bytes:,} bytes",
     ]

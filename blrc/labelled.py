@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from blrc import datasets
+from blrc import datasets, npz
 from blrc.encode import device_layout
 from blrc.errors import BlrcError
 from blrc.program import Value
@@ -65,9 +64,8 @@ def _read_npz(path: Path) -> tuple[NDArray[Any], NDArray[Any]]:
     except OSError as error:
         raise BlrcError(f"{path}: cannot read: {error.strerror or error}") from None
     try:
-        # From memory: np.load leaves the file open when it is no zip archive.
-        with np.load(io.BytesIO(content), allow_pickle=False) as file:
-            return file["images"], file["labels"]
+        arrays = npz.from_bytes(content)
+        return arrays["images"], arrays["labels"]
     except KeyError as error:
         raise BlrcError(f"{path}: needs the arrays images and labels ({error})") from None
     except Exception as error:  # zipfile, the npy header's parser and zlib raise almost anything on damaged bytes

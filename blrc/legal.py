@@ -116,6 +116,10 @@ def _check_conv(program: Program, op: Conv) -> None:
 def _check_window(op: Op, window: Window) -> None:
     positive = min(*window.kernel, *window.stride, *window.dilation) >= 1 and min(window.padding) >= 0
     _require(op, positive, f"bad window {window}")
+    top, left, bottom, right = window.padding
+    height, width, channels = op.x.shape
+    reach = (height + top + bottom + window.span[0]) * (width + left + right + window.span[1]) * channels
+    _require(op, reach + max(window.stride) < INT32_MAX, f"{window} reaches too far around its map for int32")
 
 
 def _check_pool(op: Op, window: Window, x: Shape, y: Shape) -> None:

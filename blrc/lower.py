@@ -48,15 +48,20 @@ def lower(nets: Sequence[Net]) -> Program:
 
 
 def score_scale(nets: Sequence[Net]) -> float:
-    """Real score of one integer unit: one for all members, such that the largest weight becomes 127."""
-    peak = 0.0
+    """Real score of one integer unit: one for all members, such that the largest weight becomes 127.
+
+    Without any weight but 0 there are only biases, and the largest of them becomes 2^16.
+    """
+    peak = bias = 0.0
     for net in nets:
         for layer in net.layers:
             if isinstance(layer, Softmax):
                 check_finite(layer.name, "weight", layer.weights)
                 check_finite(layer.name, "bias", layer.bias)
                 peak = max(peak, float(np.abs(layer.weights).max()))
-    return peak / 127.0 if peak > 0 else 1.0
+                bias = max(bias, float(np.abs(layer.bias).max()))
+    # Divided as it is: a peak near the smallest float would leave no scale.
+    return peak / 127.0 or bias / 2**16 or 1.0
 
 
 def translate(net: Net, scale: float) -> list[Lowered]:

@@ -7,7 +7,6 @@ table (``CONSTANT/INDEX``). It holds no timestamps and loads without pickle; the
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 from dataclasses import asdict
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from blrc import npz
 from blrc.errors import BlrcError
 from blrc.files import write_atomically
 from blrc.legal import check
@@ -36,10 +36,8 @@ def digest(program: Program) -> str:
 
 def to_bytes(program: Program) -> bytes:
     """The file's content."""
-    buffer = io.BytesIO()
     arrays = {"program": np.frombuffer(_structure(program), dtype=np.uint8), **dict(_tables(program))}
-    np.savez(buffer, allow_pickle=False, **arrays)
-    return buffer.getvalue()
+    return npz.to_bytes(arrays)
 
 
 def save(program: Program, path: Path) -> None:
@@ -60,9 +58,7 @@ def load(path: Path) -> Program:
     except OSError as error:
         raise BlrcError(f"{path}: cannot read: {error.strerror or error}") from None
     try:
-        # From memory: np.load leaves the file open when it is no zip archive.
-        with np.load(io.BytesIO(content), allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
+        arrays = npz.from_bytes(content)
         structure = dict(json.loads(arrays.pop("program").tobytes()))
     except Exception as error:  # zipfile, the npy header's parser and zlib raise almost anything on damaged bytes
         raise BlrcError(f"{path}: not a blrc program, or damaged ({error}); export the model again") from None

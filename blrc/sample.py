@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import operator
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +15,7 @@ from blrc.checkpoint import Checkpoint
 from blrc.errors import BlrcError
 from blrc.graph import Node
 from blrc.net import Conv, Dense, Flatten, Layer, MaxPool, Moments, Net, Norm, Reals, Sign, Softmax
-from blrc.window import Window
+from blrc.window import conv_window, count, pool_window
 
 SEED_LIMIT = 2**64
 MEMBER_LIMIT = 2**32
@@ -21,16 +23,20 @@ MEMBER_LIMIT = 2**32
 
 @dataclass(frozen=True)
 class Member:
-    """Which network to take: MAP where ``seed`` is None, else sample number ``index`` of ``seed``."""
+    """Which network to take: MAP where ``seed`` is None, else sample number ``index`` of ``seed``.
+
+    Raises:
+        BlrcError: a seed that is no whole number below 2^64, or an index that is none below 2^32.
+    """
 
     seed: int | None = None
     index: int = 0
 
     def __post_init__(self) -> None:
-        if self.seed is not None and not 0 <= self.seed < SEED_LIMIT:
-            raise BlrcError(f"seed {self.seed}: must be from 0 to 2^64 - 1")
-        if not 0 <= self.index < MEMBER_LIMIT:
-            raise BlrcError(f"member {self.index}: must be from 0 to 2^32 - 1")
+        if self.seed is not None and not (_is_whole(self.seed) and 0 <= self.seed < SEED_LIMIT):
+            raise BlrcError(f"seed {self.seed!r}: must be from 0 to 2^64 - 1, a whole number")
+        if not (_is_whole(self.index) and 0 <= self.index < MEMBER_LIMIT):
+            raise BlrcError(f"member {self.index!r}: must be from 0 to 2^32 - 1, a whole number")
 
     @staticmethod
     def parse(text: str) -> Member:
@@ -42,6 +48,13 @@ class Member:
 
     def __str__(self) -> str:
         return "map" if self.seed is None else f"sample {self.seed}:{self.index}"
+
+
+def _is_whole(number: Any) -> bool:
+    try:
+        return not isinstance(number, bool) and operator.index(number) == number
+    except TypeError:
+        return False
 
 
 MAP = Member()
@@ -63,23 +76,24 @@ def _layer(checkpoint: Checkpoint, node: Node, index: int, member: Member, runni
     if len(node.inputs) != 1:
         raise BlrcError(f"{checkpoint.source}: layer {node.name!r} has {len(node.inputs)} inputs; layers take one")
     x, options = node.inputs[0], node.options
+    who = f"{checkpoint.source}: layer {node.name!r}"
     match node.kind:
         case "binary_conv2d":
             signs = _signs(checkpoint, node.name, index, member)
-            window = Window(
-                _pair(options["kernel_size"]), _pair(options["stride"]), _padding(options), _pair(options["dilation"])
+            window = conv_window(
+                who, options["kernel_size"], options["stride"], options["padding"], options["dilation"]
             )
-            return Conv(node.name, x, signs, _optional(checkpoint, f"{node.name}.bias"), window, options["groups"])
+            groups = count(who, "groups", options["groups"])
+            return Conv(node.name, x, signs, _optional(checkpoint, f"{node.name}.bias"), window, groups)
         case "binary_linear":
             signs = _signs(checkpoint, node.name, index, member)
             return Dense(node.name, x, signs, _optional(checkpoint, f"{node.name}.bias"))
         case "batch_norm1d" | "batch_norm2d":
-            return _norm(checkpoint, node, running)
+            return _norm(checkpoint, node, who, running)
         case "max_pool2d":
-            kernel = _pair(options["kernel_size"])
-            stride = _pair(options["stride"]) if options["stride"] is not None else kernel
-            vertical, horizontal = _pair(options["padding"])
-            return MaxPool(node.name, x, Window(kernel, stride, (vertical, horizontal, vertical, horizontal)))
+            return MaxPool(
+                node.name, x, pool_window(who, options["kernel_size"], options["stride"], options["padding"])
+            )
         case "sign":
             return Sign(node.name, x)
         case "flatten":
@@ -101,8 +115,10 @@ def _signs(checkpoint: Checkpoint, name: str, index: int, member: Member) -> NDA
     return logits.sample_signs(codes, member.seed, member.index, index)
 
 
-def _norm(checkpoint: Checkpoint, node: Node, running: bool) -> Norm:
-    channels = int(node.options["num_features"])
+def _norm(checkpoint: Checkpoint, node: Node, who: str, running: bool) -> Norm:
+    channels, eps = count(who, "num_features", node.options["num_features"]), node.options["eps"]
+    if not (isinstance(eps, int | float) and math.isfinite(eps) and eps >= 0):
+        raise BlrcError(f"{who}: eps {eps!r}: must be finite and not negative; train with 1e-5, say")
     gamma = _optional(checkpoint, f"{node.name}.weight")
     beta = _optional(checkpoint, f"{node.name}.bias")
     statistics = None
@@ -115,27 +131,9 @@ def _norm(checkpoint: Checkpoint, node: Node, running: bool) -> Norm:
         node.inputs[0],
         np.ones(channels) if gamma is None else gamma,
         np.zeros(channels) if beta is None else beta,
-        float(node.options["eps"]),
+        float(eps),
         statistics,
     )
-
-
-def _padding(options: Any) -> tuple[int, int, int, int]:
-    padding = options["padding"]
-    if padding == "valid":
-        return (0, 0, 0, 0)
-    kernel, dilation = _pair(options["kernel_size"]), _pair(options["dilation"])
-    if padding == "same":
-        # As torch: the odd pixel goes to the bottom and the right.
-        total = [d * (k - 1) for k, d in zip(kernel, dilation, strict=True)]
-        top, left = total[0] // 2, total[1] // 2
-        return (top, left, total[0] - top, total[1] - left)
-    vertical, horizontal = _pair(padding)
-    return (vertical, horizontal, vertical, horizontal)
-
-
-def _pair(value: Any) -> tuple[int, int]:
-    return (int(value[0]), int(value[1])) if isinstance(value, list | tuple) else (int(value), int(value))
 
 
 def _reals(checkpoint: Checkpoint, key: str) -> Reals:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from blrc import reference
+from blrc import npz, reference
 from blrc.errors import BlrcError
 from blrc.pack import pack
 from blrc.program import Program, Value
@@ -57,9 +56,7 @@ def to_bytes(program: Program, vectors: Vectors) -> bytes:
         arrays[f"{member}/scores"] = values[program.output.name][:, 0, 0, :]
         for op in program.ops:
             arrays[f"{member}/digest/{op.y.name}"] = layer_digest(op.y, values[op.y.name])
-    buffer = io.BytesIO()
-    np.savez(buffer, allow_pickle=False, **arrays)
-    return buffer.getvalue()
+    return npz.to_bytes(arrays)
 
 
 def differences(path: Path, program: Program) -> tuple[NDArray[Any], list[str]]:
@@ -69,9 +66,7 @@ def differences(path: Path, program: Program) -> tuple[NDArray[Any], list[str]]:
         BlrcError: the file is missing, damaged, or of another program.
     """
     try:
-        # From memory: np.load leaves the file open when it is no zip archive.
-        with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
+        arrays = npz.from_bytes(path.read_bytes())
         _check_inputs(arrays["inputs"], program.input)
         now = record(program, arrays["inputs"])
         found = []

@@ -1,8 +1,15 @@
-"""Geometry of a sliding window, of convolutions and of pools."""
+"""Geometry of a sliding window, of convolutions and of pools, and what a layer's options may say of it."""
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass
+from typing import Any
+
+from blrc.errors import BlrcError
+
+LIMIT = 2**15 - 1  # of kernels, strides, paddings and dilations: far beyond use, so that no product of two overflows
+MOST = 2**31 - 1  # of channels and features: the C counts in int32_t
 
 
 @dataclass(frozen=True)
@@ -46,3 +53,81 @@ class Window:
                 for k in range(self.kernel[axis])
             )
         return inside
+
+
+def conv_window(who: str, kernel_size: Any, stride: Any, padding: Any, dilation: Any) -> Window:
+    """The window of a convolution from its options, as in `torch.nn.Conv2d`.
+
+    Raises:
+        BlrcError: an option that is no whole number or pair of them in its range, an unknown word for the padding, or
+            'same' padding with a stride. The message starts with `who`.
+    """
+    kernel, strides = pair(who, "kernel_size", kernel_size, 1), pair(who, "stride", stride, 1)
+    dilations = pair(who, "dilation", dilation, 1)
+    if isinstance(padding, str):
+        if padding not in ("same", "valid"):
+            raise BlrcError(f"{who}: padding {padding!r}: a number, a pair, 'same' or 'valid'")
+        if padding == "valid":
+            return Window(kernel, strides, dilation=dilations)
+        if strides != (1, 1):
+            raise BlrcError(f"{who}: padding 'same' needs stride 1, got {strides}: give the padding in pixels")
+        # As torch: the odd pixel goes to the bottom and the right.
+        height, width = (d * (k - 1) for k, d in zip(kernel, dilations, strict=True))
+        top, left = height // 2, width // 2
+        return Window(kernel, strides, (top, left, height - top, width - left), dilations)
+    vertical, horizontal = pair(who, "padding", padding, 0)
+    return Window(kernel, strides, (vertical, horizontal, vertical, horizontal), dilations)
+
+
+def pool_window(who: str, kernel_size: Any, stride: Any, padding: Any) -> Window:
+    """The window of a max pooling from its options, as in `torch.nn.MaxPool2d`; stride None is the kernel's size.
+
+    Raises:
+        BlrcError: an option that is no whole number or pair of them in its range, or a padding of more than half of
+            the kernel, which torch refuses. The message starts with `who`.
+    """
+    kernel = pair(who, "kernel_size", kernel_size, 1)
+    strides = kernel if stride is None else pair(who, "stride", stride, 1)
+    vertical, horizontal = pair(who, "padding", padding, 0)
+    if 2 * vertical > kernel[0] or 2 * horizontal > kernel[1]:
+        raise BlrcError(
+            f"{who}: padding {(vertical, horizontal)} is more than half of the kernel {kernel}: give at most "
+            f"{(kernel[0] // 2, kernel[1] // 2)}"
+        )
+    return Window(kernel, strides, (vertical, horizontal, vertical, horizontal))
+
+
+def pair(who: str, option: str, value: Any, least: int) -> tuple[int, int]:
+    """``(vertical, horizontal)`` from a whole number or two, each from `least` to `LIMIT`.
+
+    Raises:
+        BlrcError: anything else; the message starts with `who` and names the option.
+    """
+    numbers = [_whole(number) for number in (value if isinstance(value, list | tuple) else (value, value))]
+    if len(numbers) == 2:
+        first, second = numbers
+        if first is not None and second is not None and all(least <= number <= LIMIT for number in (first, second)):
+            return first, second
+    raise BlrcError(f"{who}: {option} {value!r}: give a whole number from {least} to {LIMIT}, or a pair of them")
+
+
+def count(who: str, option: str, value: Any) -> int:
+    """A number of channels, features or groups: a whole number from 1 to 2^31 - 1.
+
+    Raises:
+        BlrcError: anything else; the message starts with `who` and names the option.
+    """
+    number = _whole(value)
+    if number is None or not 1 <= number <= MOST:
+        raise BlrcError(f"{who}: {option} {value!r}: give a whole number from 1 on")
+    return number
+
+
+def _whole(value: Any) -> int | None:
+    """`value` as an int where it is a whole number (NumPy's too), else None: 1.5 is not to become 1, nor True."""
+    if isinstance(value, bool):
+        return None
+    try:
+        return operator.index(value)
+    except TypeError:
+        return None

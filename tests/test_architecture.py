@@ -34,6 +34,7 @@ ROOMS = (
     Room("version"),
     Room("errors"),
     Room("files"),
+    Room("npz"),
     Room("runtime_files"),
     Room("encode"),
     Room("pack"),
@@ -63,7 +64,6 @@ ROOMS = (
     Room("targets.*"),
     Room("labelled"),
     Room("verification.*", torch="yes"),
-    Room("evaluate", torch="yes"),
     Room("inspection", torch="yes"),
     Room("api", torch="yes"),
     Room("", torch="direct"),  # blrc/__init__.py

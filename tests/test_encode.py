@@ -158,3 +158,18 @@ def test_bad_samples_are_refused_by_name(encoding: InputEncoding, raw: np.ndarra
 
 def test_no_samples_are_fine() -> None:
     assert encode.bits((3,)).codes(np.zeros((0, 3), np.uint8)).shape == (0, 3)
+
+
+def test_mean_in_units_of_0_to_255_is_refused() -> None:
+    """All 256 pixel values became two codes."""
+    with pytest.raises(BlrcError, match=r"mean \(127\.0,\): is in units of x / 255"):
+        encode.pixels((1, 2, 2), mean=[127.0], std=[60.0])
+
+
+def test_numbers_of_numpy_are_taken_and_others_refused() -> None:
+    one, shape = np.array([0.5]), np.array([1, 2, 2])
+    assert encode.pixels(shape, one, one) == encode.pixels((1, 2, 2), [0.5], [0.5])  # type: ignore[arg-type]
+    with pytest.raises(BlrcError, match=r"input mean 0\.5: expected one number for each channel"):
+        encode.pixels((1, 2, 2), mean=0.5, std=0.5)  # type: ignore[arg-type]
+    with pytest.raises(BlrcError, match="input shape"):
+        encode.pixels((1, 2.5, 2), [0.5], [0.5])  # type: ignore[arg-type]

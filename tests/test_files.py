@@ -6,6 +6,7 @@ import errno
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NoReturn
 
@@ -146,22 +147,75 @@ def test_a_full_disk_leaves_the_folder_as_it_was(
     assert out.exists() == (replaced is not None)
 
 
-def test_the_old_folder_comes_back_if_the_new_one_cannot_take_its_place(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()])
+def test_every_interrupted_step_is_undone(
+    error: BaseException, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Each rename in turn fails: the user's only copy was deleted once, with the words "nothing was changed"."""
+    out = tmp_path / "out"
+    write_folder(out, {"a.h": b"old", "gone.c": b"old", "sub/x.c": b"old"}, None)
+    (out / "mine").write_bytes(b"mine")
+    before = tree(out)
+    rename = Path.rename
+    for step in range(100):
+        calls = iter(range(1000))
+
+        def failing(path: Path, target: Path, step: int = step, calls: Iterator[int] = calls) -> Path:
+            if next(calls) == step:
+                raise error
+            return rename(path, target)
+
+        monkeypatch.setattr(Path, "rename", failing)
+        try:
+            write_folder(out, NEW, ["a.h", "gone.c", "sub/x.c"])
+        except (BlrcError, KeyboardInterrupt):
+            assert tree(out) == before, step
+            continue
+        break
+    assert step >= 2 + len(NEW)
+    assert tree(out) == {**NEW, "mine": b"mine"}
+
+
+def test_a_users_file_in_the_way_is_not_overwritten(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    write_folder(out, {"net.onnx": b"old"}, None)
+    (out / "Makefile").write_bytes(b"mine")
+    (out / "empty").mkdir()
+    (out / "build").mkdir()
+    (out / "build" / "notes").write_bytes(b"mine")
+    with pytest.raises(BlrcError, match="Makefile: is in the way and not of the earlier export"):
+        write_folder(out, {"net.onnx": b"new", "Makefile": b"ours"}, ["net.onnx"])
+    write_folder(out, {"net.onnx": b"new"}, ["net.onnx"])
+    assert tree(out) == {"net.onnx": b"new", "Makefile": b"mine", "build/notes": b"mine"}
+    assert (out / "empty").is_dir()
+
+
+def test_the_folder_itself_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its mode, and that a shell may stand in it (``-o .``)."""
+    out = tmp_path / "out"
+    out.mkdir(mode=0o700)
+    monkeypatch.chdir(out)
+    inode = out.stat().st_ino
+    write_folder(Path(), NEW, [])
+    assert out.stat().st_ino == inode
+    assert out.stat().st_mode & 0o777 == 0o700
+    assert tree(out) == NEW
+
+
+def test_files_that_cannot_go_back_are_kept_and_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out = tmp_path / "out"
     write_folder(out, {"a.h": b"old"}, None)
     rename = Path.rename
 
-    def second_fails(path: Path, target: Path) -> Path:
-        if Path(target) == out and path.name != "old":
-            full_disk()
-        return rename(path, target)
+    def no_new(path: Path, target: Path) -> Path:
+        return full_disk() if "new" in path.parts else rename(path, target)
 
-    monkeypatch.setattr(Path, "rename", second_fails)
-    with pytest.raises(BlrcError, match="nothing was changed"):
-        write_folder(out, NEW, ["a.h"])
-    assert tree(tmp_path) == {"out/a.h": b"old"}
+    monkeypatch.setattr(Path, "rename", no_new)
+    monkeypatch.setattr(Path, "replace", lambda path, target: full_disk())
+    with pytest.raises(BlrcError, match=r"cannot put back the earlier files .*they are in (.*)$") as caught:
+        write_folder(out, {"a.h": b"new"}, ["a.h"])
+    kept = Path(str(caught.value).rpartition("they are in ")[2])
+    assert (kept / "a.h").read_bytes() == b"old"
 
 
 def test_a_place_that_cannot_hold_a_folder_is_named(tmp_path: Path) -> None:

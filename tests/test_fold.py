@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from decimal import Decimal, localcontext
 from fractions import Fraction
 
@@ -124,6 +125,13 @@ def test_not_finite_names_layer_and_channel(what: str, value: float) -> None:
     norm = Norm("bn7", "fc", gamma, beta, 1e-5, Sums(4, (2,) * 3, (30,) * 3))
     with pytest.raises(BlrcError, match=rf"'bn7': {what} of channel 2"):
         fold(layer, norm, 1.0, -9, 9)
+
+
+@pytest.mark.parametrize("eps", [math.nan, math.inf, -math.inf, -1e-5])
+def test_an_eps_that_is_not_finite_or_negative_is_named(eps: float) -> None:
+    norm = one_channel(1.0, 0.0, Sums(2, (0,), (2,)), eps)
+    with pytest.raises(BlrcError, match=rf"layer 'norm': eps {eps}: must be finite and not negative"):
+        fold(dense(), norm, 1.0, -3, 3)
 
 
 def test_missing_statistics_are_named() -> None:

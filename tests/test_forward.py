@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from torch.nn import functional as F
 
+from blrc import forward
 from blrc.forward import CHUNK, max_pool, preactivation
 from blrc.net import Conv, Dense
 from blrc.window import Window
@@ -82,3 +84,48 @@ def test_a_batch_of_several_chunks_is_its_samples_one_by_one() -> None:
     conv = Conv("c", "input", weights, None, Window((2, 2)), 1)
     assert np.array_equal(preactivation(conv, x, 128), np.concatenate([preactivation(conv, s[None], 128) for s in x]))
     assert preactivation(conv, x[:0], 128).shape == (0, 4, 4, 3)
+
+
+def _plain_conv(batch: int, kernel: int = 3) -> tuple[Conv, np.ndarray]:  # type: ignore[type-arg]
+    rng = np.random.default_rng(kernel)
+    weights = (rng.integers(0, 2, (32, 32, kernel, kernel)) * 2 - 1).astype(np.int8)
+    x = (rng.integers(0, 2, (batch, 32, 16, 16)) * 2 - 1).astype(np.int8)
+    side = kernel // 2
+    return Conv("c", "input", weights, None, Window((kernel, kernel), (1, 1), (side,) * 4), 1), x
+
+
+def _exact(conv: Conv, x: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
+    padding = conv.window.padding[0]
+    return F.conv2d(torch.from_numpy(x).long(), torch.from_numpy(conv.weights).long(), padding=padding).numpy()
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # torch: the switch has a newer name
+@pytest.mark.parametrize("kernel", [1, 3, 5])
+def test_exact_without_onednn(kernel: int) -> None:
+    """NNPACK's Winograd, which torch takes for 16 samples or more without oneDNN, got half of the sums wrong."""
+    conv, x = _plain_conv(40, kernel)
+    with torch.backends.mkldnn.flags(enabled=False):
+        assert np.array_equal(preactivation(conv, x, 1), _exact(conv, x))
+
+
+def test_exact_under_autocast() -> None:
+    conv, x = _plain_conv(20)
+    dense = Dense("d", "input", conv.weights.reshape(32, -1), None)
+    flat = np.tile(x.reshape(20, -1)[:, :288], 1)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert np.array_equal(preactivation(conv, x, 1), _exact(conv, x))
+        assert np.array_equal(preactivation(dense, flat, 1), flat.astype(np.int64) @ dense.weights.T.astype(np.int64))
+
+
+def test_inexact_float32_is_noticed_and_mended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if torch chose an inexact convolution that no switch turns off."""
+    conv, x = _plain_conv(20)
+    right = _exact(conv, x)
+    real = F.conv2d
+
+    def wrong(input: torch.Tensor, *arguments: object) -> torch.Tensor:
+        z = real(input, *arguments)  # type: ignore[arg-type]
+        return z + (0.6 if z.dtype == torch.float32 else 0.0)
+
+    monkeypatch.setattr(forward.F, "conv2d", wrong)
+    assert np.array_equal(preactivation(conv, x, 1), right)

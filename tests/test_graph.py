@@ -12,6 +12,7 @@ from torch import nn
 from blrc import nn as bnn
 from blrc.errors import BlrcError
 from blrc.graph import GraphModel, Node, capture
+from blrc.nn import Gaussian
 
 SHAPE = (1, 6, 6)
 
@@ -265,3 +266,63 @@ def test_regression_a_functional_flatten_does_not_hide_a_module_of_that_name() -
 
 def test_the_same_graph_from_the_same_module() -> None:
     assert capture(Own()) == capture(Own())
+
+
+class Negated(bnn.BinaryConv2d):
+    def forward(self, x: torch.Tensor) -> Gaussian:
+        return super().forward(-x)
+
+
+class Tempered(nn.Linear):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return super().forward(x) / 2
+
+
+def _with(first: nn.Module, last: nn.Module) -> nn.Module:
+    return nn.Sequential(first, bnn.StochasticSign(), nn.Flatten(), last)
+
+
+def test_a_layer_with_its_own_forward_is_refused() -> None:
+    """It was compiled as its base class, and verify said equal."""
+    with pytest.raises(BlrcError, match=r"'0': Negated has a forward of its own"):
+        capture(_with(Negated(1, 2, 3), bnn.SoftmaxLinear(2, 2)))
+    with pytest.raises(BlrcError, match=r"'3': Tempered has a forward of its own"):
+        capture(_with(bnn.BinaryConv2d(1, 2, 3), Tempered(2, 2)))
+
+
+def test_a_layer_with_hooks_is_refused() -> None:
+    model = _with(bnn.BinaryConv2d(1, 2, 3), bnn.SoftmaxLinear(2, 2))
+    handle = model[0].register_forward_pre_hook(lambda module, inputs: (-inputs[0],))  # type: ignore[index]
+    with pytest.raises(BlrcError, match=r"'0': has forward hooks"):
+        capture(model)
+    handle.remove()
+    assert len(capture(model)) == 4
+
+
+def test_a_parametrised_layer_is_refused() -> None:
+    model = _with(bnn.BinaryConv2d(1, 2, 3), nn.utils.parametrizations.weight_norm(bnn.SoftmaxLinear(2, 2)))
+    with pytest.raises(BlrcError, match=r"'3'.*(parametrisations|forward of its own)"):
+        capture(model)
+
+
+class TwoHeads(nn.Module):
+    """With another head in training, as deep supervision has it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Sequential(bnn.BinaryConv2d(1, 2, 3), bnn.StochasticSign(), nn.Flatten())
+        self.head, self.auxiliary = bnn.SoftmaxLinear(2, 2), bnn.SoftmaxLinear(2, 2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        features = self.body(x)
+        return self.auxiliary(features) if self.training else self.head(features)
+
+
+def test_what_evaluation_computes_is_captured_in_either_mode() -> None:
+    model = TwoHeads().train()
+    model.body.eval()
+    assert capture(model)[-1].name == "head"
+    assert model.training
+    assert not model.body.training
+    assert capture(model.eval())[-1].name == "head"
+    assert not model.training

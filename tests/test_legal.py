@@ -266,3 +266,18 @@ def test_a_dense_layer_is_a_kernel_as_large_as_the_map() -> None:
     assert (conv.is_dense, dense.is_dense) == (False, True)
     assert (conv.fan_in, dense.fan_in) == (9, 24)
     assert conv.unpooled == (6, 8, 6)
+
+
+def test_a_window_that_reaches_beyond_int32_is_refused() -> None:
+    program = net()
+    conv = program.ops[1]
+    assert isinstance(conv, Conv)
+    for window in (
+        replace(conv.window, padding=(60_000, 0, 0, 60_000)),
+        replace(conv.window, padding=(40_000,) * 4, dilation=(20_000, 20_000)),
+    ):
+        height, width = window.output(*conv.x.shape[:2])
+        y = replace(conv.y, shape=(height, width, conv.y.shape[2]))
+        broken = replace(program, ops=(program.ops[0], replace(conv, window=window, y=y, pool=None), *program.ops[2:]))
+        with pytest.raises(BlrcError, match="reaches too far around its map"):
+            check(broken)

@@ -207,9 +207,14 @@ def test_zero_softmax_weights_are_legal_and_a_huge_bias_is_refused() -> None:
     model, shape = deep_network(0)
     checkpoint = checkpoint_of(model, "uint8", shape)
     checkpoint.tensors["1.3.weight"][:] = 0
-    checkpoint.tensors["1.3.bias"][:] = np.arange(7)
+    bias = checkpoint.tensors["1.3.bias"]
+    bias[:] = [0.0, 0.1, 0.4, 0.2, 0.4, 0.3, -0.1]
     program, _ = compile_one(checkpoint)
-    assert program.score_scale == 1.0
-    checkpoint.tensors["1.3.bias"][2] = 2.0**31
+    # The biases alone decide: they were rounded to 0, and every class was 0.
+    assert np.abs(program.constant("1.3.bias") * program.score_scale - bias).max() < 1e-5
+    bias[:] = 0
+    assert compile_one(checkpoint)[0].score_scale == 1.0
+    checkpoint.tensors["1.3.weight"][0, 0] = 0.5
+    bias[2] = 2.0**31
     with pytest.raises(BlrcError, match=r"'1\.3'.*bias"):
         compile_one(checkpoint)

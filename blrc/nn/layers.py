@@ -15,11 +15,11 @@ from typing import Literal
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.nn.modules.utils import _pair
 
 from blrc.errors import BlrcError
 from blrc.nn.gaussian import Gaussian, expect_tensor
 from blrc.nn.weights import Bernoulli, WeightDistribution
+from blrc.window import conv_window, count
 
 Pair = int | tuple[int, int]
 Device = torch.device | str | None
@@ -44,7 +44,7 @@ class BinaryLinear(nn.Module):
         bias: real parameter ``(out,)`` or None.
 
     Raises:
-        BlrcError: the input is not a tensor ``(N, in)``.
+        BlrcError: features that are no positive whole numbers; the input is not a tensor ``(N, in)``.
 
     Example:
         >>> layer = BinaryLinear(784, 10)
@@ -64,7 +64,8 @@ class BinaryLinear(nn.Module):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        self.in_features, self.out_features = in_features, out_features
+        self.in_features = in_features = count("BinaryLinear", "in_features", in_features)
+        self.out_features = out_features = count("BinaryLinear", "out_features", out_features)
         self.weight = Bernoulli((out_features, in_features), device=device, dtype=dtype)
         self.bias = nn.Parameter(torch.zeros(out_features, device=device, dtype=dtype)) if bias else None
 
@@ -97,7 +98,8 @@ class BinaryConv2d(nn.Module):
         kernel_size, stride, dilation: pairs; padding: a pair, ``'same'`` or ``'valid'``.
 
     Raises:
-        BlrcError: channels that groups do not divide, 'same' padding with a stride, or input of another shape.
+        BlrcError: an option that is no whole number (or pair of them) in its range, channels that groups do not
+            divide, 'same' padding with a stride, or input of another shape.
 
     Example:
         >>> layer = BinaryConv2d(1, 32, 3, padding="same")
@@ -124,19 +126,14 @@ class BinaryConv2d(nn.Module):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        if groups < 1 or in_channels % groups or out_channels % groups:
+        self.in_channels = in_channels = count("BinaryConv2d", "in_channels", in_channels)
+        self.out_channels = out_channels = count("BinaryConv2d", "out_channels", out_channels)
+        self.groups = groups = count("BinaryConv2d", "groups", groups)
+        if in_channels % groups or out_channels % groups:
             raise BlrcError(f"BinaryConv2d: {groups} groups must divide {in_channels} and {out_channels} channels")
-        if isinstance(padding, str) and padding not in ("same", "valid"):
-            raise BlrcError(f"BinaryConv2d: padding {padding!r}: a number, a pair, 'same' or 'valid'")
-        self.in_channels, self.out_channels, self.groups = in_channels, out_channels, groups
-        self.kernel_size: tuple[int, int] = _pair(kernel_size)
-        self.stride: tuple[int, int] = _pair(stride)
-        self.dilation: tuple[int, int] = _pair(dilation)
-        self.padding: tuple[int, int] | str = padding if isinstance(padding, str) else _pair(padding)
-        if self.padding == "same" and self.stride != (1, 1):
-            raise BlrcError(
-                f"BinaryConv2d: padding 'same' needs stride 1, got {self.stride}: give the padding in pixels"
-            )
+        window = conv_window("BinaryConv2d", kernel_size, stride, padding, dilation)
+        self.kernel_size, self.stride, self.dilation = window.kernel, window.stride, window.dilation
+        self.padding: tuple[int, int] | str = padding if isinstance(padding, str) else window.padding[:2]
         shape = (out_channels, in_channels // groups, *self.kernel_size)
         self.weight = Bernoulli(shape, device=device, dtype=dtype)
         self.bias = nn.Parameter(torch.zeros(out_channels, device=device, dtype=dtype)) if bias else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -10,6 +11,7 @@ from torch.autograd.function import once_differentiable
 
 from blrc.errors import BlrcError
 from blrc.nn.gaussian import Gaussian, expect_gaussian
+from blrc.window import count
 
 
 class _StochasticBatchNorm(nn.Module):
@@ -31,6 +33,10 @@ class _StochasticBatchNorm(nn.Module):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
+        name = type(self).__name__
+        num_features = count(name, "num_features", num_features)
+        if not (isinstance(eps, int | float) and math.isfinite(eps) and eps >= 0):
+            raise BlrcError(f"{name}: eps {eps!r}: give a small positive number, such as 1e-5")
         self.num_features, self.eps, self.momentum, self.affine = num_features, eps, momentum, affine
         self.weight = nn.Parameter(torch.ones(num_features, device=device, dtype=dtype)) if affine else None
         self.bias = nn.Parameter(torch.zeros(num_features, device=device, dtype=dtype)) if affine else None
@@ -109,7 +115,8 @@ class StochasticBatchNorm2d(_StochasticBatchNorm):
         running_mean, running_var, num_batches_tracked: as in torch (v has M - 1 already).
 
     Raises:
-        BlrcError: the input is no such Gaussian, or training with a single value per channel.
+        BlrcError: num_features or eps out of range, an input that is no such Gaussian, or training with a single value
+            per channel.
 
     Source: paper, section 4.2 ("stochastic batch normalisation").
 

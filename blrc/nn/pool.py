@@ -5,11 +5,11 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.nn.modules.utils import _pair
 
 from blrc.errors import BlrcError
 from blrc.nn.gaussian import Gaussian, expect_gaussian
 from blrc.nn.noise import Noise, Noisy
+from blrc.window import pool_window
 
 Pair = int | tuple[int, int]
 
@@ -25,7 +25,8 @@ class StochasticMaxPool2d(Noisy):
         kernel_size, stride (by default the kernel's), padding: as in `torch.nn.MaxPool2d`. Padding is never chosen.
 
     Raises:
-        BlrcError: the input is no Gaussian over maps.
+        BlrcError: an option that is no whole number (or pair of them) in its range, padding of more than half of the
+            kernel, or an input that is no Gaussian over maps.
 
     Source: paper, section 4.2 ("stochastic max pooling").
 
@@ -40,9 +41,8 @@ class StochasticMaxPool2d(Noisy):
 
     def __init__(self, kernel_size: Pair, stride: Pair | None = None, padding: Pair = 0) -> None:
         super().__init__()
-        self.kernel_size: tuple[int, int] = _pair(kernel_size)
-        self.stride: tuple[int, int] = _pair(kernel_size if stride is None else stride)
-        self.padding: tuple[int, int] = _pair(padding)
+        window = pool_window("StochasticMaxPool2d", kernel_size, stride, padding)
+        self.kernel_size, self.stride, self.padding = window.kernel, window.stride, window.padding[:2]
         self.noise = Noise(torch.Tensor.normal_)
 
     def forward(self, x: Gaussian) -> Gaussian:

@@ -88,7 +88,7 @@ DISTILLED: Mapping[str, float | int] = {
     "distillation": 0.7,
 }
 RECIPES: Mapping[str, Mapping[str, float | int]] = {"plain": PLAIN, "distilled": DISTILLED}
-"""What differs from `Recipe`'s defaults, by name: ``plain`` is the paper's, ``distilled`` has a stronger teacher."""
+"""What differs from `Recipe`'s defaults, by name: ``plain`` learns from the images alone."""
 
 
 def one_cycle(progress: float) -> float:

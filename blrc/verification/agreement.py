@@ -18,9 +18,10 @@ from numpy.typing import NDArray
 from blrc.calibrate import decide, fan_in, folded, passes
 from blrc.fold import float64_decision
 from blrc.forward import max_pool, preactivation
-from blrc.net import Flatten, MaxPool, Net, Softmax, Stage, pieces
+from blrc.net import Flatten, MaxPool, Net, Norm, Softmax, Stage, pieces
 
-CHUNK = 512
+CHUNK = 512  # inputs, and rows of sums
+AT_ONCE = 2**19  # values compared at once
 
 
 @dataclass(frozen=True)
@@ -60,9 +61,11 @@ def torch_agreement(net: Net, raw: NDArray[Any], labels: NDArray[np.int64]) -> A
 
 
 class _Decisions:
-    """One stage: its folded rule, and how often each sum z occurred in each channel.
+    """One stage: its folded rule, and the decisions compared so far.
 
-    A decision depends on z and the channel only, so each pair is decided once in float64, however often it occurs.
+    A decision depends on the sum z and the channel only. Where a batch has more values than there are such pairs, as
+    maps have, each pair is counted and decided once in float64, however often it occurs. Elsewhere, as in dense layers
+    of raw input, that table would take gigabytes: every value is decided by itself. So memory stays that of a batch.
     """
 
     def __init__(self, stage: Stage, scale: float, peak: int) -> None:
@@ -70,33 +73,48 @@ class _Decisions:
         self.rule = folded(stage, stage.norm, scale, peak)
         self.lowest = -fan_in(stage.linear) * peak
         self.channels = len(stage.linear.weights)
-        self.seen = np.zeros((1 - 2 * self.lowest) * self.channels, dtype=np.int64)
+        self.pairs = (1 - 2 * self.lowest) * self.channels
+        self.seen: NDArray[np.int64] | None = None
+        self.counts = np.zeros(3, dtype=np.int64)
 
     def run(self, x: NDArray[np.int8]) -> NDArray[np.int8]:
-        """The stage's output for a batch, counting its sums."""
+        """The stage's output for a batch, counting or comparing its sums."""
         z = preactivation(self.stage.linear, x, self.peak)
         if self.stage.norm is not None:
-            per_channel = (1, -1, *[1] * (z.ndim - 2))
-            channel = np.arange(self.channels).reshape(per_channel)
-            for part in np.array_split(z, max(1, len(z) // 32)):
-                cell = (part.astype(np.int64) - self.lowest) * self.channels + channel
-                self.seen += np.bincount(cell.ravel(order="K"), minlength=len(self.seen))
+            if self.pairs <= z.size:
+                self._count(z)
+            else:
+                for part in np.array_split(z, min(len(z), 1 + z.size // AT_ONCE)):
+                    rows = np.moveaxis(part, 1, -1).reshape(-1, self.channels).astype(np.int64)
+                    self.counts += self._compared(self.stage.norm, rows, np.broadcast_to(np.int64(1), rows.shape))
         return decide(self.stage, self.rule, z)
+
+    def _count(self, z: NDArray[np.int32]) -> None:
+        if self.seen is None:
+            self.seen = np.zeros(self.pairs, dtype=np.int64)
+        channel = np.arange(self.channels).reshape(1, -1, *[1] * (z.ndim - 2))
+        for part in np.array_split(z, max(1, len(z) // 32)):
+            cell = (part.astype(np.int64) - self.lowest) * self.channels + channel
+            self.seen += np.bincount(cell.ravel(order="K"), minlength=self.pairs)
 
     def compare(self) -> NDArray[np.int64]:
         """Numbers of decisions, of differences on ties, and of other differences."""
-        counts = np.zeros(3, dtype=np.int64)
+        counts = self.counts.copy()
         norm = self.stage.norm
-        if norm is None:
+        if norm is None or self.seen is None:
             return counts
         seen = self.seen.reshape(-1, self.channels)
         for i in range(0, len(seen), CHUNK):
             times = seen[i : i + CHUNK]
             z = np.arange(self.lowest + i, self.lowest + i + len(times))[:, None] + np.zeros_like(times)
-            theirs, tie = float64_decision(self.stage.linear, norm, self.scale, z)
-            wrong = passes(self.rule, z.astype(np.int32)) != theirs
-            counts += (times.sum(), times[wrong & tie].sum(), times[wrong & ~tie].sum())
+            counts += self._compared(norm, z, times)
         return counts
+
+    def _compared(self, norm: Norm, z: NDArray[np.int64], times: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The counts of `compare` for sums z ``(n, channels)`` that occur so many times."""
+        theirs, tie = float64_decision(self.stage.linear, norm, self.scale, z)
+        wrong = passes(self.rule, z.astype(np.int32)) != theirs
+        return np.array([times.sum(), times[wrong & tie].sum(), times[wrong & ~tie].sum()], dtype=np.int64)
 
 
 def _same_labels(net: Net, stages: Mapping[str, _Decisions], raw: NDArray[Any], labels: NDArray[np.int64]) -> int:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 
 from blrc.errors import BlrcError
 from blrc.program import Encode, Op, Program
+from blrc.targets.c import build
 from blrc.targets.c.host import SANITIZE, HostBuild
 from blrc.targets.onnx_run import OnnxRun, run_op
 
@@ -46,15 +48,17 @@ class CompiledC:
     """The exported C, its files unchanged, optimised and with sanitizers.
 
     Attributes:
-        flash: bytes of code and tables, compiled with -Os on this machine.
+        flash: bytes of code and tables, compiled with -Os on this machine; None where nothing here can measure it.
         ram: bytes of the arena.
         problems: what its self-test says, if anything.
+        skipped: what could not be done on this machine, and why.
     """
 
     engines: tuple[Engine, ...]
-    flash: int
+    flash: int | None
     ram: int
     problems: tuple[str, ...]
+    skipped: tuple[str, ...] = ()
 
 
 def compile_c(folder: Path, name: str, progress: Callable[[str, int, int], None], builds: ExitStack) -> CompiledC:
@@ -67,30 +71,49 @@ def compile_c(folder: Path, name: str, progress: Callable[[str, int, int], None]
         BlrcError: no compiler, or it refuses the code.
     """
     progress("compiling", 0, 3)
-    optimised = builds.enter_context(HostBuild(folder, name, flags=OPTIMISED))
+    engines = [_c_engine(builds.enter_context(HostBuild(folder, name, flags=OPTIMISED)), "C, -O2", None)]
     progress("compiling", 1, 3)
-    sanitized = builds.enter_context(HostBuild(folder, name, flags=SANITIZE))
+    problems, skipped = [], []
+    if (reason := lacking_sanitizers()) is None:
+        sanitized = builds.enter_context(HostBuild(folder, name, flags=SANITIZE))
+        engines.append(_c_engine(sanitized, "C, ASan+UBSan", SANITIZED_INPUTS))
+    else:
+        skipped.append(f"C, ASan+UBSan: the compiler has no sanitizers here; install libasan and libubsan ({reason})")
     progress("compiling", 2, 3)
-    problems = []
+    flash = None
     with HostBuild(folder, name, flags=("-Os",)) as small:
-        flash, ram = small.flash, small.ram
+        try:
+            flash = small.flash
+        except BlrcError as error:
+            skipped.append(f"flash: {error}")
         try:
             small.selftest()
         except BlrcError as error:
             problems.append(str(error))
+        ram = small.ram
     progress("compiling", 3, 3)
-    engines = (
-        _c_engine(optimised, "C, -O2", None),
-        _c_engine(sanitized, "C, ASan+UBSan", SANITIZED_INPUTS),
-    )
-    return CompiledC(engines, flash, ram, tuple(problems))
+    return CompiledC(tuple(engines), flash, ram, tuple(problems), tuple(skipped))
 
 
-def _c_engine(build: HostBuild, label: str, limit: int | None) -> Engine:
+def lacking_sanitizers() -> str | None:
+    """Why the host's compiler cannot link a program with sanitizers (a package may be missing), or None if it can."""
+    with TemporaryDirectory(prefix="blrc-probe-") as folder:
+        source = Path(folder) / "probe.c"
+        source.write_text("int main(void) { return 0; }\n", encoding="ascii")
+        try:
+            build.run_tool(
+                [*build.find_compiler(), *SANITIZE, str(source), "-o", str(source.with_suffix(""))], "probing"
+            )
+        except BlrcError as error:
+            return str(error).splitlines()[-1]
+    return None
+
+
+def _c_engine(built: HostBuild, label: str, limit: int | None) -> Engine:
     def alone(op: Op, x: NDArray[Any]) -> NDArray[Any] | None:
-        return None if isinstance(op, Encode) else build.run_op(op.name, x)
+        return None if isinstance(op, Encode) else built.run_op(op.name, x)
 
-    return Engine(label, build.run, alone, fuses_encode=True, limit=limit)
+    return Engine(label, built.run, alone, fuses_encode=True, limit=limit)
 
 
 def onnx_engine(model: bytes, program: Program) -> Engine:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from blrc.errors import BlrcError
 from blrc.manifest import Manifest, read_manifest
 from blrc.net import Net
 from blrc.program import Conv, Encode, Program, Scores
+from blrc.targets.c.build import find_compiler
 from blrc.verification.agreement import Agreement, torch_agreement
 from blrc.verification.compare import LABEL
 from blrc.verification.engines import Engine, compile_c, onnx_engine
@@ -50,7 +52,10 @@ def verify_folder(
     test = None if data is None else labelled.load(data, program.input, program.classes)
     relowered = None if lower is None else lower(program.members)
     if relowered is not None and (again := program_file.digest(relowered[0])) != digest:
-        problems.append(f"the checkpoint gives program {again}, but {folder} holds {digest}; export it again")
+        problems.append(
+            f"the checkpoint gives program {again}, but {folder} holds {digest}; "
+            "give the checkpoint that was exported, or export this one"
+        )
 
     inputs = [InputSet("recorded vectors", recorded), InputSet("adversarial inputs", adversarial_inputs(program.input))]
     if test is not None:
@@ -60,22 +65,27 @@ def verify_folder(
         inputs.append(InputSet("random inputs", random_inputs(program.input, count, seed)))
 
     engines: list[Engine] = []
+    skipped: list[str] = []
     flash = ram = None
     tally = Tally()
     with ExitStack() as builds:
         if "c" in manifest.targets:
-            compiled = compile_c(folder, name, progress, builds)
-            engines += compiled.engines
-            flash, ram = compiled.flash, compiled.ram
-            problems += compiled.problems
+            find_compiler()  # without one there is nothing to report on
+            with _as_problem(problems):
+                compiled = compile_c(folder, name, progress, builds)
+                engines += compiled.engines
+                flash, ram = compiled.flash, compiled.ram
+                problems += compiled.problems
+                skipped += compiled.skipped
         if "onnx" in manifest.targets:
             engines.append(onnx_engine(_read(folder / f"{name}.onnx"), program))
         if not engines:
             problems.append(f"{folder}: holds no target that could be compared; export it again with --target c")
-        compare_ops(program, engines, seed, tally, progress)
-        for each in inputs:
-            if tally.difference is None:
-                compare_inputs(program, engines, each, tally, progress)
+        with _as_problem(problems):
+            compare_ops(program, engines, seed, tally, progress)
+            for each in inputs:
+                if tally.difference is None:
+                    compare_inputs(program, engines, each, tally, progress)
     agreement = None
     if relowered is not None and not problems:
         progress("torch network", 0, 1)
@@ -91,7 +101,17 @@ def verify_folder(
             problems.append(f"{agreement.differences} decisions differ from the torch network's where there is no tie")
     if tally.difference is None:
         problems += not_compared(program, engines, tally)
-    return _report(manifest, program, engines, tally, tuple(problems), agreement, flash, ram)
+    report = _report(manifest, program, engines, tally, tuple(problems), agreement, flash, ram)
+    return replace(report, skipped=tuple(skipped))
+
+
+@contextmanager
+def _as_problem(problems: list[str]) -> Iterator[None]:
+    """What an engine does wrong (it does not compile, crashes, a sanitizer reports) is a result, not an error."""
+    try:
+        yield
+    except BlrcError as error:
+        problems.append(str(error))
 
 
 def not_compared(program: Program, engines: Sequence[Engine], tally: Tally) -> list[str]:

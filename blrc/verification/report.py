@@ -25,6 +25,7 @@ class Report:
         accuracy: per cent of labelled inputs that the compiled C classified correctly (else the engine there is), or
         None. difference: the first one, in words, or None.
         problems: what else is wrong (digests that do not match, files changed since the export).
+        skipped: what could not be done on this machine, and why.
         agreement: with the torch network, where a checkpoint was given.
         flash, ram: bytes of the C (code as compiled here, and tables; arena), or None without C.
     """
@@ -43,6 +44,7 @@ class Report:
     agreement: Agreement | None
     flash: int | None
     ram: int | None
+    skipped: tuple[str, ...] = ()
 
 
 def to_plain(report: Report) -> dict[str, Any]:
@@ -70,6 +72,7 @@ def to_text(report: Report) -> str:
             f"torch network (float64 norms): {a.same_labels:,} of {a.labels:,} labels agree; of {a.decisions:,} "
             f"decisions {a.ties} differ on an exact tie, {a.differences} elsewhere"
         )
+    lines += [f"NOT DONE: {what}" for what in report.skipped]
     lines += [f"PROBLEM: {problem}" for problem in report.problems]
     if report.difference is not None:
         lines.append(f"FIRST DIFFERENCE: {report.difference}")

@@ -12,6 +12,10 @@
 
 #include <stdint.h>
 
+#if defined(__AVR__)
+#error "AVR: constant tables would be copied into RAM; this CPU is not supported yet"
+#endif
+
 /* Changes whenever a signature, a struct or the layout of a table changes: generated files refuse another number. */
 #define BLRC_ABI 1
 

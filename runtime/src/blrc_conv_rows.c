@@ -12,6 +12,8 @@ static void blrc_conv_rows_pixel(const blrc_conv *op, const blrc_operands *in, i
     const int32_t left = mx * win->stride_x - win->pad_x;
     const blrc_span ky = blrc_inside(top, win->dilation_y, win->kernel_y, op->in_height);
     const blrc_span kx = blrc_inside(left, 1, win->kernel_x, op->in_width);
+    /* Where no column is inside, no row is looked at: the run's address would lie outside the map. */
+    const int32_t bottom = kx.first == kx.end ? ky.first : ky.end;
     const int32_t n = (ky.end - ky.first) * (kx.end - kx.first) * op->in_channels;
     const uint32_t *w = in->weights;
     int32_t c, t;
@@ -23,7 +25,7 @@ static void blrc_conv_rows_pixel(const blrc_conv *op, const blrc_operands *in, i
         if (((y[c / 32] >> (c % 32)) & 15u) == 15u) {
             continue;
         }
-        for (t = ky.first; t < ky.end; ++t) {
+        for (t = ky.first; t < bottom; ++t) {
             const int32_t row = (top + t * win->dilation_y) * op->in_width + left + kx.first;
 
             blrc_dot4_range((const uint32_t *)in->x + row * words, w, t * line + kx.first * words,

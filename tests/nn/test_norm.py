@@ -163,3 +163,15 @@ def test_pitfall_constant_map_without_variance_is_finite() -> None:
 def test_refusals(norm: nn.Module, x: torch.Tensor, message: str) -> None:
     with pytest.raises(BlrcError, match=message):
         norm(Gaussian(x, x))
+
+
+@pytest.mark.parametrize("eps", [float("nan"), float("inf"), -1e-5, "1e-5", None])
+@pytest.mark.parametrize("norm", [StochasticBatchNorm1d, StochasticBatchNorm2d])
+def test_an_eps_that_is_no_small_number_is_refused(norm: Any, eps: Any) -> None:
+    with pytest.raises(BlrcError, match=rf"^{norm.__name__}: eps {eps!r}: give a small positive number"):
+        norm(3, eps=eps)
+
+
+def test_a_number_of_features_must_be_whole() -> None:
+    with pytest.raises(BlrcError, match=r"^StochasticBatchNorm1d: num_features 0: give"):
+        StochasticBatchNorm1d(0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -118,3 +119,19 @@ def test_refusals() -> None:
         StochasticMaxPool2d(2)(Gaussian(torch.ones(2, 3), torch.ones(2, 3)))
     with pytest.raises(BlrcError, match="StochasticMaxPool2d takes a Gaussian"):
         StochasticMaxPool2d(2)(torch.ones(1, 1, 4, 4))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"kernel_size": 0}, "kernel_size 0: give"),
+        ({"kernel_size": 2.5}, "kernel_size 2.5: give"),
+        ({"kernel_size": 2, "stride": 0}, "stride 0: give"),
+        ({"kernel_size": 2, "stride": 1.5}, "stride 1.5: give"),
+        ({"kernel_size": 2, "padding": -1}, "padding -1: give"),
+        ({"kernel_size": 2, "padding": 2}, r"padding \(2, 2\) is more than half of the kernel \(2, 2\): .* \(1, 1\)"),
+    ],
+)
+def test_options_that_make_no_window_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(BlrcError, match=f"^StochasticMaxPool2d: {message}"):
+        StochasticMaxPool2d(**options)

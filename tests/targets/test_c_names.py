@@ -67,3 +67,9 @@ def test_a_comment_ends_only_at_its_end(content: str) -> None:
     assert "*/" not in comment[2:-3] and "/*" not in comment[1:]
     assert "\\" not in comment and "??" not in comment
     assert comment.isascii()
+
+
+def test_a_name_that_holds_the_runtimes_is_refused() -> None:
+    """net_blrc beside net: two different files net_blrc.h."""
+    with pytest.raises(BlrcError, match="'_blrc' is part of the runtime's file names"):
+        check_name("net_blrc")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from dataclasses import replace
 from typing import Any
 
@@ -9,7 +10,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from random_networks import checkpoint_of, deep_network, raw_samples
+from torch import nn
 
+from blrc import nn as bnn
 from blrc.api import build
 from blrc.calibrate import folded
 from blrc.fold import Folded, float64_decision
@@ -59,5 +62,35 @@ def test_counts_are_those_of_every_decision(shift: int, seed: int, kind: str, mo
     monkeypatch.setattr(agreement, "folded", shifted)
     monkeypatch.setattr(agreement, "CHUNK", 33)  # several chunks, of samples and of sums
     found = agreement.torch_agreement(nets[0], raw, np.zeros(len(raw), dtype=np.int64))
+    assert (found.decisions, found.ties, found.differences) == one_by_one(nets[0], raw, shift)
+    assert (found.differences > 0) == (shift == 1)
+
+
+@pytest.mark.parametrize("shift", [0, 1])
+def test_a_wide_dense_layer_of_pixels_takes_no_table_of_all_its_sums(
+    shift: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """784 inputs of up to +-127 reach 199,137 sums: a count for each of 1024 channels would take 1.6 GB."""
+    model = nn.Sequential(
+        nn.Flatten(),
+        bnn.BinaryLinear(784, 1024),
+        bnn.StochasticBatchNorm1d(1024),
+        bnn.StochasticSign(),
+        bnn.SoftmaxLinear(1024, 3),
+    )
+    source = checkpoint_of(model, "uint8", (1, 28, 28))
+    _, nets = build(source, [MAP])
+    raw = raw_samples(source.encoding, 600, 0)
+
+    def shifted(*arguments: Any) -> Folded:
+        rule = folded(*arguments)
+        return replace(rule, threshold=rule.threshold + np.int32(shift))
+
+    monkeypatch.setattr(agreement, "folded", shifted)
+    tracemalloc.start()
+    found = agreement.torch_agreement(nets[0], raw, np.zeros(len(raw), dtype=np.int64))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 100e6
     assert (found.decisions, found.ties, found.differences) == one_by_one(nets[0], raw, shift)
     assert (found.differences > 0) == (shift == 1)

@@ -10,6 +10,7 @@ import pytest
 
 from blrc import api
 from blrc.verification import engines
+from blrc.verification.report import to_text
 
 TINY = Path(__file__).parent.parent / "golden" / "tiny.pt"
 
@@ -31,3 +32,32 @@ def test_edited_vector_is_found_by_the_selftest(tmp_path: Path) -> None:
 def _problems(folder: Path) -> tuple[str, ...]:
     with ExitStack() as builds:
         return engines.compile_c(folder, "tiny", lambda *_: None, builds).problems
+
+
+@pytest.mark.needs("cc", "size")
+def test_an_engine_that_fails_is_a_problem_in_the_report(tmp_path: Path) -> None:
+    """With --json nothing was printed where it mattered most: broken C, and what a sanitizer finds."""
+    api.export(TINY, tmp_path / "out", targets=["c"])
+    broken = Path(shutil.copytree(tmp_path / "out", tmp_path / "broken"))
+    (broken / "tiny.c").write_text((broken / "tiny.c").read_text() + "this is no C;\n")
+    report = api.verify(broken, random=5)
+    assert not report.equal
+    assert any("compiling" in problem and "failed" in problem for problem in report.problems)
+    crashing = Path(shutil.copytree(tmp_path / "out", tmp_path / "crashing"))
+    text = (crashing / "tiny.c").read_text()
+    head, call, tail = text.rpartition("tiny_run(0, input, arena, scores, observer, context);")
+    (crashing / "tiny.c").write_text(f"{head}scores = (int32_t *)0; {call}{tail}")
+    report = api.verify(crashing, random=5)
+    assert not report.equal
+    assert len(report.problems) > 1
+
+
+@pytest.mark.needs("cc", "size")
+def test_a_compiler_without_sanitizers_is_said_and_no_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    api.export(TINY, tmp_path / "out", targets=["c"])
+    monkeypatch.setattr(engines, "SANITIZE", ("-fsanitize=nonsense",))
+    report = api.verify(tmp_path / "out", random=5)
+    assert report.equal
+    assert report.engines == ("C, -O2",)
+    assert any("no sanitizers here" in line and "libasan" in line for line in report.skipped)
+    assert "NOT DONE" in to_text(report)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -46,7 +47,8 @@ class HostBuild:
         timeout: seconds that one run may take.
 
     Raises:
-        BlrcError: no compiler, a file of the export is missing, or the code does not compile.
+        BlrcError: no compiler, a file of the export is missing, the code does not compile, or the disk of temporary
+            files is full or read-only (also later, while it runs).
     """
 
     def __init__(
@@ -66,7 +68,8 @@ class HostBuild:
         self.layout = lay_out(self.program)
         self._runner = tuple(runner)
         self._timeout = timeout
-        self._temporary = tempfile.TemporaryDirectory(prefix="blrc-build-")
+        with _temporary_files():
+            self._temporary = tempfile.TemporaryDirectory(prefix="blrc-build-")
         self.build_folder = Path(self._temporary.name)
         try:
             self._compiler = build.find_compiler(cc)
@@ -78,9 +81,10 @@ class HostBuild:
 
     def _compile(self, compiler: tuple[str, ...], cplusplus: bool) -> None:
         symbols = name_all(self.layout, self.name, program_file.digest(self.program))
-        (self.build_folder / "driver_core.h").write_text(driver.core(symbols), encoding="ascii")
         main = self.build_folder / "driver.c"
-        main.write_text(driver.host_main(), encoding="ascii")
+        with _temporary_files():
+            (self.build_folder / "driver_core.h").write_text(driver.core(symbols), encoding="ascii")
+            main.write_text(driver.host_main(), encoding="ascii")
         # The driver includes <name>.c, which is therefore not compiled by itself.
         own = [source for source in build.sources(self.folder, self.name) if source.name != f"{self.name}.c"]
 
@@ -176,12 +180,13 @@ class HostBuild:
             for source in files
         ]
         binary = build.link(compiler, flags, objects, self.build_folder / "selftest")
-        done = subprocess.run(
-            [*self._runner, str(binary)], capture_output=True, text=True, timeout=self._timeout, check=False
-        )
+        done = self._run([*self._runner, str(binary)], f"{self.name}_selftest")
+        printed = done.stdout.decode(errors="replace")
         if done.returncode != 0:
-            raise BlrcError(f"{self.name}_selftest: {build.first_lines(done.stdout + done.stderr)}")
-        return done.stdout.strip()
+            raise BlrcError(
+                f"{self.name}_selftest: {build.first_lines(printed + done.stderr.decode(errors='replace'))}"
+            )
+        return printed.strip()
 
     @property
     def flash(self) -> int:
@@ -236,26 +241,32 @@ class HostBuild:
 
     def _execute(self, mode: str, argument: str, member: int, data: bytes) -> bytes:
         inputs, outputs = self.build_folder / "in.bin", self.build_folder / "out.bin"
-        inputs.write_bytes(data)
+        with _temporary_files():
+            inputs.write_bytes(data)
         self._start([mode, argument, str(member), str(inputs), str(outputs)])
-        return outputs.read_bytes()
+        with _temporary_files():
+            return outputs.read_bytes()
 
     def _start(self, arguments: Sequence[str]) -> None:
         command = [*self._runner, str(self._binary), *arguments]
         what = f"{self.name}: running the C ({' '.join(self.flags)})"
-        try:
-            done = subprocess.run(command, capture_output=True, timeout=self._timeout, check=False)
-        except subprocess.TimeoutExpired:
-            raise BlrcError(f"{what} did not finish in {self._timeout:.0f} s") from None
-        except OSError as error:
-            raise BlrcError(f"{what}: cannot start {command[0]}: {error.strerror}") from None
+        done = self._run(command, what)
         if done.returncode != 0:
             report = build.first_lines(done.stderr.decode(errors="replace"))
             raise BlrcError(f"{what} failed (status {done.returncode}): {report or 'no message'}")
 
+    def _run(self, command: Sequence[str], what: str) -> subprocess.CompletedProcess[bytes]:
+        try:
+            return subprocess.run(command, capture_output=True, timeout=self._timeout, check=False)
+        except subprocess.TimeoutExpired:
+            raise BlrcError(f"{what} did not finish in {self._timeout:.0f} s") from None
+        except OSError as error:
+            raise BlrcError(f"{what}: cannot start {command[0]}: {error.strerror}") from None
+
     def _byte_order(self) -> str:
         self._start(["order", str(self.build_folder / "out.bin")])
-        one = (self.build_folder / "out.bin").read_bytes()
+        with _temporary_files():
+            one = (self.build_folder / "out.bin").read_bytes()
         if one not in (b"\1\0\0\0", b"\0\0\0\1"):
             raise BlrcError(f"{self.name}: the compiled program has an unknown byte order {one.hex()}")
         return "<" if one[0] == 1 else ">"
@@ -278,3 +289,14 @@ class HostBuild:
         if everything[..., channels:].any():
             raise BlrcError(f"{self.name}: an unused bit of {value.name!r} is set")
         return everything[..., :channels]
+
+
+@contextmanager
+def _temporary_files() -> Iterator[None]:
+    """Around what reads and writes in the temporary folder: an error of the disk is the user's to mend."""
+    try:
+        yield
+    except OSError as error:
+        path = error.filename if error.filename is not None else "temporary files"
+        reason = error.strerror or error
+        raise BlrcError(f"{path}: {reason}; free space there, or set TMPDIR to another folder") from None

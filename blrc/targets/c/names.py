@@ -47,6 +47,8 @@ def check_name(name: str) -> str:
         raise BlrcError(f"name {name!r}: must be letters, digits and underscores, and start with a letter; give --name")
     if len(name) > LONGEST:
         raise BlrcError(f"name {name!r}: longer than {LONGEST} characters; give a shorter --name")
+    if "_blrc" in name.lower():
+        raise BlrcError(f"name {name!r}: '_blrc' is part of the runtime's file names; give another --name")
     if name in KEYWORDS:
         raise BlrcError(f"name {name!r}: is a keyword of C or C++; give another --name")
     if name.lower() in HEADERS:
