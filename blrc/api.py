@@ -17,6 +17,7 @@ from blrc.checkpoint import Checkpoint
 from blrc.encode import device_layout
 from blrc.errors import BlrcError
 from blrc.files import write_folder
+from blrc.head import MAX_MEMBERS
 from blrc.lower import lower
 from blrc.manifest import SUFFIX, Manifest, previous_files, sha256s, to_bytes
 from blrc.net import Net
@@ -60,15 +61,16 @@ def build(source: Checkpoint, members: Sequence[Member]) -> tuple[Program, list[
 
 
 def parse_members(members: str, seed: int) -> list[Member]:
-    """``map``, or ``1`` for one network sampled from `seed`."""
-    sampled = Member(seed, 0)  # refuses a bad seed, also where it is not used
+    """``map``, or the number of networks to sample from `seed`; member k is the same whatever the number."""
+    Member(seed, 0)  # refuses a bad seed, also where it is not used
     if members == "map":
         return [MAP]
-    if members == "1":
-        return [sampled]
-    if members.isdecimal() and members.lstrip("0") not in ("", "1"):
-        raise BlrcError(f"--members {members}: ensembles of several members are not supported yet; use map or 1")
-    raise BlrcError(f"--members {members!r}: expected map, or 1 for one sampled network")
+    digits = members.lstrip("0") if members.isdecimal() and members.isascii() else ""
+    if not digits:
+        raise BlrcError(f"--members {members!r}: expected map, or a number of sampled networks")
+    if len(digits) > 4 or int(digits) > MAX_MEMBERS:
+        raise BlrcError(f"--members {members[:20]}: sums of log-probabilities hold {MAX_MEMBERS} members at most")
+    return [Member(seed, index) for index in range(int(digits))]
 
 
 def export(
@@ -87,7 +89,7 @@ def export(
         model: a checkpoint or its path.
         folder: is created; if it holds an earlier export, `force` replaces that export's files.
         targets: names from `blrc.targets.registry.TARGETS`.
-        members: ``map``, or ``1`` for one network sampled from `seed`.
+        members: ``map``, or a number of networks sampled from `seed`.
         name: prefix of every file and symbol; by default the checkpoint's file name.
         say: is told what is going on.
 

@@ -48,7 +48,7 @@ def main() -> None:
 @click.argument("model", type=click.Path(path_type=Path))
 @click.option("--target", "targets", multiple=True, required=True, help="c or onnx; may be given several times.")
 @click.option("-o", "--output", "folder", type=click.Path(path_type=Path), required=True, help="Folder to write.")
-@click.option("--members", default="map", show_default=True, help="map: likeliest weights; 1: one sampled network.")
+@click.option("--members", default="map", show_default=True, help="map: likeliest weights; or how many to sample.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of sampled members.")
 @click.option("--name", help="Prefix of files and symbols [default: the checkpoint's file name].")
 @click.option("--force", is_flag=True, help="Replace an earlier export in the folder.")

@@ -45,6 +45,9 @@ EXP_BITS = 30
 LOG_BITS = 24
 MAX_SHIFT = 46
 MAX_CLASSES = 4096
+# A unit of the scores is at least a unit of d then (2^-16 x log2(e) > 2^-16 bits), so the first largest log-probability
+# of one member is the first largest score.
+SMALLEST_SCALE = 2.0**-FRACTION_BITS
 # Sums of log-probabilities fit int32 in C.
 MAX_MEMBERS = (2**31 - 1) // FLOOR
 

@@ -19,8 +19,8 @@ def check(program: Program) -> Program:
         raise BlrcError(f"program: {len(program.members)} members; sums of log-probabilities hold {head.MAX_MEMBERS}")
     if not program.ops or not isinstance(program.ops[-1], Scores):
         raise BlrcError("program: the last op must be the scores")
-    if not (np.isfinite(program.score_scale) and program.score_scale > 0):
-        raise BlrcError(f"program: score_scale {program.score_scale} must be positive and finite")
+    if not (np.isfinite(program.score_scale) and program.score_scale >= head.SMALLEST_SCALE):
+        raise BlrcError(f"program: score_scale {program.score_scale} must be finite and at least {head.SMALLEST_SCALE}")
     known = {program.input.name: program.input}
     names: set[str] = set()
     for op in program.ops:

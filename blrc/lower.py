@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from blrc.encode import InputEncoding
 from blrc.errors import BlrcError
 from blrc.fold import fold
+from blrc.head import SMALLEST_SCALE
 from blrc.legal import check
 from blrc.net import Dense, Flatten, MaxPool, Net, Softmax, Stage, check_finite, pieces
 from blrc.pack import pack_signs
@@ -50,7 +51,7 @@ def lower(nets: Sequence[Net]) -> Program:
 def score_scale(nets: Sequence[Net]) -> float:
     """Real score of one integer unit: one for all members, such that the largest weight becomes 127.
 
-    Without any weight but 0 there are only biases, and the largest of them becomes 2^16.
+    Without any weight but 0 there are only biases, and the largest of them becomes 2^16. Never below `SMALLEST_SCALE`.
     """
     peak = bias = 0.0
     for net in nets:
@@ -60,8 +61,7 @@ def score_scale(nets: Sequence[Net]) -> float:
                 check_finite(layer.name, "bias", layer.bias)
                 peak = max(peak, float(np.abs(layer.weights).max()))
                 bias = max(bias, float(np.abs(layer.bias).max()))
-    # Divided as it is: a peak near the smallest float would leave no scale.
-    return peak / 127.0 or bias / 2**16 or 1.0
+    return max(peak / 127.0 or bias / 2**16 or 1.0, SMALLEST_SCALE)
 
 
 def translate(net: Net, scale: float) -> list[Lowered]:

@@ -11,9 +11,11 @@ from numpy.typing import NDArray
 
 from blrc import reference
 from blrc.errors import BlrcError
+from blrc.head import Answer
 from blrc.program import Conv, Op, Program
 
 LABEL = "label"
+ANSWER = "answer"
 
 
 @dataclass(frozen=True)
@@ -57,20 +59,20 @@ def compare(
     inputs: str,
     first_sample: int = 0,
 ) -> Comparison:
-    """Compare every value that the engine gives, op by op, and its labels.
+    """Compare every value of one member that the engine gives, op by op, and its labels.
 
     Args:
         expected: the reference's values by name, ``(N, H, W, C)``.
-        found: the engine's; values that it does not have (fused ops) are absent, labels are under ``label``.
+        found: the engine's; values that it does not have (fused ops) are absent, labels are under ``label``, if given.
 
     Raises:
         BlrcError: the engine gives no value that could be compared, or one of another type or shape.
     """
     counts: dict[str, int] = {}
-    if program.output.name not in found or LABEL not in found:
-        raise BlrcError(f"{engine}: gave no scores or no labels")
+    if program.output.name not in found:
+        raise BlrcError(f"{engine}: gave no scores")
     samples = len(expected[program.output.name])
-    if found[LABEL].shape != (samples,):
+    if LABEL in found and found[LABEL].shape != (samples,):
         raise BlrcError(f"{engine}: gave labels {found[LABEL].shape}, expected {(samples,)}")
     for op in program.ops:
         if op.y.name not in found:
@@ -86,6 +88,8 @@ def compare(
                 counts,
                 name_difference(program, op, member, expected[op.x.name], ours, theirs, engine, inputs, first_sample),
             )
+    if LABEL not in found:
+        return Comparison(counts, None)
     labels = reference.labels(expected[program.output.name][:, 0, 0, :])
     counts[LABEL] = len(labels)
     wrong = np.flatnonzero(labels != found[LABEL])
@@ -106,6 +110,64 @@ def compare(
             ),
         )
     return Comparison(counts, None)
+
+
+def compare_answers(
+    program: Program, expected: Answer, found: Answer, engine: str, inputs: str, first_sample: int = 0
+) -> Comparison:
+    """Compare what all members say together: label, sums of log-probabilities, mean probability, variance.
+
+    Raises:
+        BlrcError: the engine gives an answer of another shape, or of another number of members.
+    """
+    if found.members != expected.members:
+        raise BlrcError(f"{engine}: answered with {found.members} members, expected {expected.members}")
+    counts = {LABEL: expected.label.size, ANSWER: 0}
+    for field in (LABEL, "log_p", "mean", "variance"):
+        ours, theirs = getattr(expected, field), getattr(found, field)
+        if ours.shape != theirs.shape:
+            raise BlrcError(f"{engine}: gave {field} {theirs.shape}, expected {ours.shape}")
+        counts[ANSWER] += 0 if field == LABEL else ours.size
+        if not np.array_equal(ours, theirs):
+            at = tuple(int(i[0]) for i in np.nonzero(ours != theirs))
+            channel = at[1] if len(at) > 1 else 0
+            members = f"all {expected.members}" if expected.members > 1 else program.members[0]
+            return Comparison(
+                counts,
+                Difference(
+                    engine,
+                    inputs,
+                    first_sample + at[0],
+                    members,
+                    field,
+                    (0, 0),
+                    channel,
+                    int(ours[at]),
+                    int(theirs[at]),
+                ),
+            )
+    return Comparison(counts, None)
+
+
+def compare_scores(
+    program: Program,
+    member: int,
+    expected: NDArray[np.int32],
+    found: NDArray[np.int32],
+    engine: str,
+    inputs: str,
+    first_sample: int = 0,
+) -> Comparison:
+    """Compare one member's scores ``(N, classes)`` with its part of ``(N, members, classes)``."""
+    op = program.ops[-1]
+    if found.shape != (len(expected), len(program.members), program.classes):
+        raise BlrcError(f"{engine}: gave scores {found.shape}")
+    theirs = found[:, member]
+    difference = None
+    if not np.array_equal(expected, theirs):
+        ours_map, theirs_map = expected[:, None, None, :], theirs[:, None, None, :]
+        difference = name_difference(program, op, member, ours_map, ours_map, theirs_map, engine, inputs, first_sample)
+    return Comparison({op.name: expected.size}, difference)
 
 
 def name_difference(

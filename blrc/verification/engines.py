@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blrc.errors import BlrcError
+from blrc.head import Answer
 from blrc.program import Encode, Op, Program
 from blrc.targets.c import build
 from blrc.targets.c.host import SANITIZE, HostBuild
@@ -29,16 +30,19 @@ class Engine:
 
     Attributes:
         name: for reports.
-        run: raw inputs in device layout to values by name, and ``label``.
-        run_op: one op alone on a batch of its input (raw uint8 where an `Encode` is fused into the op), or None where
-            the engine has no such op of its own.
+        run: raw inputs in device layout and a member's index to its values by name, and ``label`` where it gives one.
+        run_op: one op of a member alone on a batch of its input (raw uint8 where an `Encode` is fused into the op), or
+            None where the engine has no such op of its own.
+        answer: raw inputs to what all members say together, and the scores ``(N, members, classes)`` behind it, where
+            the engine gives them.
         fuses_encode: its first layer reads raw uint8 itself, so that, alone, it takes raw values instead of codes.
         limit: inputs that it is given at most of each kind (slow ones), or None.
     """
 
     name: str
-    run: Callable[[NDArray[Any]], Arrays]
-    run_op: Callable[[Op, NDArray[Any]], NDArray[Any] | None]
+    run: Callable[[NDArray[Any], int], Arrays]
+    run_op: Callable[[Op, NDArray[Any], int], NDArray[Any] | None]
+    answer: Callable[[NDArray[Any]], tuple[Answer, NDArray[np.int32] | None]]
     fuses_encode: bool = False
     limit: int | None = None
 
@@ -110,27 +114,26 @@ def lacking_sanitizers() -> str | None:
 
 
 def _c_engine(built: HostBuild, label: str, limit: int | None) -> Engine:
-    def alone(op: Op, x: NDArray[Any]) -> NDArray[Any] | None:
-        return None if isinstance(op, Encode) else built.run_op(op.name, x)
+    def alone(op: Op, x: NDArray[Any], member: int) -> NDArray[Any] | None:
+        return None if isinstance(op, Encode) else built.run_op(op.name, x, member)
 
-    return Engine(label, built.run, alone, fuses_encode=True, limit=limit)
+    def answer(raw: NDArray[Any]) -> tuple[Answer, None]:
+        found, count = built.answers(raw), len(built.program.members)
+        if (found.members != count).any():
+            raise BlrcError(f"{label}: used {sorted(set(found.members.tolist()))} members of {count}")
+        return Answer(found.label, found.log_p, found.mean, found.variance, count), None
+
+    return Engine(label, built.run, alone, answer, fuses_encode=True, limit=limit)
 
 
 def onnx_engine(model: bytes, program: Program) -> Engine:
-    """The exported ONNX file: an instrumented copy gives every layer; the unchanged bytes must give the same scores."""
+    """The exported ONNX file: an instrumented copy gives every layer, the unchanged bytes the answer and the scores."""
     runtime = OnnxRun(model, program)
 
-    def run(raw: NDArray[Any]) -> Arrays:
-        values = dict(runtime.run(raw))
-        answer, scores = runtime.classify(raw)
-        values["label"] = answer.label
-        if not np.array_equal(values[program.output.name][:, 0, 0], scores[:, 0]):
-            raise BlrcError(
-                "onnxruntime: the file and its instrumented copy give different scores; report this as a bug"
-            )
-        return values
+    def run(raw: NDArray[Any], member: int) -> Arrays:
+        return runtime.run(raw, member)
 
-    def alone(op: Op, x: NDArray[Any]) -> NDArray[Any]:
-        return run_op(program, op, x)
+    def alone(op: Op, x: NDArray[Any], member: int) -> NDArray[Any]:
+        return run_op(program, op, x, member=member)
 
-    return Engine("onnxruntime", run, alone)
+    return Engine("onnxruntime", run, alone, runtime.classify)

@@ -19,7 +19,7 @@ from blrc.net import Net
 from blrc.program import Conv, Encode, Program, Scores
 from blrc.targets.c.build import find_compiler
 from blrc.verification.agreement import Agreement, torch_agreement
-from blrc.verification.compare import LABEL
+from blrc.verification.compare import ANSWER, LABEL
 from blrc.verification.engines import Engine, compile_c, onnx_engine
 from blrc.verification.lowered import first_other_bits
 from blrc.verification.report import Report
@@ -91,12 +91,14 @@ def verify_folder(
         progress("torch network", 0, 1)
         raw = test.raw if test is not None else np.concatenate([i.raw for i in inputs])[:1000]
         agreement = _agreement(program, relowered[1][0], raw)
-        other = first_other_bits(
-            program, relowered[1][0], _torch_inputs(program, relowered[1][0], raw[:LOWERED_INPUTS])
-        )
+        for member, net in enumerate(relowered[1]):
+            other = first_other_bits(program, net, _torch_inputs(program, net, raw[:LOWERED_INPUTS]), member)
+            if other is not None:
+                problems.append(
+                    f"member {program.members[member]!r}, layer {other!r}: "
+                    "the program's bits are not those of the network it was lowered from"
+                )
         progress("torch network", 1, 1)
-        if other is not None:
-            problems.append(f"layer {other!r}: the program's bits are not those of the network it was lowered from")
         if agreement.differences:
             problems.append(f"{agreement.differences} decisions differ from the torch network's where there is no tie")
     if tally.difference is None:
@@ -123,7 +125,7 @@ def not_compared(program: Program, engines: Sequence[Engine], tally: Tally) -> l
     for engine in engines:
         counts = tally.values.get(engine.name, {})
         inner = [op.name for op in program.ops if not (engine.fuses_encode and isinstance(op, Encode))]
-        missing = [name for name in (*inner, LABEL) if not counts.get(name)]
+        missing = [name for name in (*inner, LABEL, ANSWER) if not counts.get(name)]
         if missing:
             problems.append(f"{engine.name}: nothing of {', '.join(map(repr, missing))} was compared")
     return problems
@@ -138,11 +140,11 @@ def _read(path: Path) -> bytes:
 
 def default_random(program: Program) -> int:
     """10,000, or as many as keep the multiply-adds of all of them together within 60 billion, but at least 20."""
-    return int(max(20, min(RANDOM_INPUTS, RANDOM_OPERATIONS / operations(program))))
+    return int(max(20, min(RANDOM_INPUTS, RANDOM_OPERATIONS / (operations(program) * len(program.members)))))
 
 
 def operations(program: Program) -> int:
-    """Multiply-adds of one inference."""
+    """Multiply-adds of one inference of one member."""
     return sum(op.macs for op in program.ops if isinstance(op, Conv | Scores))
 
 
@@ -167,7 +169,8 @@ def _report(
     ram: int | None,
 ) -> Report:
     layers = {op.name: sum(counts.get(op.name, 0) for counts in tally.values.values()) for op in program.ops}
-    layers["label"] = sum(counts.get("label", 0) for counts in tally.values.values())
+    for name in (LABEL, ANSWER):
+        layers[name] = sum(counts.get(name, 0) for counts in tally.values.values())
     accuracy = None
     if engines and tally.labelled and tally.difference is None:
         accuracy = 100.0 * tally.correct[engines[0].name] / tally.labelled

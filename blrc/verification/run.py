@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from blrc import reference
+from blrc import head, reference
 from blrc.errors import BlrcError
-from blrc.program import Conv, Encode, Op, Pool, Program, Scores
-from blrc.verification.compare import Comparison, Difference, compare, name_difference
+from blrc.head import Answer
+from blrc.program import Conv, Encode, Op, Pool, Program, Scores, constant_names
+from blrc.verification.compare import Comparison, Difference, compare, compare_answers, compare_scores, name_difference
 from blrc.verification.edges import edge_maps
 from blrc.verification.engines import Engine
 from blrc.verification.stimuli import random_inputs
@@ -62,21 +63,29 @@ def compare_inputs(
         for start in range(0, len(inputs.raw), step):
             progress(inputs.name, start, len(inputs.raw))
             raw = inputs.raw[start : start + step]
-            expected = pool.submit(reference.run, program, raw)
-            found = []
-            for engine in engines:
-                count = len(raw) if engine.limit is None else max(0, min(len(raw), engine.limit - start))
-                found.append((engine, count, pool.submit(engine.run, raw[:count]) if count else None))
-            for engine, count, future in found:
-                if future is None:
-                    continue
-                answer = future.result()
-                first = {name: value[:count] for name, value in expected.result().items()}
-                tally.add(engine.name, compare(program, 0, first, answer, engine.name, inputs.name, start))
+            at_work = [(engine, count) for engine in engines if (count := _share(engine, start, len(raw)))]
+            scores = []
+            for member in range(len(program.members)):
+                running = [pool.submit(engine.run, raw[:count], member) for engine, count in at_work]
+                expected = reference.run(program, raw, member)
+                scores.append(expected[program.output.name][:, 0, 0, :])
+                for (engine, count), future in zip(at_work, running, strict=True):
+                    first = {name: value[:count] for name, value in expected.items()}
+                    found = future.result()
+                    tally.add(engine.name, compare(program, member, first, found, engine.name, inputs.name, start))
+            together = head.ensemble(scores, head.scale_of(program.score_scale))
+            answering = [pool.submit(engine.answer, raw[:count]) for engine, count in at_work]
+            for (engine, count), said in zip(at_work, answering, strict=True):
+                answer, shipped = said.result()
+                where = (engine.name, inputs.name, start)
+                tally.add(engine.name, compare_answers(program, _first(together, count), answer, *where))
+                if shipped is not None:
+                    for member, right_scores in enumerate(scores):
+                        tally.add(engine.name, compare_scores(program, member, right_scores[:count], shipped, *where))
                 counts = tally.inputs.setdefault(inputs.name, {})
                 counts[engine.name] = counts.get(engine.name, 0) + count
                 if inputs.labels is not None:
-                    right = int((answer["label"] == inputs.labels[start : start + count]).sum())
+                    right = int((answer.label == inputs.labels[start : start + count]).sum())
                     tally.correct[engine.name] = tally.correct.get(engine.name, 0) + right
             if inputs.labels is not None:
                 tally.labelled += len(raw)
@@ -85,45 +94,76 @@ def compare_inputs(
     progress(inputs.name, len(inputs.raw), len(inputs.raw))
 
 
-def compare_ops(program: Program, engines: Sequence[Engine], seed: int, tally: Tally, progress: Progress) -> None:
-    """Each op alone, on maps whose sums lie at, just below and just above every threshold; stops at a difference."""
-    for done, op in enumerate(program.ops):
-        progress("each op alone", done, len(program.ops))
-        for what, x in _op_inputs(program, op, seed, tally):
-            inner = x
-            source = next((o for o in program.ops if isinstance(o, Encode) and o.y == op.x), None)
-            if isinstance(op, Conv) and source is not None:
-                inner = reference.apply(program, source, x)
-            expected = _apply(program, op, inner)
-            for engine in engines:
-                given = x if engine.fuses_encode else inner
-                found = engine.run_op(op, given)
-                if found is None:
-                    continue
-                if expected.shape != found.shape or expected.dtype != found.dtype:
-                    raise BlrcError(
-                        f"{engine.name}: op {op.name!r} alone gave {found.dtype} {found.shape}, "
-                        f"expected {expected.dtype} {expected.shape}"
-                    )
-                difference = None
-                if not np.array_equal(expected, found):
-                    difference = name_difference(program, op, 0, inner, expected, found, engine.name, what)
-                tally.add(engine.name, Comparison({op.name: expected.size}, difference))
-                if difference is not None:
-                    return
-    progress("each op alone", len(program.ops), len(program.ops))
+def _share(engine: Engine, start: int, count: int) -> int:
+    """How many of `count` inputs from `start` on the engine is given."""
+    return count if engine.limit is None else max(0, min(count, engine.limit - start))
 
 
-def _apply(program: Program, op: Op, x: NDArray[Any]) -> NDArray[Any]:
-    return np.concatenate(
-        [reference.apply(program, op, x[i : i + reference.BATCH]) for i in range(0, len(x), reference.BATCH)]
+def _first(answer: Answer, count: int) -> Answer:
+    return Answer(
+        answer.label[:count], answer.log_p[:count], answer.mean[:count], answer.variance[:count], answer.members
     )
 
 
-def _op_inputs(program: Program, op: Op, seed: int, tally: Tally) -> Iterator[tuple[str, NDArray[Any]]]:
+def compare_ops(program: Program, engines: Sequence[Engine], seed: int, tally: Tally, progress: Progress) -> None:
+    """Each op of each member alone, on maps whose sums lie at, just below and just above every threshold.
+
+    Stops at a difference. A table that members share is looked at once.
+    """
+    done, total = 0, len(program.ops) * len(program.members)
+    seen: set[tuple[object, ...]] = set()
+    for member in range(len(program.members)):
+        for op in program.ops:
+            progress("each op alone", done, total)
+            done += 1
+            tables = (op.name, *(program.constants[name].of_member[member] for name in constant_names(op)))
+            if tables in seen:
+                continue
+            seen.add(tables)
+            for what, x in _op_inputs(program, op, member, seed, tally):
+                if not _compare_op(program, engines, op, member, what, x, tally):
+                    return
+    progress("each op alone", total, total)
+
+
+def _compare_op(
+    program: Program, engines: Sequence[Engine], op: Op, member: int, what: str, x: NDArray[Any], tally: Tally
+) -> bool:
+    """One op on one set of inputs; whether all engines were equal."""
+    inner = x
+    source = next((o for o in program.ops if isinstance(o, Encode) and o.y == op.x), None)
+    if isinstance(op, Conv) and source is not None:
+        inner = reference.apply(program, source, x, member)
+    expected = _apply(program, op, inner, member)
+    for engine in engines:
+        found = engine.run_op(op, x if engine.fuses_encode else inner, member)
+        if found is None:
+            continue
+        if expected.shape != found.shape or expected.dtype != found.dtype:
+            raise BlrcError(
+                f"{engine.name}: op {op.name!r} alone gave {found.dtype} {found.shape}, "
+                f"expected {expected.dtype} {expected.shape}"
+            )
+        difference = None
+        if not np.array_equal(expected, found):
+            difference = name_difference(program, op, member, inner, expected, found, engine.name, what)
+        tally.add(engine.name, Comparison({op.name: expected.size}, difference))
+        if difference is not None:
+            return False
+    return True
+
+
+def _apply(program: Program, op: Op, x: NDArray[Any], member: int) -> NDArray[Any]:
+    return np.concatenate(
+        [reference.apply(program, op, x[i : i + reference.BATCH], member) for i in range(0, len(x), reference.BATCH)]
+    )
+
+
+def _op_inputs(program: Program, op: Op, member: int, seed: int, tally: Tally) -> Iterator[tuple[str, NDArray[Any]]]:
     if isinstance(op, Conv):
-        edges = edge_maps(program, op, seed=seed)
-        tally.edges[op.name] = (edges.reached, edges.wanted)
+        edges = edge_maps(program, op, member, seed)
+        reached, wanted = tally.edges.get(op.name, (0, 0))
+        tally.edges[op.name] = (reached + edges.reached, wanted + edges.wanted)
         if len(edges.maps):
             yield "its threshold edges", edges.maps
     elif isinstance(op, Encode):
@@ -135,6 +175,6 @@ def _op_inputs(program: Program, op: Op, seed: int, tally: Tally) -> Iterator[tu
         yield "random bits", random_inputs(op.x, 64, seed)
     elif isinstance(op, Scores):
         # The largest and smallest score of each class, and random bits.
-        weights = program.constant(op.weights)
+        weights = program.constant(op.weights, member)
         yield "its extreme scores", np.concatenate([weights > 0, weights <= 0])
         yield "random bits", random_inputs(op.x, 256, seed)

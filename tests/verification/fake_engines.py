@@ -10,11 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blrc import reference
+from blrc.head import Answer
 from blrc.program import Conv, Encode, Op, Program
 from blrc.verification.engines import Engine
 
+ANSWER_FIELDS = ("label", "log_p", "mean", "variance")
 Spoil = Callable[[str, NDArray[Any]], NDArray[Any]]
-"""Name of a value (or ``label``) and the right array, a copy, to the array that the engine gives."""
+"""Name of a value (or ``label``, ``answer.label``...) and the right array, a copy, to what the engine gives."""
 
 
 def right(name: str, values: NDArray[Any]) -> NDArray[Any]:
@@ -26,27 +28,32 @@ def reference_engine(
 ) -> Engine:
     """`whole` spoils values of whole inputs, `alone` those of single ops; values named in `hidden` are not given."""
 
-    def run(raw: NDArray[Any]) -> dict[str, NDArray[Any]]:
-        values = reference.run(program, raw)
+    def run(raw: NDArray[Any], member: int = 0) -> dict[str, NDArray[Any]]:
+        values = reference.run(program, raw, member)
         values["label"] = reference.labels(values[program.output.name][:, 0, 0, :])
         return {key: whole(key, value.copy()) for key, value in values.items() if key not in hidden}
 
-    def run_op(op: Op, x: NDArray[Any]) -> NDArray[Any] | None:
-        return None if op.y.name in hidden else alone(op.y.name, reference.apply(program, op, x).copy())
+    def run_op(op: Op, x: NDArray[Any], member: int = 0) -> NDArray[Any] | None:
+        return None if op.y.name in hidden else alone(op.y.name, reference.apply(program, op, x, member).copy())
 
-    return Engine(name, run, run_op)
+    def answer(raw: NDArray[Any]) -> tuple[Answer, None]:
+        right = reference.answer(program, raw)
+        fields = {name: whole(f"answer.{name}", getattr(right, name).copy()) for name in ANSWER_FIELDS}
+        return Answer(**fields, members=right.members), None
+
+    return Engine(name, run, run_op, answer)
 
 
 def c_like_engine(program: Program, name: str = "C") -> Engine:
     """As the compiled C: codes are looked up where they are read, and exist nowhere."""
     encodes = {op.y.name: op for op in program.ops if isinstance(op, Encode)}
 
-    def run_op(op: Op, x: NDArray[Any]) -> NDArray[Any] | None:
+    def run_op(op: Op, x: NDArray[Any], member: int = 0) -> NDArray[Any] | None:
         if isinstance(op, Encode):
             return None
         if op.x.name in encodes:
-            x = reference.apply(program, encodes[op.x.name], x)
-        return reference.apply(program, op, x)
+            x = reference.apply(program, encodes[op.x.name], x, member)
+        return reference.apply(program, op, x, member)
 
     engine = reference_engine(program, name, hidden=tuple(encodes))
     return replace(engine, run_op=run_op, fuses_encode=True)
