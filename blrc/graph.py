@@ -208,7 +208,10 @@ class GraphModel(nn.Module):
                 if part not in parent._modules:
                     parent.add_module(part, nn.Module())
                 parent = parent.get_submodule(part)
-            parent.add_module(last, KINDS[node.kind].build(node.options))
+            try:
+                parent.add_module(last, KINDS[node.kind].build(node.options))
+            except BlrcError as error:
+                raise BlrcError(f"layer {node.name!r}: {error}") from None
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         values: dict[str, Any] = {INPUT: x}

@@ -8,7 +8,7 @@ from blrc import head
 from blrc.errors import BlrcError
 from blrc.pack import unpack, words
 from blrc.program import INT32_MAX, Conv, Encode, Op, Pool, Program, Scores, Shape, constant_names
-from blrc.window import Window
+from blrc.window import LIMIT, Window
 
 
 def check(program: Program) -> Program:
@@ -115,7 +115,8 @@ def _check_conv(program: Program, op: Conv) -> None:
 
 def _check_window(op: Op, window: Window) -> None:
     positive = min(*window.kernel, *window.stride, *window.dilation) >= 1 and min(window.padding) >= 0
-    _require(op, positive, f"bad window {window}")
+    small = max(*window.kernel, *window.stride, *window.dilation, *window.padding) <= LIMIT
+    _require(op, positive and small, f"bad window {window}: numbers go up to {LIMIT}")
     top, left, bottom, right = window.padding
     height, width, channels = op.x.shape
     reach = (height + top + bottom + window.span[0]) * (width + left + right + window.span[1]) * channels

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -326,3 +327,10 @@ def test_what_evaluation_computes_is_captured_in_either_mode() -> None:
     assert not model.body.training
     assert capture(model.eval())[-1].name == "head"
     assert not model.training
+
+
+def test_a_bad_option_of_a_node_names_the_layer() -> None:
+    nodes = capture(_with(bnn.BinaryConv2d(1, 2, 3), bnn.SoftmaxLinear(2, 2)))
+    broken = replace(nodes[0], options={**nodes[0].options, "stride": [0, 0]})
+    with pytest.raises(BlrcError, match=r"layer '0': BinaryConv2d.*stride"):
+        GraphModel((broken, *nodes[1:]))

@@ -273,11 +273,23 @@ def test_a_window_that_reaches_beyond_int32_is_refused() -> None:
     conv = program.ops[1]
     assert isinstance(conv, Conv)
     for window in (
-        replace(conv.window, padding=(60_000, 0, 0, 60_000)),
-        replace(conv.window, padding=(40_000,) * 4, dilation=(20_000, 20_000)),
+        replace(conv.window, padding=(30_000, 30_000, 30_000, 30_000)),
+        replace(conv.window, padding=(20_000,) * 4, dilation=(19_000, 19_000)),
     ):
         height, width = window.output(*conv.x.shape[:2])
         y = replace(conv.y, shape=(height, width, conv.y.shape[2]))
         broken = replace(program, ops=(program.ops[0], replace(conv, window=window, y=y, pool=None), *program.ops[2:]))
         with pytest.raises(BlrcError, match="reaches too far around its map"):
             check(broken)
+
+
+@pytest.mark.parametrize("what", ["stride", "dilation", "padding"])
+def test_numbers_of_a_window_are_bounded_each(what: str) -> None:
+    """The span of a 1 x 1 kernel ignores its dilation, so a bound on the span alone let 2^40 pass."""
+    program = net()
+    conv = program.ops[1]
+    assert isinstance(conv, Conv)
+    many = (2**40,) * (4 if what == "padding" else 2)
+    broken = replace(conv, window=replace(conv.window, **{"kernel": (1, 1), what: many}), pool=None)  # type: ignore[arg-type]
+    with pytest.raises(BlrcError, match=r"bad window .* numbers go up to 32767"):
+        check(replace(program, ops=(program.ops[0], broken, *program.ops[2:])))
