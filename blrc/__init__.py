@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from blrc.api import export, verify
     from blrc.checkpoint import Checkpoint, load, save
     from blrc.encode import InputEncoding, bits, int8_codes, pixels
+    from blrc.ensembles import anytime
     from blrc.errors import BlrcError
 
 __version__ = version.VERSION
@@ -27,6 +28,7 @@ __all__ = [
     "Checkpoint",
     "InputEncoding",
     "__version__",
+    "anytime",
     "bits",
     "export",
     "int8_codes",
@@ -40,6 +42,7 @@ _HOME = {
     "BlrcError": "errors",
     "Checkpoint": "checkpoint",
     "InputEncoding": "encode",
+    "anytime": "ensembles",
     "bits": "encode",
     "export": "api",
     "int8_codes": "encode",

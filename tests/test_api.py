@@ -87,6 +87,13 @@ def test_members(checkpoint: Checkpoint, tmp_path: Path) -> None:
     assert len(digests) == 4
     assert api.parse_members("map", 3) == [MAP]
     assert api.parse_members("1", 3) == [Member(3, 0)]
+    assert api.parse_members("016", 3)[:2] == [Member(3, 0), Member(3, 1)]
+    assert len(api.parse_members("16", 3)) == 16
+    small, large = (api.build(checkpoint, api.parse_members(n, 3))[0] for n in ("2", "3"))
+    for name, constant in small.constants.items():
+        for member in range(2):  # a member is the same whatever their number
+            assert np.array_equal(small.constant(name, member), large.constant(name, member))
+        assert len(constant.of_member) == 2
 
 
 def test_one_target_alone(checkpoint: Checkpoint, tmp_path: Path) -> None:
@@ -114,7 +121,7 @@ def test_mistakes(checkpoint: Checkpoint, tmp_path: Path) -> None:
     for arguments, words in [
         ({"targets": []}, r"unknown target \(none\); known: c, onnx"),
         ({"targets": ["c", "rust"]}, "unknown target 'rust'"),
-        ({"members": "2"}, "not supported yet"),
+        ({"members": "2000"}, "1365 members at most"),
         ({"seed": -1}, "seed -1"),
         ({"name": "1"}, "start with a letter"),
     ]:

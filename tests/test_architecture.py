@@ -60,6 +60,7 @@ ROOMS = (
     Room("lower"),
     Room("reference"),
     Room("vectors"),
+    Room("ensembles", torch="yes"),
     Room("manifest"),
     Room("targets.*"),
     Room("labelled"),

@@ -14,7 +14,7 @@ from random_programs import random_inputs, random_program
 from blrc import reference
 from blrc.errors import BlrcError
 from blrc.program import Conv, Encode, Op, Program
-from blrc.verification.compare import LABEL, Difference, compare
+from blrc.verification.compare import ANSWER, LABEL, Difference, compare, compare_answers, compare_scores
 from blrc.verification.folder import not_compared
 from blrc.verification.run import InputSet, Tally, compare_inputs, compare_ops
 
@@ -102,9 +102,8 @@ def test_an_answer_of_another_form_is_refused() -> None:
     program = PROGRAMS[0]
     values = all_values(program, random_inputs(program, 5))
     out, inner = program.output.name, convs(program)[0].y.name
-    for name in (out, LABEL):
-        with pytest.raises(BlrcError, match="the engine: gave no scores or no labels"):
-            compare(program, 0, values, {k: v for k, v in values.items() if k != name}, "the engine", "i")
+    with pytest.raises(BlrcError, match="the engine: gave no scores"):
+        compare(program, 0, values, {k: v for k, v in values.items() if k != out}, "the engine", "i")
     for name, wrong in [(out, values[out].astype(np.int64)), (out, values[out][:4]), (inner, values[inner][..., :1])]:
         with pytest.raises(BlrcError, match=r"the engine: op .* gave .* expected"):
             compare(program, 0, values, {**values, name: wrong}, "the engine", "i")
@@ -156,8 +155,8 @@ def test_samples_are_numbered_across_chunks(monkeypatch: pytest.MonkeyPatch) -> 
     engine = reference_engine(program, "bad")
     calls = []
 
-    def run(raw: NDArray[Any]) -> dict[str, NDArray[Any]]:
-        values = dict(engine.run(raw))
+    def run(raw: NDArray[Any], member: int = 0) -> dict[str, NDArray[Any]]:
+        values = dict(engine.run(raw, member))
         if len(calls) == 5:
             flip_one(values[program.output.name], (0, 0, 0, 0))
         calls.append(len(raw))
@@ -181,8 +180,10 @@ def test_counts_and_limits() -> None:
     assert tally.inputs == {"some": {"all": 9, "slow": 4}}
     assert tally.labelled == 9
     assert tally.correct == {"all": 7, "slow": 2}
-    assert tally.values["slow"][LABEL] == 4
-    assert tally.values["all"] == {**{op.name: 9 * int(np.prod(op.y.shape)) for op in program.ops}, LABEL: 9}
+    # Labels twice: the member's, and that of all members together.
+    assert tally.values["slow"][LABEL] == 2 * 4
+    ops = {op.name: 9 * int(np.prod(op.y.shape)) for op in program.ops}
+    assert tally.values["all"] == {**ops, LABEL: 2 * 9, ANSWER: 9 * (program.classes + 2)}
 
 
 def test_a_wrong_form_of_one_op_is_refused() -> None:
@@ -230,3 +231,54 @@ def test_no_inputs_at_all_are_reported() -> None:
     assert len(problems) == 1
     assert all(repr(op.name) in problems[0] for op in program.ops)
     assert repr(LABEL) in problems[0]
+
+
+def test_every_part_of_an_answer_is_compared() -> None:
+    program = random_program(4, "uint8", shape=(5, 5, 2), members=3)
+    right = reference.answer(program, random_inputs(program, 6))
+    comparison = compare_answers(program, right, right, "e", "i")
+    assert comparison.difference is None
+    assert comparison.values == {LABEL: 6, ANSWER: 6 * (program.classes + 2)}
+    for field, place in (("label", (2,)), ("log_p", (5, 1)), ("mean", (0,)), ("variance", (3,))):
+        wrong = getattr(right, field).copy()
+        wrong[place] += 1
+        found = compare_answers(program, right, replace(right, **{field: wrong}), "e", "i", 10).difference
+        assert found is not None
+        assert (found.sample, found.member, found.op) == (10 + place[0], "all 3", field)
+        assert (found.channel, found.found - found.expected) == (place[-1] if len(place) > 1 else 0, 1)
+    with pytest.raises(BlrcError, match="answered with 2 members, expected 3"):
+        compare_answers(program, right, replace(right, members=2), "e", "i")
+    with pytest.raises(BlrcError, match="gave mean"):
+        compare_answers(program, right, replace(right, mean=right.mean[:2]), "e", "i")
+
+
+def test_a_fault_in_one_member_is_named() -> None:
+    program = random_program(4, "uint8", shape=(5, 5, 2), members=3)
+    value = convs(program)[0].y.name
+    engine = reference_engine(program)
+
+    def run(raw: NDArray[Any], member: int = 0) -> dict[str, NDArray[Any]]:
+        values = dict(engine.run(raw, member))
+        if member == 2:
+            values[value] = flip_one(values[value].copy(), (1, 0, 0, 0))
+        return values
+
+    tally = Tally()
+    compare_inputs(program, [replace(engine, run=run)], InputSet("some", random_inputs(program, 4)), tally, silent)
+    assert tally.difference is not None
+    assert (tally.difference.member, tally.difference.op) == (program.members[2], convs(program)[0].name)
+
+
+def test_scores_of_a_shipped_file_are_compared() -> None:
+    program = random_program(4, "uint8", shape=(5, 5, 2), members=2)
+    raw = random_inputs(program, 3)
+    scores = np.stack([reference.scores(program, raw, member) for member in range(2)], axis=1)
+    assert compare_scores(program, 1, scores[:, 1], scores, "e", "i").difference is None
+    wrong = scores.copy()
+    wrong[2, 1, 1] += 5
+    assert compare_scores(program, 0, scores[:, 0], wrong, "e", "i").difference is None
+    found = compare_scores(program, 1, scores[:, 1], wrong, "e", "i").difference
+    assert found is not None
+    assert (found.sample, found.member, found.channel) == (2, program.members[1], 1)
+    with pytest.raises(BlrcError, match="gave scores"):
+        compare_scores(program, 0, scores[:, 0], scores[:, :1], "e", "i")

@@ -24,6 +24,7 @@ from blrc.api import Exported, export
 from blrc.checkpoint import Checkpoint
 from blrc.cli import main
 from blrc.encode import device_layout
+from blrc.head import Answer
 from blrc.program import Conv, Program
 from blrc.verification import engines, folder, report
 from blrc.verification.engines import CompiledC
@@ -84,7 +85,7 @@ def test_random_networks_are_equal_everywhere(exported: tuple[Path, Checkpoint],
     assert found["digest"] == program_file.digest(program)
     assert found["accuracy"] == 80.0
     assert found["engines"] == ["C, -O2", "C, ASan+UBSan", "onnxruntime"]
-    assert [layer["name"] for layer in found["layers"]] == [*(op.name for op in program.ops), "label"]
+    assert [layer["name"] for layer in found["layers"]] == [*(op.name for op in program.ops), "label", "answer"]
     assert all(layer["values_compared"] > 0 for layer in found["layers"])
     assert found["values_compared"] == sum(layer["values_compared"] for layer in found["layers"])
     ran = found["inputs"]
@@ -92,7 +93,7 @@ def test_random_networks_are_equal_everywhere(exported: tuple[Path, Checkpoint],
     assert ran["test set"] == dict.fromkeys(found["engines"], count)
     assert ran["random inputs"] == dict.fromkeys(found["engines"], 30)
     whole = sum(counts["onnxruntime"] for counts in ran.values())
-    assert found["layers"][-1]["values_compared"] == 3 * whole
+    assert found["layers"][-1]["values_compared"] == 3 * whole * (program.classes + 2)
     for op in program.ops:
         if isinstance(op, Conv):
             assert 0 < found["edges"][op.name]["reached"] <= found["edges"][op.name]["wanted"]
@@ -157,13 +158,19 @@ def spoiled_onnx(monkeypatch: pytest.MonkeyPatch, value: str, index: tuple[int, 
     def engine(model: bytes, program: Program) -> engines.Engine:
         real = engines.onnx_engine(model, program)
 
-        def run(raw: NDArray[Any]) -> dict[str, NDArray[Any]]:
-            values = dict(real.run(raw))
-            if len(raw) == only:
+        def run(raw: NDArray[Any], member: int) -> dict[str, NDArray[Any]]:
+            values = dict(real.run(raw, member))
+            if len(raw) == only and value in values:
                 values[value] = flip_one(values[value].copy(), index)
             return values
 
-        return replace(real, run=run)
+        def answer(raw: NDArray[Any]) -> tuple[Answer, Any]:
+            said, scores = real.answer(raw)
+            if len(raw) == only and hasattr(said, value):
+                said = replace(said, **{value: flip_one(getattr(said, value).copy(), index)})
+            return said, scores
+
+        return replace(real, run=run, answer=answer)
 
     monkeypatch.setattr(folder, "onnx_engine", engine)
 
@@ -218,6 +225,11 @@ def test_a_wrong_score_and_a_wrong_label_are_named(onnx_only: Exported, monkeypa
     assert not found.equal
     assert found.difference is not None
     assert f"sample 12: member 'map', op 'label', position (0, 0), channel 0: expected {label}" in found.difference
+    with monkeypatch.context() as patch:
+        spoiled_onnx(patch, "log_p", (7, 3), only=13)
+        found = blrc.verify(onnx_only.folder, random=13, seed=9)
+    assert found.difference is not None
+    assert "sample 7: member 'map', op 'log_p', position (0, 0), channel 3: expected " in found.difference
 
 
 def test_the_command_line_exits_with_1_at_a_difference(onnx_only: Exported, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -379,10 +391,12 @@ def test_without_targets_nothing_is_called_equal(pixels: tuple[Path, Checkpoint]
 def test_a_program_that_is_not_its_networks_is_a_problem(
     pixels: tuple[Path, Checkpoint], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(folder, "first_other_bits", lambda program, net, raw: "0.4")
+    monkeypatch.setattr(folder, "first_other_bits", lambda program, net, raw, member: "0.4")
     found = blrc.verify(pixels[0] / "out", model=pixels[0] / "net.pt", random=1)
     assert not found.equal
-    assert found.problems == ("layer '0.4': the program's bits are not those of the network it was lowered from",)
+    assert found.problems == (
+        "member 'sample 1:0', layer '0.4': the program's bits are not those of the network it was lowered from",
+    )
 
 
 def test_a_layer_that_no_engine_gave_is_a_problem(onnx_only: Exported, monkeypatch: pytest.MonkeyPatch) -> None:

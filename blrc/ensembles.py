@@ -1,0 +1,48 @@
+"""Anytime prediction in Python: draw member after member from a checkpoint, for as long as one likes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import count
+from typing import Any
+
+from numpy.typing import NDArray
+
+from blrc import head, reference
+from blrc.calibrate import calibrate
+from blrc.checkpoint import Checkpoint
+from blrc.encode import device_layout
+from blrc.errors import BlrcError
+from blrc.lower import lower
+from blrc.sample import Member, sample
+
+
+def anytime(checkpoint: Checkpoint, raw: NDArray[Any], seed: int = 0) -> Iterator[head.Answer]:
+    """The answer for `raw` after one member, after two, and so on (at most `head.MAX_MEMBERS`).
+
+    Member k is the one that an export with the same seed holds, whatever its number of members, and every answer is
+    that of such an export bit for bit. Nothing is trained again.
+
+    Args:
+        raw: samples ``(N, *encoding.shape)``.
+
+    Raises:
+        BlrcError: samples of another type or shape, no calibration samples, or a network that cannot be compiled.
+
+    Example:
+        ``for answer in anytime(blrc.load("model.pt"), images): ...`` until one is content.
+    """
+    checkpoint.encoding.check(raw, "samples")
+    if checkpoint.calibration is None:
+        raise BlrcError(f"{checkpoint.source}: holds no calibration samples, on which the norms are re-estimated")
+    device = device_layout(raw)
+    if checkpoint.encoding.kind == "bits":
+        device = device.astype(bool)
+    sums: head.Sums | None = None
+    for index in count():
+        if index == head.MAX_MEMBERS:
+            return
+        program = lower([calibrate(sample(checkpoint, Member(seed, index)), checkpoint.calibration)])
+        scores = reference.scores(program, device)
+        sums = (sums or head.Sums.start(*scores.shape)).add(scores, head.scale_of(program.score_scale))
+        yield sums.answer()

@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import islice
+
+import numpy as np
+import pytest
+from random_networks import checkpoint_of, deep_network, raw_samples
+
+from blrc import api, reference
+from blrc.encode import device_layout
+from blrc.ensembles import anytime
+from blrc.errors import BlrcError
+
+
+@pytest.mark.parametrize("kind", ["uint8", "int8", "bits"])
+def test_each_answer_is_that_of_an_ensemble_of_as_many(kind: str) -> None:
+    model, shape = deep_network(4)
+    checkpoint = checkpoint_of(model, kind, shape, 4)
+    raw = raw_samples(checkpoint.encoding, 20, 6)
+    device = device_layout(raw).astype(bool) if kind == "bits" else device_layout(raw)
+    program, _ = api.build(checkpoint, api.parse_members("3", 8))
+    for count, answer in enumerate(islice(anytime(checkpoint, raw, seed=8), 3), start=1):
+        expected = reference.answer(program, device, count)
+        assert answer.members == expected.members == count
+        for field in ("label", "log_p", "mean", "variance"):
+            assert np.array_equal(getattr(answer, field), getattr(expected, field)), (count, field)
+
+
+def test_what_cannot_be_answered_is_refused_at_once() -> None:
+    model, shape = deep_network(4)
+    checkpoint = checkpoint_of(model, "uint8", shape, 4)
+    with pytest.raises(BlrcError, match="samples: type float32"):
+        next(anytime(checkpoint, np.zeros((1, *shape), np.float32)))
+    with pytest.raises(BlrcError, match="no calibration samples"):
+        next(anytime(replace(checkpoint, calibration=None), raw_samples(checkpoint.encoding, 2, 0)))
