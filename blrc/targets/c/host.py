@@ -190,12 +190,20 @@ class HostBuild:
 
     @property
     def flash(self) -> int:
-        """Bytes of code and constants of the library, as this compiler makes it with these flags (``size``'s text)."""
+        """Bytes of code and constants, as this compiler makes them with these flags (``size``'s text).
+
+        Of one network without the files that only ask for its certainty (``_ensemble``, ``_blrc_head``): a firmware
+        that classifies does not link them from the library.
+        """
+        unlinked = [f"{self.name}_{part}.c" for part in ("ensemble", "blrc_head")]
+        if len(self.program.members) > 1:
+            unlinked = []
         objects = [
             build.compile_object(
                 self._compiler, self.flags, source, self.build_folder / f"lib_{source.stem}.o", self.folder
             )
             for source in build.sources(self.folder, self.name)
+            if source.name not in unlinked
         ]
         return sum(sizes.text + sizes.data for sizes in build.measure(objects).values())
 
