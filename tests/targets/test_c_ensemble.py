@@ -97,7 +97,8 @@ def scaled(program: Program, bits: float) -> Program:
     """The same with a scale at which the spread of the scores is about `bits` bits."""
     raw = random_inputs(program, 60)
     spread = np.median([np.ptp(reference.scores(program, raw, m), axis=1) for m in range(len(program.members))])
-    return check(replace(program, score_scale=bits / float(max(spread, 1)) * float(np.log(2))))
+    scale = bits / float(max(spread, 1)) * float(np.log(2))
+    return check(replace(program, score_scale=max(scale, head.SMALLEST_SCALE)))
 
 
 CASES = [(kind, members) for kind in ("uint8", "int8", "bits") for members in (1, 2, 5)]
@@ -159,7 +160,7 @@ MOST = 2**29
         ([(0, MOST, MOST)] * 5, 1.0, 5),
         ([(MOST, -MOST)] * 4, 1.0, 2),
         ([(-MOST, MOST)] * 4, 1.0, 3),  # an earlier rival wins a tie
-        ([(MOST, -MOST)] * 4, 1e-30, 4),  # so small a scale that all are equal
+        ([(5, 5)] * 4, head.SMALLEST_SCALE, 4),  # all are equal
         ([(MOST, -MOST), (-MOST, MOST)] * 2, 1.0, 3),
         ([(-MOST, MOST), (MOST, -MOST)] * 2, 1.0, 4),
         ([(7,), (9,)], 1.0, 1),  # one class
