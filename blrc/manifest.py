@@ -131,6 +131,8 @@ def previous_files(folder: Path, force: bool) -> Collection[str] | None:
     except OSError as error:
         raise BlrcError(f"{folder}: cannot read: {error.strerror or error}; choose another folder with -o") from None
     if not force:
-        raise BlrcError(f"{folder}: exists already; choose another folder with -o, or replace the export with --force")
+        ours = next(folder.glob(f"*{SUFFIX}"), None) is not None
+        remedy = ", or replace the export in it with --force (force=True)" if ours else ""
+        raise BlrcError(f"{folder}: exists already; choose another folder with -o{remedy}")
     manifest = read_manifest(folder)
     return (*manifest.files, f"{manifest.name}{SUFFIX}")

@@ -99,3 +99,6 @@ def test_which_files_an_export_may_replace(tmp_path: Path) -> None:
     for name, words in [("file", "is a file"), ("mine", "is no export")]:
         with pytest.raises(BlrcError, match=words):
             previous_files(tmp_path / name, True)
+    # --force is not recommended where it would be refused.
+    with pytest.raises(BlrcError, match=r"exists already; choose another folder with -o$"):
+        previous_files(tmp_path / "mine", False)

@@ -1,7 +1,7 @@
 """Classify MNIST's test images with the exported file, in ONNX Runtime alone: nothing here needs blrc.
 
-blrc export examples/mnist/mnist.pt --target onnx -o out
-python examples/onnx_runtime/classify.py out/mnist.onnx examples/mnist/data
+blrc export examples/mnist/mnist.pt --target onnx -o out/onnx
+python examples/onnx_runtime/classify.py out/onnx/mnist.onnx examples/mnist/data
 """
 
 import gzip
