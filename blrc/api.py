@@ -76,7 +76,7 @@ def parse_members(members: str, seed: int) -> list[Member]:
 def export(
     model: str | Path | Checkpoint,
     folder: str | Path,
-    targets: Sequence[str] = ("c", "onnx"),
+    targets: str | Sequence[str] = ("c", "onnx"),
     members: str = "map",
     seed: int = 0,
     name: str | None = None,
@@ -88,7 +88,7 @@ def export(
     Args:
         model: a checkpoint or its path.
         folder: is created; if it holds an earlier export, `force` replaces that export's files.
-        targets: names from `blrc.targets.registry.TARGETS`.
+        targets: one or several names from `blrc.targets.registry.TARGETS`.
         members: ``map``, or a number of networks sampled from `seed`.
         name: prefix of every file and symbol; by default the checkpoint's file name.
         say: is told what is going on.
@@ -97,6 +97,7 @@ def export(
         BlrcError: for every mistake that a user can make; nothing is written then.
     """
     folder = Path(folder)
+    targets = (targets,) if isinstance(targets, str) else targets
     unknown = [target for target in targets if target not in TARGETS]
     if unknown or not targets:
         raise BlrcError(f"unknown target {', '.join(map(repr, unknown)) or '(none)'}; known: {', '.join(TARGETS)}")

@@ -36,8 +36,8 @@ def preactivation(linear: Conv | Dense, x: NDArray[np.int8], peak: int) -> NDArr
         int32 ``(N, out, H', W')`` or ``(N, out)``.
     """
     fan_in = int(np.prod(linear.weights.shape[1:]))
-    single = fan_in * peak < 2**24
     weights = torch.from_numpy(linear.weights).double()
+    single = weights.float() if fan_in * peak < 2**24 else None
     summed = weights.reshape(_groups(linear), -1, *weights.shape[1:]).sum(1)
     z = _empty(len(x), _output_shape(linear, x))
     with torch.no_grad(), torch.autocast("cpu", enabled=False), nnpack.flags(enabled=False):
@@ -45,9 +45,9 @@ def preactivation(linear: Conv | Dense, x: NDArray[np.int8], peak: int) -> NDArr
             chunk = torch.from_numpy(np.ascontiguousarray(x[i : i + CHUNK]) if x.ndim == 2 else x[i : i + CHUNK])
             out = torch.from_numpy(z[i : i + CHUNK])
             expected = _linear(linear, summed, chunk)
-            if not (single and _fill(out, _linear(linear, weights.float(), chunk), expected)) and not _fill(
-                out, _linear(linear, weights, chunk), expected
-            ):
+            if single is not None and _fill(out, _linear(linear, single, chunk), expected):
+                continue
+            if not _fill(out, _linear(linear, weights, chunk), expected):
                 raise RuntimeError(f"layer {linear.name!r}: torch's float64 arithmetic is not exact on this machine")
     return z
 

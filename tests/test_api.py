@@ -102,6 +102,8 @@ def test_one_target_alone(checkpoint: Checkpoint, tmp_path: Path) -> None:
     both = tree(api.export(checkpoint, tmp_path / "both", name="net").folder)
     one, other = tree(tmp_path / "c"), tree(tmp_path / "onnx")
     assert "net.onnx" not in one
+    # One name need not stand in a list: its letters were taken for targets.
+    assert tree(api.export(checkpoint, tmp_path / "text", targets="onnx", name="net").folder) == other
     assert not [name for name in other if name.endswith((".c", ".h"))]
     for name, content in {**one, **other}.items():
         if not name.endswith(SUFFIX):
