@@ -34,6 +34,7 @@ from blrc.files import write_atomically
 from blrc.graph import GraphModel, Node, capture
 
 FORMAT = "blrc-checkpoint"
+REAL_FORMAT = "blrc-full-precision"
 VERSION = 1
 _SEAL = b"blrc sha256 "
 _SEAL_BYTES = len(_SEAL) + 64
@@ -137,6 +138,8 @@ def load(path: str | Path) -> Checkpoint:
     """
     path = Path(path)
     content = _read(path)
+    if content.get("format") == REAL_FORMAT:
+        raise BlrcError(f"{path}: a full-precision network, which cannot be compiled; train one with --model blrnet")
     if content.get("format") != FORMAT:
         raise BlrcError(f"{path}: not a blrc checkpoint; make one with blrc.save() or 'blrc train'")
     version = content.get("version")
@@ -152,6 +155,26 @@ def load(path: str | Path) -> Checkpoint:
         raise BlrcError(f"{path}: not a valid blrc checkpoint ({error!r}); save it again with blrc.save()") from None
     _check(checkpoint)
     return checkpoint
+
+
+def save_real(model: nn.Module, path: str | Path) -> None:
+    """Write a full-precision network (`blrc.models`, flavour ``fp``): a baseline, which cannot be compiled."""
+    content = {"format": REAL_FORMAT, "version": VERSION, "tensors": dict(model.state_dict())}
+    buffer = io.BytesIO()
+    torch.save(_interned(content), buffer)
+    write_atomically(Path(path), _seal(buffer.getvalue()))
+
+
+def load_real(path: str | Path) -> dict[str, torch.Tensor]:
+    """The state_dict that `save_real` wrote.
+
+    Raises:
+        BlrcError: another file, or a damaged one.
+    """
+    content = _read(Path(path))
+    if content.get("format") != REAL_FORMAT:
+        raise BlrcError(f"{path}: not a full-precision network; make one with 'blrc train mnist --model fp'")
+    return dict(content["tensors"])
 
 
 def _decode(content: Mapping[str, Any], source: str) -> Checkpoint:

@@ -8,7 +8,9 @@ from typing import Any, TypeVar
 
 import click
 
-from blrc.train import RECIPES, Recipe, train_mnist
+from blrc.errors import BlrcError
+from blrc.train import RECIPES, Recipe, best_stage, train_mnist
+from blrc.train.state import state_file
 
 _DEFAULT = Recipe()
 F = TypeVar("F", bound=Callable[..., Any])
@@ -16,7 +18,13 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def _option(flag: str, name: str, kind: Any, text: str) -> Callable[[F], F]:
     """An option of the recipe. Without a value of its own it keeps what --recipe says."""
-    return click.option(flag, name, type=kind, default=None, help=f"{text} [plain: {getattr(_DEFAULT, name)}]")
+    return click.option(flag, name, type=kind, default=None, help=f"{text} {_defaults(name)}")
+
+
+def _defaults(name: str) -> str:
+    """What an option is where it is not given: plain's value, and that of every recipe with another."""
+    values = {"plain": getattr(_DEFAULT, name), **{base: own[name] for base, own in RECIPES.items() if name in own}}
+    return "[" + ", ".join(f"{base}: {value}" for base, value in values.items()) + "]"
 
 
 @click.group()
@@ -33,14 +41,23 @@ def train() -> None:
     type=click.Choice(sorted(RECIPES)),
     default="plain",
     show_default=True,
-    help="plain: nothing but the images; distilled: shifted images, and soft labels from a stronger network.",
+    help="plain: nothing but the images; distilled: shifted images, soft labels from a stronger network, a restart.",
+)
+@_option(
+    "--model",
+    "model",
+    click.Choice(["blrnet", "bnn", "fp"]),
+    "blrnet: stochastic; baselines: bnn, Binarized NN; fp, full precision.",
 )
 @_option("--seed", "seed", int, "Of all randomness.")
-@_option("--epochs", "epochs", int, "Of the binary network.")
+@_option("--epochs", "epochs", int, "Of the network.")
 @_option("--pretrain-epochs", "pretrain_epochs", int, "Of the full-precision network that it starts from.")
 @_option("--batch", "batch", int, "Samples a step.")
 @_option("--lr", "lr", float, "Peak learning rate.")
 @_option("--weight-lr", "weight_lr", float, "The same for the binary weights.")
+@_option("--restart-epochs", "restart_epochs", int, "Train on for so many epochs with ever less variance.")
+@_option("--init", "init", click.Choice(["transfer", "xavier"]), "Start from the pretrained network, or at random.")
+@click.option("--norm/--no-norm", default=None, help="Batch norms behind the binary layers. [plain: norm]")
 @click.option("--hard/--soft", default=None, help="Activations in training: +-1, or between. [plain: hard]")
 @_option("--tau", "tau", float, "Temperature of the activations.")
 @_option("--shifts", "shifts", int, "Move training images at random by up to so many pixels.")
@@ -58,14 +75,24 @@ def train() -> None:
     show_default=True,
     help="More are faster on idle cores and cost more CPU time; the result's last bits depend on their number.",
 )
+@click.option("--log", type=click.Path(path_type=Path, dir_okay=False), help="Write a CSV file with a line an epoch.")
 @click.option("--resume", is_flag=True, help="Go on after the last finished epoch of a run that was stopped.")
-def mnist(output: Path, data: Path | None, base: str, resume: bool, threads: int, **options: Any) -> None:
+def mnist(
+    output: Path, data: Path | None, base: str, resume: bool, threads: int, log: Path | None, **options: Any
+) -> None:
     """Train the MNIST network: full-precision pretraining, weight transfer, binary network; the best epoch is kept.
 
     After every epoch the run's state is saved beside the output. A run that was stopped goes on with --resume and
     ends as if it had not been.
     """
     given = {name: value for name, value in options.items() if value is not None}
-    trained = train_mnist(output, data, Recipe(**{**RECIPES[base], **given}), resume, threads=threads)
-    best = max(trained.accuracies["blrnet"])
-    click.echo(f"{output}: MAP accuracy {100 * best:.2f} % on the validation set")
+    recipe = Recipe(**{**RECIPES[base], **given})
+    try:
+        trained = train_mnist(output, data, recipe, resume, threads=threads, log=log)
+    except KeyboardInterrupt:
+        raise BlrcError(
+            f"stopped; the same command with --resume goes on after the last finished epoch ({state_file(output)})"
+        ) from None
+    best = max(trained.accuracies[best_stage(recipe, trained.accuracies)])
+    what = "MAP accuracy" if recipe.model == "blrnet" else "accuracy"
+    click.echo(f"{output}: {what} {100 * best:.2f} % on the validation set")

@@ -34,17 +34,19 @@ Flavour = Literal["blrnet", "fp"]
 CLASSES = 10
 
 
-def mnist(flavour: Flavour = "blrnet") -> nn.Sequential:
+def mnist(flavour: Flavour = "blrnet", norm: bool = True) -> nn.Sequential:
     """The MNIST network: ``(N, 1, 28, 28)`` to logits ``(N, 10)``.
+
+    Without norms (the paper's ablation) its linear maps have biases.
 
     Example:
         >>> [name for name, _ in mnist().named_children()][:5]
         ['conv1', 'norm1', 'pool1', 'sign1', 'conv2']
     """
-    return _network(flavour, channels=1, size=28, blocks=((32,), (64,)), dense=512)
+    return _network(flavour, channels=1, size=28, blocks=((32,), (64,)), dense=512, norm=norm)
 
 
-def cifar10(flavour: Flavour = "blrnet", width: float = 1.0) -> nn.Sequential:
+def cifar10(flavour: Flavour = "blrnet", width: float = 1.0, norm: bool = True) -> nn.Sequential:
     """The CIFAR-10 network: ``(N, 3, 32, 32)`` to logits ``(N, 10)``; `width` scales all hidden layers.
 
     Raises:
@@ -53,10 +55,12 @@ def cifar10(flavour: Flavour = "blrnet", width: float = 1.0) -> nn.Sequential:
     if not width * 128 >= 1:
         raise BlrcError(f"cifar10: width {width} leaves no channels")
     blocks = tuple((round(width * c), round(width * c)) for c in (128, 256, 512))
-    return _network(flavour, channels=3, size=32, blocks=blocks, dense=round(width * 1024))
+    return _network(flavour, channels=3, size=32, blocks=blocks, dense=round(width * 1024), norm=norm)
 
 
-def _network(flavour: Flavour, channels: int, size: int, blocks: Sequence[Sequence[int]], dense: int) -> nn.Sequential:
+def _network(
+    flavour: Flavour, channels: int, size: int, blocks: Sequence[Sequence[int]], dense: int, norm: bool
+) -> nn.Sequential:
     if flavour not in ("blrnet", "fp"):
         raise BlrcError(f"flavour {flavour!r}: expected 'blrnet' or 'fp'")
     binary = flavour == "blrnet"
@@ -66,8 +70,9 @@ def _network(flavour: Flavour, channels: int, size: int, blocks: Sequence[Sequen
         for position, width in enumerate(block):
             number += 1
             conv = BinaryConv2d if binary else nn.Conv2d
-            layers[f"conv{number}"] = conv(channels, width, 3, padding="same", bias=False)
-            layers[f"norm{number}"] = StochasticBatchNorm2d(width) if binary else nn.BatchNorm2d(width)
+            layers[f"conv{number}"] = conv(channels, width, 3, padding="same", bias=not norm)
+            if norm:
+                layers[f"norm{number}"] = StochasticBatchNorm2d(width) if binary else nn.BatchNorm2d(width)
             if position == len(block) - 1:
                 layers[f"pool{number}"] = StochasticMaxPool2d(2) if binary else nn.MaxPool2d(2)
                 size //= 2
@@ -76,8 +81,9 @@ def _network(flavour: Flavour, channels: int, size: int, blocks: Sequence[Sequen
     number += 1
     features = channels * size * size
     layers["flatten"] = nn.Flatten()
-    layers["dense"] = BinaryLinear(features, dense) if binary else nn.Linear(features, dense, bias=False)
-    layers[f"norm{number}"] = StochasticBatchNorm1d(dense) if binary else nn.BatchNorm1d(dense)
+    layers["dense"] = (BinaryLinear if binary else nn.Linear)(features, dense, bias=not norm)
+    if norm:
+        layers[f"norm{number}"] = StochasticBatchNorm1d(dense) if binary else nn.BatchNorm1d(dense)
     layers |= _activation(binary, number)
     layers["scores"] = SoftmaxLinear(dense, CLASSES) if binary else nn.Linear(dense, CLASSES)
     return nn.Sequential(layers)

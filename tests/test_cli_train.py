@@ -10,6 +10,7 @@ from click.testing import CliRunner
 from torch import nn
 
 from blrc import cli_train
+from blrc.cli import main
 from blrc.train import RECIPES, Recipe, Trained
 
 
@@ -17,9 +18,9 @@ from blrc.train import RECIPES, Recipe, Trained
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
     calls: list[tuple[Any, ...]] = []
 
-    def train_mnist(*args: Any, threads: int) -> Trained:
-        calls.append((*args, threads))
-        return Trained(nn.Sequential(), {"fp": [0.999], "blrnet": [0.97, 0.9912, 0.98]})
+    def train_mnist(*args: Any, threads: int, log: Path | None) -> Trained:
+        calls.append((*args, threads, log))
+        return Trained(nn.Sequential(), {"fp": [0.999], "blrnet": [0.97, 0.9912, 0.98]}, [])
 
     monkeypatch.setattr(cli_train, "train_mnist", train_mnist)
     return calls
@@ -28,17 +29,20 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
 def test_the_defaults_are_the_recipe_s(calls: list[tuple[Any, ...]]) -> None:
     result = CliRunner().invoke(cli_train.train, ["mnist", "-o", "mnist.pt"])
     assert result.exit_code == 0 and result.output == "mnist.pt: MAP accuracy 99.12 % on the validation set\n"
-    assert calls == [(Path("mnist.pt"), None, Recipe(), False, 1)]
+    assert calls == [(Path("mnist.pt"), None, Recipe(), False, 1, None)]
 
 
 def test_every_option_arrives(calls: list[tuple[Any, ...]]) -> None:
     options = "--data d --seed 3 --epochs 4 --pretrain-epochs 5 --batch 6 --lr 0.7 --weight-lr 0.8 --soft "
-    options += "--tau 0.9 --threads 2 --shifts 1 --distillation 0.25"
+    options += (
+        "--tau 0.9 --threads 2 --shifts 1 --distillation 0.25 --restart-epochs 7 --no-norm --log l.csv --model blrnet"
+    )
     CliRunner().invoke(cli_train.train, ["mnist", "-o", "m.pt", *options.split(), "--objective", "bound", "--resume"])
     recipe = Recipe(
-        3, 4, 5, 6, weight_lr=0.8, lr=0.7, objective="bound", hard=False, tau=0.9, shifts=1, distillation=0.25
-    )
-    assert calls == [(Path("m.pt"), Path("d"), recipe, True, 2)]
+        seed=3, epochs=4, pretrain_epochs=5, batch=6, weight_lr=0.8, lr=0.7, objective="bound", hard=False, tau=0.9,
+        shifts=1, distillation=0.25, restart_epochs=7, norm=False,
+    )  # fmt: skip
+    assert calls == [(Path("m.pt"), Path("d"), recipe, True, 2, Path("l.csv"))]
 
 
 def test_a_recipe_by_name_and_an_option_of_its_own(calls: list[tuple[Any, ...]]) -> None:
@@ -50,3 +54,30 @@ def test_a_recipe_by_name_and_an_option_of_its_own(calls: list[tuple[Any, ...]])
 def test_output_is_required(calls: list[tuple[Any, ...]]) -> None:
     result = CliRunner().invoke(cli_train.train, ["mnist"])
     assert result.exit_code == 2 and "--output" in result.output and not calls
+
+
+@pytest.mark.parametrize(
+    ("options", "recipe"),
+    [
+        (["--model", "fp"], Recipe(model="fp")),
+        (["--init", "xavier"], Recipe(init="xavier")),
+    ],
+)
+def test_baselines_and_ablations(options: list[str], recipe: Recipe, calls: list[tuple[Any, ...]]) -> None:
+    CliRunner().invoke(cli_train.train, ["mnist", "-o", "m.pt", *options])
+    assert calls[0][2] == recipe
+
+
+def test_the_help_names_the_defaults_of_every_recipe() -> None:
+    text = " ".join(CliRunner().invoke(cli_train.train, ["mnist", "--help"]).output.split())
+    assert "[plain: 13, distilled: 20]" in text and "[plain: 128]" in text
+
+
+def test_an_interrupted_run_says_how_to_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    def train_mnist(*_: Any, **__: Any) -> Trained:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli_train, "train_mnist", train_mnist)
+    result = CliRunner().invoke(main, ["train", "mnist", "-o", "m.pt"])
+    assert result.exit_code == 1
+    assert "the same command with --resume goes on after the last finished epoch (m.pt.training)" in result.output

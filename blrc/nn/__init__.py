@@ -15,8 +15,8 @@ from blrc.nn.layers import BinaryConv2d, BinaryLinear, SoftmaxLinear
 from blrc.nn.noise import reuse_noise
 from blrc.nn.norm import StochasticBatchNorm1d, StochasticBatchNorm2d
 from blrc.nn.pool import StochasticMaxPool2d
-from blrc.nn.transfer import transfer_
-from blrc.nn.weights import Bernoulli, WeightDistribution, distributions, entropy, variance_regulariser
+from blrc.nn.transfer import transfer_, xavier_
+from blrc.nn.weights import Bernoulli, WeightDistribution, distributions, entropy, restrain, variance_regulariser
 
 __all__ = [
     "Bernoulli",
@@ -35,7 +35,9 @@ __all__ = [
     "entropy",
     "probability_minus",
     "reestimate",
+    "restrain",
     "reuse_noise",
     "transfer_",
     "variance_regulariser",
+    "xavier_",
 ]

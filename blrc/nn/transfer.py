@@ -1,6 +1,8 @@
-"""Start a binary network from a trained full-precision one (paper, section 4.4)."""
+"""Where a binary network starts: a trained full-precision one (paper, section 4.4), or random weights."""
 
 from __future__ import annotations
+
+import math
 
 import torch
 from torch import nn
@@ -8,6 +10,7 @@ from torch import nn
 from blrc.errors import BlrcError
 from blrc.nn.layers import BinaryConv2d, BinaryLinear, SoftmaxLinear
 from blrc.nn.norm import StochasticBatchNorm1d, StochasticBatchNorm2d
+from blrc.nn.weights import Bernoulli
 
 
 @torch.no_grad()
@@ -52,3 +55,30 @@ def transfer_(target: nn.Module, source: nn.Module) -> None:
                 raise BlrcError(f"transfer: layer {name!r}: {error}") from None
         if module.bias is not None:
             module.bias.copy_(layer.bias * scale) if layer.bias is not None else module.bias.zero_()
+
+
+@torch.no_grad()
+def xavier_(model: nn.Module) -> None:
+    """Draw the logits W of every Bernoulli layer, and the weights of softmax layers, as Glorot & Bengio (2010) do.
+
+    Uniform over +-sqrt(6 / (fan_in + fan_out)), so that every p(B = -1) is close to 1/2; biases are 0. The paper's
+    ablation of weight transfer (section 5.3).
+
+    Example:
+        >>> layer = BinaryLinear(100, 50)
+        >>> xavier_(layer)
+        >>> bool(layer.weight.logits.abs().max() <= 0.2)
+        True
+    """
+    for module in model.modules():
+        if not isinstance(module, BinaryLinear | BinaryConv2d | SoftmaxLinear):
+            continue
+        if module.bias is not None:
+            module.bias.zero_()
+        if isinstance(module, SoftmaxLinear):
+            nn.init.xavier_uniform_(module.weight)
+        elif isinstance(module.weight, Bernoulli):
+            logits = module.weight.logits
+            taps = math.prod(logits.shape[2:])
+            reach = math.sqrt(6.0 / ((logits.shape[0] + logits.shape[1]) * taps))
+            logits.uniform_(-reach, reach)

@@ -79,6 +79,9 @@ class Bernoulli(WeightDistribution):
     Args:
         shape: of the weight tensor.
 
+    Attributes:
+        spread: factor on V[B] in training (`restrain`); evaluation and samples always have the full variance.
+
     Example:
         >>> weight = Bernoulli((2, 3))
         >>> _ = weight.logits.data.fill_(0.0)
@@ -87,6 +90,7 @@ class Bernoulli(WeightDistribution):
     """
 
     support = (-1, 1)
+    spread: float = 1.0
 
     def __init__(
         self, shape: Sequence[int], device: torch.device | str | None = None, dtype: torch.dtype | None = None
@@ -114,7 +118,7 @@ class Bernoulli(WeightDistribution):
 
     def moments(self) -> tuple[Tensor, Tensor]:
         mean, variance = _Moments.apply(self.logits)  # type: ignore[no-untyped-call]
-        return mean, variance
+        return mean, variance if self.spread == 1.0 or not self.training else self.spread * variance
 
     def total_variance(self) -> Tensor:
         total: Tensor = _TotalVariance.apply(self.logits)  # type: ignore[no-untyped-call]
@@ -218,6 +222,22 @@ def _chunks(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
 def distributions(model: nn.Module) -> Iterator[WeightDistribution]:
     """Every weight distribution in a network."""
     return (module for module in model.modules() if isinstance(module, WeightDistribution))
+
+
+def restrain(model: nn.Module, spread: float) -> None:
+    """Train with ``spread`` times the variance of every Bernoulli weight from now on; 1 is the full variance.
+
+    A network that is trained on with ever less variance comes closer to its MAP network; samples are still drawn from
+    the full distribution.
+
+    Raises:
+        BlrcError: a spread that is not above 0 and at most 1.
+    """
+    if not 0.0 < spread <= 1.0:
+        raise BlrcError(f"spread {spread}: must be above 0 and at most 1")
+    for weight in distributions(model):
+        if isinstance(weight, Bernoulli):
+            weight.spread = spread
 
 
 def variance_regulariser(model: nn.Module) -> Tensor:

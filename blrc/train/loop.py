@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 import numpy as np
 import torch
@@ -14,6 +16,7 @@ from tqdm import tqdm
 
 from blrc.datasets import Dataset
 from blrc.encode import InputEncoding
+from blrc.files import write_atomically
 from blrc.train.stage import Stage, Tensors, optimiser, run_epoch
 from blrc.train.state import TrainingState, save_state
 
@@ -29,10 +32,11 @@ def run_stages(
     batch: int,
     seed: int,
     stream: TextIO = sys.stderr,
+    log: Path | None = None,
 ) -> None:
     """Train every stage that `state` has not finished, saving it to `path` after each epoch.
 
-    Afterwards ``state.results`` holds the best tensors of each stage.
+    Afterwards ``state.results`` holds the best tensors of each stage. `log` is a CSV file of ``state.history``.
     """
     for index in range(state.stage, len(stages)):
         stage = stages[index]
@@ -43,7 +47,7 @@ def run_stages(
             model.load_state_dict(state.model)
             adam.load_state_dict(state.adam)
         for epoch in range(state.epoch + 1, stage.epochs + 1):
-            start = time.monotonic()
+            start, cpu = time.monotonic(), time.process_time()
             title = f"{stage.name} epoch {epoch}/{stage.epochs}"
             # A bar on a terminal; a log gets one line an epoch.
             total = -(-len(data) // batch)
@@ -59,9 +63,11 @@ def run_stages(
                     stage, epoch, model, loss_of, adam, data, encoding, batch, derived_seed(seed, index, epoch), report
                 )
             accuracy = stage.validate(model)
+            also = {name: measure(model) for name, measure in stage.also.items()}
             state.stage, state.epoch = index, epoch
             state.model, state.adam = model.state_dict(), adam.state_dict()
-            state.accuracies.setdefault(stage.name, []).append(accuracy)
+            state.history.append({"stage": stage.name, "epoch": epoch, "loss": loss, "validation": accuracy, **also,
+                                  "cpu_seconds": round(time.process_time() - cpu, 1)})  # fmt: skip
             if accuracy >= state.best_accuracy:
                 state.best, state.best_accuracy, state.best_epoch = _copy(state.model), accuracy, epoch
             if epoch == stage.epochs:
@@ -72,6 +78,18 @@ def run_stages(
                 state.stage, state.epoch, state.model, state.adam, state.best = index + 1, 0, {}, {}, {}
                 state.best_accuracy, state.best_epoch = -1.0, 0
             save_state(state, path)
+            if log is not None:
+                write_atomically(log, to_csv(state.history).encode())
+
+
+def to_csv(history: Sequence[Mapping[str, Any]]) -> str:
+    """A line an epoch; what a stage does not measure stays empty."""
+    columns = list(dict.fromkeys(name for row in history for name in row))
+    text = io.StringIO()
+    writer = csv.DictWriter(text, columns, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(history)
+    return text.getvalue()
 
 
 def derived_seed(seed: int, stage: int, epoch: int) -> int:

@@ -1,40 +1,30 @@
-"""The whole recipe on MNIST: full-precision pretraining, weight transfer, binary network, checkpoint."""
+"""The whole recipe on MNIST: full-precision pretraining, weight transfer, binary network, restart, checkpoint."""
 
 from __future__ import annotations
 
 import hashlib
 import sys
-from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
 import numpy as np
 import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import nn
 from tqdm import tqdm
 
-from blrc import checkpoint, datasets, encode, models
+from blrc import checkpoint, datasets, encode
 from blrc.datasets import Dataset
 from blrc.encode import InputEncoding
 from blrc.errors import BlrcError
-from blrc.nn import (
-    SoftmaxLinear,
-    StochasticSign,
-    WeightDistribution,
-    deterministic,
-    entropy,
-    reestimate,
-    reuse_noise,
-    transfer_,
-    variance_regulariser,
-)
+from blrc.nn import deterministic, reestimate, reuse_noise, transfer_, xavier_
+from blrc.train import networks
 from blrc.train.loop import derived_seed, run_stages
+from blrc.train.losses import cross_entropy, stochastic_losses
 from blrc.train.memory import keep_freed_memory
-from blrc.train.recipe import Recipe, cosine, one_cycle
-from blrc.train.stage import Loss, Stage, Tensors, accuracy
+from blrc.train.recipe import Recipe, cosine, one_cycle, warm_cosine
+from blrc.train.stage import Stage, Tensors, accuracy
 from blrc.train.state import TrainingState, load_state, save_state, state_file
 
 ENCODING = encode.pixels((1, 28, 28), mean=(0.1307,), std=(0.3081,))
@@ -47,12 +37,15 @@ class Trained:
     """What came out of a run.
 
     Attributes:
-        model: the best epoch of the binary network.
-        accuracies: validation accuracy in [0, 1] of every epoch, by stage; ``blrnet``'s are those of its MAP network.
+        model: the best epoch of the network.
+        accuracies: validation accuracy in [0, 1] of every epoch, by stage; a stochastic network's are those of its MAP
+            network.
+        history: a row an epoch (`blrc.train.state.TrainingState`).
     """
 
     model: nn.Sequential
     accuracies: Mapping[str, list[float]]
+    history: Sequence[Mapping[str, Any]]
 
 
 def train_mnist(
@@ -62,20 +55,23 @@ def train_mnist(
     resume: bool = False,
     stream: TextIO | None = None,
     threads: int | None = None,
+    log: str | Path | None = None,
 ) -> Trained:
-    """Train the paper's MNIST network and write its checkpoint.
+    """Train the paper's MNIST network, or a baseline, and write its checkpoint.
 
     The network is trained on the device's own input codes. After every epoch the run's state goes to
     ``<output>.training``; a run that was killed goes on from there with `resume`, and ends with the same bytes as an
-    uninterrupted one at the same number of threads. The file is removed when the checkpoint is written.
+    uninterrupted one at the same number of threads. The file is removed when the checkpoint is written. A
+    full-precision network cannot be compiled; its file is for `blrc.checkpoint.load_real`.
 
     Args:
         output: the checkpoint's path.
         data: folder of IDX files; by default the cache, downloaded when absent.
         recipe: options.
-        resume: go on from the state that is there, if any.
+        resume: go on from the state that is there; without one a new run begins, and a line says so.
         stream: for progress (stderr); a bar on a terminal, else a line an epoch.
         threads: torch's threads during the run; by default as many as it has now.
+        log: a CSV file with a line an epoch, written after each.
 
     Raises:
         BlrcError: bad options or data; a state is there, but `resume` is off or the options differ from its own.
@@ -85,12 +81,15 @@ def train_mnist(
     before = torch.get_num_threads()
     torch.set_num_threads(threads or before)
     try:
-        return _train(Path(output), data, recipe or Recipe(), resume, stream or sys.stderr)
+        path = None if log is None else Path(log)
+        return _train(Path(output), data, recipe or Recipe(), resume, stream or sys.stderr, path)
     finally:
         torch.set_num_threads(before)
 
 
-def _train(output: Path, data: str | Path | None, recipe: Recipe, resume: bool, stream: TextIO) -> Trained:
+def _train(
+    output: Path, data: str | Path | None, recipe: Recipe, resume: bool, stream: TextIO, log: Path | None
+) -> Trained:
     state_path = state_file(output)
     training, validation = datasets.split(datasets.mnist(data), recipe.validation)
     if recipe.calibration > len(training):
@@ -100,44 +99,41 @@ def _train(output: Path, data: str | Path | None, recipe: Recipe, resume: bool, 
         raise BlrcError(f"{state_path}: an unfinished run; go on with --resume, or delete the file to train anew")
     if resume and state_path.exists():
         state = load_state(state_path, options)
-        tqdm.write(f"going on after {sum(map(len, state.accuracies.values()))} epochs", file=stream)
+        tqdm.write(f"going on after {len(state.history)} epochs", file=stream)
         if state.threads != torch.get_num_threads():
             tqdm.write(f"the run had {state.threads} threads, now {torch.get_num_threads()}: last bits may differ",
                        file=stream)  # fmt: skip
     else:
+        if resume:
+            tqdm.write(f"{state_path}: no unfinished run; starting a new one", file=stream)
         state = TrainingState(options, torch.get_num_threads())
         save_state(state, state_path)  # a folder that cannot be written is found now, not after an epoch
     keep_freed_memory()
     with torch.random.fork_rng(devices=[]):
         stages = mnist_stages(recipe, training, validation, ENCODING)
-        run_stages(stages, state, state_path, training, ENCODING, recipe.batch, recipe.seed, stream)
-        model = _network(recipe)
-    model.load_state_dict(state.results["blrnet"])
+        run_stages(stages, state, state_path, training, ENCODING, recipe.batch, recipe.seed, stream, log)
+        model = networks.new(recipe)
+    model.load_state_dict(state.results[best_stage(recipe, state.accuracies)])
     model.eval()
-    rows = _choice(len(training), recipe.calibration, recipe.seed)
-    checkpoint.save(model, output, input=ENCODING, calibration=training.images[rows], compact=True)
+    if recipe.model == "fp":
+        checkpoint.save_real(model, output)
+    else:
+        rows = _choice(len(training), recipe.calibration, recipe.seed)
+        checkpoint.save(model, output, input=ENCODING, calibration=training.images[rows], compact=True)
     state_path.unlink()
-    return Trained(model, state.accuracies)
+    return Trained(model, state.accuracies, state.history)
+
+
+def best_stage(recipe: Recipe, accuracies: Mapping[str, Sequence[float]]) -> str:
+    """The stage whose best epoch on the validation set is the run's result; the later one where they are equal."""
+    candidates = [recipe.model, *(["restart"] if "restart" in accuracies else [])]
+    return max(reversed(candidates), key=lambda name: max(accuracies[name]))
 
 
 def mnist_stages(recipe: Recipe, training: Dataset, validation: Dataset, encoding: InputEncoding) -> list[Stage]:
-    """Full-precision pretraining (unless 0 epochs) and the binary network."""
+    """The stages of a recipe: ``fp``; ``bnn``; or ``fp`` (where it pretrains), ``blrnet``, ``restart`` (if any)."""
     subset = training.images[_choice(len(training), min(REESTIMATION, len(training)), recipe.seed)]
     statistics = torch.from_numpy(encoding.real(subset))
-
-    def pretrain_loss(model: nn.Module, inputs: Tensor, labels: Tensor) -> Tensor:
-        return F.cross_entropy(model(inputs), labels)
-
-    def binary_losses(results: Mapping[str, Tensors]) -> Loss:
-        fit = _distillation(recipe, _pretrained(results)) if recipe.distillation else pretrain_loss
-
-        def binary_loss(model: nn.Module, inputs: Tensor, labels: Tensor) -> Tensor:
-            loss = fit(model, inputs, labels)
-            if recipe.objective == "bound":
-                return loss - entropy(model) / len(training)
-            return loss + recipe.variance_penalty * variance_regulariser(model)
-
-        return binary_loss
 
     def validate_real(model: nn.Module) -> float:
         return accuracy(model.eval(), validation, encoding)
@@ -145,92 +141,64 @@ def mnist_stages(recipe: Recipe, training: Dataset, validation: Dataset, encodin
     def validate_map(model: nn.Module) -> float:
         return accuracy(reestimate(deterministic(model.eval()), statistics), validation, encoding)
 
-    def build_real(_: Mapping[str, Tensors]) -> nn.Module:
-        return _with_dropout(models.mnist("fp"), recipe.dropout).to(memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return, unused-ignore]
-
-    def build_binary(results: Mapping[str, Tensors]) -> nn.Module:
-        model = _network(recipe)
-        if "fp" in results:
-            transfer_(model, _pretrained(results))
+    def build_stochastic(results: Mapping[str, Tensors]) -> nn.Module:
+        model = networks.stochastic(recipe)
+        if recipe.init == "xavier":
+            xavier_(model)
+        elif "fp" in results:
+            transfer_(model, networks.pretrained(recipe, results))
         reuse_noise(model)
-        return model.to(memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return, unused-ignore]
+        return _channels_last(model)
 
-    def real_groups(model: nn.Module) -> list[dict[str, Any]]:
-        return [{"params": list(model.parameters()), "lr": recipe.pretrain_lr, "weight_decay": recipe.pretrain_decay}]
+    def build_restart(results: Mapping[str, Tensors]) -> nn.Module:
+        model = networks.stochastic(recipe)
+        model.load_state_dict(results["blrnet"])
+        reuse_noise(model)
+        return _channels_last(model)
 
     pretraining = Stage(
         "fp",
-        recipe.pretrain_epochs,
-        build_real,
-        real_groups,
+        recipe.epochs if recipe.model == "fp" else recipe.pretrain_epochs,
+        lambda _: _channels_last(networks.real(recipe)),
+        lambda model: [
+            {"params": list(model.parameters()), "lr": recipe.pretrain_lr, "weight_decay": recipe.pretrain_decay}
+        ],
         one_cycle,
-        lambda _: pretrain_loss,
+        lambda _: cross_entropy,
         validate_real,
         recipe.shifts,
         decoupled=True,
     )
+    if recipe.model == "fp":
+        return [pretraining]
     binary = Stage(
         "blrnet",
         recipe.epochs,
-        build_binary,
-        lambda model: binary_groups(model, recipe),
+        build_stochastic,
+        lambda model: networks.binary_groups(model, recipe.weight_lr, recipe.lr, recipe.weight_decay),
         cosine,
-        binary_losses,
+        lambda results: stochastic_losses(recipe, results, len(training)),
         validate_map,
         recipe.shifts,
+        also={"stochastic": validate_real},
     )
-    return [pretraining, binary] if recipe.pretrain_epochs else [binary]
+    restart = Stage(
+        "restart",
+        recipe.restart_epochs,
+        build_restart,
+        lambda model: networks.binary_groups(model, recipe.restart_weight_lr, recipe.restart_lr, recipe.weight_decay),
+        warm_cosine,
+        lambda results: stochastic_losses(recipe, results, len(training)),
+        validate_map,
+        recipe.shifts,
+        also={"stochastic": validate_real},
+        prepare=lambda model, progress: networks.restrain_at(model, recipe, progress),
+    )
+    return [*([pretraining] if recipe.pretrains else []), binary, *([restart] if recipe.restart_epochs else [])]
 
 
-def binary_groups(model: nn.Module, recipe: Recipe) -> list[dict[str, Any]]:
-    """Parameter groups of a binary network: logits of weights, softmax layers (with weight decay), the rest."""
-    logits = [p for m in model.modules() if isinstance(m, WeightDistribution) for p in m.parameters()]
-    softmax = [p for m in model.modules() if isinstance(m, SoftmaxLinear) for p in m.parameters()]
-    taken = set(map(id, logits + softmax))
-    rest = [p for p in model.parameters() if id(p) not in taken]
-    return [
-        {"params": logits, "lr": recipe.weight_lr},
-        {"params": softmax, "lr": recipe.lr, "weight_decay": recipe.weight_decay},
-        {"params": rest, "lr": recipe.lr},
-    ]
-
-
-def _network(recipe: Recipe) -> nn.Sequential:
-    model = models.mnist("blrnet")
-    for name, module in model.named_children():
-        if isinstance(module, StochasticSign):
-            setattr(model, name, StochasticSign(recipe.tau, recipe.hard))
-    return model
-
-
-def _with_dropout(model: nn.Sequential, share: float) -> nn.Sequential:
-    """Drop inputs of the dense layers. The tensors keep their names."""
-    layers: OrderedDict[str, nn.Module] = OrderedDict()
-    for name, module in model.named_children():
-        if isinstance(module, nn.Linear) and share:
-            layers[f"dropout_{name}"] = nn.Dropout(share)
-        layers[name] = module
-    return nn.Sequential(layers)
-
-
-def _pretrained(results: Mapping[str, Tensors]) -> nn.Module:
-    model = models.mnist("fp")
-    model.load_state_dict(results["fp"])
-    return model.eval().requires_grad_(False)
-
-
-def _distillation(recipe: Recipe, teacher: nn.Module) -> Loss:
-    """(1 - d) cross entropy + d T^2 KL(teacher || network), both softened by the temperature T."""
-    share, temperature = recipe.distillation, recipe.temperature
-
-    def loss(model: nn.Module, inputs: Tensor, labels: Tensor) -> Tensor:
-        logits = model(inputs)
-        with torch.no_grad():
-            soft = F.log_softmax(teacher(inputs) / temperature, 1)
-        divergence = F.kl_div(F.log_softmax(logits / temperature, 1), soft, reduction="batchmean", log_target=True)
-        return (1 - share) * F.cross_entropy(logits, labels) + share * temperature**2 * divergence
-
-    return loss
+def _channels_last(model: nn.Module) -> nn.Module:
+    return model.to(memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return, unused-ignore]
 
 
 def _choice(samples: int, count: int, seed: int) -> Any:

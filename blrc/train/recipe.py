@@ -15,6 +15,9 @@ class Recipe:
     """Everything that a run's result depends on, besides the data and the number of threads.
 
     Attributes:
+        model: ``blrnet`` (stochastic), ``bnn`` (Binarized NN) or ``fp`` (full precision); the latter two are baselines.
+        norm: norms behind the binary layers; False is the paper's ablation.
+        init: where the stochastic network starts: ``transfer`` from a pretrained one, or ``xavier`` (ablation).
         seed: of initialisation, order of samples, noise, and the choice of calibration samples.
         epochs: of the binary network.
         pretrain_epochs: of the full-precision network whose weights it starts from; 0 starts from random ones.
@@ -34,8 +37,14 @@ class Recipe:
             T^2 KL(pretrained || binary) at `temperature` T (Hinton et al. 2015).
         validation: how many of the last training samples choose the best epoch.
         calibration: how many training samples go into the checkpoint.
+        restart_epochs: the best network is trained on for so many epochs with rates that start anew
+            (`restart_weight_lr`, `restart_lr`: a warm-up over the first tenth, then cosine), while V[B] is multiplied
+            by a factor that falls to `restart_spread` (`blrc.train.networks.restrain_at`). 0: no restart.
     """
 
+    model: Literal["blrnet", "bnn", "fp"] = "blrnet"
+    norm: bool = True
+    init: Literal["transfer", "xavier"] = "transfer"
     seed: int = 0
     epochs: int = 13
     pretrain_epochs: int = 3
@@ -55,10 +64,14 @@ class Recipe:
     temperature: float = 3.0
     validation: int = 5_000
     calibration: int = 2_560
+    restart_epochs: int = 0
+    restart_weight_lr: float = 0.03
+    restart_lr: float = 0.003
+    restart_spread: float = 0.25
 
     def __post_init__(self) -> None:
         for name, least in (("seed", 0), ("epochs", 1), ("pretrain_epochs", 0), ("batch", 2), ("validation", 1),
-                            ("calibration", 2), ("shifts", 0)):  # fmt: skip
+                            ("calibration", 2), ("shifts", 0), ("restart_epochs", 0)):  # fmt: skip
             if getattr(self, name) < least:
                 raise BlrcError(f"{name} {getattr(self, name)}: must be at least {least}")
         for field in fields(self):
@@ -74,8 +87,20 @@ class Recipe:
             raise BlrcError(f"dropout {self.dropout}: a share, below 1")
         if self.distillation > 0 and self.pretrain_epochs == 0:
             raise BlrcError(f"distillation {self.distillation}: needs a pretrained network; give pretrain_epochs")
-        if self.objective not in ("penalty", "bound"):
-            raise BlrcError(f"objective {self.objective!r}: 'penalty' or 'bound'")
+        for name, known in (("objective", ("penalty", "bound")), ("model", ("blrnet", "bnn", "fp")),
+                            ("init", ("transfer", "xavier"))):  # fmt: skip
+            if getattr(self, name) not in known:
+                raise BlrcError(f"{name} {getattr(self, name)!r}: {' or '.join(map(repr, known))}")
+        if not 0 < self.restart_spread <= 1:
+            raise BlrcError(f"restart_spread {self.restart_spread}: must be above 0 and at most 1")
+        if self.model != "blrnet" and (self.distillation or self.restart_epochs):
+            raise BlrcError(f"model {self.model!r}: distillation and restart are for blrnet only")
+
+    @property
+    def pretrains(self) -> bool:
+        """Whether a full-precision network is trained first."""
+        wanted = self.init == "transfer" or self.distillation > 0
+        return self.model == "blrnet" and self.pretrain_epochs > 0 and wanted
 
 
 PLAIN: Mapping[str, float | int] = {}
@@ -86,6 +111,7 @@ DISTILLED: Mapping[str, float | int] = {
     "dropout": 0.2,
     "shifts": 2,
     "distillation": 0.7,
+    "restart_epochs": 8,
 }
 RECIPES: Mapping[str, Mapping[str, float | int]] = {"plain": PLAIN, "distilled": DISTILLED}
 """What differs from `Recipe`'s defaults, by name: ``plain`` learns from the images alone."""
@@ -96,6 +122,11 @@ def one_cycle(progress: float) -> float:
     if progress < 0.3:
         return 1.0 / 25.0 + (1.0 - 1.0 / 25.0) * (1.0 - cosine(progress / 0.3))
     return cosine((progress - 0.3) / 0.7)
+
+
+def warm_cosine(progress: float) -> float:
+    """Share of the peak rate after `progress` in [0, 1]: linear from 0 over the first tenth, then cosine to 0."""
+    return progress / 0.1 if progress < 0.1 else cosine((progress - 0.1) / 0.9)
 
 
 def cosine(progress: float) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -33,6 +33,9 @@ class Stage:
         validate: accuracy in [0, 1]; the best epoch by it is the stage's result.
         shifts: training images are moved at random by up to so many pixels (`augment.shifted`).
         decoupled: weight decay apart from the gradient (AdamW) instead of L2 (Adam).
+        also: further figures after every epoch, by name; they do not choose.
+        prepare: called before every step, with the share of the stage's steps that are done.
+        finish: called after every step of the optimiser.
     """
 
     name: str
@@ -44,6 +47,9 @@ class Stage:
     validate: Callable[[nn.Module], float]
     shifts: int = 0
     decoupled: bool = False
+    also: Mapping[str, Callable[[nn.Module], float]] = field(default_factory=dict)
+    prepare: Callable[[nn.Module, float], None] = lambda model, progress: None
+    finish: Callable[[nn.Module], None] = lambda model: None
 
 
 def optimiser(stage: Stage, model: nn.Module) -> torch.optim.Optimizer:
@@ -77,7 +83,9 @@ def run_epoch(
     model.train()
     total = 0.0
     for step in range(steps):
-        rate = stage.schedule((epoch - 1 + step / steps) / stage.epochs)
+        progress = (epoch - 1 + step / steps) / stage.epochs
+        stage.prepare(model, progress)
+        rate = stage.schedule(progress)
         for group in adam.param_groups:
             group["lr"] = group["peak"] * rate
         chosen = order[step * batch : (step + 1) * batch]
@@ -87,6 +95,7 @@ def run_epoch(
         loss = loss_of(model, inputs, labels)
         loss.backward()  # type: ignore[no-untyped-call, unused-ignore]
         adam.step()
+        stage.finish(model)
         total += float(loss.detach())
         report(step + 1, total / (step + 1))
     return total / steps

@@ -14,7 +14,7 @@ from blrc.errors import BlrcError
 from blrc.files import write_atomically
 from blrc.train.stage import Tensors
 
-FORMAT = 1
+FORMAT = 2
 
 
 @dataclass
@@ -29,7 +29,8 @@ class TrainingState:
         model, adam: its network's and optimiser's state dicts.
         best, best_accuracy, best_epoch: its best tensors so far.
         results: best tensors of finished stages, by name.
-        accuracies: validation accuracy of every epoch so far, by stage.
+        history: a row for every epoch so far: stage, epoch, loss, validation (accuracy in [0, 1]), what else the stage
+            measures, and the epoch's CPU seconds.
     """
 
     options: dict[str, Any]
@@ -42,7 +43,15 @@ class TrainingState:
     best_accuracy: float = -1.0
     best_epoch: int = 0
     results: dict[str, Tensors] = field(default_factory=dict)
-    accuracies: dict[str, list[float]] = field(default_factory=dict)
+    history: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def accuracies(self) -> dict[str, list[float]]:
+        """Validation accuracy of every epoch so far, by stage."""
+        found: dict[str, list[float]] = {}
+        for row in self.history:
+            found.setdefault(row["stage"], []).append(row["validation"])
+        return found
 
 
 def state_file(output: Path) -> Path:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from torch import nn
 
 from blrc import models
 from blrc.errors import BlrcError
-from blrc.nn import BinaryLinear, SoftmaxLinear, StochasticBatchNorm1d, transfer_
+from blrc.nn import BinaryConv2d, BinaryLinear, SoftmaxLinear, StochasticBatchNorm1d, transfer_, xavier_
 
 
 def test_the_whole_network() -> None:
@@ -54,3 +56,17 @@ def test_bad_weights_name_their_layer() -> None:
     source[0].weight.data.fill_(1.0)
     with pytest.raises(BlrcError, match=r"layer '0': .*standard deviation"):
         transfer_(nn.Sequential(BinaryLinear(3, 2)), source)
+
+
+def test_xavier_is_glorots_uniform_and_clears_biases() -> None:
+    torch.manual_seed(0)
+    layers = BinaryLinear(300, 200, bias=True), BinaryConv2d(30, 20, 3), SoftmaxLinear(300, 200)
+    for layer in layers:
+        xavier_(nn.Sequential(layer))
+    fans = [(300, 200), (270, 180), (300, 200)]
+    for layer, (fan_in, fan_out) in zip(layers, fans, strict=True):
+        values = layer.weight if isinstance(layer, SoftmaxLinear) else layer.weight.logits
+        reach = math.sqrt(6 / (fan_in + fan_out))
+        assert 0.99 * reach < float(values.detach().abs().max()) <= reach
+        assert float(values.detach().std()) == pytest.approx(reach / math.sqrt(3), rel=0.03)
+    assert not layers[0].bias.detach().any() and not layers[2].bias.detach().any()

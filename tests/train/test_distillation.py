@@ -7,7 +7,8 @@ from torch import nn
 
 from blrc import models
 from blrc.errors import BlrcError
-from blrc.train.mnist import _distillation, _with_dropout
+from blrc.train.losses import distillation
+from blrc.train.networks import real
 from blrc.train.recipe import RECIPES, Recipe
 
 
@@ -33,15 +34,15 @@ def test_loss_is_the_formula() -> None:
         soft = softmax(t, 3.0)
         divergence = sum(p * math.log(p / q) for p, q in zip(soft, softmax(s, 3.0), strict=True))
         expected += (0.3 * -math.log(softmax(s, 1.0)[label]) + 0.7 * 9 * divergence) / 2
-    loss = _distillation(recipe, Fixed(teacher))(Fixed(student), torch.zeros(2, 1), torch.tensor(labels))
+    loss = distillation(recipe, Fixed(teacher))(Fixed(student), torch.zeros(2, 1), torch.tensor(labels))
     assert float(loss) == pytest.approx(expected, rel=1e-5)
 
 
 def test_dropout_leaves_the_names_of_tensors() -> None:
-    plain, dropped = models.mnist("fp"), _with_dropout(models.mnist("fp"), 0.2)
+    plain, dropped = models.mnist("fp"), real(Recipe(dropout=0.2))
     assert plain.state_dict().keys() == dropped.state_dict().keys()
     assert sum(isinstance(m, nn.Dropout) for m in dropped) == 2
-    assert not any(isinstance(m, nn.Dropout) for m in _with_dropout(models.mnist("fp"), 0.0))
+    assert not any(isinstance(m, nn.Dropout) for m in real(Recipe()))
 
 
 def test_recipes_are_legal_and_plain_is_the_default() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import os
 import signal
@@ -17,10 +18,15 @@ import pytest
 import torch
 
 from blrc import checkpoint, datasets, models
+from blrc.calibrate import calibrate
 from blrc.errors import BlrcError
+from blrc.lower import lower
 from blrc.nn import distributions
-from blrc.train import RECIPES, Recipe, Trained, loop, train_mnist
-from blrc.train.mnist import ENCODING, REESTIMATION, _distillation, binary_groups
+from blrc.sample import sample
+from blrc.train import RECIPES, Recipe, Trained, best_stage, loop, train_mnist
+from blrc.train.losses import distillation
+from blrc.train.mnist import ENCODING, REESTIMATION
+from blrc.train.networks import binary_groups, restrain_at
 from blrc.train.state import state_file
 
 TINY = Recipe(epochs=2, pretrain_epochs=2, batch=32, validation=40, calibration=16)
@@ -34,8 +40,8 @@ def _small_network() -> Iterator[None]:
         yield
 
 
-def small_mnist(flavour: models.Flavour = "blrnet") -> torch.nn.Sequential:
-    return models._network(flavour, channels=1, size=28, blocks=((6,), (8,)), dense=32)
+def small_mnist(flavour: models.Flavour = "blrnet", norm: bool = True) -> torch.nn.Sequential:
+    return models._network(flavour, channels=1, size=28, blocks=((6,), (8,)), dense=32, norm=norm)
 
 
 @pytest.fixture(scope="module")
@@ -185,7 +191,7 @@ def test_a_killed_process_goes_on(folder: Path, tmp_path: Path, uninterrupted: A
     output = tmp_path / "mnist.pt"
     program = (
         "import sys, torch\nfrom blrc import models\nfrom blrc.train import *\n"
-        "models.mnist = lambda flavour='blrnet': models._network(flavour, 1, 28, ((6,), (8,)), 32)\n"
+        "models.mnist = lambda flavour='blrnet', norm=True: models._network(flavour, 1, 28, ((6,), (8,)), 32, norm)\n"
         f"torch.set_num_threads({torch.get_num_threads()})\n"
         f"train_mnist({str(output)!r}, {str(folder)!r}, {TINY!r}, stream=sys.stdout)"
     )
@@ -200,8 +206,10 @@ def test_a_killed_process_goes_on(folder: Path, tmp_path: Path, uninterrupted: A
     assert output.read_bytes() == uninterrupted[0]
 
 
-def test_resume_without_a_state_starts_anew(folder: Path, tmp_path: Path, uninterrupted: Any) -> None:
-    assert same_tensors(run(folder, tmp_path / "new.pt", resume=True), uninterrupted[1])
+def test_resume_without_a_state_starts_anew_and_says_so(folder: Path, tmp_path: Path, uninterrupted: Any) -> None:
+    log = io.StringIO()
+    assert same_tensors(run(folder, tmp_path / "new.pt", resume=True, log=log), uninterrupted[1])
+    assert log.getvalue().startswith(f"{tmp_path / 'new.pt.training'}: no unfinished run; starting a new one\n")
 
 
 @pytest.fixture
@@ -279,7 +287,8 @@ def test_the_best_epoch_is_kept(folder: Path, tmp_path: Path, monkeypatch: pytes
     """The result is that of the epoch with the highest validation accuracy, the later one of equals."""
     import blrc.train.mnist as module
 
-    accuracies = iter([0.5, 0.4, 0.9, 0.9, 0.3])
+    # A stochastic network is measured twice: its MAP network, which chooses, and itself.
+    accuracies = iter([0.5, 0.4, 0.9, 0.1, 0.9, 0.2, 0.3, 1.0])
     seen: list[dict[str, torch.Tensor]] = []
 
     def accuracy(network: torch.nn.Module, *_: object) -> float:
@@ -289,8 +298,9 @@ def test_the_best_epoch_is_kept(folder: Path, tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(module, "accuracy", accuracy)
     trained = run(folder, tmp_path / "x.pt", Recipe(**{**TINY.__dict__, "epochs": 3, "pretrain_epochs": 2}))
     assert trained.accuracies == {"fp": [0.5, 0.4], "blrnet": [0.9, 0.9, 0.3]}
-    assert torch.equal(trained.model.scores.weight, seen[3]["scores.weight"])
-    assert not torch.equal(trained.model.scores.weight, seen[4]["scores.weight"])
+    assert torch.equal(trained.model.scores.weight, seen[4]["scores.weight"])
+    assert not torch.equal(trained.model.scores.weight, seen[6]["scores.weight"])
+    assert [row.get("stochastic") for row in trained.history] == [None, None, 0.1, 0.2, 1.0]
 
 
 @pytest.mark.parametrize(
@@ -305,6 +315,8 @@ def test_the_best_epoch_is_kept(folder: Path, tmp_path: Path, monkeypatch: pytes
         {"distillation": 0.5},
         {"dropout": 0.5},
         {"pretrain_decay": 1.0},
+        {"init": "xavier"},
+        {"restart_epochs": 3},
     ],
 )
 def test_each_option_has_an_effect(change: dict[str, Any], folder: Path, tmp_path: Path, uninterrupted: Any) -> None:
@@ -326,7 +338,7 @@ def test_the_distilled_recipe_resumes_too(folder: Path, tmp_path: Path, monkeypa
 def test_the_distillation_loss_by_hand() -> None:
     recipe = Recipe(distillation=0.7, temperature=3.0)
     student, teacher, labels = torch.randn(5, 10), torch.randn(5, 10), torch.arange(5)
-    loss = _distillation(recipe, lambda _: teacher)(lambda _: student, torch.zeros(5), labels)
+    loss = distillation(recipe, lambda _: teacher)(lambda _: student, torch.zeros(5), labels)
     s, t = (np.exp(x.double().numpy() / 3) for x in (student, teacher))
     s, t = s / s.sum(1, keepdims=True), t / t.sum(1, keepdims=True)
     hard = np.exp(student.double().numpy())
@@ -337,7 +349,7 @@ def test_the_distillation_loss_by_hand() -> None:
 
 def test_groups_are_complete_and_apart(uninterrupted: Any) -> None:
     model = uninterrupted[1].model
-    logits, softmax, rest = binary_groups(model, Recipe(weight_lr=0.5, lr=0.25, weight_decay=0.125))
+    logits, softmax, rest = binary_groups(model, weight_lr=0.5, lr=0.25, weight_decay=0.125)
     named = {id(p): name for name, p in model.named_parameters()}
     assert [named[id(p)] for p in logits["params"]] == [f"{n}.weight.logits" for n in ("conv1", "conv2", "dense")]
     assert [named[id(p)] for p in softmax["params"]] == ["scores.weight", "scores.bias"]
@@ -350,3 +362,77 @@ def test_calibration_larger_than_the_data(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(BlrcError, match="only 160 training samples"):
         run(folder, tmp_path / "x.pt", Recipe(validation=40, calibration=161))
     assert REESTIMATION > 160  # and fewer than the re-estimation wants is no error
+
+
+RESTART = Recipe(**{**TINY.__dict__, "restart_epochs": 3})
+
+
+def test_a_restart_resumes_and_the_better_stage_is_the_result(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = run(folder, tmp_path / "whole.pt", RESTART)
+    assert list(whole.accuracies) == ["fp", "blrnet", "restart"]
+    with monkeypatch.context() as patch:
+        in_epoch(6)(patch)
+        with pytest.raises(Stop):
+            run(folder, tmp_path / "x.pt", RESTART)
+    assert same_tensors(run(folder, tmp_path / "x.pt", RESTART, resume=True), whole)
+    assert (tmp_path / "x.pt").read_bytes() == (tmp_path / "whole.pt").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("accuracies", "best"),
+    [
+        ({"fp": [1.0], "blrnet": [0.5, 0.9], "restart": [0.8, 0.7]}, "blrnet"),
+        ({"fp": [1.0], "blrnet": [0.5, 0.9], "restart": [0.9, 0.7]}, "restart"),
+        ({"fp": [1.0], "blrnet": [0.5]}, "blrnet"),
+    ],
+)
+def test_the_stage_with_the_best_epoch_is_the_result(accuracies: dict[str, list[float]], best: str) -> None:
+    assert best_stage(Recipe(), accuracies) == best
+
+
+def test_the_restart_restrains_the_variance_in_training_only() -> None:
+    model = models.mnist("blrnet")
+    recipe = Recipe(tau=2.0, restart_spread=0.25)
+    for progress, kappa in ((0.0, 1.0), (0.3, 1.0), (0.6, 0.5), (0.9, 0.25), (1.0, 0.25)):
+        restrain_at(model, recipe, progress)
+        assert model.sign1.tau == pytest.approx(2.0 * kappa**-0.5)
+        for weight in distributions(model.train()):
+            assert torch.allclose(weight.moments()[1], kappa * weight.variance(), rtol=1e-5)
+        for weight in distributions(model.eval()):
+            assert torch.allclose(weight.moments()[1], weight.variance(), rtol=1e-5)
+
+
+def test_the_log_is_a_csv_file(folder: Path, tmp_path: Path) -> None:
+    log = tmp_path / "log.csv"
+    trained = train_mnist(tmp_path / "x.pt", folder, TINY, stream=io.StringIO(), log=log)
+    rows = list(csv.DictReader(io.StringIO(log.read_text(encoding="utf-8"))))
+    assert [(row["stage"], row["epoch"]) for row in rows] == [
+        ("fp", "1"),
+        ("fp", "2"),
+        ("blrnet", "1"),
+        ("blrnet", "2"),
+    ]
+    assert [float(row["validation"]) for row in rows] == trained.accuracies["fp"] + trained.accuracies["blrnet"]
+    assert [row["stochastic"] == "" for row in rows] == [True, True, False, False]
+    assert all(float(row["loss"]) > 0 and float(row["cpu_seconds"]) >= 0 for row in rows)
+
+
+def test_without_norms_it_still_exports(folder: Path, tmp_path: Path) -> None:
+    run(folder, tmp_path / "x.pt", Recipe(**{**TINY.__dict__, "norm": False}))
+    held = checkpoint.load(tmp_path / "x.pt")
+    assert "conv1.bias" in held.tensors and not [node for node in held.nodes if node.kind.startswith("batch_norm")]
+    lower([calibrate(sample(held), held.calibration)])
+
+
+def test_a_full_precision_network_is_kept_but_not_compiled(folder: Path, tmp_path: Path) -> None:
+    trained = run(folder, tmp_path / "fp.pt", Recipe(**{**TINY.__dict__, "model": "fp", "epochs": 3}))
+    assert list(trained.accuracies) == ["fp"] and len(trained.accuracies["fp"]) == 3
+    held = checkpoint.load_real(tmp_path / "fp.pt")
+    assert all(torch.equal(held[key], value) for key, value in trained.model.state_dict().items())
+    with pytest.raises(BlrcError, match=r"fp.pt: a full-precision network, which cannot be compiled"):
+        checkpoint.load(tmp_path / "fp.pt")
+    run(folder, tmp_path / "blrnet.pt")
+    with pytest.raises(BlrcError, match=r"blrnet.pt: not a full-precision network"):
+        checkpoint.load_real(tmp_path / "blrnet.pt")

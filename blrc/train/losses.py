@@ -1,0 +1,51 @@
+"""The objectives of training."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from blrc.nn import entropy, variance_regulariser
+from blrc.train import networks
+from blrc.train.recipe import Recipe
+from blrc.train.stage import Loss, Tensors
+
+
+def cross_entropy(model: nn.Module, inputs: Tensor, labels: Tensor) -> Tensor:
+    """Mean cross entropy in nats."""
+    return F.cross_entropy(model(inputs), labels)
+
+
+def stochastic_losses(recipe: Recipe, results: Mapping[str, Tensors], samples: int) -> Loss:
+    """The loss of a stochastic network (paper, sections 3 and 4.4): fit to the labels, and the weights' variance.
+
+    Args:
+        results: of earlier stages; distillation takes its soft labels from ``fp``.
+        samples: N of the training set, by which the bound scales the entropy.
+    """
+    fit = distillation(recipe, networks.pretrained(recipe, results)) if recipe.distillation else cross_entropy
+
+    def loss(model: nn.Module, inputs: Tensor, labels: Tensor) -> Tensor:
+        value = fit(model, inputs, labels)
+        if recipe.objective == "bound":
+            return value - entropy(model) / samples
+        return value + recipe.variance_penalty * variance_regulariser(model)
+
+    return loss
+
+
+def distillation(recipe: Recipe, teacher: nn.Module) -> Loss:
+    """(1 - d) cross entropy + d T^2 KL(teacher || network), both softened by the temperature T."""
+    share, temperature = recipe.distillation, recipe.temperature
+
+    def loss(model: nn.Module, inputs: Tensor, labels: Tensor) -> Tensor:
+        logits = model(inputs)
+        with torch.no_grad():
+            soft = F.log_softmax(teacher(inputs) / temperature, 1)
+        divergence = F.kl_div(F.log_softmax(logits / temperature, 1), soft, reduction="batchmean", log_target=True)
+        return (1 - share) * F.cross_entropy(logits, labels) + share * temperature**2 * divergence
+
+    return loss
