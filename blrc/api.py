@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from blrc.lower import lower
 from blrc.manifest import SUFFIX, Manifest, previous_files, sha256s, to_bytes
 from blrc.net import Net
 from blrc.program import Program
-from blrc.sample import MAP, Member, sample
+from blrc.sample import MAP, NONE, Member, parse_freeze, sample, sampled_layers
 from blrc.targets.c.names import check_name
 from blrc.targets.options import EmitOptions
 from blrc.targets.registry import TARGETS
@@ -60,17 +61,25 @@ def build(source: Checkpoint, members: Sequence[Member]) -> tuple[Program, list[
     return lower(nets), nets
 
 
-def parse_members(members: str, seed: int) -> list[Member]:
-    """``map``, or the number of networks to sample from `seed`; member k is the same whatever the number."""
+def parse_members(
+    members: str, seed: int, layers: tuple[str, ...] | None = None, freeze: Fraction = NONE
+) -> list[Member]:
+    """``map``, or the number of networks to sample from `seed`; member k is the same whatever the number.
+
+    Args:
+        layers, freeze: of every sampled member (see `Member`); with ``map``, of which nothing is sampled, an error.
+    """
     Member(seed, 0)  # refuses a bad seed, also where it is not used
     if members == "map":
+        if layers is not None or freeze:
+            raise BlrcError("--sample and --freeze choose what is sampled, and map samples nothing; add --members 16")
         return [MAP]
     digits = members.lstrip("0") if members.isdecimal() and members.isascii() else ""
     if not digits:
         raise BlrcError(f"--members {members!r}: expected map, or a number of sampled networks")
     if len(digits) > 4 or int(digits) > MAX_MEMBERS:
         raise BlrcError(f"--members {members[:20]}: sums of log-probabilities hold {MAX_MEMBERS} members at most")
-    return [Member(seed, index) for index in range(int(digits))]
+    return [Member(seed, index, layers, freeze) for index in range(int(digits))]
 
 
 def export(
@@ -82,6 +91,8 @@ def export(
     name: str | None = None,
     force: bool = False,
     say: Say = lambda _: None,
+    sample: str | Sequence[str] = "all",
+    freeze: str | float | Fraction = NONE,
 ) -> Exported:
     """Compile a checkpoint and write the artefacts of every target into one folder.
 
@@ -92,6 +103,9 @@ def export(
         members: ``map``, or a number of networks sampled from `seed`.
         name: prefix of every file and symbol; by default the checkpoint's file name.
         say: is told what is going on.
+        sample: which binary layers of a member are sampled, the others stay at MAP and are stored once: ``all``,
+            ``conv`` (every binary convolution), ``LAYER,LAYER``, or a list of names.
+        freeze: weights whose rarer sign is less likely than this stay at MAP too: 0 to 0.5, taken as the decimal it is.
 
     Raises:
         BlrcError: for every mistake that a user can make; nothing is written then.
@@ -101,8 +115,9 @@ def export(
     unknown = [target for target in targets if target not in TARGETS]
     if unknown or not targets:
         raise BlrcError(f"unknown target {', '.join(map(repr, unknown)) or '(none)'}; known: {', '.join(TARGETS)}")
-    chosen = parse_members(members, seed)
+    parse_members(members, seed)  # refuses bad numbers before a file is read
     source = model if isinstance(model, Checkpoint) else checkpoint.load(model)
+    chosen = parse_members(members, seed, sampled_layers(source, sample), parse_freeze(freeze))
     name = check_name(re.sub(r"[^A-Za-z0-9_]", "_", Path(source.source).stem) if name is None else name)
     replaced = previous_files(folder, force)
     say("calibrating")

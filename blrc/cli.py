@@ -50,16 +50,28 @@ def main() -> None:
 @click.option("-o", "--output", "folder", type=click.Path(path_type=Path), required=True, help="Folder to write.")
 @click.option("--members", default="map", show_default=True, help="map: likeliest weights; or how many to sample.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of sampled members.")
+@click.option(
+    "--sample", default="all", show_default=True, help="all; conv: only convolutions; or LAYER,LAYER; others stay MAP."
+)
+@click.option("--freeze", default="0", show_default=True, help="Weights whose rarer sign is less likely stay MAP.")
 @click.option("--name", help="Prefix of files and symbols [default: the checkpoint's file name].")
 @click.option("--force", is_flag=True, help="Replace an earlier export in the folder.")
 def export(
-    model: Path, targets: tuple[str, ...], folder: Path, members: str, seed: int, name: str | None, force: bool
+    model: Path,
+    targets: tuple[str, ...],
+    folder: Path,
+    members: str,
+    seed: int,
+    sample: str,
+    freeze: str,
+    name: str | None,
+    force: bool,
 ) -> None:
     """Compile a checkpoint to C and ONNX."""
     _share_cores()
     from blrc import api
 
-    done = api.export(model, folder, targets, members, seed, name, force, say=_say)
+    done = api.export(model, folder, targets, members, seed, name, force, _say, sample, freeze)
     click.echo(f"{folder}: {', '.join(done.manifest.targets)} of {model}, program {done.manifest.digest}")
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
 from itertools import count
 from typing import Any
 
@@ -14,10 +15,17 @@ from blrc.checkpoint import Checkpoint
 from blrc.encode import device_layout
 from blrc.errors import BlrcError
 from blrc.lower import lower
-from blrc.sample import Member, sample
+from blrc.sample import NONE, Member, parse_freeze, sampled_layers
+from blrc.sample import sample as sample_member
 
 
-def anytime(checkpoint: Checkpoint, raw: NDArray[Any], seed: int = 0) -> Iterator[head.Answer]:
+def anytime(
+    checkpoint: Checkpoint,
+    raw: NDArray[Any],
+    seed: int = 0,
+    sample: str | Sequence[str] = "all",
+    freeze: str | float | Fraction = NONE,
+) -> Iterator[head.Answer]:
     """The answer for `raw` after one member, after two, and so on (at most `head.MAX_MEMBERS`).
 
     Member k is the one that an export with the same seed holds, whatever its number of members, and every answer is
@@ -25,6 +33,7 @@ def anytime(checkpoint: Checkpoint, raw: NDArray[Any], seed: int = 0) -> Iterato
 
     Args:
         raw: samples ``(N, *encoding.shape)``.
+        sample, freeze: what of every member is sampled, as in `blrc.export`.
 
     Raises:
         BlrcError: samples of another type or shape, no calibration samples, or a network that cannot be compiled.
@@ -38,11 +47,13 @@ def anytime(checkpoint: Checkpoint, raw: NDArray[Any], seed: int = 0) -> Iterato
     device = device_layout(raw)
     if checkpoint.encoding.kind == "bits":
         device = device.astype(bool)
+    layers, frozen = sampled_layers(checkpoint, sample), parse_freeze(freeze)
     sums: head.Sums | None = None
     for index in count():
         if index == head.MAX_MEMBERS:
             return
-        program = lower([calibrate(sample(checkpoint, Member(seed, index)), checkpoint.calibration)])
+        net = sample_member(checkpoint, Member(seed, index, layers, frozen))
+        program = lower([calibrate(net, checkpoint.calibration)])
         scores = reference.scores(program, device)
         sums = (sums or head.Sums.start(*scores.shape)).add(scores, head.scale_of(program.score_scale))
         yield sums.answer()

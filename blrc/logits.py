@@ -8,6 +8,7 @@ the code below (-1), so the MAP, +1 where W <= 0, never changes. Sampling is int
 from __future__ import annotations
 
 from decimal import Decimal, localcontext
+from fractions import Fraction
 from functools import cache
 from typing import Any
 
@@ -44,6 +45,16 @@ def thresholds() -> NDArray[np.uint32]:
         odd = [Decimal(2 * code + 1) / (2 * STEPS_PER_UNIT) for code in range(-128, 128)]
         table = [int((Decimal(2**32) / (1 + (-w).exp())).to_integral_value()) for w in odd]
     return np.array(table, dtype=np.uint32)
+
+
+@cache
+def frozen(freeze: Fraction) -> NDArray[np.bool_]:
+    """For each code + 128 whether min(p, 1-p) < `freeze`, where p = t / 2^32 is the probability that is drawn with.
+
+    Decided in integers: min(t, 2^32 - t) x denominator < numerator x 2^32.
+    """
+    rarer = [min(t, 2**32 - t) for t in thresholds().tolist()]
+    return np.array([t * freeze.denominator < freeze.numerator * 2**32 for t in rarer])
 
 
 def sample_signs(codes: NDArray[np.int8], seed: int, member: int, layer: int) -> NDArray[np.int8]:

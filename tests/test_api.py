@@ -22,7 +22,7 @@ from blrc import nn as bnn
 from blrc.checkpoint import Checkpoint
 from blrc.errors import BlrcError
 from blrc.manifest import SUFFIX, read_manifest
-from blrc.sample import MAP, Member
+from blrc.sample import MAP, Member, binary_layers
 from blrc.targets.onnx_run import OnnxRun
 
 
@@ -94,6 +94,32 @@ def test_members(checkpoint: Checkpoint, tmp_path: Path) -> None:
         for member in range(2):  # a member is the same whatever their number
             assert np.array_equal(small.constant(name, member), large.constant(name, member))
         assert len(constant.of_member) == 2
+
+
+def test_a_choice_of_layers_is_exported_and_lowered_again(checkpoint: Checkpoint, tmp_path: Path) -> None:
+    assert checkpoint.calibration is not None
+    blrc.save(checkpoint.model(), tmp_path / "net.pt", input=checkpoint.encoding, calibration=checkpoint.calibration)
+    kinds = binary_layers(checkpoint)
+    done = api.export(tmp_path / "net.pt", tmp_path / "out", ["onnx"], "3", 4, sample="conv", freeze="0.1")
+    convolutions = [name for name, kind in kinds.items() if kind == "binary_conv2d"]
+    assert done.program.members[2] == f"sample 4:2 layers {','.join(convolutions)} freeze 1/10"
+    stored = {name: len(done.program.constants[f"{name}.weights"].tables) for name in kinds}
+    assert all(count == (3 if name in convolutions else 1) for name, count in stored.items())
+    report = api.verify(tmp_path / "out", model=tmp_path / "net.pt", random=20)
+    assert report.equal
+    # A checkpoint without that layer cannot have given the program.
+    blrc.save(
+        nn.Sequential(bnn.BinaryLinear(9, 8), bnn.StochasticSign(), bnn.SoftmaxLinear(8, 3)),
+        tmp_path / "other.pt",
+        input=blrc.pixels((9,), (0.5,), (0.5,)),
+        calibration=np.zeros((4, 9), np.uint8),
+    )
+    with pytest.raises(BlrcError, match=r"other.pt: cannot sample '.*its binary layers are '0'"):
+        api.verify(tmp_path / "out", model=tmp_path / "other.pt", random=0)
+    with pytest.raises(BlrcError, match="map samples nothing"):
+        api.export(checkpoint, tmp_path / "map", sample="conv")
+    with pytest.raises(BlrcError, match="map samples nothing"):
+        api.export(checkpoint, tmp_path / "map", freeze=0.1)
 
 
 def test_one_target_alone(checkpoint: Checkpoint, tmp_path: Path) -> None:

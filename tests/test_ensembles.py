@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from fractions import Fraction
 from itertools import islice
 
 import numpy as np
@@ -11,6 +12,7 @@ from blrc import api, reference
 from blrc.encode import device_layout
 from blrc.ensembles import anytime
 from blrc.errors import BlrcError
+from blrc.sample import sampled_layers
 
 
 @pytest.mark.parametrize("kind", ["uint8", "int8", "bits"])
@@ -25,6 +27,17 @@ def test_each_answer_is_that_of_an_ensemble_of_as_many(kind: str) -> None:
         assert answer.members == expected.members == count
         for field in ("label", "log_p", "mean", "variance"):
             assert np.array_equal(getattr(answer, field), getattr(expected, field)), (count, field)
+
+
+def test_layers_can_stay_at_map() -> None:
+    model, shape = deep_network(4)
+    checkpoint = checkpoint_of(model, "uint8", shape, 4)
+    raw = raw_samples(checkpoint.encoding, 20, 6)
+    layers = sampled_layers(checkpoint, "conv")
+    program, _ = api.build(checkpoint, api.parse_members("2", 8, layers, Fraction(1, 20)))
+    second = next(islice(anytime(checkpoint, raw, 8, "conv", 0.05), 1, None))
+    assert np.array_equal(second.log_p, reference.answer(program, device_layout(raw)).log_p)
+    assert not np.array_equal(second.log_p, next(islice(anytime(checkpoint, raw, 8), 1, None)).log_p)
 
 
 def test_what_cannot_be_answered_is_refused_at_once() -> None:
