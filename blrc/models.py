@@ -7,8 +7,10 @@
 
     blrnet    stochastic binary weights and activations (`blrc.nn`)
     fp        the same layers in full precision with ReLU: the source of the weight transfer
+    bnn       Binarized NN (Hubara et al. 2016): deterministic binary weights, in the last layer too, whose norm gives
+              the scores; on CIFAR-10 one more 1024FC layer, as in that paper
 
-Layers of both flavours have the same names, so that `blrc.nn.transfer_` finds them.
+Layers have the same names in all flavours, so that `blrc.nn.transfer_` finds them.
 """
 
 from __future__ import annotations
@@ -24,13 +26,16 @@ from blrc.nn import (
     BinaryConv2d,
     BinaryLinear,
     SoftmaxLinear,
+    SteConv2d,
+    SteLinear,
+    SteSign,
     StochasticBatchNorm1d,
     StochasticBatchNorm2d,
     StochasticMaxPool2d,
     StochasticSign,
 )
 
-Flavour = Literal["blrnet", "fp"]
+Flavour = Literal["blrnet", "bnn", "fp"]
 CLASSES = 10
 
 
@@ -43,7 +48,7 @@ def mnist(flavour: Flavour = "blrnet", norm: bool = True) -> nn.Sequential:
         >>> [name for name, _ in mnist().named_children()][:5]
         ['conv1', 'norm1', 'pool1', 'sign1', 'conv2']
     """
-    return _network(flavour, channels=1, size=28, blocks=((32,), (64,)), dense=512, norm=norm)
+    return _network(flavour, channels=1, size=28, blocks=((32,), (64,)), dense=(512,), norm=norm)
 
 
 def cifar10(flavour: Flavour = "blrnet", width: float = 1.0, norm: bool = True) -> nn.Sequential:
@@ -55,39 +60,45 @@ def cifar10(flavour: Flavour = "blrnet", width: float = 1.0, norm: bool = True) 
     if not width * 128 >= 1:
         raise BlrcError(f"cifar10: width {width} leaves no channels")
     blocks = tuple((round(width * c), round(width * c)) for c in (128, 256, 512))
-    return _network(flavour, channels=3, size=32, blocks=blocks, dense=round(width * 1024), norm=norm)
+    dense = (round(width * 1024),) * (2 if flavour == "bnn" else 1)
+    return _network(flavour, channels=3, size=32, blocks=blocks, dense=dense, norm=norm)
 
 
 def _network(
-    flavour: Flavour, channels: int, size: int, blocks: Sequence[Sequence[int]], dense: int, norm: bool
+    flavour: Flavour, channels: int, size: int, blocks: Sequence[Sequence[int]], dense: Sequence[int], norm: bool
 ) -> nn.Sequential:
-    if flavour not in ("blrnet", "fp"):
-        raise BlrcError(f"flavour {flavour!r}: expected 'blrnet' or 'fp'")
-    binary = flavour == "blrnet"
+    if flavour not in ("blrnet", "bnn", "fp"):
+        raise BlrcError(f"flavour {flavour!r}: expected 'blrnet', 'bnn' or 'fp'")
+    conv = {"blrnet": BinaryConv2d, "bnn": SteConv2d, "fp": nn.Conv2d}[flavour]
+    linear = {"blrnet": BinaryLinear, "bnn": SteLinear, "fp": nn.Linear}[flavour]
+    last = {"blrnet": SoftmaxLinear, "bnn": SteLinear, "fp": nn.Linear}[flavour]
+    norm1d = StochasticBatchNorm1d if flavour == "blrnet" else nn.BatchNorm1d
+    norm2d = StochasticBatchNorm2d if flavour == "blrnet" else nn.BatchNorm2d
+    pool = StochasticMaxPool2d if flavour == "blrnet" else nn.MaxPool2d
+    name, activation = {"blrnet": ("sign", StochasticSign), "bnn": ("sign", SteSign), "fp": ("relu", nn.ReLU)}[flavour]
     layers: OrderedDict[str, nn.Module] = OrderedDict()
     number = 0
     for block in blocks:
         for position, width in enumerate(block):
             number += 1
-            conv = BinaryConv2d if binary else nn.Conv2d
             layers[f"conv{number}"] = conv(channels, width, 3, padding="same", bias=not norm)
             if norm:
-                layers[f"norm{number}"] = StochasticBatchNorm2d(width) if binary else nn.BatchNorm2d(width)
+                layers[f"norm{number}"] = norm2d(width)
             if position == len(block) - 1:
-                layers[f"pool{number}"] = StochasticMaxPool2d(2) if binary else nn.MaxPool2d(2)
+                layers[f"pool{number}"] = pool(2)
                 size //= 2
-            layers |= _activation(binary, number)
+            layers[f"{name}{number}"] = activation()
             channels = width
-    number += 1
-    features = channels * size * size
     layers["flatten"] = nn.Flatten()
-    layers["dense"] = (BinaryLinear if binary else nn.Linear)(features, dense, bias=not norm)
-    if norm:
-        layers[f"norm{number}"] = StochasticBatchNorm1d(dense) if binary else nn.BatchNorm1d(dense)
-    layers |= _activation(binary, number)
-    layers["scores"] = SoftmaxLinear(dense, CLASSES) if binary else nn.Linear(dense, CLASSES)
+    features = channels * size * size
+    for position, width in enumerate(dense):
+        number += 1
+        layers["dense" if position == 0 else f"dense{position + 1}"] = linear(features, width, bias=not norm)
+        if norm:
+            layers[f"norm{number}"] = norm1d(width)
+        layers[f"{name}{number}"] = activation()
+        features = width
+    layers["scores"] = last(features, CLASSES, bias=not (norm and flavour == "bnn"))
+    if norm and flavour == "bnn":
+        layers[f"norm{number + 1}"] = norm1d(CLASSES)
     return nn.Sequential(layers)
-
-
-def _activation(binary: bool, number: int) -> dict[str, nn.Module]:
-    return {f"sign{number}": StochasticSign()} if binary else {f"relu{number}": nn.ReLU()}

@@ -8,7 +8,7 @@ from torch import nn
 
 from blrc import models
 from blrc.errors import BlrcError
-from blrc.nn import BinaryConv2d, BinaryLinear
+from blrc.nn import BinaryConv2d, BinaryLinear, SteConv2d, SteLinear
 
 
 def weights(model: nn.Module) -> list[tuple[int, ...]]:
@@ -44,7 +44,7 @@ def test_cifar10_is_the_paper_s() -> None:
     ]
 
 
-@pytest.mark.parametrize("flavour", ["blrnet", "fp"])
+@pytest.mark.parametrize("flavour", ["blrnet", "bnn", "fp"])
 @pytest.mark.parametrize(("build", "shape"), [(models.mnist, (1, 28, 28)), (models.cifar10, (3, 32, 32))])
 def test_forward_and_backward(build: object, shape: tuple[int, ...], flavour: models.Flavour) -> None:
     model = build(flavour) if build is models.mnist else models.cifar10(flavour, width=0.125)
@@ -63,9 +63,20 @@ def test_flavours_have_the_same_layers() -> None:
             assert module.bias is None and real.get_submodule(name).bias is None  # useless before a norm
 
 
+def test_the_binarized_nn_ends_in_a_binary_layer_and_its_norm() -> None:
+    assert weights(models.mnist("bnn")) == weights(models.mnist())
+    assert list(dict(models.mnist("bnn").named_children()))[-4:] == ["norm3", "sign3", "scores", "norm4"]
+    assert weights(models.cifar10("bnn")) == [*weights(models.cifar10())[:-1], (1024, 1024), (10, 1024)]
+    assert list(dict(models.cifar10("bnn", 0.125).named_children()))[-8:] == [
+        "dense", "norm7", "sign7", "dense2", "norm8", "sign8", "scores", "norm9",
+    ]  # fmt: skip
+    assert [m.bias is None for m in models.mnist("bnn").modules() if isinstance(m, SteConv2d | SteLinear)] == [True] * 4
+    assert [name for name, _ in models.mnist("bnn", norm=False).named_children() if "norm" in name] == []
+
+
 def test_refusals() -> None:
-    with pytest.raises(BlrcError, match="flavour 'bnn'"):
-        models.mnist("bnn")  # type: ignore[arg-type]
+    with pytest.raises(BlrcError, match="flavour 'bnnn'"):
+        models.mnist("bnnn")  # type: ignore[arg-type]
     for width in (0.0, -1.0, float("nan")):
         with pytest.raises(BlrcError, match="leaves no channels"):
             models.cifar10(width=width)

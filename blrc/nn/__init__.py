@@ -6,6 +6,9 @@ Peters & Welling (2018), "Probabilistic Binary Neural Networks".
 
 A linear layer takes a tensor (real data, or +-1) and gives a `Gaussian`; norms and pools map Gaussians to Gaussians;
 `StochasticSign` samples a tensor from one.
+
+The Binarized NN, a baseline, is made of `SteLinear`, `SteConv2d`, `SteSign` and torch's own norms and pools, in the
+same order; all of them map tensors to tensors.
 """
 
 from blrc.nn.activation import StochasticSign, probability_minus
@@ -15,6 +18,7 @@ from blrc.nn.layers import BinaryConv2d, BinaryLinear, SoftmaxLinear
 from blrc.nn.noise import reuse_noise
 from blrc.nn.norm import StochasticBatchNorm1d, StochasticBatchNorm2d
 from blrc.nn.pool import StochasticMaxPool2d
+from blrc.nn.ste import SteConv2d, SteLinear, SteSign, clip_, glorot_scale, squared_hinge
 from blrc.nn.transfer import transfer_, xavier_
 from blrc.nn.weights import Bernoulli, WeightDistribution, distributions, entropy, restrain, variance_regulariser
 
@@ -25,18 +29,24 @@ __all__ = [
     "Gaussian",
     "Sign",
     "SoftmaxLinear",
+    "SteConv2d",
+    "SteLinear",
+    "SteSign",
     "StochasticBatchNorm1d",
     "StochasticBatchNorm2d",
     "StochasticMaxPool2d",
     "StochasticSign",
     "WeightDistribution",
+    "clip_",
     "deterministic",
     "distributions",
     "entropy",
+    "glorot_scale",
     "probability_minus",
     "reestimate",
     "restrain",
     "reuse_noise",
+    "squared_hinge",
     "transfer_",
     "variance_regulariser",
     "xavier_",

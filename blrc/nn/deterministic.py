@@ -11,6 +11,7 @@ from blrc.nn.activation import StochasticSign
 from blrc.nn.layers import BinaryConv2d, BinaryLinear
 from blrc.nn.norm import StochasticBatchNorm1d, StochasticBatchNorm2d
 from blrc.nn.pool import StochasticMaxPool2d
+from blrc.nn.ste import SteConv2d, SteLinear, SteSign, signs
 
 
 class Sign(nn.Module):
@@ -22,14 +23,14 @@ class Sign(nn.Module):
     """
 
     def forward(self, x: Tensor) -> Tensor:
-        one = torch.ones((), dtype=x.dtype, device=x.device)
-        return torch.where(x >= 0, one, -one)
+        return signs(x)
 
 
 def deterministic(model: nn.Module, sample: bool = False, generator: torch.Generator | None = None) -> nn.Module:
     """A copy of a network with fixed +-1 weights: the MAP ones, or one sample (paper, section 4.5).
 
     `BinaryLinear` becomes `torch.nn.Linear`, the norms and pools torch's, `StochasticSign` becomes `Sign`; names stay.
+    So do the layers of a Binarized NN, whose weights are the signs of its shadow weights, sampled or not.
     The norms keep the statistics of the stochastic network, which are not those of this one: call `reestimate`.
 
     Args:
@@ -80,10 +81,13 @@ def _take_statistics(norm: nn.Module, inputs: tuple[Tensor, ...]) -> None:
 
 @torch.no_grad()
 def _replace(module: nn.Module, sample: bool, generator: torch.Generator | None) -> nn.Module | None:
-    if isinstance(module, BinaryLinear | BinaryConv2d):
-        weight = module.weight.sample(generator) if sample else module.weight.map()
+    if isinstance(module, BinaryLinear | BinaryConv2d | SteLinear | SteConv2d):
+        if isinstance(module, SteLinear | SteConv2d):
+            weight = signs(module.weight)
+        else:
+            weight = module.weight.sample(generator) if sample else module.weight.map()
         layer: nn.Linear | nn.Conv2d
-        if isinstance(module, BinaryLinear):
+        if isinstance(module, BinaryLinear | SteLinear):
             layer = nn.Linear(module.in_features, module.out_features, module.bias is not None)
         else:
             layer = nn.Conv2d(
@@ -109,4 +113,4 @@ def _replace(module: nn.Module, sample: bool, generator: torch.Generator | None)
         return norm
     if isinstance(module, StochasticMaxPool2d):
         return nn.MaxPool2d(module.kernel_size, module.stride, module.padding)
-    return Sign() if isinstance(module, StochasticSign) else None
+    return Sign() if isinstance(module, StochasticSign | SteSign) else None
