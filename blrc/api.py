@@ -18,12 +18,12 @@ from blrc.checkpoint import Checkpoint
 from blrc.encode import device_layout
 from blrc.errors import BlrcError
 from blrc.files import write_folder
-from blrc.head import MAX_MEMBERS
+from blrc.head import MAX_MEMBERS, ONE, gate_of
 from blrc.lower import lower
 from blrc.manifest import SUFFIX, Manifest, previous_files, sha256s, to_bytes
 from blrc.net import Net
 from blrc.program import Program
-from blrc.sample import MAP, NONE, Member, parse_freeze, sample, sampled_layers
+from blrc.sample import MAP, NONE, Member, binary_layers, parse_freeze, sample, sampled_layers
 from blrc.targets.c.names import check_name
 from blrc.targets.options import EmitOptions
 from blrc.targets.registry import TARGETS
@@ -46,8 +46,11 @@ class Exported:
     manifest: Manifest
 
 
-def build(source: Checkpoint, members: Sequence[Member]) -> tuple[Program, list[Net]]:
+def build(source: Checkpoint, members: Sequence[Member], gate: int = 0) -> tuple[Program, list[Net]]:
     """Sample, calibrate and lower: the program of `members`, and their calibrated nets.
+
+    Args:
+        gate: see `Program.gate`; with it the first member has to be MAP.
 
     Raises:
         BlrcError: no calibration samples in the checkpoint, or a network that cannot be compiled (layer named).
@@ -58,28 +61,49 @@ def build(source: Checkpoint, members: Sequence[Member]) -> tuple[Program, list[
             "save it again with blrc.save(..., calibration=samples)"
         )
     nets = [calibrate(sample(source, member), source.calibration) for member in members]
-    return lower(nets), nets
+    return lower(nets, gate), nets
 
 
 def parse_members(
-    members: str, seed: int, layers: tuple[str, ...] | None = None, freeze: Fraction = NONE
+    members: str, seed: int, layers: tuple[str, ...] | None = None, freeze: Fraction = NONE, gate: int = 0
 ) -> list[Member]:
     """``map``, or the number of networks to sample from `seed`; member k is the same whatever the number.
 
     Args:
         layers, freeze: of every sampled member (see `Member`); with ``map``, of which nothing is sampled, an error.
+        gate: where it is not 0, MAP comes before the sampled members; with ``map`` alone an error.
     """
     Member(seed, 0)  # refuses a bad seed, also where it is not used
     if members == "map":
-        if layers is not None or freeze:
-            raise BlrcError("--sample and --freeze choose what is sampled, and map samples nothing; add --members 16")
+        if layers is not None or freeze or gate:
+            raise BlrcError(
+                "--sample, --freeze and --gate are about sampled members, and map samples nothing; add --members 16"
+            )
         return [MAP]
     digits = members.lstrip("0") if members.isdecimal() and members.isascii() else ""
     if not digits:
         raise BlrcError(f"--members {members!r}: expected map, or a number of sampled networks")
-    if len(digits) > 4 or int(digits) > MAX_MEMBERS:
+    if len(digits) > 4 or int(digits) + bool(gate) > MAX_MEMBERS:
         raise BlrcError(f"--members {members[:20]}: sums of log-probabilities hold {MAX_MEMBERS} members at most")
-    return [Member(seed, index, layers, freeze) for index in range(int(digits))]
+    sampled = [Member(seed, index, layers, freeze) for index in range(int(digits))]
+    return [MAP, *sampled] if gate else sampled
+
+
+def parse_gate(gate: str | float | Fraction | None) -> int:
+    """`Program.gate` (Q16) of a probability: p passes exactly where it is at least `gate`. None is 0, no gate.
+
+    Raises:
+        BlrcError: not above 0 and at most 1.
+    """
+    if gate is None:
+        return 0
+    try:
+        value = gate if isinstance(gate, Fraction) else Fraction(str(gate))  # what was written, not its nearest double
+    except (ValueError, ZeroDivisionError):
+        value = NONE
+    if not 0 < value <= 1:
+        raise BlrcError(f"gate {gate!r}: expected a probability above 0 and at most 1, such as 0.99")
+    return gate_of(value)
 
 
 def export(
@@ -93,6 +117,7 @@ def export(
     say: Say = lambda _: None,
     sample: str | Sequence[str] = "all",
     freeze: str | float | Fraction = NONE,
+    gate: str | float | Fraction | None = None,
 ) -> Exported:
     """Compile a checkpoint and write the artefacts of every target into one folder.
 
@@ -106,6 +131,8 @@ def export(
         sample: which binary layers of a member are sampled, the others stay at MAP and are stored once: ``all``,
             ``conv`` (every binary convolution), ``LAYER,LAYER``, or a list of names.
         freeze: weights whose rarer sign is less likely than this stay at MAP too: 0 to 0.5, taken as the decimal it is.
+        gate: MAP becomes the first member, and where its top probability is at least this (above 0, at most 1), it
+            answers alone; elsewhere it votes together with the sampled members. None: no gate.
 
     Raises:
         BlrcError: for every mistake that a user can make; nothing is written then.
@@ -115,13 +142,14 @@ def export(
     unknown = [target for target in targets if target not in TARGETS]
     if unknown or not targets:
         raise BlrcError(f"unknown target {', '.join(map(repr, unknown)) or '(none)'}; known: {', '.join(TARGETS)}")
-    parse_members(members, seed)  # refuses bad numbers before a file is read
+    q16 = parse_gate(gate)
+    parse_members(members, seed, gate=q16)  # refuses bad numbers before a file is read
     source = model if isinstance(model, Checkpoint) else checkpoint.load(model)
-    chosen = parse_members(members, seed, sampled_layers(source, sample), parse_freeze(freeze))
+    chosen = parse_members(members, seed, sampled_layers(source, sample), parse_freeze(freeze), q16)
     name = check_name(re.sub(r"[^A-Za-z0-9_]", "_", Path(source.source).stem) if name is None else name)
     replaced = previous_files(folder, force)
     say("calibrating")
-    program, _ = build(source, chosen)
+    program, _ = build(source, chosen, q16)
     digest = program_file.digest(program)
     say(f"recording vectors of program {digest}")
     recorded = vectors.record(program, _recorded_inputs(source, program))
@@ -135,7 +163,8 @@ def export(
         emitted = TARGETS[target](program, EmitOptions(name, recorded, VERSION))
         files.update(emitted.files)
         about[target] = emitted.about
-    manifest = Manifest(name, digest, VERSION, program.members, _settings(source), about, sha256s(files))
+    settings = {**_settings(source), **_choices(source, chosen[-1], q16)}
+    manifest = Manifest(name, digest, VERSION, program.members, settings, about, sha256s(files))
     files[f"{name}{SUFFIX}"] = to_bytes(manifest)
     write_folder(folder, files, replaced)
     return Exported(folder, program, manifest)
@@ -152,6 +181,17 @@ def _settings(source: Checkpoint) -> dict[str, object]:
             "std": list(encoding.std),
         },
         "calibration_samples": 0 if samples is None else len(samples),
+    }
+
+
+def _choices(source: Checkpoint, member: Member, gate: int) -> dict[str, object]:
+    """What of a member is sampled (names of layers, and the probability below which weights are frozen), and the gate
+    as a fraction."""
+    layers = (binary_layers(source) if member.layers is None else member.layers) if member.seed is not None else ()
+    return {
+        "sampled_layers": list(layers),
+        "freeze": str(member.freeze),
+        "gate": {"q16": gate, "probability": gate / ONE} if gate else None,
     }
 
 
@@ -190,11 +230,11 @@ def verify(
     if model is not None:
         source = checkpoint.load(model)
 
-        def lower_again(members: Sequence[str]) -> tuple[Program, list[Net]]:
+        def lower_again(members: Sequence[str], gate: int) -> tuple[Program, list[Net]]:
             try:
                 parsed = [Member.parse(text) for text in members]
             except ValueError:
                 raise BlrcError(f"{folder}: its program has members {', '.join(members)}; export it again") from None
-            return build(source, parsed)
+            return build(source, parsed, gate)
 
     return verify_folder(Path(folder), None if data is None else Path(data), lower_again, random, seed, progress)

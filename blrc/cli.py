@@ -54,6 +54,7 @@ def main() -> None:
     "--sample", default="all", show_default=True, help="all; conv: only convolutions; or LAYER,LAYER; others stay MAP."
 )
 @click.option("--freeze", default="0", show_default=True, help="Weights whose rarer sign is less likely stay MAP.")
+@click.option("--gate", help="Run MAP first, and the members only where its top probability is below this.")
 @click.option("--name", help="Prefix of files and symbols [default: the checkpoint's file name].")
 @click.option("--force", is_flag=True, help="Replace an earlier export in the folder.")
 def export(
@@ -64,6 +65,7 @@ def export(
     seed: int,
     sample: str,
     freeze: str,
+    gate: str | None,
     name: str | None,
     force: bool,
 ) -> None:
@@ -71,7 +73,7 @@ def export(
     _share_cores()
     from blrc import api
 
-    done = api.export(model, folder, targets, members, seed, name, force, _say, sample, freeze)
+    done = api.export(model, folder, targets, members, seed, name, force, _say, sample, freeze, gate)
     click.echo(f"{folder}: {', '.join(done.manifest.targets)} of {model}, program {done.manifest.digest}")
 
 

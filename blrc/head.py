@@ -25,6 +25,7 @@ The sum is below 1.8 + 3e-4 C units; `check` refuses programs of more than 4,096
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal, localcontext
@@ -129,14 +130,14 @@ class Answer:
         mean: int64 ``(N,)``: mean probability of the label, Q16, rounded down.
         variance: int64 ``(N,)``: population variance of the label's probability over members, Q32, rounded down (the
             paper's measure of certainty, section 5.2).
-        members: how many were used.
+        members: int64 ``(N,)``: how many were used.
     """
 
     label: Int64s
     log_p: Int64s
     mean: Int64s
     variance: Int64s
-    members: int
+    members: Int64s
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,7 +166,7 @@ class Sums:
         label = self.log_p.argmax(axis=1)
         rows = np.arange(len(label))
         p, squared = self.p[rows, label], self.p_squared[rows, label]
-        return Answer(label, self.log_p, p // n, (n * squared - p * p) // (n * n), n)
+        return Answer(label, self.log_p, p // n, (n * squared - p * p) // (n * n), np.full_like(label, n))
 
     def settled(self, remaining: int) -> NDArray[np.bool_]:
         """Where no `remaining` further members can change the label, bool ``(N,)``.
@@ -180,12 +181,37 @@ class Sums:
         return np.asarray((same | (lead >= remaining * FLOOR + before)).all(axis=1))
 
 
-def ensemble(scores: Sequence[NDArray[Any]], scale: Scale) -> Answer:
-    """The answer of all members, from the scores ``(N, classes)`` of each."""
-    sums = Sums.start(*scores[0].shape)
-    for member in scores:
+def ensemble(scores: Sequence[NDArray[Any]], scale: Scale, gate: int = 0) -> Answer:
+    """The answer of all members, from the scores ``(N, classes)`` of each.
+
+    Args:
+        gate: Q16; where the first member's probability of its label is at least this, the answer is that of the first
+        member alone; 0 is no gate.
+    """
+    sums = Sums.start(*scores[0].shape).add(scores[0], scale)
+    first = sums.answer()
+    for member in scores[1:]:
         sums = sums.add(member, scale)
-    return sums.answer()
+    return gated(first, sums.answer(), gate)
+
+
+def gated(first: Answer, whole: Answer, gate: int) -> Answer:
+    """`first` (one member's answer) where its probability is at least `gate` (Q16; 0 is no gate), else `whole`."""
+    if not gate:
+        return whole
+    alone = first.mean >= gate
+    return Answer(
+        np.where(alone, first.label, whole.label),
+        np.where(alone[:, None], first.log_p, whole.log_p),
+        np.where(alone, first.mean, whole.mean),
+        np.where(alone, first.variance, whole.variance),
+        np.where(alone, first.members, whole.members),
+    )
+
+
+def gate_of(probability: Fraction) -> int:
+    """The gate in Q16 that holds exactly where p / 2^16 >= `probability`, which is above 0 and at most 1."""
+    return math.ceil(probability * ONE)
 
 
 def _log2_e() -> Fraction:

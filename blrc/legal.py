@@ -21,6 +21,7 @@ def check(program: Program) -> Program:
         raise BlrcError("program: the last op must be the scores")
     if not (np.isfinite(program.score_scale) and program.score_scale >= head.SMALLEST_SCALE):
         raise BlrcError(f"program: score_scale {program.score_scale} must be finite and at least {head.SMALLEST_SCALE}")
+    _check_gate(program)
     known = {program.input.name: program.input}
     names: set[str] = set()
     for op in program.ops:
@@ -48,6 +49,14 @@ def check(program: Program) -> Program:
             f"program: constants {sorted(used ^ set(program.constants))} are not used by exactly the ops that exist"
         )
     return program
+
+
+def _check_gate(program: Program) -> None:
+    gate = program.gate
+    if not isinstance(gate, int) or isinstance(gate, bool) or not 0 <= gate <= head.ONE:
+        raise BlrcError(f"program: gate {gate!r} must be a whole number from 0 to {head.ONE}")
+    if gate and (program.members[0] != "map" or len(program.members) < 2):
+        raise BlrcError("program: a gate needs map as its first member, and others behind it")
 
 
 def _require(op: Op, holds: bool, what: str) -> None:

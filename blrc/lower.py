@@ -34,8 +34,11 @@ class Lowered:
     tables: Mapping[str, NDArray[Any]]
 
 
-def lower(nets: Sequence[Net]) -> Program:
+def lower(nets: Sequence[Net], gate: int = 0) -> Program:
     """The program of calibrated nets that are members of one ensemble (same structure, other weights).
+
+    Args:
+        gate: see `Program.gate`.
 
     Raises:
         BlrcError: a network without an exact integer form (layer named), or values that are not finite.
@@ -45,7 +48,7 @@ def lower(nets: Sequence[Net]) -> Program:
     scale = score_scale(nets)
     members = [fuse_pools(translate(net, scale)) for net in nets]
     value = _input_value(nets[0])
-    return check(join(value, members, tuple(net.member for net in nets), scale))
+    return check(replace(join(value, members, tuple(net.member for net in nets), scale), gate=gate))
 
 
 def score_scale(nets: Sequence[Net]) -> float:

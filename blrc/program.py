@@ -170,8 +170,11 @@ class Program:
         input: the raw input's value (uint8, int8 or bits).
         ops: in order of execution; the last one is the only `Scores`.
         constants: by the names that ops refer to.
-        members: one description each, ``map`` or ``sample SEED:INDEX``.
+        members: one description each, as `blrc.sample.Member` writes it: ``map``, ``sample SEED:INDEX``...
         score_scale: real score = integer score x score_scale (one for all members).
+        gate: Q16: where the first member's top probability is at least this, it answers alone (members used: 1), else
+        all
+            members together, the first among them. 0: no gate.
     """
 
     input: Value
@@ -179,6 +182,7 @@ class Program:
     constants: Mapping[str, Constant] = field(repr=False)
     members: tuple[str, ...]
     score_scale: float
+    gate: int = 0
 
     @property
     def output(self) -> Value:

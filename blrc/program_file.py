@@ -21,7 +21,7 @@ from blrc.files import write_atomically
 from blrc.legal import check
 from blrc.program import Constant, Conv, Encode, Op, Pool, Program, Scores, Value, Window
 
-FORMAT = 1
+FORMATS = (1, 2)  # 2 has a gate, which 1 does not know; a program without one is written as 1
 _OPS: dict[str, type[Op]] = {"encode": Encode, "conv": Conv, "pool": Pool, "scores": Scores}
 
 
@@ -62,9 +62,10 @@ def load(path: Path) -> Program:
         structure = dict(json.loads(arrays.pop("program").tobytes()))
     except Exception as error:  # zipfile, the npy header's parser and zlib raise almost anything on damaged bytes
         raise BlrcError(f"{path}: not a blrc program, or damaged ({error}); export the model again") from None
-    if structure.get("format") != FORMAT:
+    if structure.get("format") not in FORMATS:
         raise BlrcError(
-            f"{path}: program format {structure.get('format')}, this blrc reads {FORMAT}; export the model again"
+            f"{path}: program format {structure.get('format')}, this blrc reads {' and '.join(map(str, FORMATS))}; "
+            "export the model again"
         )
     try:
         return check(_rebuild(structure, arrays))
@@ -74,12 +75,13 @@ def load(path: Path) -> Program:
 
 def _structure(program: Program) -> bytes:
     plain = {
-        "format": FORMAT,
+        "format": 2 if program.gate else 1,
         "input": asdict(program.input),
         "ops": [{"op": _kind(op), **asdict(op)} for op in program.ops],
         "constants": {name: list(c.of_member) for name, c in program.constants.items()},
         "members": list(program.members),
         "score_scale": program.score_scale.hex(),
+        **({"gate": program.gate} if program.gate else {}),
     }
     return json.dumps(plain, sort_keys=True, separators=(",", ":")).encode()
 
@@ -109,6 +111,7 @@ def _rebuild(structure: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Prog
         constants={name: Constant(tables(name, of), tuple(of)) for name, of in structure["constants"].items()},
         members=tuple(structure["members"]),
         score_scale=float.fromhex(structure["score_scale"]),
+        gate=structure["gate"] if structure["format"] == 2 else 0,
     )
 
 

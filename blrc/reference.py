@@ -40,10 +40,14 @@ def scores(program: Program, raw: NDArray[Any], member: int = 0) -> NDArray[np.i
 
 
 def answer(program: Program, raw: NDArray[Any], members: int | None = None) -> head.Answer:
-    """What the first `members` members (all by default) say together."""
-    count = len(program.members) if members is None else members
+    """What the program says: all members together, or the first alone where the gate lets it (`Program.gate`).
+
+    Args:
+        members: ask the first so many, whatever the gate says.
+    """
+    count, gate = (len(program.members), program.gate) if members is None else (members, 0)
     scale = head.scale_of(program.score_scale)
-    return head.ensemble([scores(program, raw, member) for member in range(count)], scale)
+    return head.ensemble([scores(program, raw, member) for member in range(count)], scale, gate)
 
 
 def labels(class_scores: NDArray[np.int32]) -> NDArray[np.int64]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from blrc import reference
+from blrc import head, reference
 from blrc.legal import check
 from blrc.pack import pack_signs
 from blrc.program import Constant, Conv, Encode, Op, Pool, Program, Scores, Value, Window
@@ -32,6 +32,17 @@ def random_program(
         if rng.random() < 0.2 and min(builder.x.shape[:2]) >= 2:
             builder.pool(f"pool{i}")
     return builder.finish()
+
+
+def gated(program: Program, gate: int) -> Program:
+    """The program with its first member called MAP, behind which a gate may stand."""
+    return check(replace(program, members=("map", *program.members[1:]), gate=gate))
+
+
+def top_probability(program: Program, raw: NDArray[Any]) -> NDArray[np.int64]:
+    """What the first member gives its likeliest class, Q16: where a gate decides."""
+    log_p = head.log_probabilities(reference.scores(program, raw), head.scale_of(program.score_scale))
+    return np.asarray(head.probabilities(log_p).max(axis=1))
 
 
 class _Builder:

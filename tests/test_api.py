@@ -8,21 +8,24 @@ import os
 import subprocess
 import sys
 from collections import OrderedDict
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from random_networks import checkpoint_of, deep_network
+from random_programs import top_probability
 from torch import nn
 
 import blrc
 from blrc import api, program_file, reference
 from blrc import nn as bnn
 from blrc.checkpoint import Checkpoint
+from blrc.encode import device_layout
 from blrc.errors import BlrcError
 from blrc.manifest import SUFFIX, read_manifest
-from blrc.sample import MAP, Member, binary_layers
+from blrc.sample import MAP, Member, binary_layers, sampled_layers
 from blrc.targets.onnx_run import OnnxRun
 
 
@@ -120,6 +123,47 @@ def test_a_choice_of_layers_is_exported_and_lowered_again(checkpoint: Checkpoint
         api.export(checkpoint, tmp_path / "map", sample="conv")
     with pytest.raises(BlrcError, match="map samples nothing"):
         api.export(checkpoint, tmp_path / "map", freeze=0.1)
+
+
+@pytest.mark.needs("cc", "size")
+def test_a_gate_is_exported_and_verified(checkpoint: Checkpoint, tmp_path: Path) -> None:
+    assert checkpoint.calibration is not None
+    blrc.save(checkpoint.model(), tmp_path / "net.pt", input=checkpoint.encoding, calibration=checkpoint.calibration)
+    raw = device_layout(checkpoint.calibration)
+    tops = np.sort(top_probability(api.build(checkpoint, [MAP])[0], raw))
+    probability = Fraction(int(tops[20]), 65536)
+    done = api.export(
+        tmp_path / "net.pt", tmp_path / "out", members="2", seed=4, sample="conv", gate=probability, name="net"
+    )
+    names = [str(member) for member in api.parse_members("2", 4, sampled_layers(checkpoint, "conv"))]
+    assert done.program.members == ("map", *names)
+    assert done.program.gate == tops[20]
+    assert done.manifest.settings["gate"] == {"q16": int(tops[20]), "probability": float(probability)}
+    kinds = binary_layers(checkpoint)
+    assert done.manifest.settings["sampled_layers"] == [n for n in kinds if kinds[n] == "binary_conv2d"]
+    # Layers that stay at MAP are MAP's own: one table for all three.
+    assert all(len(done.program.constants[f"{n}.weights"].tables) == 1 for n in kinds if kinds[n] == "binary_linear")
+    expected = reference.answer(done.program, raw)
+    assert set(expected.members.tolist()) == {1, 3}
+    np.savez(tmp_path / "data.npz", images=checkpoint.calibration, labels=expected.label)
+    report = api.verify(tmp_path / "out", tmp_path / "data.npz", tmp_path / "net.pt", random=20)
+    assert report.equal, (report.difference, report.problems)
+    assert report.accuracy == 100.0
+
+
+def test_gates_without_a_meaning(checkpoint: Checkpoint, tmp_path: Path) -> None:
+    for gate in ("0", "-0.1", "1.01", "x", "nan", "1/0", 2.0, True):
+        with pytest.raises(BlrcError, match="expected a probability above 0 and at most 1"):
+            api.parse_gate(gate)
+    assert api.parse_gate(None) == 0
+    assert api.parse_gate("0.99") == api.parse_gate(0.99) == 64881
+    assert api.parse_gate(1) == 65536
+    with pytest.raises(BlrcError, match="map samples nothing; add --members 16"):
+        api.export(checkpoint, tmp_path / "out", gate=0.5)
+    with pytest.raises(BlrcError, match="1365 members at most"):
+        api.export(checkpoint, tmp_path / "out", members="1365", gate=0.5)
+    assert len(api.parse_members("1364", 0, gate=1)) == 1365
+    assert not list(tmp_path.iterdir())
 
 
 def test_one_target_alone(checkpoint: Checkpoint, tmp_path: Path) -> None:

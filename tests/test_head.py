@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from decimal import Decimal, localcontext
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -88,7 +89,32 @@ def test_statistics_are_population_moments() -> None:
         assert answer.label[i] == label
         assert abs(answer.mean[i] / ONE - p[:, i, label].mean()) < 2**-16
         assert abs(answer.variance[i] / 2**32 - p[:, i, label].var()) < 2**-31
-    assert answer.members == 7
+    assert answer.members.tolist() == [7] * 40
+
+
+@given(
+    st.lists(st.lists(st.integers(-4000, 4000), min_size=3, max_size=3), min_size=2, max_size=4), st.integers(1, ONE)
+)
+def test_a_gate_lets_the_first_answer_alone(members: list[list[int]], gate: int) -> None:
+    """Input by input; the gate lies at the first member's largest probability, just above it, or anywhere."""
+    scale = head.scale_of(0.004)
+    rows = [np.array([m, m[::-1]], dtype=np.int32) for m in members]
+    top = head.probabilities(head.log_probabilities(rows[0], scale)).max(axis=1)
+    for level in (gate, int(top[0]), int(top[0]) + 1):
+        found = head.ensemble(rows, scale, level)
+        for i in range(2):
+            asked = rows[:1] if top[i] >= level else rows
+            expected = head.ensemble([m[i : i + 1] for m in asked], scale)
+            assert found.members[i] == len(asked)
+            for name in ("label", "log_p", "mean", "variance", "members"):
+                assert np.array_equal(getattr(found, name)[i], getattr(expected, name)[0]), name
+
+
+@given(st.fractions(0, 1).filter(bool))
+def test_a_gate_holds_from_its_probability_on(probability: Fraction) -> None:
+    gate = head.gate_of(probability)
+    assert 1 <= gate <= ONE
+    assert Fraction(gate, ONE) >= probability > Fraction(gate - 1, ONE)
 
 
 def test_ties_go_to_the_first_class() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from random_programs import random_inputs, random_program
+from random_programs import gated, random_inputs, random_program
 
 from blrc import reference
 from blrc.errors import BlrcError
@@ -293,3 +293,15 @@ def test_numbers_of_a_window_are_bounded_each(what: str) -> None:
     broken = replace(conv, window=replace(conv.window, **{"kernel": (1, 1), what: many}), pool=None)  # type: ignore[arg-type]
     with pytest.raises(BlrcError, match=r"bad window .* numbers go up to 32767"):
         check(replace(program, ops=(program.ops[0], broken, *program.ops[2:])))
+
+
+def test_a_gate_stands_behind_map_and_before_others() -> None:
+    program = random_program(1, "bits", (2, 2, 3), layers=1, members=2)
+    assert check(gated(program, 65536)).gate == 65536
+    with pytest.raises(BlrcError, match="a gate needs map as its first member, and others"):
+        check(replace(program, gate=1))
+    with pytest.raises(BlrcError, match="a gate needs map as its first member, and others"):
+        gated(random_program(1, "bits", (2, 2, 3), layers=1), 1)
+    for gate in (-1, 65537, 0.5, True):
+        with pytest.raises(BlrcError, match=f"gate {gate!r} must be a whole number from 0 to 65536"):
+            check(replace(program, gate=gate))  # type: ignore[arg-type]

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from random_programs import random_program
+from random_programs import gated, random_program
 
 from blrc import program_file
 from blrc.errors import BlrcError
@@ -22,7 +22,7 @@ SMALL = random_program(1, "bits", (2, 2, 3), layers=1)
 
 
 def assert_same(a: Program, b: Program) -> None:
-    assert (a.input, a.ops, a.members, a.score_scale) == (b.input, b.ops, b.members, b.score_scale)
+    assert (a.input, a.ops, a.members, a.score_scale, a.gate) == (b.input, b.ops, b.members, b.score_scale, b.gate)
     assert set(a.constants) == set(b.constants)
     for name, constant in a.constants.items():
         other = b.constants[name]
@@ -45,6 +45,21 @@ def test_round_trip(seed: int, kind: str, members: int, tmp_path: Path) -> None:
     assert program_file.to_bytes(loaded) == path.read_bytes()
 
 
+def test_a_gate_makes_another_format_and_files_without_one_stay_as_they_were(tmp_path: Path) -> None:
+    plain = random_program(1, "bits", (2, 2, 3), layers=1, members=2)
+    program = gated(plain, 60_000)
+    path = tmp_path / "net.program.npz"
+    program_file.save(program, path)
+    loaded = program_file.load(path)
+    assert loaded.gate == 60_000
+    assert_same(program, loaded)
+    for each, number in ((program, 2), (replace(program, gate=0), 1)):
+        with np.load(io.BytesIO(program_file.to_bytes(each)), allow_pickle=False) as file:
+            structure = json.loads(file["program"].tobytes())
+        assert structure["format"] == number
+        assert ("gate" in structure) == (number == 2)
+
+
 def test_the_same_program_gives_the_same_bytes() -> None:
     again = random_program(1, "bits", (2, 2, 3), layers=1)
     assert again is not SMALL
@@ -65,6 +80,8 @@ def test_the_digest_sees_every_part() -> None:
     others = [
         *(edited(name) for name in SMALL.constants),
         replace(SMALL, members=("map",)),
+        replace(SMALL, gate=1),
+        replace(SMALL, gate=2),
         replace(SMALL, score_scale=np.nextafter(SMALL.score_scale, 1).item()),
         replace(SMALL, ops=(replace(first, name="other"), *SMALL.ops[1:])),
         replace(SMALL, ops=(replace(first, groups=3), *SMALL.ops[1:])),
@@ -123,8 +140,13 @@ def test_what_is_missing_or_newer_or_no_program_is_named(tmp_path: Path) -> None
     with pytest.raises(BlrcError, match=r"net\.program\.npz: not a blrc program, or damaged"):
         program_file.load(path)
     structure, arrays = contents()
-    with pytest.raises(BlrcError, match=r"program format 2, this blrc reads 1; export the model again"):
+    with pytest.raises(BlrcError, match=r"program format 3, this blrc reads 1 and 2; export the model again"):
+        program_file.load(rewritten(path, {**structure, "format": 3}, arrays))
+    with pytest.raises(BlrcError, match=r"damaged program \(KeyError\('gate'\)\); export"):
         program_file.load(rewritten(path, {**structure, "format": 2}, arrays))
+    for gate in (0.5, "1", None, True, -1, 65537):
+        with pytest.raises(BlrcError, match=r"gate .* must be a whole number from 0 to 65536"):
+            program_file.load(rewritten(path, {**structure, "format": 2, "gate": gate}, arrays))
     np.savez(path, a=np.zeros(3))
     with pytest.raises(BlrcError, match="not a blrc program"):
         program_file.load(path)

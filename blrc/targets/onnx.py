@@ -8,14 +8,16 @@ What a user of the file sees:
 `log_p`     int64 (N, classes)              sum over members of log2 of the probability, in units of 2^-16
 `mean`      int64 (N,)                      mean over members of the label's probability, in units of 2^-16
 `variance`  int64 (N,)                      its population variance over members (certainty), in units of 2^-32
-`members`   int64 (1,)                      how many members were used
+`members`   int64 (N,)                      how many members were used
 `scores`    int32 (N, classes), or (N,      integer scores; real score = score x `blrc.score_scale`; the longer
             members, classes)               shape where there are several members
 ==========  ==============================  ====================================================================
 
 N is dynamic. Inside, every value of the program is a tensor of its own name; what members compute alike is computed
 once, and the rest is named ``mK/value`` (`onnx_graph.tensor_name`). `onnx_graph.py` says which numbers tensors hold and
-how the ops are lowered. IR version 8 and opset 17 are what ONNX Runtime 1.17 and everything newer read.
+how the ops are lowered. Behind a gate (`Program.gate`) the
+file computes every member all the same and leaves those out of the sums that are not asked: equal values, no time
+saved. IR version 8 and opset 17 are what ONNX Runtime 1.17 and everything newer read.
 """
 
 from __future__ import annotations
@@ -53,7 +55,7 @@ def emit(program: Program, options: EmitOptions) -> Emitted:
     head_cost = _Cost()
     with _counted(graph, head_cost):
         scores = [tensor_name(program, program.output, k) for k in range(len(members))]
-        onnx_head.lower_head(graph, scores, head.scale_of(program.score_scale), program.classes)
+        onnx_head.lower_head(graph, scores, head.scale_of(program.score_scale), program.classes, program.gate)
     raw = TensorProto.INT8 if program.input.dtype == "int8" else TensorProto.UINT8
     inner = {info.name: info for k in range(len(members)) for info in _infos(program, k)}
     model = graph.model(

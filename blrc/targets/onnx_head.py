@@ -23,8 +23,8 @@ OUTPUTS = ("label", "log_p", "mean", "variance", "members")
 
 def outputs(classes: int) -> list[onnx.ValueInfoProto]:
     """Descriptions of OUTPUTS."""
-    shapes: dict[str, list[str | int]] = {"log_p": ["N", classes], "members": [1]}
-    return [helper.make_tensor_value_info(name, TensorProto.INT64, shapes.get(name, ["N"])) for name in OUTPUTS]
+    shape: dict[str, list[str | int]] = {"log_p": ["N", classes]}
+    return [helper.make_tensor_value_info(name, TensorProto.INT64, shape.get(name, ["N"])) for name in OUTPUTS]
 
 
 def scores_info(members: int, classes: int) -> onnx.ValueInfoProto:
@@ -33,10 +33,11 @@ def scores_info(members: int, classes: int) -> onnx.ValueInfoProto:
     return helper.make_tensor_value_info("scores", TensorProto.INT32, shape)
 
 
-def lower_head(graph: Graph, scores: Sequence[str], scale: head.Scale, classes: int) -> None:
+def lower_head(graph: Graph, scores: Sequence[str], scale: head.Scale, classes: int, gate: int = 0) -> None:
     """From the members' scores, int32 (N, classes) each, to `scores` and OUTPUTS.
 
-    With one member its tensor is `scores` already; the scores of several are stacked to (N, members, classes).
+    With one member its tensor is `scores` already; the scores of several are stacked to (N, members, classes). Behind a
+    gate every member is computed all the same; where the first answers alone, the others' part of the sums is 0.
     """
     node, number = graph.node, partial(graph.scalar, "int64")
     of_members, of_classes = _axes(graph, 1), _axes(graph, 2)
@@ -58,17 +59,34 @@ def lower_head(graph: Graph, scores: Sequence[str], scale: head.Scale, classes: 
     half = 1 << (head.EXP_BITS - head.FRACTION_BITS - 1)
     p = node("Add", [exp2(graph, lost, "head/p30"), number(half)], "head/p_rounded")
     p = _shift(graph, p, head.EXP_BITS - head.FRACTION_BITS, "head/p")
+    used = None
+    if gate:
+        used = _used(graph, p, len(scores), gate)
+        lost = node("Mul", [lost, used], "head/lost_used")
+        p = node("Mul", [p, used], "head/p_used")
     all_lost = node("ReduceSum", [lost, of_members], "head/all_lost", keepdims=0)
     log_p = node("Neg", [all_lost], "log_p")
     # ONNX Runtime 1.17 has no ArgMax of int64; `head.MAX_MEMBERS` is so that these sums fit int32.
     narrow = node("Cast", [log_p], "head/narrow", to=TensorProto.INT32)
     label = node("ArgMax", [narrow], "head/label", axis=1, keepdims=1, select_last_index=0)
     node("Squeeze", [label, of_members], "label")
-    _moments(graph, p, label, len(scores))
+    _moments(graph, p, label, len(scores), used)
 
 
-def _moments(graph: Graph, p: str, label: str, members: int) -> None:
-    """Mean and variance of the label's p; ``label`` is (N, 1), p (N, members, classes)."""
+def _used(graph: Graph, p: str, members: int, gate: int) -> str:
+    """int64 (N, members, 1): 1 for the first member, and for the others where its largest p is below `gate`, else 0."""
+    node = graph.node
+    first = node("Gather", [p, graph.constant("int64/[0]", np.array([0], dtype=np.int64))], "head/first", axis=1)
+    top = node("ReduceMax", [first], "head/first_top", axes=[2])
+    below = node("Less", [top, graph.scalar("int64", gate)], "head/below")
+    others = node("Cast", [below], "head/others", to=TensorProto.INT64)
+    always = np.zeros((1, members, 1), dtype=np.int64)
+    always[0, 0] = 1
+    return node("Max", [others, graph.constant("head/always", always)], "head/used")
+
+
+def _moments(graph: Graph, p: str, label: str, members: int, used: str | None) -> None:
+    """Members, mean and variance of the label's p; ``label`` is (N, 1), p (N, members, classes)."""
     node, number = graph.node, partial(graph.scalar, "int64")
     axis = _axes(graph, 1)
     # GatherElements wants an index for every member: sum first, as `head.Sums` does.
@@ -76,15 +94,22 @@ def _moments(graph: Graph, p: str, label: str, members: int) -> None:
     total = node("GatherElements", [total, label], "head/label_p", axis=1)
     squares = node("ReduceSum", [node("Mul", [p, p], "head/p2"), axis], "head/sum_p2", keepdims=0)
     squares = node("GatherElements", [squares, label], "head/label_p2", axis=1)
-    mean = node("Div", [total, number(members)], "head/mean")
-    node("Squeeze", [mean, axis], "mean")
+    if used is None:
+        count, count_2 = number(members), number(members**2)
+        shape = node("Shape", ["label"], "head/samples")
+        one = helper.make_tensor("value", TensorProto.INT64, [1], [members])
+        node("ConstantOfShape", [shape], "members", value=one)
+    else:
+        count = node("ReduceSum", [used, _axes(graph, 1)], "head/count", keepdims=0)
+        count_2 = node("Mul", [count, count], "head/count_2")
+        node("Squeeze", [count, axis], "members")
+    node("Squeeze", [node("Div", [total, count], "head/mean"), axis], "mean")
     spread = node(
         "Sub",
-        [node("Mul", [squares, number(members)], "head/n_p2"), node("Mul", [total, total], "head/sum_p_2")],
+        [node("Mul", [squares, count], "head/n_p2"), node("Mul", [total, total], "head/sum_p_2")],
         "head/spread",
     )
-    node("Squeeze", [node("Div", [spread, number(members**2)], "head/variance"), axis], "variance")
-    node("Identity", [graph.constant("head/count", np.array([members], dtype=np.int64))], "members")
+    node("Squeeze", [node("Div", [spread, count_2], "head/variance"), axis], "variance")
 
 
 def exp2(graph: Graph, d: str, name: str) -> str:

@@ -54,9 +54,9 @@ class OnnxRun:
         count, members, classes = len(raw), len(self.program.members), self.program.classes
         if count == 0:
             none, log_p = np.empty(0, np.int64), np.empty((0, classes), np.int64)
-            return head.Answer(none, log_p, none, none, members), np.empty((0, members, classes), np.int32)
+            return head.Answer(none, log_p, none, none, none), np.empty((0, members, classes), np.int32)
         found = self._engine(self.model, {"input": _input_tensor(self.program.input, raw)})
-        answer = head.Answer(found["label"], found["log_p"], found["mean"], found["variance"], int(found["members"][0]))
+        answer = head.Answer(*(found[name] for name in ("label", "log_p", "mean", "variance", "members")))
         return answer, found["scores"].reshape(count, members, classes)
 
     def run(self, raw: NDArray[Any], member: int = 0) -> Arrays:

@@ -30,8 +30,8 @@ RANDOM_INPUTS = 10_000
 LOWERED_INPUTS = 256  # on which the program's bits are compared with the net's, layer by layer
 RANDOM_OPERATIONS = 6e10  # multiply-adds of all random inputs together, where the number is not given
 
-Lower = Callable[[Sequence[str]], tuple[Program, list[Net]]]
-"""Lower the checkpoint again for members by description."""
+Lower = Callable[[Sequence[str], int], tuple[Program, list[Net]]]
+"""Lower the checkpoint again for members by description, and a gate."""
 
 
 def verify_folder(
@@ -50,7 +50,7 @@ def verify_folder(
     recorded, changed = vectors.differences(folder / f"{name}.vectors.npz", program)
     problems += changed
     test = None if data is None else labelled.load(data, program.input, program.classes)
-    relowered = None if lower is None else lower(program.members)
+    relowered = None if lower is None else lower(program.members, program.gate)
     if relowered is not None and (again := program_file.digest(relowered[0])) != digest:
         problems.append(
             f"the checkpoint gives program {again}, but {folder} holds {digest}; "

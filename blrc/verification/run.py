@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -73,7 +73,7 @@ def compare_inputs(
                     first = {name: value[:count] for name, value in expected.items()}
                     found = future.result()
                     tally.add(engine.name, compare(program, member, first, found, engine.name, inputs.name, start))
-            together = head.ensemble(scores, head.scale_of(program.score_scale))
+            together = head.ensemble(scores, head.scale_of(program.score_scale), program.gate)
             answering = [pool.submit(engine.answer, raw[:count]) for engine, count in at_work]
             for (engine, count), said in zip(at_work, answering, strict=True):
                 answer, shipped = said.result()
@@ -100,9 +100,7 @@ def _share(engine: Engine, start: int, count: int) -> int:
 
 
 def _first(answer: Answer, count: int) -> Answer:
-    return Answer(
-        answer.label[:count], answer.log_p[:count], answer.mean[:count], answer.variance[:count], answer.members
-    )
+    return Answer(*(getattr(answer, field.name)[:count] for field in fields(Answer)))
 
 
 def compare_ops(program: Program, engines: Sequence[Engine], seed: int, tally: Tally, progress: Progress) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from c_exports import export, share_runtime_objects
 from numpy.typing import NDArray
-from random_programs import random_inputs, random_program
+from random_programs import gated, random_inputs, random_program, top_probability
 
 from blrc import head, reference
 from blrc.errors import BlrcError
@@ -50,7 +50,7 @@ def assert_answers(found: Answers, sums: head.Sums, remaining: int, rows: NDArra
     answer = sums.answer()
     expected = {name: getattr(sums, name) for name in ("log_p", "p", "p_squared")}
     expected |= {name: getattr(answer, name) for name in ("label", "mean", "variance")}
-    expected |= {"settled": sums.settled(remaining), "members": np.full(len(answer.label), sums.members)}
+    expected |= {"settled": sums.settled(remaining), "members": answer.members}
     chosen = slice(None) if rows is None else rows
     for name, values in expected.items():
         np.testing.assert_array_equal(getattr(found, name)[chosen], values[chosen], err_msg=name)
@@ -81,13 +81,13 @@ def check_ensemble(program: Program, folder: Path, samples: int = 60, **options:
     return used
 
 
-def stopped_after(law: list[head.Sums], confidence: int) -> NDArray[np.int64]:
+def stopped_after(law: list[head.Sums], confidence: int, gate: int = 0) -> NDArray[np.int64]:
     """The law of predict, written out for one input after the other."""
     count, found = len(law), []
     for i in range(len(law[0].p)):
         for k, sums in enumerate(law, 1):
             settled, mean = sums.settled(count - k)[i], sums.answer().mean[i]
-            if settled or (confidence > 0 and mean >= confidence):
+            if settled or (confidence > 0 and mean >= confidence) or (k == 1 and 0 < gate <= mean):
                 break
         found.append(k)
     return np.array(found)
@@ -135,6 +135,56 @@ def test_on_a_big_endian_machine(tmp_path: Path) -> None:
     program = scaled(random_program(83, "uint8", members=3), 10.0)
     options = {"cc": "s390x-linux-gnu-gcc -static", "runner": ("qemu-s390x",), "flags": ("-O2", *STRICT)}
     check_ensemble(program, tmp_path, samples=10, **options)
+
+
+def check_gate(program: Program, gate: int, folder: Path, samples: int = 60, **options: Any) -> set[int]:
+    """The whole answer is the law's; stopping early keeps its label; so many members on request. Members used."""
+    program = gated(program, gate)
+    raw = random_inputs(program, samples)
+    law, count = running_sums(program, raw), len(program.members)
+    with HostBuild(export(program, folder, raw[:8]), "net", **options) as c:
+        whole, expected = c.answers(raw), reference.answer(program, raw)
+        alone = top_probability(program, raw) >= gate
+        np.testing.assert_array_equal(expected.members, np.where(alone, 1, count))
+        for k, sums in ((1, law[0]), (count, law[-1])):
+            assert_answers(whole, sums, count - k, expected.members == k)
+        for k, sums in enumerate(law, 1):
+            assert_answers(c.answers(raw, k), sums, count - k)
+        for confidence in (0, int(np.median(law[0].answer().mean)), 65537):
+            found = c.answers(raw, stop=True, confidence=confidence)
+            np.testing.assert_array_equal(found.members, stopped_after(law, confidence, gate))
+            if confidence != int(np.median(law[0].answer().mean)):
+                np.testing.assert_array_equal(found.label, expected.label)
+            for k, sums in enumerate(law, 1):
+                assert_answers(found, sums, count - k, found.members == k)
+        assert "equal" in c.selftest()
+    return set(expected.members.tolist())
+
+
+@pytest.mark.parametrize(
+    ("kind", "flags"), [("uint8", ("-O2", *STRICT)), ("int8", SANITIZE), ("bits", ("-Os", *STRICT))]
+)
+def test_a_gate(tmp_path: Path, kind: str, flags: tuple[str, ...]) -> None:
+    """At a probability that occurs, and just above it."""
+    program = scaled(random_program(89, kind, members=3), 4.0)
+    top = np.sort(top_probability(program, random_inputs(program, 60)))
+    for gate in (int(top[30]), int(top[30]) + 1):
+        used = check_gate(program, gate, tmp_path / str(gate), flags=flags)
+        assert used == {1, 3}
+
+
+def test_a_gate_that_always_or_never_opens(tmp_path: Path) -> None:
+    program = scaled(random_program(86, "bits", members=2), 3.0)
+    assert check_gate(program, 1, tmp_path / "always") == {1}
+    assert check_gate(program, head.ONE, tmp_path / "never") == {2}
+
+
+def test_only_a_gated_ensemble_has_a_gate(tmp_path: Path) -> None:
+    program, folder = three(tmp_path)
+    assert "gate" not in "".join((folder / f).read_text().lower() for f in ("net.h", "net_ensemble.c"))
+    again = export(gated(program, 64_881), tmp_path / "gated", random_inputs(program, 3))
+    assert "#define NET_GATE 64881 " in (again / "net.h").read_text()
+    assert "int net_gated(const net_ensemble *ensemble);" in (again / "net.h").read_text()
 
 
 def voters(votes: list[tuple[int, ...]], scale: float = 1.0) -> Program:
@@ -328,7 +378,7 @@ def test_the_selftest_names_the_member(tmp_path: Path) -> None:
     [
         ("net_ensemble.c", (r"(head_add\(NET_CLASSES, \d+u, )(\d+)", r"\g<1>1 + \2")),  # another scale
         ("net_blrc_head.c", (r"\+ \(\(uint32_t\)1 << 13\)", "")),  # no rounding of p
-        ("net_vectors.c", (r"(vector_answers\[9\] = \{\s*)\d+", r"\g<1>99")),  # another label
+        ("net_vectors.c", (r"(vector_answers\[12\] = \{\s*)\d+", r"\g<1>99")),  # another label
     ],
 )
 def test_the_selftest_sees_a_wrong_answer(tmp_path: Path, file: str, change: tuple[str, str]) -> None:

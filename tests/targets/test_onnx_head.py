@@ -24,11 +24,11 @@ def python(request: pytest.FixtureRequest) -> Path | None:
     return None if request.param == "newest" else request.getfixturevalue("ort117_python")
 
 
-def head_model(members: int, classes: int, scale: head.Scale) -> bytes:
+def head_model(members: int, classes: int, scale: head.Scale, gate: int = 0) -> bytes:
     """The head alone; the scores of each member are an input."""
     graph = Graph()
     names = [f"m{k}" for k in range(members)]
-    onnx_head.lower_head(graph, names, scale, classes)
+    onnx_head.lower_head(graph, names, scale, classes, gate)
     inputs = [helper.make_tensor_value_info(name, TensorProto.INT32, ["N", classes]) for name in names]
     model = graph.model("head", inputs, onnx_head.outputs(classes), [])
     onnx.checker.check_model(model, full_check=True)
@@ -36,13 +36,12 @@ def head_model(members: int, classes: int, scale: head.Scale) -> bytes:
     return content
 
 
-def agree(scores: Scores, score_scale: float, python: Path | None = None) -> head.Answer:
+def agree(scores: Scores, score_scale: float, python: Path | None = None, gate: int = 0) -> head.Answer:
     scale = head.scale_of(score_scale)
     engine = here(1, 100_000) if python is None else elsewhere(python, 1, 100_000)
-    found = engine(head_model(len(scores), scores[0].shape[1], scale), {f"m{k}": s for k, s in enumerate(scores)})
-    members = int(found.pop("members")[0])
-    answer = head.Answer(**found, members=members)
-    assert_answers(answer, head.ensemble(scores, scale))
+    found = engine(head_model(len(scores), scores[0].shape[1], scale, gate), {f"m{k}": s for k, s in enumerate(scores)})
+    answer = head.Answer(**found)
+    assert_answers(answer, head.ensemble(scores, scale, gate))
     return answer
 
 
@@ -73,6 +72,19 @@ def test_both_runtimes_agree(members: int, score_scale: float, python: Path | No
         assert int(answer.log_p.min()) == -members * head.FLOOR  # the floor is reached, by all members at once
         assert len(np.unique(answer.mean)) > 50
         assert (len(np.unique(answer.variance)) > 50) == (members > 1)
+
+
+@pytest.mark.parametrize("members", [2, 17])
+def test_a_gate(members: int, python: Path | None) -> None:
+    """At a probability that occurs, just above it, and at both ends."""
+    scores = spread_scores(members, 10, 0.0123, 1)
+    top = np.sort(head.probabilities(head.log_probabilities(scores[0], head.scale_of(0.0123))).max(axis=1))
+    middle = int(top[100])
+    for gate in (1, middle, middle + 1, head.ONE):
+        answer = agree(scores, 0.0123, python, gate)
+        alone = int((top >= gate).sum())
+        assert np.unique_counts(answer.members).counts.tolist() == [n for n in (alone, len(top) - alone) if n]
+        assert not answer.variance[answer.members == 1].any()
 
 
 def test_two_classes_over_the_whole_reachable_range(python: Path | None) -> None:

@@ -14,7 +14,7 @@ from blrc.head import Answer
 from blrc.program import Conv, Encode, Op, Program
 from blrc.verification.engines import Engine
 
-ANSWER_FIELDS = ("label", "log_p", "mean", "variance")
+ANSWER_FIELDS = ("label", "log_p", "mean", "variance", "members")
 Spoil = Callable[[str, NDArray[Any]], NDArray[Any]]
 """Name of a value (or ``label``, ``answer.label``...) and the right array, a copy, to what the engine gives."""
 
@@ -39,7 +39,7 @@ def reference_engine(
     def answer(raw: NDArray[Any]) -> tuple[Answer, None]:
         right = reference.answer(program, raw)
         fields = {name: whole(f"answer.{name}", getattr(right, name).copy()) for name in ANSWER_FIELDS}
-        return Answer(**fields, members=right.members), None
+        return Answer(**fields), None
 
     return Engine(name, run, run_op, answer)
 

@@ -31,7 +31,7 @@ def test_an_ensemble_is_equal_everywhere(kind: str, tmp_path: Path) -> None:
     assert report.accuracy == 100.0
     assert report.agreement is not None
     inputs = sum(counts["onnxruntime"] for counts in report.inputs.values())
-    assert report.layers["answer"] == 3 * inputs * (program.classes + 2)
+    assert report.layers["answer"] == 3 * inputs * (program.classes + 3)
     scores = program.ops[-1]
     # Three members in each of three engines, and the shipped ONNX file's scores.
     assert report.layers[scores.name] > (3 + 1) * 3 * inputs * program.classes

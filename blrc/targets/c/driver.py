@@ -44,7 +44,9 @@ def core(symbols: Symbols) -> str:
         + f"static int driver_run(uint32_t member, const void *x, {name}_observer observer, void *context)\n{{\n"
         f"    const {element(layout.program.input)} *const input = (const {element(layout.program.input)} *)x;\n\n"
         f"    return {name}_observe(member, input, driver_arena, driver_scores, observer, context);\n}}\n\n"
-        + _ANSWER.replace("INPUT_TYPE", element(layout.program.input)).replace("name_", f"{name}_")
+        + _ANSWER.replace("INPUT_TYPE", element(layout.program.input))
+        .replace("GATED", "name_gated(&driver_ensemble)" if layout.program.gate else "0")
+        .replace("name_", f"{name}_")
     )
 
 
@@ -57,18 +59,23 @@ _ANSWER = """\
 static name_ensemble driver_ensemble;
 static name_answer driver_got;
 
-/* So many members, or as many as the model wants for this confidence. 1: the answer is settled; 0; or an error. */
+/* So many members (0: all, or the first alone where it is gated), or as many as the model wants for this confidence.
+ * 1: the answer is settled; 0; or an error. */
 static int driver_ask(int predict, uint32_t argument, const void *x)
 {
     const INPUT_TYPE *const input = (const INPUT_TYPE *)x;
+    uint32_t k;
     int status;
 
     if (predict) {
         status = name_predict(input, driver_arena, &driver_ensemble, argument, &driver_got);
     } else {
         status = name_start(&driver_ensemble);
-        for (; argument > 0 && status == 0; --argument) {
+        for (k = 0; k < (argument == 0 ? DRIVER_MEMBERS : argument) && status == 0; ++k) {
             status = name_add(&driver_ensemble, input, driver_arena);
+            if (argument == 0 && GATED) {
+                break;
+            }
         }
         if (status == 0) {
             status = name_ask(&driver_ensemble, &driver_got);
@@ -85,8 +92,9 @@ def host_main() -> str:
     It reads samples from IN to its end, as they lie in memory. ``run`` writes for each what every step gives, then the
     label as int32; ``op`` writes what the step gives; ``time REPEATS MEMBER IN OUT`` runs the first sample again and
     again and writes nanoseconds for each step (uint64 sums over the repeats), then for the whole. ``add MEMBERS 0 IN
-    OUT`` adds so many members and asks; ``predict CONFIDENCE 0 IN OUT`` lets the model stop early. Both write for each
-    sample the sums, then the answer, then whether it is settled (`answers.record`).
+    OUT`` adds so many members (0: as many as the gate asks for) and asks; ``predict CONFIDENCE 0 IN OUT`` lets the
+    model stop early. Both write for each sample the sums, then the answer, then whether it is settled
+    (`answers.record`).
     """
     return _MAIN
 

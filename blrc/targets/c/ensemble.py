@@ -3,6 +3,8 @@ classifies does not link it, nor the tables of the head."""
 
 from __future__ import annotations
 
+import re
+
 from blrc.head import scale_of
 from blrc.targets.c.symbols import Symbols, element, head
 
@@ -12,7 +14,8 @@ def ensemble_file(symbols: Symbols, version: str) -> str:
     name, layout = symbols.name, symbols.layout
     scale = scale_of(layout.program.score_scale)
     body = (
-        _ENSEMBLE.replace("INPUT_TYPE", element(layout.program.input))
+        _gated(_ENSEMBLE, layout.program.gate)
+        .replace("INPUT_TYPE", element(layout.program.input))
         .replace("SCORES_AT", str(layout.arena.offsets[layout.program.output.name] // 4))
         .replace("MULTIPLIER", str(scale.multiplier))
         .replace("SHIFT", str(scale.shift))
@@ -26,10 +29,16 @@ def ensemble_file(symbols: Symbols, version: str) -> str:
 def declarations(symbols: Symbols) -> str:
     """What ``<name>.h`` says of it."""
     return (
-        _DECLARATIONS.replace("INPUT_TYPE", element(symbols.layout.program.input))
+        _gated(_DECLARATIONS, symbols.layout.program.gate)
+        .replace("INPUT_TYPE", element(symbols.layout.program.input))
         .replace("NAME_", f"{symbols.upper}_")
         .replace("name_", f"{symbols.name}_")
     )
+
+
+def _gated(template: str, gate: int) -> str:
+    """The text with what stands between GATE( and )GATE, or without."""
+    return re.sub(r"GATE\((.*?)\)GATE", r"\1" if gate else "", template, flags=re.DOTALL)
 
 
 _DECLARATIONS = """\
@@ -61,8 +70,13 @@ int name_ask(const name_ensemble *ensemble, name_answer *answer);
  * Or a negative NAME_ERROR_*. */
 int name_settled(const name_ensemble *ensemble);
 
-/* Members, one after the other, until the label is settled, or its mean probability is at least `confidence`
- * (Q16; 0: go on whatever it is), or all are used. Gives the label, or a negative NAME_ERROR_*. */
+GATE(/* 1: only the first member has been added, and its probability is at least NAME_GATE: its answer is that of the
+ * ensemble, and no other member is to be asked. 0: else. Or a negative NAME_ERROR_*. */
+int name_gated(const name_ensemble *ensemble);
+
+)GATE/* Members, one after the other, until the label is settled, or its mean probability is at least `confidence`
+ * (Q16; 0: go on whatever it is), or all are used.GATE( No second one where name_gated.)GATE
+ * Gives the label, or a negative NAME_ERROR_*. */
 int name_predict(const INPUT_TYPE *input, void *arena, name_ensemble *ensemble, uint32_t confidence,
                  name_answer *answer);
 """
@@ -142,7 +156,15 @@ int name_settled(const name_ensemble *ensemble)
     return (int)name_blrc_head_settled(NAME_CLASSES, NAME_MEMBERS - ensemble->members, ensemble->log_p);
 }
 
-int name_predict(const INPUT_TYPE *input, void *arena, name_ensemble *ensemble, uint32_t confidence,
+GATE(int name_gated(const name_ensemble *ensemble)
+{
+    if (ensemble == 0) {
+        return NAME_ERROR_NULL;
+    }
+    return ensemble->members == 1 && ensemble->p[name_blrc_argmax(NAME_CLASSES, ensemble->log_p)] >= NAME_GATE;
+}
+
+)GATEint name_predict(const INPUT_TYPE *input, void *arena, name_ensemble *ensemble, uint32_t confidence,
                  name_answer *answer)
 {
     int status;
@@ -160,7 +182,10 @@ int name_predict(const INPUT_TYPE *input, void *arena, name_ensemble *ensemble, 
         if (confidence != 0 && answer->mean >= confidence) {
             break;
         }
-    } while (!name_settled(ensemble)); /* it is when all members are used */
+GATE(        if (name_gated(ensemble)) {
+            break;
+        }
+)GATE    } while (!name_settled(ensemble)); /* it is when all members are used */
     return (int)answer->label;
 }
 """

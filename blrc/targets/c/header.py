@@ -47,6 +47,9 @@ def _macros(symbols: Symbols, vectors: int) -> str:
         ("ERROR_EMPTY", "(-4)", "no member has been added"),
         ("OPS", len(layout.steps), "steps, in this order:"),
     ]
+    if program.gate:
+        note = "Q16: where the first member's probability is at least this, it answers alone"
+        facts.insert(3, ("GATE", program.gate, note))
     lines = [text.define(f"{upper}_{name}", value, note) for name, value, note in facts]
     lines += [
         text.define(symbols.index(step), i, f"{step.op.name}: {step.kernel}, gives {describe(step.y)}")

@@ -135,10 +135,11 @@ class HostBuild:
     def answers(
         self, raw: NDArray[Any], members: int | None = None, stop: bool = False, confidence: int = 0
     ) -> Answers:
-        """What the first `members` members (all by default) say together of every sample.
+        """What the members say together of every sample: all, or the first alone where the gate lets it.
 
         Args:
             raw: as for `run`.
+            members: add the first so many, whatever the gate says.
             stop: let the model decide how many members each sample needs: none after the label is settled.
             confidence: with `stop`, in Q16: none after the label's mean probability has reached it either; 0 is off.
 
@@ -150,7 +151,7 @@ class HostBuild:
         count = len(self.program.members) if members is None else members
         if not 1 <= count <= len(self.program.members):
             raise BlrcError(f"{self.name}: {count} members asked for, there are {len(self.program.members)}")
-        mode, argument = ("predict", confidence) if stop else ("add", count)
+        mode, argument = ("predict", confidence) if stop else ("add", members or 0)
         size = answers.record(self.program.classes, self._order).itemsize
         output = self._batches(mode, str(argument), 0, self.program.input, raw, size)
         return answers.read(output, self.program.classes, self._order)

@@ -28,8 +28,8 @@ def vectors_file(symbols: Symbols, version: str, vectors: Vectors) -> str:
         [[layer_digest(s.y, member[s.y.name][:n]) for s in layout.steps] for member in vectors.values]
     ).transpose(2, 0, 1)
     scores = [member[program.output.name][:n].reshape(n, -1) for member in vectors.values]
-    answer = ensemble(scores, scale_of(program.score_scale))
-    moments = np.stack([answer.label, answer.mean, answer.variance], axis=1)
+    answer = ensemble(scores, scale_of(program.score_scale), program.gate)
+    moments = np.stack([answer.label, answer.members, answer.mean, answer.variance], axis=1)
     inputs = memory(program.input, vectors.inputs[:n])
 
     def table(role: str, array: NDArray[Any]) -> str:
@@ -46,11 +46,12 @@ def vectors_file(symbols: Symbols, version: str, vectors: Vectors) -> str:
         + table("digests", digests)
         + text.comment("for each input what all members say: the sums of log2 p")
         + table("log_p", answer.log_p.astype(np.int32))
-        + text.comment("and label, mean, variance")
+        + text.comment("and label, members, mean, variance")
         + table("answers", moments.astype(np.int32))
         + "\n"
         + _digest(symbols)
-        + _SELFTEST.replace("INPUT_TYPE", element(program.input))
+        + _SELFTEST.replace(" GATED", " && name_gated(&ensemble) != 1" if program.gate else "")
+        .replace("INPUT_TYPE", element(program.input))
         .replace("NAME_", f"{upper}_")
         .replace("name_", f"{name}_")
     )
@@ -116,13 +117,13 @@ static int name_vector_member(int32_t vector, uint32_t member, void *arena)
 static int name_vector_ensemble(int32_t vector, void *arena)
 {
     const int32_t *const log_p = name_vector_log_p + vector * NAME_CLASSES;
-    const int32_t *const expected = name_vector_answers + vector * 3;
+    const int32_t *const expected = name_vector_answers + vector * 4;
     name_ensemble ensemble;
     name_answer answer;
     int32_t i;
     int status = name_start(&ensemble);
 
-    for (i = 0; i < NAME_MEMBERS && status == 0; ++i) {
+    for (i = 0; i < NAME_MEMBERS && status == 0 GATED; ++i) {
         status = name_add(&ensemble, name_vector_inputs + vector * NAME_INPUT_SIZE, arena);
     }
     if (status == 0) {
@@ -136,8 +137,9 @@ static int name_vector_ensemble(int32_t vector, void *arena)
             return 1 + NAME_MEMBERS * NAME_OPS;
         }
     }
-    if (answer.label != expected[0] || answer.members != NAME_MEMBERS || answer.mean != (uint32_t)expected[1] ||
-        answer.variance != (uint32_t)expected[2] || name_settled(&ensemble) != 1) {
+    if (answer.label != expected[0] || answer.members != (uint32_t)expected[1] ||
+        answer.mean != (uint32_t)expected[2] || answer.variance != (uint32_t)expected[3] ||
+        (answer.members == NAME_MEMBERS && name_settled(&ensemble) != 1)) {
         return 1 + NAME_MEMBERS * NAME_OPS;
     }
     return 0;

@@ -70,7 +70,8 @@ int tiny_ask(const tiny_ensemble *ensemble, tiny_answer *answer);
 int tiny_settled(const tiny_ensemble *ensemble);
 
 /* Members, one after the other, until the label is settled, or its mean probability is at least `confidence`
- * (Q16; 0: go on whatever it is), or all are used. Gives the label, or a negative TINY_ERROR_*. */
+ * (Q16; 0: go on whatever it is), or all are used.
+ * Gives the label, or a negative TINY_ERROR_*. */
 int tiny_predict(const uint8_t *input, void *arena, tiny_ensemble *ensemble, uint32_t confidence,
                  tiny_answer *answer);
 

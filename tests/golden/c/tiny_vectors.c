@@ -23,9 +23,9 @@ static const uint32_t tiny_vector_digests[4] = {
 static const int32_t tiny_vector_log_p[4] = {
     -1572864, 0, -29618, -124166
 };
-/* and label, mean, variance */
-static const int32_t tiny_vector_answers[6] = {
-    1, 65536, 0, 0, 47911, 0
+/* and label, members, mean, variance */
+static const int32_t tiny_vector_answers[8] = {
+    1, 1, 65536, 0, 0, 1, 47911, 0
 };
 
 static uint32_t tiny_vector_digest(int32_t op, const void *output, uint32_t bytes)
@@ -79,7 +79,7 @@ static int tiny_vector_member(int32_t vector, uint32_t member, void *arena)
 static int tiny_vector_ensemble(int32_t vector, void *arena)
 {
     const int32_t *const log_p = tiny_vector_log_p + vector * TINY_CLASSES;
-    const int32_t *const expected = tiny_vector_answers + vector * 3;
+    const int32_t *const expected = tiny_vector_answers + vector * 4;
     tiny_ensemble ensemble;
     tiny_answer answer;
     int32_t i;
@@ -99,8 +99,9 @@ static int tiny_vector_ensemble(int32_t vector, void *arena)
             return 1 + TINY_MEMBERS * TINY_OPS;
         }
     }
-    if (answer.label != expected[0] || answer.members != TINY_MEMBERS || answer.mean != (uint32_t)expected[1] ||
-        answer.variance != (uint32_t)expected[2] || tiny_settled(&ensemble) != 1) {
+    if (answer.label != expected[0] || answer.members != (uint32_t)expected[1] ||
+        answer.mean != (uint32_t)expected[2] || answer.variance != (uint32_t)expected[3] ||
+        (answer.members == TINY_MEMBERS && tiny_settled(&ensemble) != 1)) {
         return 1 + TINY_MEMBERS * TINY_OPS;
     }
     return 0;
