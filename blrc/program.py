@@ -36,6 +36,7 @@ __all__ = [
     "INT32_MAX",
     "Constant",
     "Conv",
+    "DType",
     "Encode",
     "Op",
     "Pool",

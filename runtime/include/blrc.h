@@ -17,7 +17,12 @@
 #endif
 
 /* Changes whenever a signature, a struct or the layout of a table changes: generated files refuse another number. */
-#define BLRC_ABI 1
+#define BLRC_ABI 2
+
+/* Bits of the thresholds in tables, of binary convolutions and dense layers, and of convolutions of codes. An export
+ * writes 16 where all of them, and the largest sums, fit: INT16_MAX then is "never", as INT32_MAX is with 32. */
+#define BLRC_BIT_THRESHOLDS 32
+#define BLRC_CODE_THRESHOLDS 32
 
 /* Rows (output channels) that share one activation word in a blocked table. */
 #define BLRC_ROWS 4
@@ -30,6 +35,17 @@
 
 #ifdef __cplusplus
 extern "C" {
+#endif
+
+#if BLRC_BIT_THRESHOLDS == 16
+typedef int16_t blrc_bit_threshold;
+#else
+typedef int32_t blrc_bit_threshold;
+#endif
+#if BLRC_CODE_THRESHOLDS == 16
+typedef int16_t blrc_code_threshold;
+#else
+typedef int32_t blrc_code_threshold;
 #endif
 
 /* A sliding window. Only the padding above and to the left is needed: sizes of the results say the rest. */
@@ -63,25 +79,29 @@ typedef struct blrc_pool {
  *
  * weights: for each output channel kernel_y * kernel_x * ceil(group channels / 32) words in the order of the taps.
  *   rows = 1: row after row. rows = 4: block after block of 4 rows; in a block, for every pair of words
- *   w[pair][row][2], then for an odd last word w[row]. Missing rows of the last block are zeros with the threshold
- *   INT32_MAX ("never").
+ *   w[pair][row][2], then for an odd last word w[row]. Missing rows of the last block are zeros with the
+ *   threshold "never".
  * thresholds: one for each row.
  *
  * conv_packed alone has other rows: kernel_y * kernel_x * group channels bits without gaps between taps.
  *
  * All give the same bits; the exporter picks. */
-void blrc_conv_rows(const blrc_conv *op, const uint32_t *x, const uint32_t *weights, const int32_t *thresholds,
-                    uint32_t *y); /* groups = 1, rows = 4, dilation_x = 1: reads the taps of a kernel row in one run */
-void blrc_conv_gather(const blrc_conv *op, const uint32_t *x, const uint32_t *weights, const int32_t *thresholds,
-                      uint32_t *y); /* at most BLRC_GATHER_WORDS a row: collects the taps of a pixel once */
-void blrc_conv_packed(const blrc_conv *op, const uint32_t *x, const uint32_t *weights, const int32_t *thresholds,
-                      uint32_t *y); /* taps that do not fill their words; at most BLRC_GATHER_WORDS a row */
-void blrc_conv_taps(const blrc_conv *op, const uint32_t *x, const uint32_t *weights, const int32_t *thresholds,
-                    uint32_t *y); /* anything else: tap after tap */
+/* For groups = 1, rows = 4, dilation_x = 1: reads the taps of a kernel row in one run. */
+void blrc_conv_rows(const blrc_conv *op, const uint32_t *x, const uint32_t *weights,
+                    const blrc_bit_threshold *thresholds, uint32_t *y);
+/* At most BLRC_GATHER_WORDS a row: collects the taps of a pixel once. */
+void blrc_conv_gather(const blrc_conv *op, const uint32_t *x, const uint32_t *weights,
+                      const blrc_bit_threshold *thresholds, uint32_t *y);
+/* Taps that do not fill their words; at most BLRC_GATHER_WORDS a row. */
+void blrc_conv_packed(const blrc_conv *op, const uint32_t *x, const uint32_t *weights,
+                      const blrc_bit_threshold *thresholds, uint32_t *y);
+/* Anything else: tap after tap. */
+void blrc_conv_taps(const blrc_conv *op, const uint32_t *x, const uint32_t *weights,
+                    const blrc_bit_threshold *thresholds, uint32_t *y);
 
 /* A dense layer, bits -> bits: `words` words of x (`inputs` real bits) against `outputs` rows in blocks of 4. */
 void blrc_dense(int32_t inputs, int32_t words, int32_t outputs, const uint32_t *x, const uint32_t *weights,
-                const int32_t *thresholds, uint32_t *y);
+                const blrc_bit_threshold *thresholds, uint32_t *y);
 
 /* The same as the convolutions on 8-bit input: z = sum of +-code.
  *
@@ -90,9 +110,9 @@ void blrc_dense(int32_t inputs, int32_t words, int32_t outputs, const uint32_t *
  *   word holds the same nibble of 8 rows, the first row lowest. For each group, block after block of BLRC_CODE_ROWS
  *   rows (the last one may be shorter); in a block, for each 8 nibbles (the last may be fewer), for each 8 rows, a word
  *   for each nibble. Missing bits and rows are 0. `rows` is ignored.
- * thresholds: for each group one for each row, padded with INT32_MAX ("never") to a multiple of 8. */
+ * thresholds: for each group one for each row, padded with "never" to a multiple of 8. */
 void blrc_conv_codes(const blrc_conv *op, const void *x, const int8_t *table, int32_t table_rows,
-                     const uint32_t *weights, const int32_t *thresholds, uint32_t *y);
+                     const uint32_t *weights, const blrc_code_threshold *thresholds, uint32_t *y);
 
 /* y[i] = table[channel % table_rows][x[i]] for `pixels` pixels. */
 void blrc_encode(int32_t pixels, int32_t channels, const uint8_t *x, const int8_t *table, int32_t table_rows,

@@ -137,7 +137,7 @@ static inline void blrc_add_rows(const uint32_t *weights, const int16_t *sums, i
 }
 
 /* y |= bits of 8 rows from channel c on. Groups need not start at a multiple of 8: the bits may straddle two words. */
-static inline void blrc_pass8(const int32_t *z, const int32_t *thresholds, int32_t c, uint32_t *y)
+static inline void blrc_pass8(const int32_t *z, const blrc_code_threshold *thresholds, int32_t c, uint32_t *y)
 {
     const uint32_t b0 = z[0] >= thresholds[0], b1 = z[1] >= thresholds[1];
     const uint32_t b2 = z[2] >= thresholds[2], b3 = z[3] >= thresholds[3];
@@ -156,7 +156,7 @@ static void blrc_conv_codes_pixel(const blrc_conv *op, const blrc_operands *in, 
     const blrc_window *win = &op->window;
     const int32_t fan_in = win->kernel_y * win->kernel_x * in->channels;
     const uint32_t *w = in->weights;
-    const int32_t *thresholds = in->thresholds;
+    const blrc_code_threshold *thresholds = in->code_thresholds;
     int8_t codes[BLRC_CODES];
     int16_t sums[BLRC_CODES / 4 * 16];
     int32_t z[BLRC_CODE_ROWS];
@@ -196,9 +196,9 @@ static void blrc_conv_codes_pixel(const blrc_conv *op, const blrc_operands *in, 
 }
 
 void blrc_conv_codes(const blrc_conv *op, const void *x, const int8_t *table, int32_t table_rows,
-                     const uint32_t *weights, const int32_t *thresholds, uint32_t *y)
+                     const uint32_t *weights, const blrc_code_threshold *thresholds, uint32_t *y)
 {
-    const blrc_operands in = {x, weights, thresholds, table, table_rows, op->in_channels / op->groups,
+    const blrc_operands in = {x, weights, 0, thresholds, table, table_rows, op->in_channels / op->groups,
                               op->out_channels / op->groups};
 
     blrc_conv_walk(op, &in, blrc_conv_codes_pixel, y);

@@ -15,7 +15,7 @@ typedef struct blrc_taps {
 
 /* y |= bits of the channels first <= c < end at a border: runs of real taps only. Blocked table. */
 static void blrc_gather_border(const blrc_taps *taps, int32_t first, int32_t end, const uint32_t *w,
-                               const int32_t *thresholds, uint32_t *y)
+                               const blrc_bit_threshold *thresholds, uint32_t *y)
 {
     int32_t c, t;
 
@@ -36,7 +36,7 @@ static void blrc_gather_border(const blrc_taps *taps, int32_t first, int32_t end
 
 /* The same from plain rows, inside and at borders: for groups whose outputs do not come in fours. */
 static void blrc_gather_single(const blrc_taps *taps, int32_t first, int32_t end, const uint32_t *w,
-                               const int32_t *thresholds, uint32_t *y)
+                               const blrc_bit_threshold *thresholds, uint32_t *y)
 {
     int32_t c, t;
 
@@ -104,10 +104,10 @@ static void blrc_conv_gather_pixel(const blrc_conv *op, const blrc_operands *in,
     }
 }
 
-void blrc_conv_gather(const blrc_conv *op, const uint32_t *x, const uint32_t *weights, const int32_t *thresholds,
-                      uint32_t *y)
+void blrc_conv_gather(const blrc_conv *op, const uint32_t *x, const uint32_t *weights,
+                      const blrc_bit_threshold *thresholds, uint32_t *y)
 {
-    const blrc_operands in = {x, weights, thresholds, 0, 0, op->in_channels / op->groups,
+    const blrc_operands in = {x, weights, thresholds, 0, 0, 0, op->in_channels / op->groups,
                               op->out_channels / op->groups};
 
     blrc_conv_walk(op, &in, blrc_conv_gather_pixel, y);

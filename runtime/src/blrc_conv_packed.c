@@ -18,8 +18,8 @@ static inline void blrc_put_bits(uint32_t v, int32_t count, int32_t at, uint32_t
 
 /* y |= bits of `outputs` channels from `first` on at a border, where only the bits in `real` count. */
 static void blrc_packed_border(int32_t rows, int32_t n, int32_t words, int32_t first, int32_t outputs,
-                               const uint32_t *run, const uint32_t *real, const uint32_t *w, const int32_t *thresholds,
-                               uint32_t *y)
+                               const uint32_t *run, const uint32_t *real, const uint32_t *w,
+                               const blrc_bit_threshold *thresholds, uint32_t *y)
 {
     int32_t c, r, i;
 
@@ -91,10 +91,10 @@ static void blrc_conv_packed_pixel(const blrc_conv *op, const blrc_operands *in,
     }
 }
 
-void blrc_conv_packed(const blrc_conv *op, const uint32_t *x, const uint32_t *weights, const int32_t *thresholds,
-                      uint32_t *y)
+void blrc_conv_packed(const blrc_conv *op, const uint32_t *x, const uint32_t *weights,
+                      const blrc_bit_threshold *thresholds, uint32_t *y)
 {
-    const blrc_operands in = {x, weights, thresholds, 0, 0, op->in_channels / op->groups,
+    const blrc_operands in = {x, weights, thresholds, 0, 0, 0, op->in_channels / op->groups,
                               op->out_channels / op->groups};
 
     blrc_conv_walk(op, &in, blrc_conv_packed_pixel, y);

@@ -35,10 +35,10 @@ static void blrc_conv_rows_pixel(const blrc_conv *op, const blrc_operands *in, i
     }
 }
 
-void blrc_conv_rows(const blrc_conv *op, const uint32_t *x, const uint32_t *weights, const int32_t *thresholds,
-                    uint32_t *y)
+void blrc_conv_rows(const blrc_conv *op, const uint32_t *x, const uint32_t *weights,
+                    const blrc_bit_threshold *thresholds, uint32_t *y)
 {
-    const blrc_operands in = {x, weights, thresholds, 0, 0, op->in_channels, op->out_channels};
+    const blrc_operands in = {x, weights, thresholds, 0, 0, 0, op->in_channels, op->out_channels};
 
     blrc_conv_walk(op, &in, blrc_conv_rows_pixel, y);
 }

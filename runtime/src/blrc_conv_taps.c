@@ -49,10 +49,10 @@ static void blrc_conv_taps_pixel(const blrc_conv *op, const blrc_operands *in, i
     }
 }
 
-void blrc_conv_taps(const blrc_conv *op, const uint32_t *x, const uint32_t *weights, const int32_t *thresholds,
-                    uint32_t *y)
+void blrc_conv_taps(const blrc_conv *op, const uint32_t *x, const uint32_t *weights,
+                    const blrc_bit_threshold *thresholds, uint32_t *y)
 {
-    const blrc_operands in = {x, weights, thresholds, 0, 0, op->in_channels / op->groups,
+    const blrc_operands in = {x, weights, thresholds, 0, 0, 0, op->in_channels / op->groups,
                               op->out_channels / op->groups};
 
     blrc_conv_walk(op, &in, blrc_conv_taps_pixel, y);

@@ -11,7 +11,8 @@
 typedef struct blrc_operands {
     const void *x;
     const uint32_t *weights;
-    const int32_t *thresholds;
+    const blrc_bit_threshold *thresholds;
+    const blrc_code_threshold *code_thresholds; /* of conv_codes, which reads them instead */
     const int8_t *table;
     int32_t table_rows;
     int32_t channels, outputs; /* of one group */

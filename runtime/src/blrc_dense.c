@@ -3,7 +3,7 @@
 #include "blrc_window.h"
 
 void blrc_dense(int32_t inputs, int32_t words, int32_t outputs, const uint32_t *x, const uint32_t *weights,
-                const int32_t *thresholds, uint32_t *y)
+                const blrc_bit_threshold *thresholds, uint32_t *y)
 {
     int32_t i;
 

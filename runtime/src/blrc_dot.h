@@ -39,8 +39,8 @@ static inline void blrc_dot4_all(const uint32_t *x, const uint32_t *w, int32_t t
  *
  *   z = n - 2 pop;     z >= t  <=>  2 pop <= n - t  (that is, pop <= floor((n - t) / 2))
  *
- * Neither side overflows: the exporter proves 2 n < 2^31, and -n <= t <= n + 1 or t = INT32_MAX. */
-static inline uint32_t blrc_pass4(const uint32_t *acc, int32_t n, const int32_t *thresholds)
+ * Neither side overflows: the exporter proves 2 n < 2^31, and -n <= t <= n + 1 or t is "never", the type's largest. */
+static inline uint32_t blrc_pass4(const uint32_t *acc, int32_t n, const blrc_bit_threshold *thresholds)
 {
     const uint32_t b0 = (int32_t)(2 * acc[0]) <= n - thresholds[0];
     const uint32_t b1 = (int32_t)(2 * acc[1]) <= n - thresholds[1];

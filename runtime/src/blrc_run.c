@@ -5,7 +5,7 @@
 #include "blrc_dot.h"
 
 void blrc_run(int32_t n, int32_t words, int32_t first, int32_t end, const uint32_t *x, const uint32_t *weights,
-              const int32_t *thresholds, uint32_t *y)
+              const blrc_bit_threshold *thresholds, uint32_t *y)
 {
     int32_t c;
 

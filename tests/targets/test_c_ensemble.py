@@ -365,7 +365,7 @@ def test_the_selftest_names_the_member(tmp_path: Path) -> None:
     _, folder = three(tmp_path)
     path = folder / "net_weights.c"
     source = path.read_text()
-    pointers = re.search(r"const int32_t \*const net_const_dense2_thresholds\[3\] = \{(.*?)\};", source, re.DOTALL)
+    pointers = re.search(r"const int16_t \*const net_const_dense2_thresholds\[3\] = \{(.*?)\};", source, re.DOTALL)
     assert pointers is not None
     swapped = pointers[0].replace("thresholds_1", "thresholds_2")
     path.write_text(source.replace(pointers[0], swapped))

@@ -175,10 +175,13 @@ def test_files_of_two_exports_do_not_compile_together(folder: Path, tmp_path: Pa
             build.compile_object(build.find_compiler(), (), folder / source, tmp_path / "x.o", folder)
 
 
-def test_another_abi_of_the_runtime_does_not_compile(folder: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("macro", ["ABI", "BIT_THRESHOLDS", "CODE_THRESHOLDS"])
+def test_another_runtime_does_not_compile(folder: Path, tmp_path: Path, macro: str) -> None:
     header = folder / "net_blrc.h"
-    header.write_text(header.read_text().replace("#define NET_BLRC_ABI 1", "#define NET_BLRC_ABI 2"))
-    with pytest.raises(BlrcError, match="of another version of blrc: run blrc export again"):
+    text = re.sub(rf"^#define NET_BLRC_{macro} \d+$", f"#define NET_BLRC_{macro} 99", header.read_text(), flags=re.M)
+    assert text != header.read_text()
+    header.write_text(text)
+    with pytest.raises(BlrcError, match="of another version of blrc or another model: run blrc export again"):
         build.compile_object(build.find_compiler(), (), folder / "net.c", tmp_path / "x.o", folder)
 
 

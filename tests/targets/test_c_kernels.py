@@ -12,8 +12,9 @@ from c_exports import assert_equal, export, one_conv, share_runtime_objects
 from random_programs import random_inputs
 
 from blrc.legal import check
+from blrc.pack import pack_signs
 from blrc.program import Constant, Pool, Program, Value, Window
-from blrc.targets.c import build
+from blrc.targets.c import build, layout
 from blrc.targets.c.build import STRICT
 from blrc.targets.c.host import SANITIZE, HostBuild
 
@@ -90,6 +91,57 @@ def test_kernel(tmp_path: Path, case: int, flags: tuple[str, ...]) -> None:
         found = c.run(raw)
         assert_equal(program, found, raw, ["out", "scores"])
         assert 0 < found["out"].mean() < 1  # thresholds that decide something
+
+
+FIRST_OF_KERNEL = [i for i, case in enumerate(CASES) if case[0] not in {before[0] for before in CASES[:i]}]
+
+
+@pytest.mark.parametrize(("case", "flags"), [(i, f) for i in FIRST_OF_KERNEL for f in (("-O2", *STRICT), SANITIZE)])
+def test_kernel_with_thresholds_of_32_bits(
+    tmp_path: Path, case: int, flags: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All cases above have such as fit 16."""
+    monkeypatch.setattr(layout, "INT16_MAX", 0)
+    kernel, kind, shape, outputs, window, groups, pool = CASES[case]
+    program = one_conv(shape, outputs, window, groups, pool, kind, seed=case)
+    raw = random_inputs(program, 24, seed=case)
+    with HostBuild(export(program, tmp_path, raw[:1]), "net", flags) as c:
+        assert c.step("conv").kernel == kernel
+        assert c.layout.thresholds["bits" if kind == "bits" else "int8"] == 32
+        assert_equal(program, c.run(raw), raw, ["out", "scores"])
+
+
+# n x peak is 32766, or 32767.
+@pytest.mark.parametrize(
+    ("kind", "n", "peak", "bits"),
+    [("bits", 32766, 1, 16), ("bits", 32767, 1, 32), ("uint8", 258, 127, 16), ("uint8", 1057, 31, 32)],
+)
+@pytest.mark.parametrize("flags", [("-O2", *STRICT), SANITIZE])
+def test_thresholds_at_the_edge_of_16_bits(
+    tmp_path: Path, kind: str, n: int, peak: int, bits: int, flags: tuple[str, ...]
+) -> None:
+    """Sums at both ends of what can occur, thresholds there, and missing rows, which must never pass."""
+    program = one_conv((1, 1, n), 10, Window((1, 1)), kind=kind)
+    constants = dict(program.constants)
+    high = n * peak
+    rows = pack_signs(np.repeat([[1], [-1]], 5, axis=0).repeat(n, axis=1).reshape(10, 1, 1, n))
+    constants["weights"] = Constant((rows,), (0,))
+    thresholds = np.array([-high, 1 - high, high - 1, high, high + 1] * 2, np.int32)
+    constants["thresholds"] = Constant((thresholds,), (0,))
+    if kind == "uint8":
+        table = np.linspace(-peak, peak, 256).round().astype(np.int8)
+        constants["table"] = Constant((np.repeat(table[None], n, axis=0),), (0,))
+    program = check(replace(program, constants=constants))
+    raw = random_inputs(program, 6)  # the first two are the extremes
+    raw[2], raw[3] = raw[0], raw[1]
+    raw[2, 0, 0, -1], raw[3, 0, 0, 0] = raw[1, 0, 0, 0], raw[0, 0, 0, 0]
+    with HostBuild(export(program, tmp_path, raw[:1]), "net", flags) as c:
+        assert c.layout.thresholds["bits" if kind == "bits" else "int8"] == bits
+        found = c.run(raw)
+        assert_equal(program, found, raw, ["out", "scores"])
+        ends = found["out"][:2, 0, 0].astype(int).tolist()
+        always, never = [1, 0, 0, 0, 0], [1, 1, 1, 1, 0]
+        assert ends == [always + never, never + always]
 
 
 def test_every_kernel_has_a_case() -> None:

@@ -56,6 +56,20 @@ def test_code_rows_hold_nibbles_of_eight_rows(groups: int, per_group: int, taps:
 def test_missing_rows_never_pass() -> None:
     padded = never_padded(np.array([1, 2, 3, 4, 5, 6], np.int32), 4, groups=2)
     assert padded.tolist() == [1, 2, 3, INT32_MAX, 4, 5, 6, INT32_MAX]
+    narrow = never_padded(np.array([1, -2, 3], np.int32), 8, bits=16)
+    assert (narrow.dtype, narrow.tolist()) == (np.int16, [1, -2, 3] + [2**15 - 1] * 5)
+
+
+def test_thresholds_take_16_bits_where_all_of_their_kind_fit() -> None:
+    """Each kind by itself: a wide first layer costs the binary layers nothing."""
+    program = one_conv((1, 1, 32766), 5, Window((1, 1)))
+    assert lay_out(program).thresholds == {"bits": 16, "int8": 16}
+    assert lay_out(one_conv((1, 1, 32767), 5, Window((1, 1)))).thresholds == {"bits": 32, "int8": 16}
+    assert lay_out(one_conv((1, 1, 255), 5, Window((1, 1)), kind="int8")).thresholds == {"bits": 16, "int8": 16}
+    assert lay_out(one_conv((1, 1, 256), 5, Window((1, 1)), kind="int8")).thresholds == {"bits": 16, "int8": 32}
+    tables = {table.role: table for table in lay_out(program).steps[0].tables}
+    assert tables["thresholds"].arrays[0].dtype == np.int16
+    assert tables["thresholds"].nbytes == 8 * 2
 
 
 def mnist_shaped() -> Program:

@@ -6,7 +6,7 @@ that convolution: the codes are looked up where they are read, and their map is 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, assert_never
 
@@ -16,12 +16,14 @@ from numpy.typing import NDArray
 from blrc.errors import BlrcError
 from blrc.pack import pack, unpack, words
 from blrc.plan import Arena, Slot, place
-from blrc.program import INT32_MAX, Constant, Conv, Encode, Op, Pool, Program, Scores, Value
+from blrc.program import INT32_MAX, Constant, Conv, DType, Encode, Op, Pool, Program, Scores, Value
 
 ROWS = 4  # BLRC_ROWS of the runtime: output channels that share one activation word
 GATHER_WORDS = 36  # BLRC_GATHER_WORDS
 CODE_ROWS = 16  # BLRC_CODE_ROWS
+INT16_MAX = 2**15 - 1
 ARENA_ALIGN = 4
+CONV_INPUTS: tuple[DType, ...] = ("bits", "int8")
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,12 +81,17 @@ class Step:
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """Steps in order, and the place of every value but the input. The scores have one for ensembles."""
+    """Steps in order, and the place of every value but the input. The scores have one for ensembles.
+
+    Attributes:
+        thresholds: bits of a threshold (16 or 32) by the type of what convolutions read, ``bits`` and ``int8``.
+    """
 
     program: Program
     steps: tuple[Step, ...]
     arena: Arena
     align: int
+    thresholds: Mapping[DType, int]
 
     @property
     def arena_bytes(self) -> int:
@@ -102,13 +109,24 @@ def lay_out(program: Program) -> Layout:
         if max(op.x.nbytes, op.y.nbytes) >= 2**31:
             raise BlrcError(f"layer {op.name!r}: a map of 2 GiB or more cannot be indexed; use smaller input")
     fused = _fused(program)
+    thresholds = {dtype: threshold_bits(program, dtype) for dtype in CONV_INPUTS}
     encodes = {op.y.name: op for op in program.ops if isinstance(op, Encode)}
     steps = tuple(
-        _step(program, op, encodes[op.x.name] if op.x.name in fused else None)
+        _step(program, op, encodes[op.x.name] if op.x.name in fused else None, thresholds)
         for op in program.ops
         if op.y.name not in fused
     )
-    return Layout(program, steps, place(_slots(program, steps), ARENA_ALIGN), ARENA_ALIGN)
+    return Layout(program, steps, place(_slots(program, steps), ARENA_ALIGN), ARENA_ALIGN, thresholds)
+
+
+def threshold_bits(program: Program, dtype: DType) -> int:
+    """Bits that hold every threshold of the convolutions that read `dtype`: 16, or 32 where one needs them.
+
+    A threshold is at most the largest sum + 1, and "never" must be more than every sum: 16 bits are enough where no sum
+    is above 2^15 - 2. One width for all of them, so that each kernel is compiled for one type.
+    """
+    sums = [program.bounds(op)[1] for op in program.ops if isinstance(op, Conv) and op.x.dtype == dtype]
+    return 16 if all(largest + 1 <= INT16_MAX for largest in sums) else 32
 
 
 def _fused(program: Program) -> frozenset[str]:
@@ -130,11 +148,12 @@ def _slots(program: Program, steps: Sequence[Step]) -> list[Slot]:
     return slots
 
 
-def _step(program: Program, op: Op, encode: Encode | None) -> Step:
+def _step(program: Program, op: Op, encode: Encode | None, thresholds: Mapping[DType, int]) -> Step:
     if isinstance(op, Encode):
         return Step(op, None, "encode", "several layers read the codes", 1, (_plain(program, "table", op.table),))
     if isinstance(op, Conv):
-        return _conv(program, op, encode) if op.x.dtype == "int8" else _bit_conv(program, op)
+        bits = thresholds[op.x.dtype]
+        return _conv(program, op, encode, bits) if op.x.dtype == "int8" else _bit_conv(program, op, bits)
     if isinstance(op, Pool):
         return Step(op, None, "pool_or", "no convolution before it could take it in", 1, ())
     if isinstance(op, Scores):
@@ -144,11 +163,11 @@ def _step(program: Program, op: Op, encode: Encode | None) -> Step:
     assert_never(op)
 
 
-def _conv(program: Program, op: Conv, encode: Encode | None) -> Step:
+def _conv(program: Program, op: Conv, encode: Encode | None, bits: int) -> Step:
     why = f"8-bit input, {op.fan_in} codes a row"
     tables = [
         _map("weights", program.constants[op.weights], lambda t: code_rows(t, op.group_channels, op.groups)),
-        _map("thresholds", program.constants[op.thresholds], lambda t: never_padded(t, 8, op.groups)),
+        _map("thresholds", program.constants[op.thresholds], lambda t: never_padded(t, 8, op.groups, bits)),
     ]
     if encode is not None:
         tables.insert(0, _plain(program, "table", encode.table))
@@ -156,7 +175,7 @@ def _conv(program: Program, op: Conv, encode: Encode | None) -> Step:
     return Step(op, encode, "conv_codes", why, 1, tuple(tables))
 
 
-def _bit_conv(program: Program, op: Conv) -> Step:
+def _bit_conv(program: Program, op: Conv, bits: int) -> Step:
     total, packed = op.window.taps * words(op.group_channels), words(op.fan_in)
     per_group = op.y.shape[2] // op.groups
     rows = ROWS if op.groups == 1 or per_group % ROWS == 0 else 1
@@ -175,7 +194,7 @@ def _bit_conv(program: Program, op: Conv) -> Step:
     else:
         change = lambda t: blocked(t.reshape(len(t), -1), rows)  # noqa: E731
     weights = _map("weights", program.constants[op.weights], change)
-    thresholds = _map("thresholds", program.constants[op.thresholds], lambda t: never_padded(t, rows))
+    thresholds = _map("thresholds", program.constants[op.thresholds], lambda t: never_padded(t, rows, 1, bits))
     return Step(op, None, kernel, why, rows, (weights, thresholds))
 
 
@@ -203,10 +222,12 @@ def blocked(rows: NDArray[np.uint32], block: int) -> NDArray[np.uint32]:
     return np.concatenate([pairs.reshape(len(blocks), -1), blocks[:, :, total // 2 * 2 :].reshape(len(blocks), -1)], 1)
 
 
-def never_padded(thresholds: NDArray[np.int32], block: int, groups: int = 1) -> NDArray[np.int32]:
-    """Thresholds for whole blocks in every group: missing rows never pass."""
+def never_padded(thresholds: NDArray[np.int32], block: int, groups: int = 1, bits: int = 32) -> NDArray[Any]:
+    """Thresholds of so many bits for whole blocks in every group: missing rows never pass."""
     by_group = thresholds.reshape(groups, -1)
-    return np.pad(by_group, ((0, 0), (0, -by_group.shape[1] % block)), constant_values=INT32_MAX).reshape(-1)
+    kind, never = (np.int16, INT16_MAX) if bits == 16 else (np.int32, INT32_MAX)
+    missing = ((0, 0), (0, -by_group.shape[1] % block))
+    return np.pad(by_group, missing, constant_values=never).reshape(-1).astype(kind)
 
 
 def code_rows(weights: NDArray[np.uint32], channels: int, groups: int) -> NDArray[np.uint32]:

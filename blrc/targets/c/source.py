@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import assert_never
 
 from blrc.pack import words
@@ -15,15 +15,16 @@ from blrc.targets.c.symbols import Symbols, describe, element, head
 _NO_POOL = Window((1, 1))
 
 
-def source(symbols: Symbols, version: str, abi: int) -> str:
-    """The text of ``<name>.c``; `abi` is the number of the runtime that it is written for."""
+def source(symbols: Symbols, version: str, runtime: Mapping[str, int]) -> str:
+    """The text of ``<name>.c``; `runtime` holds macros, and their values, of the runtime that it is written for."""
     name, upper = symbols.name, symbols.upper
     parts = [
         head(symbols, version, f"{name}: the steps of the network, in order."),
         f'#include "{name}.h"\n#include "{name}_blrc.h"\n#include "{name}_weights.h"\n\n',
         symbols.refuse(),
-        f"#if {upper}_BLRC_ABI != {abi}\n"
-        f'#error "{name}_blrc.h is of another version of blrc: run blrc export again and copy all of its files"\n'
+        f"#if {' || '.join(f'{upper}_{macro} != {value}' for macro, value in runtime.items())}\n"
+        f'#error "{name}_blrc.h is of another version of blrc or another model: '
+        'run blrc export again and copy all of its files"\n'
         "#endif\n\n",
         *(_step(symbols, step) for step in symbols.layout.steps),
         _run(symbols),

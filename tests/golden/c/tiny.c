@@ -10,8 +10,8 @@
 #if TINY_DIGEST_HEAD != 0x8f0ff8e604e2d0a6ULL
 #error "this file and tiny.h are of two exports: run blrc export again and copy all its files"
 #endif
-#if TINY_BLRC_ABI != 1
-#error "tiny_blrc.h is of another version of blrc: run blrc export again and copy all of its files"
+#if TINY_BLRC_ABI != 2 || TINY_BLRC_BIT_THRESHOLDS != 16 || TINY_BLRC_CODE_THRESHOLDS != 16
+#error "tiny_blrc.h is of another version of blrc or another model: run blrc export again and copy all of its files"
 #endif
 
 /* conv: 5 x 4 x 1 uint8 -> 2 x 2 x 5 bits. Kernel conv_codes: 8-bit input, 9 codes a row, table look-up fused. */

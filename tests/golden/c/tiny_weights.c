@@ -32,9 +32,9 @@ const uint32_t tiny_const_conv_weights[3] = {
     0x000ddf54, 0x000d290f, 0x00001011
 };
 
-/* conv: thresholds, 32 bytes */
-const int32_t tiny_const_conv_thresholds[8] = {
-    37, 196, 81, 112, 34, 2147483647, 2147483647, 2147483647
+/* conv: thresholds, 16 bytes */
+const int16_t tiny_const_conv_thresholds[8] = {
+    37, 196, 81, 112, 34, 32767, 32767, 32767
 };
 
 /* scores: weights, 40 bytes */
