@@ -12,6 +12,7 @@ from typing import Any, assert_never
 
 import numpy as np
 
+from blrc import choices
 from blrc.checkpoint import Checkpoint
 from blrc.encode import InputEncoding
 from blrc.logits import from_codes
@@ -76,6 +77,7 @@ class Inspection:
         bits_per_weight: of all weight tables together.
         arena: bytes of scratch memory: less than the sum of the layers' `ram`, since slots are shared over time.
         input_bytes, scores_bytes: the caller's buffers.
+        choices: what one network and ensembles of it cost.
     """
 
     source: str
@@ -92,6 +94,7 @@ class Inspection:
     scores_bytes: int
     binary_operations: int
     integer_operations: int
+    choices: tuple[choices.Choice, ...]
 
 
 def inspect(checkpoint: Checkpoint) -> Inspection:
@@ -110,6 +113,8 @@ def inspect(checkpoint: Checkpoint) -> Inspection:
     binary = [layer for layer in layers if layer.certainty is not None]
     binary_weights = sum(layer.weights for layer in binary)
     weights = sum(layer.weights for layer in layers)
+    binary_operations = sum(layer.binary_operations for layer in layers)
+    integer_operations = sum(layer.integer_operations for layer in layers)
     table_bits = 8 * sum(_bytes(step, "weights") for step in layout.steps)
     return Inspection(
         source=checkpoint.source,
@@ -124,8 +129,9 @@ def inspect(checkpoint: Checkpoint) -> Inspection:
         arena=layout.arena_bytes,
         input_bytes=layout.program.input.nbytes,
         scores_bytes=layout.program.output.nbytes,
-        binary_operations=sum(layer.binary_operations for layer in layers),
-        integer_operations=sum(layer.integer_operations for layer in layers),
+        binary_operations=binary_operations,
+        integer_operations=integer_operations,
+        choices=choices.choices(checkpoint, layout, binary_operations + integer_operations),
     )
 
 
@@ -253,6 +259,9 @@ def to_text(inspection: Inspection) -> str:
         "the total of ram is the arena, whose slots are shared",
         f"ram: arena {inspection.arena:,} bytes; the caller's input {inspection.input_bytes:,} and scores "
         f"{inspection.scores_bytes:,} bytes",
+        "",
+        *choices.to_text(inspection.choices),
+        "networks run: by predict in the C, which stops when the label is settled",
     ]
     return "\n".join(lines)
 

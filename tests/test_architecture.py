@@ -65,6 +65,7 @@ ROOMS = (
     Room("targets.*"),
     Room("labelled"),
     Room("verification.*", torch="yes"),
+    Room("choices", torch="yes"),
     Room("inspection", torch="yes"),
     Room("api", torch="yes"),
     Room("", torch="direct"),  # blrc/__init__.py
