@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner, Result
 from random_networks import checkpoint_of, deep_network
 from random_programs import top_probability
 from torch import nn
@@ -22,6 +23,7 @@ import blrc
 from blrc import api, program_file, reference
 from blrc import nn as bnn
 from blrc.checkpoint import Checkpoint
+from blrc.cli import main
 from blrc.encode import device_layout
 from blrc.errors import BlrcError
 from blrc.manifest import SUFFIX, read_manifest
@@ -149,6 +151,28 @@ def test_a_gate_is_exported_and_verified(checkpoint: Checkpoint, tmp_path: Path)
     report = api.verify(tmp_path / "out", tmp_path / "data.npz", tmp_path / "net.pt", random=20)
     assert report.equal, (report.difference, report.problems)
     assert report.accuracy == 100.0
+
+
+def test_the_command_takes_the_choices(checkpoint: Checkpoint, tmp_path: Path) -> None:
+    assert checkpoint.calibration is not None
+    blrc.save(checkpoint.model(), tmp_path / "net.pt", input=checkpoint.encoding, calibration=checkpoint.calibration)
+
+    def run(*options: str) -> Result:
+        folder = str(tmp_path / f"out{len(options)}")
+        return CliRunner().invoke(
+            main, ["export", str(tmp_path / "net.pt"), "--target", "onnx", "-o", folder, *options]
+        )
+
+    layer = next(iter(binary_layers(checkpoint)))
+    done = run("--members", "2", "--seed", "7", "--sample", layer, "--freeze", "0.05", "--gate", "0.9")
+    assert done.exit_code == 0, done.output
+    program = program_file.load(tmp_path / "out10" / "net.program.npz")
+    text = f"layers {layer} freeze 1/20"
+    assert program.members == ("map", f"sample 7:0 {text}", f"sample 7:1 {text}")
+    assert program.gate == 58983
+    refused = run("--members", "2", "--sample", "nope")
+    assert refused.exit_code == 1
+    assert "cannot sample 'nope': its binary layers are" in refused.output
 
 
 def test_gates_without_a_meaning(checkpoint: Checkpoint, tmp_path: Path) -> None:

@@ -15,9 +15,9 @@ What a user of the file sees:
 
 N is dynamic. Inside, every value of the program is a tensor of its own name; what members compute alike is computed
 once, and the rest is named ``mK/value`` (`onnx_graph.tensor_name`). `onnx_graph.py` says which numbers tensors hold and
-how the ops are lowered. Behind a gate (`Program.gate`) the
-file computes every member all the same and leaves those out of the sums that are not asked: equal values, no time
-saved. IR version 8 and opset 17 are what ONNX Runtime 1.17 and everything newer read.
+how the ops are lowered. Behind a gate (`Program.gate`, metadata ``blrc.gate`` in
+units of 2^-16) the file computes every member all the same and leaves those out of the sums that are not asked: equal
+values, no time saved. IR version 8 and opset 17 are what ONNX Runtime 1.17 and everything newer read.
 """
 
 from __future__ import annotations
@@ -71,6 +71,7 @@ def emit(program: Program, options: EmitOptions) -> Emitted:
         "blrc.members": json.dumps(list(program.members)),
         "blrc.score_scale": repr(program.score_scale),
         "blrc.version": options.version,
+        **({"blrc.gate": str(program.gate)} if program.gate else {}),
     }
     helper.set_model_props(model, properties)
     content = _bytes(model)

@@ -60,6 +60,8 @@ def test_a_gated_ensemble_agrees(kind: str) -> None:
     program = gated(program, gate)
     assert set(reference.answer(program, raw).members.tolist()) == {1, 3}
     assert_agrees(program, OnnxRun(emitted(program), program, batch=7), raw)
+    metadata = {each.key: each.value for each in onnx.load_from_string(emitted(program)).metadata_props}
+    assert metadata["blrc.gate"] == str(gate)
 
 
 @pytest.mark.parametrize("kind", KINDS)
