@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from blrc.errors import BlrcError
 from blrc.fold import Folded, fold
 from blrc.forward import CHUNK, max_pool, preactivation
-from blrc.net import Conv, Dense, Flatten, Layer, MaxPool, Net, Norm, Stage, Sums, pieces
+from blrc.net import Conv, Dense, Flatten, Layer, MaxPool, Net, Norm, ScoreStage, Stage, Sums, pieces
 from blrc.shapes import check_shapes
 
 
@@ -47,6 +47,9 @@ def calibrate(net: Net, samples: NDArray[Any]) -> Net:
             x = max_pool(x, piece.window)
         elif isinstance(piece, Flatten):
             x = x.reshape(len(x), -1)
+        elif isinstance(piece, ScoreStage) and piece.norm is not None:
+            statistics = sums(preactivation(piece.linear, x, 1))
+            calibrated[piece.norm.name] = replace(piece.norm, statistics=statistics)
     layers: tuple[Layer, ...] = tuple(calibrated.get(layer.name, layer) for layer in net.layers)
     return replace(net, layers=layers)
 

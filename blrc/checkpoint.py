@@ -1,21 +1,17 @@
 """Checkpoints: a trained network in one file, from which an export needs nothing else.
 
-The file is a torch zip of tensors and plain data (it loads under ``weights_only=True``) that ends in a zip comment
-with the SHA-256 of everything before it. It is checked before anything is unpickled, so a damaged
-file is refused as a whole.
+The file is a sealed torch zip of tensors and plain data (`blrc.sealed`).
 
     format, version    "blrc-checkpoint", 1
     nodes              the graph of named layers: name, kind, inputs, options
-    tensors            parameters and buffers by state_dict key; logits as float32, or as int8 codes (`blrc.logits`)
+    tensors            parameters and buffers by state_dict key; logits as float32, or as int8 codes (`blrc.logits`);
+                       a Binarized NN's shadow weights as float32, or their signs as int8
     input              the input's encoding
     calibration        raw samples on which norm statistics are re-estimated, deflated, or None
 """
 
 from __future__ import annotations
 
-import hashlib
-import io
-import sys
 import zlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -27,17 +23,14 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from blrc import logits
+from blrc import logits, sealed
 from blrc.encode import InputEncoding
 from blrc.errors import BlrcError
-from blrc.files import write_atomically
 from blrc.graph import GraphModel, Node, capture
 
 FORMAT = "blrc-checkpoint"
 REAL_FORMAT = "blrc-full-precision"
 VERSION = 1
-_SEAL = b"blrc sha256 "
-_SEAL_BYTES = len(_SEAL) + 64
 _LOGITS = ".weight.logits"
 
 
@@ -47,7 +40,7 @@ class Checkpoint:
 
     Attributes:
         nodes: the layers in order.
-        tensors: parameters and buffers by state_dict key; logits may be int8 codes.
+        tensors: parameters and buffers by state_dict key; logits may be int8 codes, shadow weights int8 signs.
         encoding: how raw input becomes codes.
         calibration: raw samples ``(N, *encoding.shape)``, or None.
         source: what to call it in messages (the path).
@@ -72,6 +65,10 @@ class Checkpoint:
         held = self.tensors[layer + _LOGITS]
         return held if held.dtype == np.int8 else logits.to_codes(held)
 
+    def signs(self, layer: str) -> NDArray[np.int8]:
+        """The +-1 weights of a layer of a Binarized NN."""
+        return _signs(self.tensors[f"{layer}.weight"])
+
 
 def save(
     model: nn.Module,
@@ -90,13 +87,18 @@ def save(
         None leaves a
             checkpoint that cannot be exported without re-estimation samples.
         compact: hold logits as 8-bit codes, a quarter of the size. MAP weights and samples stay the same bit for bit.
+            Of a Binarized NN it holds the signs: the same network, but it cannot be trained on as if not saved.
 
     Raises:
         BlrcError: layers without a binary form, values that are not finite, samples of the wrong shape or type.
     """
     path = Path(path)
     checkpoint = from_model(model, input, calibration, source=str(path))
-    tensors = {key: _stored(key, value, compact) for key, value in checkpoint.tensors.items()}
+    shadows = _shadows(checkpoint)
+    tensors = {
+        key: torch.from_numpy(np.array(_compacted(key, value, shadows) if compact else value))
+        for key, value in checkpoint.tensors.items()
+    }
     content = {
         "format": FORMAT,
         "version": VERSION,
@@ -111,9 +113,7 @@ def save(
         },
         "calibration": _deflate(checkpoint.calibration),
     }
-    buffer = io.BytesIO()
-    torch.save(_interned(content), buffer)
-    write_atomically(path, _seal(buffer.getvalue()))
+    sealed.write(content, path)
 
 
 def from_model(
@@ -137,7 +137,7 @@ def load(path: str | Path) -> Checkpoint:
         are not finite.
     """
     path = Path(path)
-    content = _read(path)
+    content = sealed.read(path)
     if content.get("format") == REAL_FORMAT:
         raise BlrcError(f"{path}: a full-precision network, which cannot be compiled; train one with --model blrnet")
     if content.get("format") != FORMAT:
@@ -160,9 +160,7 @@ def load(path: str | Path) -> Checkpoint:
 def save_real(model: nn.Module, path: str | Path) -> None:
     """Write a full-precision network (`blrc.models`, flavour ``fp``): a baseline, which cannot be compiled."""
     content = {"format": REAL_FORMAT, "version": VERSION, "tensors": dict(model.state_dict())}
-    buffer = io.BytesIO()
-    torch.save(_interned(content), buffer)
-    write_atomically(Path(path), _seal(buffer.getvalue()))
+    sealed.write(content, Path(path))
 
 
 def load_real(path: str | Path) -> dict[str, torch.Tensor]:
@@ -171,7 +169,7 @@ def load_real(path: str | Path) -> dict[str, torch.Tensor]:
     Raises:
         BlrcError: another file, or a damaged one.
     """
-    content = _read(Path(path))
+    content = sealed.read(Path(path))
     if content.get("format") != REAL_FORMAT:
         raise BlrcError(f"{path}: not a full-precision network; make one with 'blrc train mnist --model fp'")
     return dict(content["tensors"])
@@ -183,51 +181,6 @@ def _decode(content: Mapping[str, Any], source: str) -> Checkpoint:
     nodes = tuple(Node(n["name"], n["kind"], tuple(n["inputs"]), dict(n["options"])) for n in content["nodes"])
     tensors = {key: value.contiguous().numpy() for key, value in content["tensors"].items()}
     return Checkpoint(nodes, tensors, encoding, _inflate(content["calibration"]), source)
-
-
-def _read(path: Path) -> Mapping[str, Any]:
-    try:
-        raw = path.read_bytes()
-    except FileNotFoundError:
-        raise BlrcError(
-            f"{path}: no such file; give the path of a checkpoint written by blrc.save() or 'blrc train'"
-        ) from None
-    except OSError as error:
-        raise BlrcError(f"{path}: cannot read: {error.strerror or error}") from None
-    body, seal = raw[:-_SEAL_BYTES], raw[-_SEAL_BYTES:]
-    if not raw.startswith(b"PK\x03\x04"):
-        raise BlrcError(f"{path}: not a blrc checkpoint; make one with blrc.save() or 'blrc train'")
-    if not seal.startswith(_SEAL):
-        raise BlrcError(f"{path}: not a blrc checkpoint, or truncated; copy it again, or write it with blrc.save()")
-    if seal[len(_SEAL) :] != hashlib.sha256(body).hexdigest().encode():
-        raise BlrcError(f"{path}: damaged (its SHA-256 does not match its contents); copy it again")
-    try:
-        content = torch.load(io.BytesIO(raw), map_location="cpu", weights_only=True)
-    except Exception as error:  # a sealed file can hold anything, on which zip readers and unpicklers raise anything
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise BlrcError(f"{path}: refused: not plain tensors and data ({reason}); nothing in it was executed") from None
-    return content if isinstance(content, dict) else {}
-
-
-def _interned(content: Any) -> Any:
-    """The same plain data with equal strings being one object.
-
-    Pickle writes an object that it has met before as a reference, so bytes would depend on which strings happen to be
-    shared; now the same network gives the same file, whether it was just trained or loaded.
-    """
-    if isinstance(content, dict):
-        return {_interned(key): _interned(value) for key, value in content.items()}
-    if isinstance(content, list):
-        return [_interned(value) for value in content]
-    return sys.intern(str(content)) if isinstance(content, str) else content
-
-
-def _seal(archive: bytes) -> bytes:
-    """Append the SHA-256 as the zip's comment; its last two bytes are the comment's length (so far 0)."""
-    if archive[-2:] != b"\0\0":
-        raise RuntimeError("torch.save wrote a zip with a comment, which blrc.checkpoint does not expect")
-    body = archive[:-2] + _SEAL_BYTES.to_bytes(2, "little")
-    return body + _SEAL + hashlib.sha256(body).hexdigest().encode()
 
 
 def _check(checkpoint: Checkpoint) -> None:
@@ -260,12 +213,13 @@ def _check_tensors(checkpoint: Checkpoint) -> None:
     except (AttributeError, BlrcError, KeyError, RuntimeError, TypeError, ValueError) as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise BlrcError(f"{checkpoint.source}: its layers cannot be built: {reason}; save it again") from None
+    shadows = _shadows(checkpoint)
     for key in sorted({*wanted, *checkpoint.tensors}):
         held = checkpoint.tensors.get(key)
         if held is None or key not in wanted:
             raise BlrcError(f"{checkpoint.source}: tensor {key!r} is {'missing' if held is None else 'of no layer'}")
         fits = held.dtype.kind == ("f" if wanted[key].is_floating_point() else "i") or (
-            held.dtype == np.int8 and key.endswith(_LOGITS)
+            held.dtype == np.int8 and (key.endswith(_LOGITS) or key in shadows)
         )
         if held.shape != tuple(wanted[key].shape) or not fits:
             raise BlrcError(
@@ -280,9 +234,19 @@ def _array(value: torch.Tensor) -> NDArray[Any]:
     return (plain.float() if plain.dtype in (torch.bfloat16, torch.float16) else plain).numpy().copy()
 
 
-def _stored(key: str, value: NDArray[Any], compact: bool) -> torch.Tensor:
-    coded = logits.to_codes(value) if compact and key.endswith(_LOGITS) and value.dtype != np.int8 else value
-    return torch.from_numpy(np.array(coded))
+def _compacted(key: str, value: NDArray[Any], shadows: frozenset[str]) -> NDArray[Any]:
+    if key in shadows:
+        return _signs(value)
+    return logits.to_codes(value) if key.endswith(_LOGITS) and value.dtype != np.int8 else value
+
+
+def _shadows(checkpoint: Checkpoint) -> frozenset[str]:
+    """Keys of the weights of a Binarized NN, of which only the signs count."""
+    return frozenset(f"{node.name}.weight" for node in checkpoint.nodes if node.kind in ("ste_conv2d", "ste_linear"))
+
+
+def _signs(weights: NDArray[Any]) -> NDArray[np.int8]:
+    return np.where(weights >= 0, np.int8(1), np.int8(-1))
 
 
 def _float_logits(key: str, value: NDArray[Any]) -> NDArray[Any]:

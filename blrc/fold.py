@@ -68,22 +68,27 @@ def fold(linear: Conv | Dense, norm: Norm | None, scale: float, low: int, high: 
         check_finite(linear.name, "bias", linear.bias)
     if norm is None:
         return _fold_bias(linear, scale, low, high)
-    if not (math.isfinite(norm.eps) and norm.eps >= 0):
-        raise BlrcError(f"layer {norm.name!r}: eps {norm.eps}: must be finite and not negative; train with 1e-5, say")
-    check_finite(norm.name, "gamma", norm.gamma)
-    check_finite(norm.name, "beta", norm.beta)
+    check_norm(norm)
     channels = len(norm.gamma)
     flip = norm.gamma < 0
     threshold = np.empty(channels, dtype=np.int32)
     for c in range(channels):
-        mean, variance = _moments(linear, norm, Fraction(scale), c)
+        mean, variance = moments(linear, norm, Fraction(scale), c)
         gamma, beta = abs(Fraction(norm.gamma[c])), Fraction(norm.beta[c])
         if flip[c]:
             mean = -mean
         # The range of -z is the mirrored range.
         lowest, highest = (-high, -low) if flip[c] else (low, high)
-        threshold[c] = _least(lowest, highest, partial(_decides, gamma, mean, beta, variance))
+        threshold[c] = least(lowest, highest, partial(_decides, gamma, mean, beta, variance))
     return Folded(flip, threshold)
+
+
+def check_norm(norm: Norm) -> None:
+    """Raise a `BlrcError` that names the norm where eps, gamma or beta cannot be computed with."""
+    if not (math.isfinite(norm.eps) and norm.eps >= 0):
+        raise BlrcError(f"layer {norm.name!r}: eps {norm.eps}: must be finite and not negative; train with 1e-5, say")
+    check_finite(norm.name, "gamma", norm.gamma)
+    check_finite(norm.name, "beta", norm.beta)
 
 
 def _decides(gamma: Fraction, mean: Fraction, beta: Fraction, v_plus_eps: Fraction, z: int) -> bool:
@@ -102,7 +107,7 @@ def _fold_bias(linear: Conv | Dense, scale: float, low: int, high: int) -> Folde
     return Folded(np.zeros(channels, dtype=bool), confined)
 
 
-def _moments(linear: Conv | Dense, norm: Norm, scale: Fraction, c: int) -> tuple[Fraction, Fraction]:
+def moments(linear: Conv | Dense, norm: Norm, scale: Fraction, c: int) -> tuple[Fraction, Fraction]:
     """(m, v + eps) of channel c, in units of the integer z."""
     statistics = norm.statistics
     if statistics is None:
@@ -129,7 +134,7 @@ def _real(norm: Norm, what: str, values: Reals, c: int) -> Fraction:
     return Fraction(values[c])
 
 
-def _least(low: int, high: int, holds: Callable[[int], bool]) -> int:
+def least(low: int, high: int, holds: Callable[[int], bool]) -> int:
     """The least z in [low, high] for which the monotone predicate holds, or high + 1 if there is none."""
     first, last = low, high + 1
     while first < last:
@@ -149,7 +154,7 @@ def float64_decision(
     Returns:
         the decisions, and where they are ties to within float64's rounding (the only place where they may differ).
     """
-    pairs = [_moments(linear, norm, Fraction(scale), c) for c in range(len(norm.gamma))]
+    pairs = [moments(linear, norm, Fraction(scale), c) for c in range(len(norm.gamma))]
     mean = np.array([float(m) for m, _ in pairs])
     spread = np.sqrt(np.array([float(v) for _, v in pairs]))
     scaled = norm.gamma * (z - mean) / spread

@@ -7,7 +7,7 @@ new format.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,14 +53,39 @@ KINDS: Mapping[str, _Kind] = {
     "sign": _Kind(bnn.StochasticSign, ("tau", "hard", "exact")),
     "softmax": _Kind(bnn.SoftmaxLinear, ("in_features", "out_features", "bias")),
     "flatten": _Kind(nn.Flatten, ()),
+    "ste_conv2d": _Kind(bnn.SteConv2d, _CONV),
+    "ste_linear": _Kind(bnn.SteLinear, ("in_features", "out_features", "bias")),
+    "ste_sign": _Kind(bnn.SteSign, ()),
+    "plain_norm1d": _Kind(nn.BatchNorm1d, ("num_features", "eps", "momentum", "affine")),
+    "plain_norm2d": _Kind(nn.BatchNorm2d, ("num_features", "eps", "momentum", "affine")),
+    "plain_pool2d": _Kind(nn.MaxPool2d, ("kernel_size", "stride", "padding")),
+}
+# Layers over random variables that hand a Gaussian on, their counterparts over tensors, and what to use instead where
+# one kind follows the other: that could not run.
+_GAUSSIAN = ("binary_conv2d", "binary_linear", "batch_norm1d", "batch_norm2d", "max_pool2d")
+_TENSOR = ("ste_conv2d", "ste_linear", "plain_norm1d", "plain_norm2d", "plain_pool2d")
+_BEHIND_TENSOR = {
+    "batch_norm1d": "torch.nn.BatchNorm1d",
+    "batch_norm2d": "torch.nn.BatchNorm2d",
+    "max_pool2d": "torch.nn.MaxPool2d",
+    "sign": "blrc.nn.SteSign",
+}
+_BEHIND_GAUSSIAN = {
+    "plain_norm1d": "blrc.nn.StochasticBatchNorm1d",
+    "plain_norm2d": "blrc.nn.StochasticBatchNorm2d",
+    "plain_pool2d": "blrc.nn.StochasticMaxPool2d",
+    "ste_sign": "blrc.nn.StochasticSign",
+}
+# Options of torch's layers that have no integer form, and the only value that is taken.
+_FIXED: Mapping[str, Mapping[str, Any]] = {
+    "plain_norm1d": {"track_running_stats": True},
+    "plain_norm2d": {"track_running_stats": True},
+    "plain_pool2d": {"dilation": 1, "ceil_mode": False, "return_indices": False},
 }
 _SKIPPED = (nn.Identity, nn.Dropout, nn.Dropout2d)
 _INSTEAD = {
-    nn.Conv2d: "use blrc.nn.BinaryConv2d",
-    nn.BatchNorm1d: "use blrc.nn.StochasticBatchNorm1d",
-    nn.BatchNorm2d: "use blrc.nn.StochasticBatchNorm2d",
-    nn.MaxPool2d: "use blrc.nn.StochasticMaxPool2d",
-    nn.ReLU: "use blrc.nn.StochasticSign",
+    nn.Conv2d: "use blrc.nn.BinaryConv2d (or SteConv2d)",
+    nn.ReLU: "use blrc.nn.StochasticSign (or SteSign)",
 }
 
 
@@ -121,6 +146,7 @@ def _nodes(model: nn.Module, traced: fx.Graph) -> list[Node]:
                 raise BlrcError(f"layer {INPUT!r}: that name stands for the network's input; give the layer another")
             if captured.name in {other.name for other in nodes}:
                 raise BlrcError(f"layer {captured.name!r} is used twice; make a layer of its own for each use")
+            _check_flow(captured, nodes)
             nodes.append(captured)
             values[node] = captured.name
     return nodes
@@ -142,6 +168,12 @@ def _capture_node(model: nn.Module, node: fx.Node, values: Mapping[fx.Node, str]
             )
             raise BlrcError(f"layer {name!r} ({cls.__name__}) has no binary form; {remedy}")
         _check_unchanged(name, module, kind)
+        for option, only in _FIXED.get(kind, {}).items():
+            if getattr(module, option) not in (only, (only, only)):
+                raise BlrcError(
+                    f"layer {name!r}: {type(module).__name__} with {option}={getattr(module, option)!r} cannot be "
+                    f"compiled; only {option}={only!r} can"
+                )
         if isinstance(module, nn.Flatten) and (module.start_dim, module.end_dim) != (1, -1):
             raise BlrcError(f"layer {name!r}: Flatten must keep the batch and nothing else: use nn.Flatten()")
         return Node(name, kind, inputs, KINDS[kind].read(module))
@@ -157,6 +189,22 @@ def _capture_node(model: nn.Module, node: fx.Node, values: Mapping[fx.Node, str]
         f"operation {what!r} ({node.name}) has no binary form; "
         "use the layers of blrc.nn, and nn.Flatten() for reshaping"
     )
+
+
+def _check_flow(node: Node, before: Sequence[Node]) -> None:
+    """Within a stage there are layers over random variables or layers over tensors, not both."""
+    kinds = {other.name: other.kind for other in before}
+    for x in node.inputs:
+        instead = (
+            _BEHIND_GAUSSIAN.get(node.kind)
+            if kinds.get(x) in _GAUSSIAN
+            else _BEHIND_TENSOR.get(node.kind)
+            if kinds.get(x) in _TENSOR
+            else None
+        )
+        if instead is not None:
+            cls, other = KINDS[node.kind].cls.__name__, KINDS[kinds[x]].cls.__name__
+            raise BlrcError(f"layer {node.name!r} ({cls}) cannot follow {x!r} ({other}); use {instead}")
 
 
 def _free_name(model: nn.Module, name: str) -> str:

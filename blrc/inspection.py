@@ -17,13 +17,13 @@ from blrc.checkpoint import Checkpoint
 from blrc.encode import InputEncoding
 from blrc.logits import from_codes
 from blrc.lower import lower
-from blrc.program import Conv, Encode, Op, Pool, Scores
+from blrc.program import BinaryScores, Conv, Encode, Op, Pool, Scores
 from blrc.sample import sample
 from blrc.targets.c.layout import Layout, Step, lay_out
 from blrc.window import Window
 
 SETTLED = 0.1  # a weight is settled where the less likely sign has a probability below this
-_OP = {"binary_linear": "dense", "binary_conv2d": "conv"}
+_OP = {"binary_linear": "dense", "binary_conv2d": "conv", "ste_linear": "dense", "ste_conv2d": "conv"}
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,8 @@ class LayerReport:
         input, output: shapes (height, width, channels).
         kernel: the runtime's function that computes it, without its prefix ``blrc_``.
         weights: how many.
-        certainty: mean of max(p, 1-p) over the binary weights, from their 8-bit logit codes; None without such.
+        certainty: mean of max(p, 1-p) over the binary weights, from their 8-bit logit codes; None without such, or
+            where they are fixed (a Binarized NN).
         settled: fraction of them with min(p, 1-p) < 0.1.
         bits_per_weight: bits of the C's weight table for each weight, padding included; None without weights.
         flash: bytes of all constant tables (weights, thresholds, biases, input codes), without code.
@@ -145,15 +146,16 @@ def _layer(checkpoint: Checkpoint, layout: Layout, step: Step, kinds: Mapping[st
     op = step.op
     weights = 0
     certainty = settled = None
-    if isinstance(op, Conv):
+    if isinstance(op, Conv | BinaryScores):
         weights = op.y.shape[2] * op.fan_in
+    if kinds.get(op.name, "").startswith("binary_"):
         # max(p, 1-p) = sigmoid(|W|); there are 256 different ones.
         larger = 1.0 / (1.0 + np.exp(-np.abs(from_codes(checkpoint.logit_codes(op.name)).astype(np.float64))))
         certainty, settled = float(larger.mean()), float((1.0 - larger < SETTLED).mean())
-    elif isinstance(op, Scores):
+    if isinstance(op, Scores):
         weights = layout.program.constant(op.weights).size
-    macs = op.macs if isinstance(op, Conv | Scores) else 0
-    is_binary = isinstance(op, Conv) and op.x.dtype == "bits"
+    macs = op.macs if isinstance(op, Conv | Scores | BinaryScores) else 0
+    is_binary = isinstance(op, Conv | BinaryScores) and op.x.dtype == "bits"
     return LayerReport(
         name=op.name,
         kind=_kind(op, kinds),
@@ -183,6 +185,8 @@ def _kind(op: Op, kinds: Mapping[str, str]) -> str:
         return "pool"
     if isinstance(op, Scores):
         return "softmax"
+    if isinstance(op, BinaryScores):
+        return "dense"
     if isinstance(op, Conv):
         if op.groups == 1:
             return _OP[kinds[op.name]]
@@ -195,7 +199,7 @@ def _geometry(op: Op, kinds: Mapping[str, str]) -> str:
         return _window(op.window)
     if not isinstance(op, Conv):
         return ""
-    parts = [] if kinds[op.name] == "binary_linear" else [_window(op.window)]
+    parts = [] if _OP[kinds[op.name]] == "dense" else [_window(op.window)]
     if op.groups > 1:
         parts.append(f"{op.groups} groups")
     if op.pool is not None:

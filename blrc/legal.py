@@ -7,7 +7,7 @@ import numpy as np
 from blrc import head
 from blrc.errors import BlrcError
 from blrc.pack import unpack, words
-from blrc.program import INT32_MAX, Conv, Encode, Op, Pool, Program, Scores, Shape, constant_names
+from blrc.program import INT32_MAX, BinaryScores, Conv, Encode, Op, Pool, Program, Scores, Shape, constant_names
 from blrc.window import LIMIT, Window
 
 
@@ -17,7 +17,7 @@ def check(program: Program) -> Program:
         raise BlrcError("program: it has no members")
     if len(program.members) > head.MAX_MEMBERS:
         raise BlrcError(f"program: {len(program.members)} members; sums of log-probabilities hold {head.MAX_MEMBERS}")
-    if not program.ops or not isinstance(program.ops[-1], Scores):
+    if not program.ops or not isinstance(program.ops[-1], Scores | BinaryScores):
         raise BlrcError("program: the last op must be the scores")
     if not (np.isfinite(program.score_scale) and program.score_scale >= head.SMALLEST_SCALE):
         raise BlrcError(f"program: score_scale {program.score_scale} must be finite and at least {head.SMALLEST_SCALE}")
@@ -113,9 +113,7 @@ def _check_conv(program: Program, op: Conv) -> None:
     _expect(program, op, op.thresholds, ("int32",), (op.y.shape[2],))
     low, high = program.bounds(op)
     _require(op, 2 * high < INT32_MAX, f"sums up to {high} do not fit int32")
-    for table in program.constants[op.weights].tables:
-        tail = unpack(table, words(op.group_channels) * 32)[..., op.group_channels :]
-        _require(op, not tail.any(), "a tail bit of its weights is set")
+    _check_tails(program, op, op.weights, op.group_channels)
     for table in program.constants[op.thresholds].tables:
         _require(
             op, bool(np.all((table >= low) & (table <= high + 1))), f"a threshold lies outside [{low}, {high + 1}]"
@@ -142,13 +140,16 @@ def _check_pool(op: Op, window: Window, x: Shape, y: Shape) -> None:
     )
 
 
-def _check_scores(program: Program, op: Scores) -> None:
+def _check_scores(program: Program, op: Scores | BinaryScores) -> None:
     _require(op, op.x.dtype == "bits" and op.y.dtype == "int32", "scores take bits and give int32")
     _require(op, op.y.shape[:2] == (1, 1), "scores must be a vector")
     classes = op.y.shape[2]
     _require(
         op, classes <= head.MAX_CLASSES, f"{classes} classes; the integer softmax is for {head.MAX_CLASSES} at most"
     )
+    if isinstance(op, BinaryScores):
+        _check_binary_scores(program, op)
+        return
     _expect(program, op, op.weights, ("int8", "int16"), (classes, *op.x.shape))
     _expect(program, op, op.bias, ("int32",), (classes,))
     for member in range(len(program.members)):
@@ -156,3 +157,24 @@ def _check_scores(program: Program, op: Scores) -> None:
         peak = np.abs(weights.astype(np.int64)).sum(axis=(1, 2, 3)) + np.abs(bias.astype(np.int64))
         # Twice, so that the form bias - sum(w) + 2 sum(w at set bits), which kernels use, cannot overflow either.
         _require(op, bool(np.all(2 * peak < INT32_MAX)), "scores may overflow int32")
+
+
+def _check_binary_scores(program: Program, op: BinaryScores) -> None:
+    height, width, channels = op.x.shape
+    classes = op.y.shape[2]
+    _expect(program, op, op.weights, ("uint32",), (classes, height, width, words(channels)))
+    _expect(program, op, op.multiplier, ("int32",), (classes,))
+    _expect(program, op, op.bias, ("int32",), (classes,))
+    _check_tails(program, op, op.weights, channels)
+    _require(op, 2 * op.fan_in < INT32_MAX, f"sums up to {op.fan_in} do not fit int32")
+    for member in range(len(program.members)):
+        multiplier, bias = program.constant(op.multiplier, member), program.constant(op.bias, member)
+        for m, b in zip(multiplier.tolist(), bias.tolist(), strict=True):
+            # Twice, so that multiplier n + bias - 2 multiplier count, which a kernel may use, cannot overflow either.
+            _require(op, 2 * (abs(m) * op.fan_in + abs(b)) < INT32_MAX, "scores may overflow int32")
+
+
+def _check_tails(program: Program, op: Op, name: str, channels: int) -> None:
+    for table in program.constants[name].tables:
+        tail = unpack(table, words(channels) * 32)[..., channels:]
+        _require(op, not tail.any(), "a tail bit of its weights is set")

@@ -9,19 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from blrc import affine
 from blrc.encode import InputEncoding
 from blrc.errors import BlrcError
 from blrc.fold import fold
 from blrc.head import SMALLEST_SCALE
 from blrc.legal import check
-from blrc.net import Dense, Flatten, MaxPool, Net, Softmax, Stage, check_finite, pieces
+from blrc.net import Dense, Flatten, MaxPool, Net, ScoreStage, Softmax, Stage, check_finite, pieces
 from blrc.pack import pack_signs
-from blrc.program import Constant, Conv, Encode, Op, Pool, Program, Scores, Value
+from blrc.program import BinaryScores, Constant, Conv, Encode, Op, Pool, Program, Scores, Value
 from blrc.shapes import check_shapes
 from blrc.window import Window
 
@@ -55,7 +57,11 @@ def score_scale(nets: Sequence[Net]) -> float:
     """Real score of one integer unit: one for all members, such that the largest weight becomes 127.
 
     Without any weight but 0 there are only biases, and the largest of them becomes 2^16. Never below `SMALLEST_SCALE`.
+    A binary last layer has its own rule (`affine.score_scale`).
     """
+    binary = [last for net in nets if isinstance(last := pieces(net)[-1], ScoreStage)]
+    if binary:
+        return affine.score_scale(binary)
     peak = bias = 0.0
     for net in nets:
         for layer in net.layers:
@@ -89,6 +95,8 @@ def translate(net: Net, scale: float) -> list[Lowered]:
         elif isinstance(piece, MaxPool):
             lowered.append(_pool(piece, x))
             x = lowered[-1].op.y
+        elif isinstance(piece, ScoreStage):
+            lowered.append(_binary_scores(piece, x, scale))
         else:
             lowered.append(_scores(piece, x, scale))
     return lowered
@@ -178,6 +186,19 @@ def _scores(softmax: Softmax, x: Value, scale: float) -> Lowered:
             f"layer {softmax.name!r}: its bias is over {2**30} times its largest weight's step; it would overflow"
         )
     return Lowered(op, {op.weights: weights, op.bias: bias.astype(np.int32)})
+
+
+def _binary_scores(stage: ScoreStage, x: Value, scale: float) -> Lowered:
+    y = Value("scores", "int32", (1, 1, len(stage.linear.weights)))
+    name = stage.linear.name
+    op = BinaryScores(name, x, y, f"{name}.weights", f"{name}.multiplier", f"{name}.bias")
+    scores = affine.affine(stage, Fraction(scale))
+    tables = {
+        op.weights: pack_signs(_turn_rows(stage.linear.weights, x.shape)),
+        op.multiplier: scores.multiplier.astype(np.int32),
+        op.bias: scores.bias.astype(np.int32),
+    }
+    return Lowered(op, tables)
 
 
 def _turn_rows(rows: NDArray[Any], shape: tuple[int, int, int]) -> NDArray[Any]:

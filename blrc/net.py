@@ -142,11 +142,21 @@ class Stage:
     output: str
 
 
-Piece = Stage | MaxPool | Flatten | Softmax
+@dataclass(frozen=True)
+class ScoreStage:
+    """A binary dense layer whose pre-activations, after the norm if there is one, are the class scores."""
+
+    linear: Dense
+    norm: Norm | None
+
+
+Piece = Stage | MaxPool | Flatten | Softmax | ScoreStage
 
 
 def pieces(net: Net) -> list[Piece]:
     """Group a net's layers: binary layer [norm] [max pool] sign, with pools and flattens of bits between.
+
+    The last piece gives the scores: a softmax layer, or a binary dense layer [norm] without a sign.
 
     Raises:
         BlrcError: an order of layers that has no exact integer form, by the name of the layer, with what to do.
@@ -157,6 +167,16 @@ def pieces(net: Net) -> list[Piece]:
     signed = net.encoding.kind == "bits"
     while layers:
         layer = layers.pop(0)
+        if isinstance(layer, Dense) and (not layers or (len(layers) == 1 and isinstance(layers[0], Norm))):
+            if not signed:
+                raise BlrcError(
+                    f"layer {layer.name!r}: gives the scores, which needs +-1 inputs; put a binary layer and a sign "
+                    "before it"
+                )
+            norm = layers[0] if layers else None
+            assert norm is None or isinstance(norm, Norm)
+            found.append(ScoreStage(layer, norm))
+            return found
         if isinstance(layer, Conv | Dense):
             found.append(_stage(layer, layers))
             signed = True
@@ -188,7 +208,10 @@ def pieces(net: Net) -> list[Piece]:
                 f"layer {layer.name!r}: the sign of the raw input is not supported; declare the input as bits instead"
             )
         # A second sign changes nothing.
-    raise BlrcError("the network has no softmax layer at its end: add a SoftmaxLinear that gives the class scores")
+    raise BlrcError(
+        "the network has no softmax layer at its end: add a SoftmaxLinear (or a binary dense layer) that gives the "
+        "class scores"
+    )
 
 
 def _stage(linear: Conv | Dense, rest: list[Layer]) -> Stage:

@@ -6,15 +6,16 @@ H, W, C. How weights are laid out for a CPU is not decided here but in each targ
 
 The ops (z is the integer pre-activation, over the taps that lie inside the map):
 
-==========  ==============================  ==============================================================
-`Encode`    uint8 -> int8                   y = table[channel][x]
-`Conv`      bits or int8 -> bits            z = sum of +-x; y = (z >= threshold[channel]), then OR over the pool
-`Pool`      bits -> bits                    y = OR over the window (max pooling of +-1)
-`Scores`    bits -> int32                   y = bias + sum of +-weights
-==========  ==============================  ==============================================================
+==============  ==========================  ==============================================================
+`Encode`        uint8 -> int8               y = table[channel][x]
+`Conv`          bits or int8 -> bits        z = sum of +-x; y = (z >= threshold[channel]), then OR over the pool
+`Pool`          bits -> bits                y = OR over the window (max pooling of +-1)
+`Scores`        bits -> int32               y = bias + sum of +-weights
+`BinaryScores`  bits -> int32               y = multiplier[class] z + bias[class]
+==============  ==========================  ==============================================================
 
-A dense layer is a `Conv` or `Scores` whose kernel is the whole map. Thresholds outside the reachable range mean
-"always" (the lower bound) and "never" (the upper bound + 1).
+A dense layer is a `Conv` (or one of the scores) whose kernel is the whole map. Thresholds outside the reachable range
+mean "always" (the lower bound) and "never" (the upper bound + 1).
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ Shape = tuple[int, int, int]
 
 __all__ = [
     "INT32_MAX",
+    "BinaryScores",
     "Constant",
     "Conv",
     "DType",
@@ -148,7 +150,33 @@ class Scores:
         return height * width * channels * self.y.shape[2]
 
 
-Op = Encode | Conv | Pool | Scores
+@dataclass(frozen=True)
+class BinaryScores:
+    """The last layer where it is binary: its pre-activations z, scaled and moved for each class (`blrc.affine`).
+
+    Constants: `weights` uint32 (classes, H, W, words(C)), bit 1 = +1; `multiplier` and `bias` int32 (classes,).
+    """
+
+    name: str
+    x: Value
+    y: Value
+    weights: str
+    multiplier: str
+    bias: str
+
+    @property
+    def fan_in(self) -> int:
+        """n, the number of inputs."""
+        height, width, channels = self.x.shape
+        return height * width * channels
+
+    @property
+    def macs(self) -> int:
+        """Multiply-adds of one inference."""
+        return self.fan_in * self.y.shape[2]
+
+
+Op = Encode | Conv | Pool | Scores | BinaryScores
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,7 +197,7 @@ class Program:
 
     Attributes:
         input: the raw input's value (uint8, int8 or bits).
-        ops: in order of execution; the last one is the only `Scores`.
+        ops: in order of execution; the last one is the only `Scores` or `BinaryScores`.
         constants: by the names that ops refer to.
         members: one description each, as `blrc.sample.Member` writes it: ``map``, ``sample SEED:INDEX``...
         score_scale: real score = integer score x score_scale (one for all members).
@@ -218,4 +246,6 @@ def constant_names(op: Op) -> tuple[str, ...]:
         return op.weights, op.thresholds
     if isinstance(op, Scores):
         return op.weights, op.bias
+    if isinstance(op, BinaryScores):
+        return op.weights, op.multiplier, op.bias
     return ()

@@ -19,10 +19,16 @@ from blrc import npz
 from blrc.errors import BlrcError
 from blrc.files import write_atomically
 from blrc.legal import check
-from blrc.program import Constant, Conv, Encode, Op, Pool, Program, Scores, Value, Window
+from blrc.program import BinaryScores, Constant, Conv, Encode, Op, Pool, Program, Scores, Value, Window
 
-FORMATS = (1, 2)  # 2 has a gate, which 1 does not know; a program without one is written as 1
-_OPS: dict[str, type[Op]] = {"encode": Encode, "conv": Conv, "pool": Pool, "scores": Scores}
+FORMATS = (1, 2)  # 2 has a gate and binary scores, which 1 does not know; a program without them is written as 1
+_OPS: dict[str, type[Op]] = {
+    "encode": Encode,
+    "conv": Conv,
+    "pool": Pool,
+    "scores": Scores,
+    "binary_scores": BinaryScores,
+}
 
 
 def digest(program: Program) -> str:
@@ -74,14 +80,15 @@ def load(path: Path) -> Program:
 
 
 def _structure(program: Program) -> bytes:
+    second = program.gate > 0 or any(isinstance(op, BinaryScores) for op in program.ops)
     plain = {
-        "format": 2 if program.gate else 1,
+        "format": 2 if second else 1,
         "input": asdict(program.input),
         "ops": [{"op": _kind(op), **asdict(op)} for op in program.ops],
         "constants": {name: list(c.of_member) for name, c in program.constants.items()},
         "members": list(program.members),
         "score_scale": program.score_scale.hex(),
-        **({"gate": program.gate} if program.gate else {}),
+        **({"gate": program.gate} if second else {}),
     }
     return json.dumps(plain, sort_keys=True, separators=(",", ":")).encode()
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from blrc import head
 from blrc.pack import unpack_signs
-from blrc.program import Conv, Encode, Op, Pool, Program, Scores, Window
+from blrc.program import BinaryScores, Conv, Encode, Op, Pool, Program, Scores, Window
 
 BATCH = 128
 
@@ -79,6 +79,11 @@ def apply(program: Program, op: Op, x: NDArray[Any], member: int = 0) -> NDArray
         # Exact in float64: check() bounds the sum far below 2**53.
         total = signs.astype(np.float64) @ weights.T.astype(np.float64)
         y = total.astype(np.int64) + program.constant(op.bias, member)
+        return np.asarray(y.astype(np.int32)[:, None, None, :])
+    if isinstance(op, BinaryScores):
+        rows = unpack_signs(program.constant(op.weights, member), op.x.shape[2]).reshape(op.y.shape[2], -1)
+        z = _signs(x).reshape(len(x), op.fan_in).astype(np.float64) @ rows.T.astype(np.float64)
+        y = z.astype(np.int64) * program.constant(op.multiplier, member) + program.constant(op.bias, member)
         return np.asarray(y.astype(np.int32)[:, None, None, :])
     assert_never(op)
 

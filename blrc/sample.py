@@ -115,7 +115,8 @@ def sampled_layers(checkpoint: Checkpoint, choice: str | Sequence[str]) -> tuple
     """
     known = binary_layers(checkpoint)
     who = f"{checkpoint.source}: cannot sample"
-    have = f"its binary layers are {', '.join(map(repr, known))}"
+    names = ", ".join(map(repr, known))
+    have = f"its binary layers are {names}" if known else "no weight of it is random (a Binarized NN)"
     if choice == "all":
         return None
     if choice == "conv":
@@ -168,23 +169,23 @@ def _layer(checkpoint: Checkpoint, node: Node, index: int, member: Member, runni
     x, options = node.inputs[0], node.options
     who = f"{checkpoint.source}: layer {node.name!r}"
     match node.kind:
-        case "binary_conv2d":
-            signs = _signs(checkpoint, node.name, index, member)
+        case "binary_conv2d" | "ste_conv2d":
+            signs = _signs(checkpoint, node, index, member)
             window = conv_window(
                 who, options["kernel_size"], options["stride"], options["padding"], options["dilation"]
             )
             groups = count(who, "groups", options["groups"])
             return Conv(node.name, x, signs, _optional(checkpoint, f"{node.name}.bias"), window, groups)
-        case "binary_linear":
-            signs = _signs(checkpoint, node.name, index, member)
+        case "binary_linear" | "ste_linear":
+            signs = _signs(checkpoint, node, index, member)
             return Dense(node.name, x, signs, _optional(checkpoint, f"{node.name}.bias"))
-        case "batch_norm1d" | "batch_norm2d":
+        case "batch_norm1d" | "batch_norm2d" | "plain_norm1d" | "plain_norm2d":
             return _norm(checkpoint, node, who, running)
-        case "max_pool2d":
+        case "max_pool2d" | "plain_pool2d":
             return MaxPool(
                 node.name, x, pool_window(who, options["kernel_size"], options["stride"], options["padding"])
             )
-        case "sign":
+        case "sign" | "ste_sign":
             return Sign(node.name, x)
         case "flatten":
             return Flatten(node.name, x)
@@ -198,7 +199,10 @@ def _layer(checkpoint: Checkpoint, node: Node, index: int, member: Member, runni
             )
 
 
-def _signs(checkpoint: Checkpoint, name: str, index: int, member: Member) -> NDArray[np.int8]:
+def _signs(checkpoint: Checkpoint, node: Node, index: int, member: Member) -> NDArray[np.int8]:
+    name = node.name
+    if node.kind.startswith("ste_"):  # a Binarized NN: every member is the same network
+        return checkpoint.signs(name)
     codes = checkpoint.logit_codes(name)
     if member.seed is None or (member.layers is not None and name not in member.layers):
         return logits.map_signs(codes)

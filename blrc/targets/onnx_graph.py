@@ -29,7 +29,19 @@ from onnx import TensorProto, helper
 
 from blrc.errors import BlrcError
 from blrc.pack import unpack_signs
-from blrc.program import INT32_MAX, Conv, Encode, Op, Pool, Program, Scores, Value, Window, constant_names
+from blrc.program import (
+    INT32_MAX,
+    BinaryScores,
+    Conv,
+    Encode,
+    Op,
+    Pool,
+    Program,
+    Scores,
+    Value,
+    Window,
+    constant_names,
+)
 from blrc.targets.onnx_head import OUTPUTS
 from blrc.targets.onnx_nodes import Graph
 
@@ -120,6 +132,8 @@ class Lowering:
             self.leave(op.y, y, self.pool(self.maps(op.x, y), op.window, self.entry(op.y, y)))
         elif isinstance(op, Scores):
             self.scores(op, y)
+        elif isinstance(op, BinaryScores):
+            self.binary_scores(op, y)
         else:
             assert_never(op)
         return y
@@ -211,7 +225,15 @@ class Lowering:
             )
         self.node("Add", [total, self.constant(*self.table(op.bias))], y)
 
-    def product(self, op: Conv | Scores, row: str, matrix: str, output: str) -> str:
+    def binary_scores(self, op: BinaryScores, y: str) -> None:
+        self.require_int32(op, 255 * 2 * op.fan_in)
+        name, packed = self.table(op.weights)
+        matrix = self.constant(f"{name}/matrix", _matrix(unpack_signs(packed, op.x.shape[2])))
+        z = self.product(op, self.rows(op.x, y), matrix, f"{y}/sum")
+        scaled = self.node("Mul", [z, self.constant(*self.table(op.multiplier))], f"{y}/scaled")
+        self.node("Add", [scaled, self.constant(*self.table(op.bias))], y)
+
+    def product(self, op: Conv | Scores | BinaryScores, row: str, matrix: str, output: str) -> str:
         return self.node("MatMulInteger", [row, matrix, self.scalar("uint8", _zero_point(op.x))], output)
 
     def pool(self, x: str, window: Window, output: str) -> str:
@@ -226,7 +248,7 @@ class Lowering:
             window = Window(window.kernel, window.stride, dilation=window.dilation)
         return self.node("MaxPool", [x], output, **_geometry(window))
 
-    def require_int32(self, op: Conv | Scores, largest: int) -> None:
+    def require_int32(self, op: Conv | Scores | BinaryScores, largest: int) -> None:
         """Runtimes add in int32, and before they subtract zero points."""
         if largest > INT32_MAX:
             raise BlrcError(f"target onnx: layer {op.name!r}: its sums may not fit int32; use target c")

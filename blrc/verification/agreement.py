@@ -3,7 +3,7 @@ codes.
 
 Integers are equal everywhere, but the torch network decides in floating point. Each decision is compared on the sums
 that it is taken from; the only difference allowed is a tie, where gamma (z - m) / sqrt(v + eps) + beta is 0 up to
-float64's rounding. Labels may also differ through the rounding of the softmax weights to integers, which is counted.
+float64's rounding. Labels may also differ through the rounding of the scores to integers, which is counted.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from blrc.affine import real_scores
 from blrc.calibrate import decide, fan_in, folded, passes
 from blrc.fold import float64_decision
 from blrc.forward import max_pool, preactivation
-from blrc.net import Flatten, MaxPool, Net, Norm, Softmax, Stage, pieces
+from blrc.net import Flatten, MaxPool, Net, Norm, ScoreStage, Softmax, Stage, pieces
 
 CHUNK = 512  # inputs, and rows of sums
 AT_ONCE = 2**19  # values compared at once
@@ -130,5 +131,8 @@ def _same_labels(net: Net, stages: Mapping[str, _Decisions], raw: NDArray[Any], 
             x = x.reshape(len(x), -1)
         elif isinstance(piece, Softmax):
             scores = x.reshape(len(x), -1).astype(np.float64) @ piece.weights.T + piece.bias
+            same = int((scores.argmax(axis=1) == labels).sum())
+        elif isinstance(piece, ScoreStage):
+            scores = real_scores(piece, preactivation(piece.linear, x, 1))
             same = int((scores.argmax(axis=1) == labels).sum())
     return same

@@ -16,7 +16,7 @@ from blrc.encode import torch_layout
 from blrc.errors import BlrcError
 from blrc.manifest import Manifest, read_manifest
 from blrc.net import Net
-from blrc.program import Conv, Encode, Program, Scores
+from blrc.program import BinaryScores, Conv, Encode, Program, Scores
 from blrc.targets.c.build import find_compiler
 from blrc.verification.agreement import Agreement, torch_agreement
 from blrc.verification.compare import ANSWER, LABEL
@@ -145,7 +145,7 @@ def default_random(program: Program) -> int:
 
 def operations(program: Program) -> int:
     """Multiply-adds of one inference of one member."""
-    return sum(op.macs for op in program.ops if isinstance(op, Conv | Scores))
+    return sum(op.macs for op in program.ops if isinstance(op, Conv | Scores | BinaryScores))
 
 
 def _agreement(program: Program, net: Net, raw: NDArray[Any]) -> Agreement:

@@ -1,4 +1,4 @@
-"""Whether a program decides as the net that it was lowered from: its bits, layer by layer.
+"""Whether a program decides as the net that it was lowered from: its bits, layer by layer, and binary layers' scores.
 
 Engines are compared with the program, and torch with the net's exact thresholds. This closes the chain between the two:
 a flip that lowering forgets, or weights in another order, would make every engine equally wrong.
@@ -6,16 +6,18 @@ a flip that lowering forgets, or weights in another order, would make every engi
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from blrc import reference
+from blrc.affine import affine
 from blrc.calibrate import decide, folded
 from blrc.encode import device_layout
 from blrc.forward import max_pool, preactivation
-from blrc.net import Flatten, MaxPool, Net, Stage, pieces
+from blrc.net import Flatten, MaxPool, Net, ScoreStage, Stage, pieces
 from blrc.program import Program
 
 CHUNK = 128
@@ -50,6 +52,10 @@ def _chunk(program: Program, net: Net, raw: NDArray[Any], member: int) -> str | 
         elif isinstance(piece, MaxPool):
             x = max_pool(x, piece.window)
             name = piece.name
+        elif isinstance(piece, ScoreStage):
+            rule = affine(piece, Fraction(program.score_scale))
+            scores = rule.multiplier * preactivation(piece.linear, x, 1) + rule.bias
+            return None if np.array_equal(values[program.output.name][:, 0, 0], scores) else piece.linear.name
         else:
             x = x.reshape(len(x), -1) if isinstance(piece, Flatten) else x
             continue

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, assert_never
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from blrc import head, reference
 from blrc.errors import BlrcError
 from blrc.head import Answer
-from blrc.program import Conv, Encode, Op, Pool, Program, Scores, constant_names
+from blrc.pack import unpack
+from blrc.program import BinaryScores, Conv, Encode, Op, Pool, Program, Scores, constant_names
 from blrc.verification.compare import Comparison, Difference, compare, compare_answers, compare_scores, name_difference
 from blrc.verification.edges import edge_maps
 from blrc.verification.engines import Engine
@@ -176,3 +177,10 @@ def _op_inputs(program: Program, op: Op, member: int, seed: int, tally: Tally) -
         weights = program.constant(op.weights, member)
         yield "its extreme scores", np.concatenate([weights > 0, weights <= 0])
         yield "random bits", random_inputs(op.x, 256, seed)
+    elif isinstance(op, BinaryScores):
+        # z = n and z = -n of each class, and random bits.
+        plus = unpack(program.constant(op.weights, member), op.x.shape[2])
+        yield "its extreme scores", np.concatenate([plus, ~plus])
+        yield "random bits", random_inputs(op.x, 256, seed)
+    else:
+        assert_never(op)

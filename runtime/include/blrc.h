@@ -127,6 +127,11 @@ void blrc_scores_int8(int32_t pixels, int32_t channels, int32_t classes, const u
 void blrc_scores_int16(int32_t pixels, int32_t channels, int32_t classes, const uint32_t *x, const int16_t *weights,
                        const int32_t *bias, int32_t *y);
 
+/* Scores of a binary last layer: y[class] = multiplier[class] * z + bias[class], z = inputs - 2 popcount(x xor weights)
+ * over the `words` words of x and of the class's row. The exporter proves that no product or sum leaves int32. */
+void blrc_scores_binary(int32_t inputs, int32_t words, int32_t classes, const uint32_t *x, const uint32_t *weights,
+                        const int32_t *multiplier, const int32_t *bias, int32_t *y);
+
 /* Index of the first maximum of `count` >= 1 numbers. */
 int32_t blrc_argmax(int32_t count, const int32_t *scores);
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from blrc.errors import BlrcError
 from blrc.pack import pack, unpack, words
 from blrc.plan import Arena, Slot, place
-from blrc.program import INT32_MAX, Constant, Conv, DType, Encode, Op, Pool, Program, Scores, Value
+from blrc.program import INT32_MAX, BinaryScores, Constant, Conv, DType, Encode, Op, Pool, Program, Scores, Value
 
 ROWS = 4  # BLRC_ROWS of the runtime: output channels that share one activation word
 GATHER_WORDS = 36  # BLRC_GATHER_WORDS
@@ -160,6 +160,10 @@ def _step(program: Program, op: Op, encode: Encode | None, thresholds: Mapping[D
         kind = program.constants[op.weights].tables[0].dtype.name
         tables = _plain(program, "weights", op.weights), _plain(program, "bias", op.bias)
         return Step(op, None, f"scores_{kind}", f"{kind} weights", 1, tables)
+    if isinstance(op, BinaryScores):
+        tables = _plain(program, "weights", op.weights), _plain(program, "multiplier", op.multiplier)
+        why = f"binary weights, {op.fan_in} inputs"
+        return Step(op, None, "scores_binary", why, 1, (*tables, _plain(program, "bias", op.bias)))
     assert_never(op)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import assert_never
 
 from blrc.pack import words
-from blrc.program import Conv, Encode, Pool, Scores, Window
+from blrc.program import BinaryScores, Conv, Encode, Pool, Scores, Window
 from blrc.targets.c import text
 from blrc.targets.c.header import OBSERVED, observe_arguments
 from blrc.targets.c.layout import Step, Table
@@ -62,6 +62,8 @@ def _arguments(symbols: Symbols, step: Step) -> list[str]:
         return [str(height * width), str(channels), "x", tables[0], str(_table_rows(step)), "y"]
     if isinstance(op, Scores):
         return [str(height * width), str(channels), str(op.y.shape[2]), "x", *tables, "y"]
+    if isinstance(op, BinaryScores):
+        return [str(op.fan_in), str(height * width * words(channels)), str(op.y.shape[2]), "x", *tables, "y"]
     if isinstance(op, Pool):
         return [f"&{symbols.shape(step)}", "x", "y"]
     if isinstance(op, Conv):
