@@ -13,6 +13,8 @@ from blrc import nn as bnn
 from blrc.checkpoint import Checkpoint, from_model
 from blrc.encode import InputEncoding, bits, int8_codes, pixels
 
+_NORMS = (bnn.StochasticBatchNorm1d, bnn.StochasticBatchNorm2d, nn.BatchNorm1d, nn.BatchNorm2d)
+
 
 def randomise(model: nn.Module, seed: int, ties: bool = True) -> nn.Module:
     """Random logits, norms of every kind, biases; the same for the same seed."""
@@ -24,7 +26,7 @@ def randomise(model: nn.Module, seed: int, ties: bool = True) -> nn.Module:
     for module in model.modules():
         if isinstance(module, bnn.Bernoulli):
             module.logits.data = 2 * normal(module.logits)
-        elif isinstance(module, bnn.StochasticBatchNorm1d | bnn.StochasticBatchNorm2d):
+        elif isinstance(module, _NORMS):
             gamma = normal(module.weight)
             kinds = torch.rand(gamma.shape, generator=generator)
             gamma[kinds < 0.1] = 0.0
@@ -38,6 +40,12 @@ def randomise(model: nn.Module, seed: int, ties: bool = True) -> nn.Module:
             module.running_var = module.running_var + normal(module.running_var).abs()
         elif isinstance(module, bnn.BinaryConv2d | bnn.BinaryLinear) and module.bias is not None:
             module.bias.data = 3 * normal(module.bias)
+        elif isinstance(module, bnn.SteConv2d | bnn.SteLinear):
+            weight = normal(module.weight)
+            weight[torch.rand(weight.shape, generator=generator) < 0.1] = 0.0
+            module.weight.data = weight
+            if module.bias is not None:
+                module.bias.data = 3 * normal(module.bias)
         elif isinstance(module, nn.Linear):
             module.weight.data = normal(module.weight)
             module.bias.data = normal(module.bias)
@@ -96,3 +104,23 @@ def deep_network(seed: int) -> tuple[nn.Module, tuple[int, int, int]]:
         bnn.SoftmaxLinear(33, 7),
     )
     return nn.Sequential(features, head), shape
+
+
+def binarized_network(seed: int) -> tuple[nn.Module, tuple[int, int, int]]:
+    """A Binarized NN of three layers whose last is binary, for every second seed without a norm."""
+    rng = np.random.default_rng(seed)
+    shape = (int(rng.choice([1, 3])), int(rng.integers(7, 12)), int(rng.integers(7, 12)))
+    first = int(rng.choice([5, 31, 33]))
+    features = nn.Sequential(
+        bnn.SteConv2d(shape[0], first, 3, padding="same"),
+        nn.BatchNorm2d(first),
+        nn.MaxPool2d(*[(2,), (3, 2), (3, 2, 1)][int(rng.integers(0, 3))]),
+        bnn.SteSign(),
+        bnn.SteConv2d(first, 2 * first, (3, 2), stride=int(rng.integers(1, 3)), padding=1, groups=first, bias=True),
+        nn.BatchNorm2d(2 * first),
+        bnn.SteSign(),
+    )
+    with torch.no_grad():
+        width = features.eval()(torch.zeros(1, *shape)).flatten(1).shape[1]
+    last = bnn.SteLinear(width, 7, bias=bool(rng.integers(0, 2)))
+    return nn.Sequential(features, nn.Flatten(), last, *([nn.BatchNorm1d(7)] if seed % 2 == 0 else [])), shape

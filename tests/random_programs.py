@@ -11,13 +11,18 @@ from numpy.typing import NDArray
 from blrc import head, reference
 from blrc.legal import check
 from blrc.pack import pack_signs
-from blrc.program import Constant, Conv, Encode, Op, Pool, Program, Scores, Value, Window
+from blrc.program import BinaryScores, Constant, Conv, Encode, Op, Pool, Program, Scores, Value, Window
 
 
 def random_program(
-    seed: int, kind: str = "uint8", shape: tuple[int, int, int] | None = None, layers: int = 3, members: int = 1
+    seed: int,
+    kind: str = "uint8",
+    shape: tuple[int, int, int] | None = None,
+    layers: int = 3,
+    members: int = 1,
+    binary: bool | None = None,
 ) -> Program:
-    """A random program; the same for the same arguments. `shape` is (H, W, C)."""
+    """A random program; the same for the same arguments. `shape` is (H, W, C). Every third seed's scores are binary."""
     rng = np.random.default_rng(seed)
     shape = shape or (int(rng.integers(1, 13)), int(rng.integers(1, 13)), int(rng.choice([1, 2, 3, 31, 32, 33])))
     x = Value("input", kind, shape)  # type: ignore[arg-type]
@@ -31,7 +36,7 @@ def random_program(
             builder.random_conv(f"conv{i}")
         if rng.random() < 0.2 and min(builder.x.shape[:2]) >= 2:
             builder.pool(f"pool{i}")
-    return builder.finish()
+    return builder.finish_binary() if (seed % 3 == 2 if binary is None else binary) else builder.finish()
 
 
 def gated(program: Program, gate: int) -> Program:
@@ -141,6 +146,23 @@ class _Builder:
             weights *= 200
         bias = rng.integers(-1000, 1000, classes).astype(np.int32)
         self._add(op, {op.weights: [weights] * self.members, op.bias: [bias] * self.members})
+        return check(self._program(self.ops, {}))
+
+    def finish_binary(self) -> Program:
+        rng = self.rng
+        classes = int(rng.integers(2, 12))
+        y = Value("scores", "int32", (1, 1, classes))
+        op = BinaryScores("scores", self.x, y, "scores.weights", "scores.multiplier", "scores.bias")
+        # As large as int32 allows, both signs, and 0.
+        largest = (2**30 - 1) // op.fan_in - 1
+        weights, multipliers = [], []
+        for _ in range(self.members):
+            weights.append(pack_signs(rng.integers(0, 2, (classes, *self.x.shape)) * 2 - 1))
+            size = np.exp2(rng.uniform(0, np.log2(largest), classes)).astype(np.int32)
+            multipliers.append(rng.choice([-1, 0, 1, 1], classes).astype(np.int32) * size)
+        multipliers[0][0] = -largest
+        bias = rng.integers(-op.fan_in // 2, op.fan_in // 2 + 1, classes).astype(np.int32)
+        self._add(op, {op.weights: weights, op.multiplier: multipliers, op.bias: [bias] * self.members})
         return check(self._program(self.ops, {}))
 
     def _add(self, op: Op, tables: dict[str, list[NDArray[Any]]]) -> None:

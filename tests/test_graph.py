@@ -95,6 +95,13 @@ OPTIONS: list[tuple[nn.Module, dict[str, Any]]] = [
     (bnn.SoftmaxLinear(3, 4, bias=False), {"in_features": 3, "out_features": 4, "bias": False}),
     (nn.Linear(3, 4), {"in_features": 3, "out_features": 4, "bias": True}),
     (nn.Flatten(), {}),
+    (bnn.SteConv2d(4, 6, (3, 2), padding="same", bias=True), {"kernel_size": [3, 2], "padding": "same", "bias": True}),
+    (bnn.SteLinear(3, 5), {"in_features": 3, "out_features": 5, "bias": False}),
+    (bnn.SteSign(), {}),
+    (nn.BatchNorm1d(3, eps=1e-3, momentum=None), {"num_features": 3, "eps": 1e-3, "momentum": None, "affine": True}),
+    (nn.BatchNorm2d(3, affine=False), {"momentum": 0.1, "affine": False}),
+    (nn.MaxPool2d(2), {"kernel_size": 2, "stride": 2, "padding": 0}),
+    (nn.MaxPool2d((3, 2), 2, (1, 0)), {"kernel_size": [3, 2], "stride": 2, "padding": [1, 0]}),
 ]
 
 
@@ -226,6 +233,39 @@ def test_layers_without_a_binary_form_are_named_with_the_remedy(layer: nn.Module
         capture(model)
     assert type(layer).__name__ in str(error.value)
     assert instead in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("layer", "instead"),
+    [
+        (bnn.StochasticBatchNorm2d(1), "use torch.nn.BatchNorm2d"),
+        (bnn.StochasticMaxPool2d(2), "use torch.nn.MaxPool2d"),
+        (bnn.StochasticSign(), "use blrc.nn.SteSign"),
+    ],
+    ids=lambda x: type(x).__name__,
+)
+def test_stochastic_layers_behind_those_of_a_binarized_nn(layer: nn.Module, instead: str) -> None:
+    for before in (bnn.SteConv2d(1, 1, 1), nn.BatchNorm2d(1), nn.MaxPool2d(2)):
+        with pytest.raises(BlrcError, match=rf"layer '1' .* cannot follow '0' \({type(before).__name__}\); {instead}"):
+            capture(nn.Sequential(before, layer))
+    with pytest.raises(BlrcError, match=r"layer '1' \(SteSign\) cannot follow '0' .*; use blrc.nn.StochasticSign"):
+        capture(nn.Sequential(bnn.BinaryLinear(2, 2), bnn.SteSign()))
+
+
+@pytest.mark.parametrize(
+    ("layer", "option"),
+    [
+        (nn.BatchNorm2d(2, track_running_stats=False), "track_running_stats=False"),
+        (nn.MaxPool2d(2, dilation=2), "dilation=2"),
+        (nn.MaxPool2d(2, dilation=(1, 2)), r"dilation=\(1, 2\)"),
+        (nn.MaxPool2d(2, ceil_mode=True), "ceil_mode=True"),
+        (nn.MaxPool2d(2, return_indices=True), "return_indices=True"),
+    ],
+)
+def test_options_of_torchs_layers_without_an_integer_form(layer: nn.Module, option: str) -> None:
+    with pytest.raises(BlrcError, match=f"layer '1': {type(layer).__name__} with {option} cannot be compiled"):
+        capture(nn.Sequential(bnn.SteConv2d(2, 2, 1), layer))
+    capture(nn.Sequential(bnn.SteConv2d(2, 2, 1), nn.MaxPool2d(2, dilation=(1, 1))))
 
 
 def test_other_refusals() -> None:

@@ -16,7 +16,7 @@ from blrc import reference
 from blrc.errors import BlrcError
 from blrc.legal import check
 from blrc.pack import pack_signs, words
-from blrc.program import Constant, Conv, Encode, Op, Pool, Program, Scores, Value, Window, constant_names
+from blrc.program import BinaryScores, Constant, Conv, Encode, Op, Pool, Program, Scores, Value, Window, constant_names
 
 KINDS = ("uint8", "int8", "bits")
 
@@ -198,6 +198,51 @@ def test_each_broken_rule_is_refused_by_name(name: str) -> None:
 def test_the_unbroken_program_is_legal() -> None:
     program = net()
     assert check(program) is program
+
+
+def binary_net() -> Program:
+    """`net` with a binary last layer: 5 inputs, so |multiplier| 5 + |bias| must stay below 2^30 - 1/2."""
+    program = net()
+    last = program.ops[-1]
+    scores = BinaryScores("scores", last.x, last.y, "scores.w", "scores.m", "scores.b")
+    constants = {
+        **program.constants,
+        "scores.w": one(pack_signs(np.random.default_rng(1).choice([-1, 1], (3, 1, 1, 5)))),
+        "scores.m": one(np.array([7, -8, 0], np.int32)),
+        "scores.b": one(np.array([1, -2, 3], np.int32)),
+    }
+    return replace(program, ops=(*program.ops[:-1], scores), constants=constants)
+
+
+BINARY_MUTATIONS: dict[str, tuple[Callable[[Program], Program], str]] = {
+    "codes": (op(4, y=Value("scores", "int8", (1, 1, 3))), "op 'scores': scores take bits and give int32"),
+    "two classes": (constant("scores.w", lambda w: w[:2]), "op 'scores': constant 'scores.w' is uint32"),
+    "two multipliers": (constant("scores.m", lambda m: m[:2]), r"op 'scores': constant 'scores.m' is int32 \(2,\)"),
+    "int64 multiplier": (constant("scores.m", lambda m: m.astype(np.int64)), "constant 'scores.m' is int64"),
+    "int64 bias": (constant("scores.b", lambda b: b.astype(np.int64)), "constant 'scores.b' is int64"),
+    "tail bit": (element("scores.w", (1, 0, 0, 0), 1 << 5), "op 'scores': a tail bit of its weights is set"),
+    "overflow": (element("scores.m", (1,), -(2**30) // 5), "op 'scores': scores may overflow int32"),
+    "bias": (element("scores.b", (2,), 2**30), "op 'scores': scores may overflow int32"),
+    "smallest": (element("scores.b", (2,), -(2**31)), "op 'scores': scores may overflow int32"),
+}
+
+
+@pytest.mark.parametrize("name", BINARY_MUTATIONS)
+def test_each_broken_rule_of_binary_scores_is_refused(name: str) -> None:
+    mutate, message = BINARY_MUTATIONS[name]
+    check(binary_net())
+    with pytest.raises(BlrcError, match=message):
+        check(mutate(binary_net()))
+
+
+def test_the_largest_legal_multiplier_reaches_no_further_than_half_of_int32() -> None:
+    largest = (2**30 - 1 - 3) // 5
+    program = check(element("scores.m", (2,), largest)(binary_net()))
+    bits = np.array([[[[True] * 5]], [[[False] * 5]]])
+    program = constant("scores.w", lambda w: w | np.uint32(31))(program)
+    assert reference.apply(program, program.ops[-1], bits)[:, 0, 0, 2].tolist() == [5 * largest + 3, -5 * largest + 3]
+    with pytest.raises(BlrcError, match="overflow"):
+        check(element("scores.m", (2,), largest + 1)(binary_net()))
 
 
 @pytest.mark.parametrize(("number", "legal"), [(-24, True), (25, True), (-25, False), (26, False)])

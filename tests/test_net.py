@@ -13,12 +13,14 @@ from blrc.encode import InputEncoding, bits, int8_codes
 from blrc.errors import BlrcError
 from blrc.net import (
     Conv,
+    Dense,
     Flatten,
     Layer,
     MaxPool,
     Net,
     Norm,
     Piece,
+    ScoreStage,
     Sign,
     Softmax,
     Stage,
@@ -34,6 +36,8 @@ ONE = Window((1, 1))
 def layer(letter: str, name: str, x: str) -> Layer:
     if letter == "c":
         return Conv(name, x, np.ones((2, 2, 1, 1), np.int8), None, ONE, 1)
+    if letter == "d":
+        return Dense(name, x, np.ones((2, 2), np.int8), None)
     if letter == "n":
         return Norm(name, x, np.ones(2), np.zeros(2), 0.0, None)
     if letter == "p":
@@ -51,17 +55,18 @@ def net(word: str, encoding: InputEncoding) -> Net:
 
 
 # A stage is a binary layer, at most one norm directly behind it, pools, a sign. Between stages bits may be pooled,
-# flattened, or signed again. The softmax layer ends it.
-BEHIND_BITS = "(?:[pfs]|cn?p*s)*m"
-LEGAL = {"bits": re.compile(BEHIND_BITS), "int8": re.compile(f"f*cn?p*s{BEHIND_BITS}")}
+# flattened, or signed again. The softmax layer ends it, or a dense binary layer (its norm behind it) without a sign.
+BEHIND_BITS = "(?:[pfs]|[cd]n?p*s)*(?:m|dn?)"
+LEGAL = {"bits": re.compile(BEHIND_BITS), "int8": re.compile(f"f*[cd]n?p*s{BEHIND_BITS}")}
 
 
 @pytest.mark.parametrize("kind", LEGAL)
-def test_every_word_of_six_layers(kind: str) -> None:
+@pytest.mark.parametrize(("alphabet", "longest"), [("cnpsfm", 6), ("cdnpsfm", 5)])
+def test_every_word(kind: str, alphabet: str, longest: int) -> None:
     encoding = bits((2, 1, 1)) if kind == "bits" else int8_codes((2, 1, 1), 1.0)
     legal = refused = 0
-    for length in range(7):
-        for letters in itertools.product("cnpsfm", repeat=length):
+    for length in range(longest + 1):
+        for letters in itertools.product(alphabet, repeat=length):
             word = "".join(letters)
             expected = LEGAL[kind].fullmatch(word) is not None
             try:
@@ -79,20 +84,28 @@ def test_every_word_of_six_layers(kind: str) -> None:
                 legal += 1
                 # A second sign changes nothing, and is no piece.
                 assert spelled(found).replace("s", "") == word.replace("s", "")
-                assert sum(isinstance(p, Stage) for p in found) == word.count("c")
+                linears = word.count("c") + word.count("d")
+                assert sum(isinstance(p, Stage | ScoreStage) for p in found) == linears
+                assert isinstance(found[-1], Softmax if word.endswith("m") else ScoreStage)
                 assert sum(isinstance(p, MaxPool) for p in found) + sum(
                     len(p.pools) for p in found if isinstance(p, Stage)
                 ) == word.count("p")
-                assert sum(p.norm is not None for p in found if isinstance(p, Stage)) == word.count("n")
+                normed = sum(p.norm is not None for p in found if isinstance(p, Stage | ScoreStage))
+                assert normed == word.count("n")
     assert legal > 20
-    assert refused > 50_000
+    assert refused > (50_000 if longest == 6 else 15_000)
 
 
 def spelled(found: list[Piece]) -> str:
     letters = ""
     for piece in found:
-        if isinstance(piece, Stage):
-            letters += "c" + "n" * (piece.norm is not None) + "p" * len(piece.pools) + "s"
+        if isinstance(piece, Stage | ScoreStage):
+            letters += "d" if isinstance(piece.linear, Dense) else "c"
+            letters += "n" * (piece.norm is not None)
+        if isinstance(piece, ScoreStage):
+            pass
+        elif isinstance(piece, Stage):
+            letters += "p" * len(piece.pools) + "s"
         else:
             letters += {MaxPool: "p", Flatten: "f", Softmax: "m"}[type(piece)]
     return letters

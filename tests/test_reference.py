@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from random_programs import random_inputs, random_program
 
 from blrc import reference
-from blrc.program import Constant, Conv, Encode, Op, Pool, Program, Scores, Value, Window
+from blrc.program import BinaryScores, Constant, Conv, Encode, Op, Pool, Program, Scores, Value, Window
 
 KINDS = ("uint8", "int8", "bits")
 
@@ -60,6 +60,13 @@ def loop_op(program: Program, op: Op, x: NDArray[Any]) -> NDArray[Any]:
         y = np.zeros(op.y.shape, np.int32)
         for k in range(op.y.shape[2]):
             y[0, 0, k] = int(bias[k]) + sum(number(x, at) * int(weights[k][at]) for at in np.ndindex(*x.shape))
+        return y
+    if isinstance(op, BinaryScores):
+        weights, multiplier = program.constant(op.weights), program.constant(op.multiplier)
+        y = np.zeros(op.y.shape, np.int32)
+        for k in range(op.y.shape[2]):
+            z = sum(number(x, at) * (2 * bit(weights[k][at[:2]], at[2]) - 1) for at in np.ndindex(*x.shape))
+            y[0, 0, k] = int(multiplier[k]) * z + int(program.constant(op.bias)[k])
         return y
     weights, thresholds = program.constant(op.weights), program.constant(op.thresholds)
     per_group = op.y.shape[2] // op.groups
