@@ -15,7 +15,7 @@ import torch
 from checkpoint_files import SEAL, content_of, evil_files, rewrite, sealed, tensor
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from random_networks import deep_network, encoding_of, randomise, raw_samples
+from random_networks import binarized_network, deep_network, encoding_of, randomise, raw_samples
 from torch import nn
 
 import blrc
@@ -82,6 +82,42 @@ def test_round_trip(seed: int, compact: bool, tmp_path: Path) -> None:
     # And again, from the model that was loaded.
     blrc.save(loaded.model(), tmp_path / "b.pt", input=encoding, calibration=raw, compact=compact)
     assert (tmp_path / "b.pt").read_bytes() == (tmp_path / "a.pt").read_bytes()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_round_trip_of_a_binarized_nn(seed: int, tmp_path: Path) -> None:
+    model, shape = binarized_network(seed)
+    randomise(model, seed)
+    encoding = encoding_of(["uint8", "int8", "bits"][seed % 3], shape)
+    raw = raw_samples(encoding, 5, seed)
+    nets = []
+    for compact in (False, True):
+        blrc.save(model, tmp_path / "a.pt", input=encoding, calibration=raw, compact=compact)
+        loaded = blrc.load(tmp_path / "a.pt")
+        again = loaded.model()
+        assert list(again.state_dict()) == list(model.state_dict())
+        for key, value in model.state_dict().items():
+            if compact and key in ("0.0.weight", "0.4.weight", "2.weight"):
+                assert loaded.tensors[key].dtype == np.int8
+                value = torch.where(value >= 0, 1.0, -1.0)
+            assert torch.equal(again.state_dict()[key], value), key
+        x = torch.from_numpy(encoding.real(raw))
+        assert torch.equal(again.eval()(x), model.eval()(x))
+        nets += [sample(loaded), sample(loaded, Member(3, 1))]
+        blrc.save(again, tmp_path / "b.pt", input=encoding, calibration=raw, compact=compact)
+        assert (tmp_path / "b.pt").read_bytes() == (tmp_path / "a.pt").read_bytes()
+    for net in nets[1:]:
+        for one, other in zip(nets[0].layers, net.layers, strict=True):
+            for field, value in vars(one).items():
+                np.testing.assert_array_equal(getattr(other, field), value)
+
+
+def test_int8_weights_are_for_binarized_layers_only(tmp_path: Path) -> None:
+    write_small(tmp_path / "a.pt")
+    content = content_of(tmp_path / "a.pt")
+    content["tensors"]["3.weight"] = torch.ones(2, 3, dtype=torch.int8)
+    with pytest.raises(BlrcError, match=r"tensor '3.weight' is int8"):
+        blrc.load(rewrite(tmp_path / "a.pt", content))
 
 
 def test_compact_codes_keep_every_map_bit(tmp_path: Path) -> None:

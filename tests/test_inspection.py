@@ -103,6 +103,30 @@ def test_operations_against_a_walk_over_all_taps() -> None:
     assert found.integer_operations == sum(integer for _, integer in expected.values())
 
 
+def test_a_binarized_nn_is_described() -> None:
+    model = nn.Sequential(
+        bnn.SteConv2d(2, 6, 3, padding=1),
+        nn.BatchNorm2d(6),
+        nn.MaxPool2d(2),
+        bnn.SteSign(),
+        nn.Flatten(),
+        bnn.SteLinear(6 * 4 * 5, 7),
+        nn.BatchNorm1d(7),
+    )
+    found = inspect(checkpoint_of(model, "uint8", (2, 9, 10)))
+    assert [(each.name, each.kind, each.kernel, each.weights, each.certainty) for each in found.layers] == [
+        ("input.encode", "encode", "conv_codes", 0, None),
+        ("0", "conv", "conv_codes", 2 * 6 * 9, None),
+        ("5", "dense", "scores_binary", 120 * 7, None),
+    ]
+    last = found.layers[-1]
+    # A word for 6 bits of each of 20 pixels and 7 classes; multiplier and bias of each class.
+    assert (last.flash, last.bits_per_weight) == (20 * 7 * 4 + 2 * 7 * 4, 32 / 6)
+    assert (last.binary_operations, last.integer_operations) == (120 * 7, 0)
+    assert found.certainty is None and found.settled is None
+    assert "scores_binary" in to_text(found)
+
+
 sizes = st.integers(1, 9)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from random_networks import checkpoint_of, deep_network
+from random_networks import binarized_network, checkpoint_of, deep_network
 from torch import nn
 
 from blrc import nn as bnn
@@ -227,3 +227,14 @@ def test_freeze_is_the_decimal_that_was_written() -> None:
 def test_choices_without_a_meaning(values: dict[str, Any], message: str) -> None:
     with pytest.raises(BlrcError, match=message):
         Member(**{"seed": 0, **values})
+
+
+def test_nothing_of_a_binarized_nn_is_sampled() -> None:
+    model, shape = binarized_network(0)
+    checkpoint = checkpoint_of(model, "uint8", shape)
+    for layer in sample(checkpoint, Member(5, 1)).layers:
+        if isinstance(layer, Conv | Dense):
+            assert np.array_equal(layer.weights, np.where(checkpoint.tensors[f"{layer.name}.weight"] >= 0, 1, -1))
+    assert binary_layers(checkpoint) == {}
+    with pytest.raises(BlrcError, match="cannot sample 'conv1': no weight of it is random"):
+        sampled_layers(checkpoint, "conv1")

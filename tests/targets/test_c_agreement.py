@@ -73,7 +73,8 @@ def test_every_form_of_popcount(tmp_path: Path, seed: int, flags: tuple[str, ...
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.needs("g++")
 def test_random_programs_as_cplusplus(tmp_path: Path, kind: str) -> None:
-    check_program(random_program(40, kind), tmp_path, cc="g++", cplusplus=True, flags=("-O2", *STRICT))
+    program = random_program(40, kind, binary=kind == "bits")
+    check_program(program, tmp_path, cc="g++", cplusplus=True, flags=("-O2", *STRICT))
 
 
 @pytest.mark.parametrize("kind", KINDS)

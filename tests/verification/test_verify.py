@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 from fake_engines import c_like_engine, flip_one, recount, reference_engine
 from numpy.typing import NDArray
-from random_networks import checkpoint_of, deep_network
+from random_networks import binarized_network, checkpoint_of, deep_network
 from random_programs import random_program
 
 import blrc
@@ -68,6 +68,21 @@ def verify_json(*arguments: object) -> tuple[int, dict[str, Any]]:
     result = CliRunner().invoke(main, ["verify", *map(str, arguments), "--json"])
     assert result.exception is None or isinstance(result.exception, SystemExit), result.output
     return result.exit_code, json.loads(result.stdout)
+
+
+@pytest.mark.needs("cc", "size")
+def test_a_binarized_nn_is_equal_everywhere(tmp_path: Path) -> None:
+    model, shape = binarized_network(2)
+    checkpoint = checkpoint_of(model, "uint8", shape, 2)
+    blrc.save(model, tmp_path / "net.pt", input=checkpoint.encoding, calibration=checkpoint.calibration, compact=True)
+    export(tmp_path / "net.pt", tmp_path / "out")
+    code, found = verify_json(tmp_path / "out", "--checkpoint", tmp_path / "net.pt", "--random", 30)
+    assert (code, found["equal"], found["difference"], found["problems"]) == (0, True, None, [])
+    assert found["layers"][-3]["name"] == "2"
+    # Alone: 14 extreme inputs and 256 random ones, on three engines; the rest are whole inputs, whose scores ONNX
+    # Runtime gives twice.
+    whole = sum(sum(counts.values()) + counts["onnxruntime"] for counts in found["inputs"].values())
+    assert found["layers"][-3]["values_compared"] == 7 * (whole + 3 * (14 + 256))
 
 
 @pytest.mark.needs("cc", "size")
