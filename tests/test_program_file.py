@@ -53,7 +53,8 @@ def test_a_gate_makes_another_format_and_files_without_one_stay_as_they_were(tmp
     loaded = program_file.load(path)
     assert loaded.gate == 60_000
     assert_same(program, loaded)
-    for each, number in ((program, 2), (replace(program, gate=0), 1)):
+    binary = random_program(1, "bits", (2, 2, 3), layers=1, binary=True)
+    for each, number in ((program, 2), (replace(program, gate=0), 1), (binary, 2)):
         with np.load(io.BytesIO(program_file.to_bytes(each)), allow_pickle=False) as file:
             structure = json.loads(file["program"].tobytes())
         assert structure["format"] == number
