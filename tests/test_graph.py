@@ -255,6 +255,7 @@ def test_stochastic_layers_behind_those_of_a_binarized_nn(layer: nn.Module, inst
 @pytest.mark.parametrize(
     ("layer", "option"),
     [
+        (nn.BatchNorm1d(2, track_running_stats=False), "track_running_stats=False"),
         (nn.BatchNorm2d(2, track_running_stats=False), "track_running_stats=False"),
         (nn.MaxPool2d(2, dilation=2), "dilation=2"),
         (nn.MaxPool2d(2, dilation=(1, 2)), r"dilation=\(1, 2\)"),

@@ -38,10 +38,13 @@ def test_sign_and_its_straight_through_gradient() -> None:
 
 def test_sign_keeps_the_layout() -> None:
     maps = torch.randn(2, 3, 4, 5).to(memory_format=torch.channels_last).requires_grad_()
-    out = SteSign()(maps)
+    inner, seen = maps * 1, []
+    inner.register_hook(seen.append)
+    out = SteSign()(inner)
     assert out.is_contiguous(memory_format=torch.channels_last)
-    out.backward(torch.ones_like(out))
-    assert maps.grad is not None and maps.grad.is_contiguous(memory_format=torch.channels_last)
+    # A layer behind may hand back a gradient in another layout, which the layers in front would have to copy.
+    out.backward(torch.ones(out.shape))
+    assert seen[0].is_contiguous(memory_format=torch.channels_last)
 
 
 def test_dense_computes_with_signs() -> None:
