@@ -132,7 +132,7 @@ def test_as_cplusplus(tmp_path: Path, compiler: str) -> None:
 
 @pytest.mark.needs("s390x-linux-gnu-gcc", "qemu-s390x")
 def test_on_a_big_endian_machine(tmp_path: Path) -> None:
-    program = scaled(random_program(83, "uint8", members=3), 10.0)
+    program = scaled(random_program(83, "uint8", members=3, binary=False), 10.0)
     options = {"cc": "s390x-linux-gnu-gcc -static", "runner": ("qemu-s390x",), "flags": ("-O2", *STRICT)}
     check_ensemble(program, tmp_path, samples=10, **options)
 
@@ -166,7 +166,7 @@ def check_gate(program: Program, gate: int, folder: Path, samples: int = 60, **o
 )
 def test_a_gate(tmp_path: Path, kind: str, flags: tuple[str, ...]) -> None:
     """At a probability that occurs, and just above it."""
-    program = scaled(random_program(89, kind, members=3), 4.0)
+    program = scaled(random_program(89, kind, members=3, binary=False), 4.0)
     top = np.sort(top_probability(program, random_inputs(program, 60)))
     for gate in (int(top[30]), int(top[30]) + 1):
         used = check_gate(program, gate, tmp_path / str(gate), flags=flags)
@@ -174,7 +174,7 @@ def test_a_gate(tmp_path: Path, kind: str, flags: tuple[str, ...]) -> None:
 
 
 def test_a_gate_that_always_or_never_opens(tmp_path: Path) -> None:
-    program = scaled(random_program(86, "bits", members=2), 3.0)
+    program = scaled(random_program(86, "bits", members=2, binary=False), 3.0)
     assert check_gate(program, 1, tmp_path / "always") == {1}
     assert check_gate(program, head.ONE, tmp_path / "never") == {2}
 
