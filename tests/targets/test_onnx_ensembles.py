@@ -15,7 +15,7 @@ from random_programs import gated, random_inputs, random_program, top_probabilit
 from blrc import reference
 from blrc.errors import BlrcError
 from blrc.legal import check
-from blrc.program import Constant, Conv, Program, constant_names
+from blrc.program import BinaryScores, Constant, Conv, Program, constant_names
 from blrc.targets.onnx import emit
 from blrc.targets.onnx_graph import tensor_name
 from blrc.targets.onnx_run import OnnxRun, here, instrumented, run_op
@@ -126,6 +126,10 @@ def test_what_all_members_share_is_stored_and_computed_once() -> None:
         if isinstance(op, Conv):
             more += (len(program.constants[op.weights].tables) - 1) * op.y.shape[2] * op.fan_in
             more += (len(program.constants[op.thresholds].tables) - 1) * op.y.shape[2] * 4
+            assert more > 0
+        if isinstance(op, BinaryScores):  # a weight is a byte here
+            more += (len(program.constants[op.weights].tables) - 1) * op.macs
+            more += (len(program.constants[op.multiplier].tables) - 1) * op.y.shape[2] * 4
             assert more > 0
         assert every == own + more
     growth = len(emitted(alike)) - len(emitted(first(alike, 2)))
