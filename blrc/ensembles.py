@@ -29,7 +29,8 @@ def anytime(
     """The answer for `raw` after one member, after two, and so on (at most `head.MAX_MEMBERS`).
 
     Member k is the one that an export with the same seed holds, whatever its number of members, and every answer is
-    that of such an export bit for bit. Nothing is trained again.
+    that of such an export bit for bit. Nothing is trained again. (Where the last layer is binary: as long as all
+    members' scores fit the smallest scale, `blrc.affine`; an export takes the largest scale that any of its members needs.)
 
     Args:
         raw: samples ``(N, *encoding.shape)``.
