@@ -30,7 +30,7 @@ def anytime(
 
     Member k is the one that an export with the same seed holds, whatever its number of members, and every answer is
     that of such an export bit for bit. Nothing is trained again. (Where the last layer is binary: as long as all
-    members' scores fit the smallest scale, `blrc.affine`; an export takes the largest scale that any of its members needs.)
+    members' scores fit the smallest scale, `blrc.affine`; an export takes the largest scale that a member needs.)
 
     Args:
         raw: samples ``(N, *encoding.shape)``.
