@@ -35,6 +35,7 @@ from blrc.head import ONE
 from blrc.lower import lower
 from blrc.net import Net
 from blrc.sample import Member, parse_freeze, sample, sampled_layers
+from blrc.targets.c.answers import Answers
 from blrc.targets.c.host import HostBuild
 from blrc.targets.options import EmitOptions
 from blrc.targets.registry import TARGETS
@@ -96,12 +97,12 @@ class Row:
     confident_changes: int
 
 
-def cpu_seconds(built: HostBuild, raw: NDArray[Any]) -> float:
-    """Of the compiled program: `NAME_predict` on every image."""
+def timed(built: HostBuild, raw: NDArray[Any]) -> tuple[Answers, float]:
+    """`NAME_predict` on every image, and the CPU seconds of the compiled program."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    built.answers(raw, stop=True)
+    found = built.answers(raw, stop=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return after.ru_utime - before.ru_utime
+    return found, after.ru_utime - before.ru_utime
 
 
 def exports(source: Checkpoint, choices: list[Choice], folder: Path) -> Iterator[tuple[Choice, Path]]:
@@ -137,14 +138,18 @@ def measure(source: Checkpoint, choices: list[Choice], data: Path, rounds: int, 
         program = program_file.load(folder / "0" / "net.program.npz")
         test = labelled.load(data, program.input, program.classes)
         seconds: list[list[float]] = [[] for _ in builds]
+        stopped: list[Answers] = []
         for turn in range(rounds):
             print(f"timing, round {turn + 1} of {rounds}", file=sys.stderr)
+            stopped = []
             for built, taken in zip(builds, seconds, strict=True):
-                taken.append(cpu_seconds(built, test.raw))
+                early, spent = timed(built, test.raw)
+                stopped.append(early)
+                taken.append(spent)
         rows = []
-        for choice, built, size, taken in zip(choices, builds, flash, seconds, strict=True):
+        for choice, built, size, taken, early in zip(choices, builds, flash, seconds, stopped, strict=True):
             print(f"all members of {choice.name}", file=sys.stderr)
-            whole, early = built.answers(test.raw), built.answers(test.raw, stop=True)
+            whole = built.answers(test.raw)
             sure = built.answers(test.raw, stop=True, confidence=round(CONFIDENCE * ONE))
             if not np.array_equal(whole.label, early.label):
                 raise SystemExit(f"{choice.name}: stopping early changed a label")
