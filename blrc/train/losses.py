@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from blrc.nn import entropy, variance_regulariser
+from blrc.nn import entropy, squared_hinge, variance_regulariser
 from blrc.train import networks
 from blrc.train.recipe import Recipe
 from blrc.train.stage import Loss, Tensors
@@ -17,6 +17,11 @@ from blrc.train.stage import Loss, Tensors
 def cross_entropy(model: nn.Module, inputs: Tensor, labels: Tensor) -> Tensor:
     """Mean cross entropy in nats."""
     return F.cross_entropy(model(inputs), labels)
+
+
+def squared_hinge_loss(model: nn.Module, inputs: Tensor, labels: Tensor) -> Tensor:
+    """The Binarized NN's: squared hinge with targets +-1."""
+    return squared_hinge(model(inputs), labels)
 
 
 def stochastic_losses(recipe: Recipe, results: Mapping[str, Tensors], samples: int) -> Loss:

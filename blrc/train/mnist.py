@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import sys
 from collections.abc import Mapping, Sequence
@@ -18,10 +19,10 @@ from blrc import checkpoint, datasets, encode
 from blrc.datasets import Dataset
 from blrc.encode import InputEncoding
 from blrc.errors import BlrcError
-from blrc.nn import deterministic, reestimate, reuse_noise, transfer_, xavier_
+from blrc.nn import clip_, deterministic, reestimate, reuse_noise, transfer_, xavier_
 from blrc.train import networks
 from blrc.train.loop import derived_seed, run_stages
-from blrc.train.losses import cross_entropy, stochastic_losses
+from blrc.train.losses import cross_entropy, squared_hinge_loss, stochastic_losses
 from blrc.train.memory import keep_freed_memory
 from blrc.train.recipe import Recipe, cosine, one_cycle, warm_cosine
 from blrc.train.stage import Stage, Tensors, accuracy
@@ -171,6 +172,20 @@ def mnist_stages(recipe: Recipe, training: Dataset, validation: Dataset, encodin
     )
     if recipe.model == "fp":
         return [pretraining]
+    if recipe.model == "bnn":
+        return [
+            Stage(
+                "bnn",
+                recipe.epochs,
+                lambda _: _channels_last(networks.new(recipe)),
+                lambda model: networks.straight_through_groups(model, recipe.lr),
+                cosine,
+                lambda _: squared_hinge_loss,
+                lambda model: accuracy(reestimate(copy.deepcopy(model), statistics), validation, encoding),
+                recipe.shifts,
+                finish=clip_,
+            )
+        ]
     binary = Stage(
         "blrnet",
         recipe.epochs,

@@ -9,17 +9,14 @@ from typing import Any
 from torch import nn
 
 from blrc import models
-from blrc.errors import BlrcError
-from blrc.nn import SoftmaxLinear, StochasticSign, WeightDistribution, restrain
+from blrc.nn import SoftmaxLinear, SteConv2d, SteLinear, StochasticSign, WeightDistribution, glorot_scale, restrain
 from blrc.train.recipe import Recipe
 from blrc.train.stage import Tensors
 
 
 def new(recipe: Recipe) -> nn.Sequential:
     """A new network of the recipe's flavour, as its checkpoint holds it."""
-    if recipe.model == "bnn":
-        raise BlrcError("model 'bnn': not there yet")
-    return stochastic(recipe) if recipe.model == "blrnet" else models.mnist("fp", norm=recipe.norm)
+    return stochastic(recipe) if recipe.model == "blrnet" else models.mnist(recipe.model, norm=recipe.norm)
 
 
 def stochastic(recipe: Recipe) -> nn.Sequential:
@@ -57,6 +54,20 @@ def binary_groups(model: nn.Module, weight_lr: float, lr: float, weight_decay: f
     return [
         {"params": logits, "lr": weight_lr},
         {"params": softmax, "lr": lr, "weight_decay": weight_decay},
+        {"params": rest, "lr": lr},
+    ]
+
+
+def straight_through_groups(model: nn.Module, lr: float) -> list[dict[str, Any]]:
+    """Parameter groups of a Binarized NN: each layer's shadow weights (rate over Glorot coefficient), the rest.
+
+    Source: Hubara et al. (2016), section 2.4 and their code.
+    """
+    layers = [m for m in model.modules() if isinstance(m, SteConv2d | SteLinear)]
+    taken = {id(layer.weight) for layer in layers}
+    rest = [p for p in model.parameters() if id(p) not in taken]
+    return [
+        *({"params": [layer.weight], "lr": lr / glorot_scale(layer)} for layer in layers),
         {"params": rest, "lr": lr},
     ]
 

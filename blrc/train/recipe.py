@@ -52,7 +52,7 @@ class Recipe:
     pretrain_lr: float = 3e-3
     pretrain_decay: float = 0.0
     dropout: float = 0.0
-    weight_lr: float = 0.06
+    weight_lr: float = 0.04
     lr: float = 0.01
     weight_decay: float = 1e-4
     objective: Literal["penalty", "bound"] = "penalty"
@@ -110,6 +110,7 @@ DISTILLED: Mapping[str, float | int] = {
     "pretrain_decay": 1e-2,
     "dropout": 0.2,
     "shifts": 2,
+    "weight_lr": 0.06,
     "distillation": 0.7,
     "restart_epochs": 8,
 }

@@ -21,13 +21,13 @@ from blrc import checkpoint, datasets, models
 from blrc.calibrate import calibrate
 from blrc.errors import BlrcError
 from blrc.lower import lower
-from blrc.nn import distributions
+from blrc.nn import SteConv2d, SteLinear, distributions
 from blrc.sample import sample
 from blrc.train import RECIPES, Recipe, Trained, best_stage, loop, train_mnist
 from blrc.train.losses import distillation
-from blrc.train.mnist import ENCODING, REESTIMATION
-from blrc.train.networks import binary_groups, restrain_at
-from blrc.train.state import state_file
+from blrc.train.mnist import ENCODING, REESTIMATION, mnist_stages
+from blrc.train.networks import binary_groups, restrain_at, straight_through_groups
+from blrc.train.state import TrainingState, state_file
 
 TINY = Recipe(epochs=2, pretrain_epochs=2, batch=32, validation=40, calibration=16)
 
@@ -41,7 +41,7 @@ def _small_network() -> Iterator[None]:
 
 
 def small_mnist(flavour: models.Flavour = "blrnet", norm: bool = True) -> torch.nn.Sequential:
-    return models._network(flavour, channels=1, size=28, blocks=((6,), (8,)), dense=32, norm=norm)
+    return models._network(flavour, channels=1, size=28, blocks=((6,), (8,)), dense=(32,), norm=norm)
 
 
 @pytest.fixture(scope="module")
@@ -191,7 +191,8 @@ def test_a_killed_process_goes_on(folder: Path, tmp_path: Path, uninterrupted: A
     output = tmp_path / "mnist.pt"
     program = (
         "import sys, torch\nfrom blrc import models\nfrom blrc.train import *\n"
-        "models.mnist = lambda flavour='blrnet', norm=True: models._network(flavour, 1, 28, ((6,), (8,)), 32, norm)\n"
+        "models.mnist = lambda flavour='blrnet', norm=True: "
+        "models._network(flavour, 1, 28, ((6,), (8,)), (32,), norm)\n"
         f"torch.set_num_threads({torch.get_num_threads()})\n"
         f"train_mnist({str(output)!r}, {str(folder)!r}, {TINY!r}, stream=sys.stdout)"
     )
@@ -436,3 +437,25 @@ def test_a_full_precision_network_is_kept_but_not_compiled(folder: Path, tmp_pat
     run(folder, tmp_path / "blrnet.pt")
     with pytest.raises(BlrcError, match=r"blrnet.pt: not a full-precision network"):
         checkpoint.load_real(tmp_path / "blrnet.pt")
+
+
+def test_the_binarized_networks_rates_are_hubaras() -> None:
+    model = models.mnist("bnn")
+    groups = straight_through_groups(model, 0.5)
+    layers = [module for module in model.modules() if isinstance(module, SteConv2d | SteLinear)]
+    assert [group["params"] for group in groups[:-1]] == [[layer.weight] for layer in layers]
+    taps = [(9 * 1, 9 * 6), (9 * 6, 9 * 8), (7 * 7 * 8, 32), (32, 10)]
+    assert [group["lr"] for group in groups[:-1]] == pytest.approx([0.5 / (1.5 / sum(fans)) ** 0.5 for fans in taps])
+    assert groups[-1]["lr"] == 0.5
+    assert sum(len(group["params"]) for group in groups) == len(list(model.parameters()))
+
+
+def test_the_binarized_network_learns_and_stays_clipped(folder: Path, tmp_path: Path) -> None:
+    recipe = Recipe(**{**TINY.__dict__, "model": "bnn", "epochs": 6, "batch": 16})
+    training, validation = datasets.split(datasets.mnist(folder), recipe.validation)
+    state = TrainingState({}, 1)
+    stages = mnist_stages(recipe, training, validation, ENCODING)
+    loop.run_stages(stages, state, tmp_path / "state", training, ENCODING, recipe.batch, 0, io.StringIO())
+    assert [stage.name for stage in stages] == ["bnn"] and max(state.accuracies["bnn"]) > 0.8
+    weights = [value for key, value in state.results["bnn"].items() if key.endswith("weight") and value.ndim > 1]
+    assert len(weights) == 4 and max(float(weight.abs().max()) for weight in weights) <= 1
