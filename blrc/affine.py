@@ -24,6 +24,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,7 +76,7 @@ def affine(stage: ScoreStage, scale: Fraction) -> Affine:
     return Affine(np.array([m for m, _ in parts], dtype=np.int64), np.array([b for _, b in parts], dtype=np.int64))
 
 
-def real_scores(stage: ScoreStage, z: NDArray[np.int32]) -> NDArray[np.float64]:
+def real_scores(stage: ScoreStage, z: NDArray[Any]) -> NDArray[np.float64]:
     """The real scores in float64, written out, for comparison: z is ``(N, classes)``."""
     norm, bias = stage.norm, stage.linear.bias
     if norm is None:

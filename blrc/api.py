@@ -1,10 +1,10 @@
-"""`export` and `verify`: one line a stage."""
+"""`export`, `verify` and `evaluate`: one line a stage."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -12,13 +12,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from blrc import checkpoint, program_file, vectors
+from blrc import checkpoint, eval_choice, evaluation, labelled, program_file, vectors
 from blrc.calibrate import calibrate
+from blrc.cheap import evaluate_cheap
 from blrc.checkpoint import Checkpoint
 from blrc.encode import device_layout
 from blrc.errors import BlrcError
-from blrc.files import write_folder
+from blrc.eval_report import to_plain
+from blrc.files import write_atomically, write_folder
 from blrc.head import MAX_MEMBERS, ONE, gate_of
+from blrc.labelled import Labelled
 from blrc.lower import lower
 from blrc.manifest import SUFFIX, Manifest, previous_files, sha256s, to_bytes
 from blrc.net import Net
@@ -42,8 +45,8 @@ class Exported:
     """What an export wrote."""
 
     folder: Path
-    program: Program
-    manifest: Manifest
+    program: Program = field(repr=False)
+    manifest: Manifest = field(repr=False)
 
 
 def build(source: Checkpoint, members: Sequence[Member], gate: int = 0) -> tuple[Program, list[Net]]:
@@ -201,6 +204,71 @@ def _recorded_inputs(source: Checkpoint, program: Program) -> NDArray[Any]:
         return extremes
     samples = device_layout(source.calibration[:RECORDED])
     return np.concatenate([samples.astype(extremes.dtype), extremes])
+
+
+def evaluate(
+    model: str | Path | Checkpoint,
+    data: str | Path,
+    members: str = "stochastic,map,2,5,16",
+    repeats: int = 1,
+    seed: int = 0,
+    sample: str | Sequence[str] = "all",
+    freeze: str | float | Fraction = NONE,
+    validation: bool = False,
+    baselines: Sequence[str | Path] = (),
+    cheap: bool = False,
+    plots: str | Path | None = None,
+    progress: Progress = lambda what, done, total: None,
+) -> dict[str, Any]:
+    """Accuracy, likelihood, calibration and certainty of a checkpoint's networks and ensembles.
+
+    Args:
+        model: a checkpoint or its path.
+        data: test data (see `blrc.labelled.load`); with `validation` the last 5,000 training images of an MNIST folder.
+        members: entries, ``map``, ``stochastic`` and numbers, with commas between.
+        repeats: how often ensembles (and the stochastic network) are drawn anew: repeat r is of seed + r.
+        sample, freeze: of the members, as for `export`.
+        baselines: further checkpoints, evaluated as ``map``.
+        cheap: measure cheap ensembles too (`blrc.cheap`), of the largest number in `members`.
+        plots: folder for figures (needs matplotlib); the re-estimation curve is measured for it.
+        progress: is told what is being evaluated, how much of it is done, and how much there is.
+
+    Returns:
+        plain data, see `blrc.eval_report.to_plain`.
+
+    Raises:
+        BlrcError: for every mistake that a user can make.
+    """
+    draw = None if plots is None else _plots()
+    entries = eval_choice.parse_entries(members)
+    source = model if isinstance(model, Checkpoint) else checkpoint.load(model)
+    layers = sampled_layers(source, sample)
+    choice = eval_choice.Choice(entries, repeats, seed, layers, parse_freeze(freeze))
+    if cheap and not choice.sizes:
+        raise BlrcError(f"--cheap is about ensembles; name one in --members, for example {members},16")
+    others = {Path(path).stem: checkpoint.load(path) for path in baselines}
+    if len(others) < len(baselines) or set(others) & set(entries):
+        raise BlrcError("--baseline: file names are the names of their rows, so they must differ; rename one")
+    labels = _labelled(source, Path(data), validation)
+    found = evaluation.evaluate(source, labels, choice, others, draw is not None, progress)
+    rows = evaluate_cheap(source, labels, max(choice.sizes), repeats, seed, progress) if cheap else ()
+    name = f"{data} (validation)" if validation else str(data)
+    plain = to_plain(found, source.source, name, evaluation.weight_histograms(source), rows)
+    if draw is not None and plots is not None:
+        for file, content in draw(plain).items():
+            write_atomically(Path(plots) / file, content)
+    return plain
+
+
+def _labelled(source: Checkpoint, path: Path, validation: bool) -> Labelled:
+    program = lower([sample(source, MAP, running=True)])
+    return labelled.load(path, program.input, program.classes, validation)
+
+
+def _plots() -> Callable[[Mapping[str, Any]], dict[str, bytes]]:
+    from blrc import plots  # matplotlib is an extra
+
+    return plots.figures
 
 
 def verify(

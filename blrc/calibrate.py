@@ -54,7 +54,7 @@ def calibrate(net: Net, samples: NDArray[Any]) -> Net:
     return replace(net, layers=layers)
 
 
-def sums(z: NDArray[np.int32]) -> Sums:
+def sums(z: NDArray[Any]) -> Sums:
     """Exact sums over all axes but the channels' (axis 1)."""
     channels = z.shape[1]
     count = z.size // channels
@@ -76,7 +76,7 @@ def folded(stage: Stage, norm: Norm | None, scale: float, peak: int) -> Folded:
     return fold(stage.linear, norm, scale, -bound, bound)
 
 
-def decide(stage: Stage, rule: Folded, z: NDArray[np.int32]) -> NDArray[np.int8]:
+def decide(stage: Stage, rule: Folded, z: NDArray[Any]) -> NDArray[np.int8]:
     """The +-1 output of a stage for pre-activations `z` (channels on axis 1), as the folded threshold decides it."""
     parts = []
     for i in range(0, len(z), CHUNK):
@@ -87,11 +87,11 @@ def decide(stage: Stage, rule: Folded, z: NDArray[np.int32]) -> NDArray[np.int8]
     return np.moveaxis(np.concatenate(parts), -1, 1)
 
 
-def passes(rule: Folded, z: NDArray[np.int32]) -> NDArray[np.bool_]:
+def passes(rule: Folded, z: NDArray[Any]) -> NDArray[np.bool_]:
     """Whether each z, channels on axis 1, reaches its threshold after the flip."""
     per_channel = (1, -1, *[1] * (z.ndim - 2))
-    sign = np.where(rule.flip, -1, 1).astype(np.int32).reshape(per_channel)
-    return np.asarray(sign * z >= rule.threshold.reshape(per_channel))
+    sign = np.where(rule.flip, -1, 1).astype(z.dtype).reshape(per_channel)
+    return np.asarray(sign * z >= rule.threshold.astype(z.dtype).reshape(per_channel))
 
 
 def fan_in(linear: Conv | Dense) -> int:

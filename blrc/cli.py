@@ -110,6 +110,38 @@ def inspect(model: Path, as_json: bool) -> None:
     click.echo(json.dumps(inspection.to_plain(found), indent=2) if as_json else inspection.to_text(found))
 
 
+@main.command("eval")
+@click.argument("model", type=click.Path(path_type=Path))
+@click.option(
+    "--data", type=click.Path(path_type=Path), required=True, help="MNIST folder, or an .npz of images and labels."
+)
+@click.option(
+    "--members",
+    default="stochastic,map,2,5,16",
+    show_default=True,
+    help="What to evaluate: map, the stochastic network, numbers of members.",
+)
+@click.option("--repeats", type=click.IntRange(min=1), default=1, show_default=True, help="Draws of the members.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the first draw.")
+@click.option("--sample", default="all", show_default=True, help="As for blrc export.")
+@click.option("--freeze", default="0", show_default=True, help="As for blrc export.")
+@click.option("--validation", is_flag=True, help="The last 5,000 training images of an MNIST folder, to choose by.")
+@click.option("--cheap", is_flag=True, help="Cheap ensembles side by side: accuracy, tables, networks run.")
+@click.option(
+    "--baseline", "baselines", type=click.Path(path_type=Path), multiple=True, help="Another checkpoint, as map."
+)
+@click.option("--plots", type=click.Path(path_type=Path, file_okay=False), help="Write figures into this folder.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def evaluate(model: Path, data: Path, as_json: bool, **options: Any) -> None:
+    """Measure a checkpoint on labelled data: accuracy, likelihood, calibration, error against coverage."""
+    _share_cores()
+    from blrc import api
+    from blrc.eval_report import to_text
+
+    plain = api.evaluate(model, data, progress=_Steps(), **options)
+    click.echo(json.dumps(plain, indent=2) if as_json else to_text(plain))
+
+
 @main.group(cls=TrainGroup)
 def train() -> None:
     """Train one of the paper's networks and write its checkpoint."""
@@ -123,6 +155,20 @@ def _share_cores() -> None:
 
 def _say(what: str) -> None:
     click.echo(what, err=True)
+
+
+class _Steps:
+    """Progress of many steps: rewritten on a terminal, else a line for each tenth of them."""
+
+    def __init__(self) -> None:
+        self.said = -1
+
+    def __call__(self, what: str, done: int, total: int) -> None:
+        if sys.stderr.isatty():
+            click.echo(f"\r\033[K{what}: {done:,} of {total:,}" + ("\n" if done >= total else ""), nl=False, err=True)
+        elif done == 0 or 10 * done // total != self.said:
+            click.echo(f"{what}: {done:,} of {total:,}", err=True)
+        self.said = 10 * done // total
 
 
 def _progress(what: str, done: int, total: int) -> None:

@@ -25,7 +25,7 @@ from blrc.window import Window
 CHUNK = 16  # samples at once: small enough for caches, and no large buffer is allocated again and again
 
 
-def preactivation(linear: Conv | Dense, x: NDArray[np.int8], peak: int) -> NDArray[np.int32]:
+def preactivation(linear: Conv | Dense, x: NDArray[np.int8], peak: int) -> NDArray[np.int16] | NDArray[np.int32]:
     """z of a batch, without bias.
 
     Args:
@@ -33,13 +33,14 @@ def preactivation(linear: Conv | Dense, x: NDArray[np.int8], peak: int) -> NDArr
         peak: bound on the magnitude of x.
 
     Returns:
-        int32 ``(N, out, H', W')`` or ``(N, out)``.
+        ``(N, out, H', W')`` or ``(N, out)``: int16 where every z and its neighbours fit, else int32 (half the
+        bytes: writing to memory that is new to the process costs as much as the convolution).
     """
     fan_in = int(np.prod(linear.weights.shape[1:]))
     weights = torch.from_numpy(linear.weights).double()
     single = weights.float() if fan_in * peak < 2**24 else None
     summed = weights.reshape(_groups(linear), -1, *weights.shape[1:]).sum(1)
-    z = _empty(len(x), _output_shape(linear, x))
+    z = _empty(len(x), _output_shape(linear, x), np.int16 if fan_in * peak + 1 < 2**15 else np.int32)
     with torch.no_grad(), torch.autocast("cpu", enabled=False), nnpack.flags(enabled=False):
         for i in range(0, len(x), CHUNK):
             chunk = torch.from_numpy(np.ascontiguousarray(x[i : i + CHUNK]) if x.ndim == 2 else x[i : i + CHUNK])
@@ -64,11 +65,11 @@ def _groups(linear: Conv | Dense) -> int:
     return linear.groups if isinstance(linear, Conv) else 1
 
 
-def _empty(count: int, shape: tuple[int, ...]) -> NDArray[np.int32]:
+def _empty(count: int, shape: tuple[int, ...], dtype: type[Any]) -> NDArray[Any]:
     """``(count, *shape)`` with channels last in memory, as the convolution writes it: a copy between the two orders
     costs more than the convolution."""
     channels, *size = shape
-    return np.moveaxis(np.empty((count, *size, channels), dtype=np.int32), -1, 1)
+    return np.moveaxis(np.empty((count, *size, channels), dtype=dtype), -1, 1)
 
 
 def _output_shape(linear: Conv | Dense, x: NDArray[np.int8]) -> tuple[int, ...]:

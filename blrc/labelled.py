@@ -25,24 +25,27 @@ class Labelled:
     labels: NDArray[np.int64]
 
 
-def load(path: Path, value: Value, classes: int) -> Labelled:
+def load(path: Path, value: Value, classes: int, validation: bool = False) -> Labelled:
     """Read test data that fits the input `value`.
 
     Args:
         path: a folder with MNIST's test files (for 28 x 28 uint8 input), or an ``.npz`` file with the arrays
         ``images``,
             ``(N, C, H, W)`` or ``(N, F)`` of the input's type, and ``labels``, ``(N,)``.
+        validation: of an MNIST folder the last 5,000 training images instead, on which choices are made.
 
     Raises:
         BlrcError: nothing there, or it does not fit the network.
     """
+    if validation and path.suffix == ".npz":
+        raise BlrcError(f"{path}: --validation is for MNIST folders; give an .npz file of validation data as --data")
     if path.suffix == ".npz":
         images, labels = _read_npz(path)
     elif not _is_dir(path):
         raise BlrcError(f"{path}: no such folder; give one with MNIST's test files, or an .npz of images and labels")
     elif value.dtype == "uint8" and value.shape == (28, 28, 1):
-        test = datasets.mnist(path, train=False)
-        images, labels = test.images, test.labels
+        part = datasets.split(datasets.mnist(path))[1] if validation else datasets.mnist(path, train=False)
+        images, labels = part.images, part.labels
     else:
         raise BlrcError(
             f"{path}: a folder is read as MNIST, but this network takes {value.dtype} {value.shape}; "

@@ -90,7 +90,7 @@ class _Decisions:
                     self.counts += self._compared(self.stage.norm, rows, np.broadcast_to(np.int64(1), rows.shape))
         return decide(self.stage, self.rule, z)
 
-    def _count(self, z: NDArray[np.int32]) -> None:
+    def _count(self, z: NDArray[Any]) -> None:
         if self.seen is None:
             self.seen = np.zeros(self.pairs, dtype=np.int64)
         channel = np.arange(self.channels).reshape(1, -1, *[1] * (z.ndim - 2))

@@ -1,0 +1,93 @@
+"""What `blrc eval` prints and draws."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+from blrc import plots
+from blrc.cli import main
+from blrc.eval_report import to_text
+
+EXAMPLE = Path(__file__).parent.parent / "examples" / "mnist"
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The first 200 test images."""
+    from blrc import datasets
+
+    test = datasets.mnist(EXAMPLE / "data", train=False)
+    path = tmp_path_factory.mktemp("data") / "test.npz"
+    np.savez(path, images=test.images[:200], labels=test.labels[:200])
+    return path
+
+
+def evaluate(*options: object) -> Result:
+    return CliRunner().invoke(main, ["eval", str(EXAMPLE / "mnist.pt"), *map(str, options)])
+
+
+@pytest.fixture(scope="module")
+def plain(data: Path) -> dict[str, Any]:
+    result = evaluate("--data", data, "--members", "stochastic,map,2", "--repeats", 2, "--cheap", "--json")
+    assert result.exit_code == 0, result.output
+    parsed: dict[str, Any] = json.loads(result.stdout)
+    return parsed
+
+
+def test_the_json_has_what_it_promises(plain: dict[str, Any]) -> None:
+    assert set(plain["members"]) == {"stochastic", "map", "2"} and plain["samples"] == 200
+    for row in plain["members"].values():
+        for metric in ("accuracy", "nll", "brier", "ece", "coverage_area"):
+            assert {f"{metric}_mean", f"{metric}_std", f"{metric}_mean_running", f"{metric}_std_running"} <= set(row)
+        assert 95 < row["accuracy_mean"] <= 100
+    assert plain["members"]["map"]["accuracy_std"] == 0
+    curve = plain["curves"]["error_coverage"]["map"]
+    assert len(curve["coverage"]) == len(curve["error"]) == 200
+    assert curve["error"][-1] == pytest.approx(100 - plain["members"]["map"]["accuracy_mean"])
+    assert {row["options"] for row in plain["cheap"]} >= {"--members map", "--members 2 --sample conv --gate 0.99"}
+
+
+def test_the_table_shows_every_row(plain: dict[str, Any]) -> None:
+    text = to_text(plain)
+    for name in ("stochastic", "map", "2 members", "--members 2 --freeze 0.1"):
+        assert any(line.startswith(name) for line in text.splitlines()), name
+    assert f"{plain['members']['map']['accuracy_mean']:.2f}" in text
+    assert max(map(len, text.splitlines())) <= 130
+
+
+def test_figures_are_the_same_bytes_every_time(plain: dict[str, Any], data: Path, tmp_path: Path) -> None:
+    figures = plots.figures(plain)
+    assert set(figures) == {"error-coverage.svg", "reliability.svg", "weights.svg"}
+    assert plots.figures(plain) == figures
+    result = evaluate("--data", data, "--members", "map,2", "--plots", tmp_path / "new" / "figures")
+    assert result.exit_code == 0, result.output
+    written = sorted(path.name for path in (tmp_path / "new" / "figures").iterdir())
+    assert written == ["error-coverage.svg", "reestimation.svg", "reliability.svg", "weights.svg"]
+    content = (tmp_path / "new" / "figures" / "error-coverage.svg").read_bytes()
+    assert content.startswith(b"<?xml") and b"<dc:date>" not in content
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--members", "map", "--cheap"], "--cheap is about ensembles; name one in --members, for example map,16"),
+        (["--members", "some"], "'some' is not map, stochastic"),
+        (["--members", "map", "--validation"], "--validation is for MNIST folders"),
+        (["--members", "2", "--sample", "nothing"], "nothing"),
+        (["--members", "map", "--baseline", EXAMPLE / "data"], "data: cannot read"),
+    ],
+)
+def test_mistakes(options: list[object], message: str, data: Path) -> None:
+    result = evaluate("--data", data, *options)
+    assert result.exit_code == 1 and message in result.output and "Traceback" not in result.output
+
+
+def test_progress_is_lines_in_a_log(data: Path) -> None:
+    result = evaluate("--data", data, "--members", "map")
+    assert result.stderr.splitlines() == ["start: 0 of 1", "map: 1 of 1"]
