@@ -192,7 +192,7 @@ def _workers() -> Iterator[ThreadPoolExecutor]:
         torch.set_num_threads(threads)
 
 
-Scored = tuple[dict[str, NDArray[np.int32]], Scale]
+Scored = dict[str, tuple[NDArray[np.int32], Scale]]
 
 
 def _calibrated(checkpoint: Checkpoint, member: Member, samples: int | None = None) -> Any:
@@ -205,19 +205,23 @@ def _calibrated(checkpoint: Checkpoint, member: Member, samples: int | None = No
 
 
 def _both(checkpoint: Checkpoint, member: Member, data: Labelled) -> Scored:
-    """Scores of a network with re-estimated norms and with running ones, and their scale (equal: same last layer)."""
+    """Scores of a network with re-estimated norms and with running ones, each with its scale.
+
+    A norm behind a binary last layer sets the scale (`blrc.affine`), so that other statistics may give another.
+    """
     nets = [_calibrated(checkpoint, member), sample(checkpoint, member, running=True)]
     programs = [lower([net]) for net in nets]
     scores = quick.scores(programs, data.raw)
-    return dict(zip(NORMS, scores, strict=True)), head.scale_of(programs[0].score_scale)
+    scales = [head.scale_of(program.score_scale) for program in programs]
+    return dict(zip(NORMS, zip(scores, scales, strict=True), strict=True))
 
 
 Collect = Callable[[str, str, Predictions], None]
 
 
 def _single(name: str, scored: Scored, collect: Collect) -> None:
-    for norms, scores in scored[0].items():
-        collect(name, norms, predictions([scores], scored[1]))
+    for norms, (scores, scale) in scored.items():
+        collect(name, norms, predictions([scores], scale))
 
 
 def predictions(scores: Sequence[NDArray[np.int32]], scale: Scale) -> Predictions:
@@ -253,8 +257,7 @@ def _ensembles(
     """Predictions of one repeat after each of `sizes` members."""
     running: dict[str, _Running] = {}
     for index in range(1, largest + 1):
-        scored, scale = next(found)
-        for norms, scores in scored.items():
+        for norms, (scores, scale) in next(found).items():
             running[norms] = running.get(norms, _Running.start(scores)).add(scores, scale)
             if index in sizes:
                 yield str(index), norms, running[norms].predictions()

@@ -83,7 +83,9 @@ def _step(
     for program, layer, x in zip(programs, layers, values, strict=True):
         if layer is None or not layer.exact:
             if layer is None and program.ops[position].y.dtype != "int32":  # a table or a pool: without weights
-                y = same.setdefault(id(x), reference.apply(program, program.ops[position], x))
+                if id(x) not in same:
+                    same[id(x)] = reference.apply(program, program.ops[position], x)
+                y = same[id(x)]
             else:
                 y = reference.apply(program, program.ops[position], x)
             found.append(y)

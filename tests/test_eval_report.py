@@ -28,13 +28,25 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def evaluate(*options: object) -> Result:
-    return CliRunner().invoke(main, ["eval", str(EXAMPLE / "mnist.pt"), *map(str, options)])
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The shipped network with a tenth of its calibration samples: calibrating takes most of these tests' time."""
+    from blrc import checkpoint
+
+    shipped = checkpoint.load(EXAMPLE / "mnist.pt")
+    assert shipped.calibration is not None
+    path = tmp_path_factory.mktemp("model") / "mnist.pt"
+    checkpoint.save(shipped.model(), path, input=shipped.encoding, calibration=shipped.calibration[:256], compact=True)
+    return path
+
+
+def evaluate(model: Path, *options: object) -> Result:
+    return CliRunner().invoke(main, ["eval", str(model), *map(str, options)])
 
 
 @pytest.fixture(scope="module")
-def plain(data: Path) -> dict[str, Any]:
-    result = evaluate("--data", data, "--members", "stochastic,map,2", "--repeats", 2, "--cheap", "--json")
+def plain(model: Path, data: Path) -> dict[str, Any]:
+    result = evaluate(model, "--data", data, "--members", "stochastic,map,2", "--repeats", 2, "--cheap", "--json")
     assert result.exit_code == 0, result.output
     parsed: dict[str, Any] = json.loads(result.stdout)
     return parsed
@@ -61,11 +73,11 @@ def test_the_table_shows_every_row(plain: dict[str, Any]) -> None:
     assert max(map(len, text.splitlines())) <= 130
 
 
-def test_figures_are_the_same_bytes_every_time(plain: dict[str, Any], data: Path, tmp_path: Path) -> None:
+def test_figures_are_the_same_bytes_every_time(plain: dict[str, Any], model: Path, data: Path, tmp_path: Path) -> None:
     figures = plots.figures(plain)
     assert set(figures) == {"error-coverage.svg", "reliability.svg", "weights.svg"}
     assert plots.figures(plain) == figures
-    result = evaluate("--data", data, "--members", "map,2", "--plots", tmp_path / "new" / "figures")
+    result = evaluate(model, "--data", data, "--members", "map,2", "--plots", tmp_path / "new" / "figures")
     assert result.exit_code == 0, result.output
     written = sorted(path.name for path in (tmp_path / "new" / "figures").iterdir())
     assert written == ["error-coverage.svg", "reestimation.svg", "reliability.svg", "weights.svg"]
@@ -83,11 +95,11 @@ def test_figures_are_the_same_bytes_every_time(plain: dict[str, Any], data: Path
         (["--members", "map", "--baseline", EXAMPLE / "data"], "data: cannot read"),
     ],
 )
-def test_mistakes(options: list[object], message: str, data: Path) -> None:
-    result = evaluate("--data", data, *options)
+def test_mistakes(options: list[object], message: str, model: Path, data: Path) -> None:
+    result = evaluate(model, "--data", data, *options)
     assert result.exit_code == 1 and message in result.output and "Traceback" not in result.output
 
 
-def test_progress_is_lines_in_a_log(data: Path) -> None:
-    result = evaluate("--data", data, "--members", "map")
+def test_progress_is_lines_in_a_log(model: Path, data: Path) -> None:
+    result = evaluate(model, "--data", data, "--members", "map")
     assert result.stderr.splitlines() == ["start: 0 of 1", "map: 1 of 1"]

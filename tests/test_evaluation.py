@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import torch
-from random_networks import checkpoint_of, deep_network, raw_samples
+from random_networks import binarized_network, checkpoint_of, deep_network, raw_samples
 
 from blrc import api, cheap, evaluation, head, reference
 from blrc.checkpoint import Checkpoint
@@ -24,8 +24,8 @@ from blrc.targets.c.layout import lay_out
 
 @pytest.fixture(scope="module")
 def checkpoint() -> Checkpoint:
-    model, shape = deep_network(4)
-    return checkpoint_of(model, "uint8", shape, 4)
+    model, shape = deep_network(6)
+    return checkpoint_of(model, "uint8", shape, 6)
 
 
 @pytest.fixture(scope="module")
@@ -78,6 +78,32 @@ def test_the_same_again_and_other_with_another_seed(checkpoint: Checkpoint, data
 def test_a_baseline_is_evaluated_as_map(checkpoint: Checkpoint, data: Labelled) -> None:
     found = evaluate(checkpoint, data, Choice(("map",), 1), {"other": checkpoint})
     assert found.baselines["other"] == found.entries["map"]
+
+
+def test_each_norm_statistics_have_the_scale_of_their_scores() -> None:
+    """Behind a binary last layer, running means far away make scores so large that their scale grows."""
+    model, shape = binarized_network(0)
+    found = checkpoint_of(model, "uint8", shape, 0)
+    last = found.nodes[-1].name
+    tensors = dict(found.tensors)
+    tensors[f"{last}.running_mean"] = np.full(7, -2e5, np.float32)
+    tensors[f"{last}.running_var"] = np.ones(7, np.float32)
+    tensors[f"{last}.weight"] = np.full(7, 0.1, np.float32)
+    tensors[f"{last}.bias"] = np.zeros(7, np.float32)
+    far = replace(found, tensors=tensors)
+    raw = device_layout(raw_samples(far.encoding, 50, 1))
+    data = Labelled(raw, np.arange(50) % 7)
+    measured = evaluate(far, data, Choice(("map",), 1), {}).entries["map"]
+    scales = []
+    for norms, program in (
+        ("re-estimated", api.build(far, [MAP])[0]),
+        ("running", lower([sample(far, MAP, running=True)])),
+    ):
+        scales.append(program.score_scale)
+        p = np.exp2(reference.answer(program, raw).log_p / 2**16)
+        expected = -np.log(p[np.arange(50), data.labels]).mean()
+        assert measured[norms].quality["nll"].mean == pytest.approx(expected)
+    assert scales[1] > scales[0]
 
 
 def test_reestimation_by_batches(checkpoint: Checkpoint, data: Labelled) -> None:
