@@ -12,21 +12,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from blrc import checkpoint, eval_choice, evaluation, labelled, program_file, vectors
+from blrc import checkpoint, eval_choice, evaluation, inspection, labelled, program_file, vectors
+from blrc.baselines import baselines_beside
 from blrc.calibrate import calibrate
 from blrc.cheap import evaluate_cheap
 from blrc.checkpoint import Checkpoint
 from blrc.encode import device_layout
 from blrc.errors import BlrcError
 from blrc.eval_report import to_plain
-from blrc.files import write_atomically, write_folder
+from blrc.files import writable, write_atomically, write_folder
 from blrc.head import MAX_MEMBERS, ONE, gate_of
 from blrc.labelled import Labelled
 from blrc.lower import lower
 from blrc.manifest import SUFFIX, Manifest, previous_files, sha256s, to_bytes
 from blrc.net import Net
 from blrc.program import Program
-from blrc.sample import MAP, NONE, Member, binary_layers, parse_freeze, sample, sampled_layers
+from blrc.sample import MAP, NONE, Member, binary_layers, exact, parse_freeze, sample, sampled_layers
 from blrc.targets.c.names import check_name
 from blrc.targets.options import EmitOptions
 from blrc.targets.registry import TARGETS
@@ -101,7 +102,7 @@ def parse_gate(gate: str | float | Fraction | None) -> int:
     if gate is None:
         return 0
     try:
-        value = gate if isinstance(gate, Fraction) else Fraction(str(gate))  # what was written, not its nearest double
+        value = exact(gate)
     except (ValueError, ZeroDivisionError):
         value = NONE
     if not 0 < value <= 1:
@@ -244,16 +245,16 @@ def evaluate(
     source = model if isinstance(model, Checkpoint) else checkpoint.load(model)
     layers = sampled_layers(source, sample)
     choice = eval_choice.Choice(entries, repeats, seed, layers, parse_freeze(freeze))
-    if cheap and not choice.sizes:
-        raise BlrcError(f"--cheap is about ensembles; name one in --members, for example {members},16")
-    others = {Path(path).stem: checkpoint.load(path) for path in baselines}
-    if len(others) < len(baselines) or set(others) & set(entries):
-        raise BlrcError("--baseline: file names are the names of their rows, so they must differ; rename one")
+    if cheap and max(choice.sizes, default=0) < 2:
+        raise BlrcError(f"--cheap is about ensembles; name one of 2 or more in --members, for example {members},16")
+    others = baselines_beside(source, [Path(path) for path in baselines])
+    if plots is not None:
+        writable(Path(plots))  # an evaluation takes long; what cannot be written is found before it
     labels = _labelled(source, Path(data), validation)
     found = evaluation.evaluate(source, labels, choice, others, draw is not None, progress)
     rows = evaluate_cheap(source, labels, max(choice.sizes), repeats, seed, progress) if cheap else ()
     name = f"{data} (validation)" if validation else str(data)
-    plain = to_plain(found, source.source, name, evaluation.weight_histograms(source), rows)
+    plain = to_plain(found, source.source, name, inspection.weight_histograms(source), rows)
     if draw is not None and plots is not None:
         for file, content in draw(plain).items():
             write_atomically(Path(plots) / file, content)

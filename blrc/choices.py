@@ -10,7 +10,7 @@ from blrc.sample import binary_layers
 from blrc.targets.c.layout import Layout
 
 MEMBERS = 16
-GATE = "0.99"
+GATE = "0.98"
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import nn
 
 from blrc import head, metrics, quick
 from blrc.calibrate import calibrate
@@ -27,16 +28,14 @@ from blrc.errors import BlrcError
 from blrc.eval_choice import Choice
 from blrc.head import Scale, Sums
 from blrc.labelled import Labelled
-from blrc.logits import from_codes
 from blrc.lower import lower
 from blrc.metrics import Bin, Predictions, Quality, Spread
-from blrc.sample import MAP, Member, binary_layers, sample
+from blrc.sample import MAP, Member, sample
 
 Progress = Callable[[str, int, int], None]
 NORMS = ("re-estimated", "running")
 BATCHES = (0, 1, 2, 5, 10, 20)  # of re-estimation, of 128 samples each; 0: running statistics
 BATCH = 128
-HISTOGRAM = 40
 SINGLES = 5  # sampled networks in the re-estimation curve
 MAX_WORKERS = 4
 _TORCH_CHUNK = 250
@@ -103,11 +102,15 @@ def evaluate(
     checkpoint: Checkpoint,
     data: Labelled,
     choice: Choice,
-    baselines: Mapping[str, Checkpoint],
+    baselines: Mapping[str, Checkpoint | nn.Module],
     reestimation: bool = False,
     progress: Progress = lambda what, done, total: None,
 ) -> Evaluation:
-    """Evaluate every entry of `choice`, each baseline as ``map`` is, and on request the re-estimation curve.
+    """Evaluate every entry of `choice`, each baseline, and on request the re-estimation curve.
+
+    Args:
+        baselines: checkpoints, evaluated as ``map`` is, and full-precision networks, which take what `checkpoint`'s
+            stochastic network takes.
 
     Raises:
         BlrcError: no calibration samples, a network that cannot be compiled, no samples, fewer than one repeat.
@@ -116,7 +119,9 @@ def evaluate(
         raise BlrcError(f"--repeats {choice.repeats}: must be at least 1")
     choice.member(choice.repeats - 1, 0)  # refuses a seed that is too large before anything is computed
     largest = max(choice.sizes, default=0)
-    jobs = [("baselines", (other, MAP)) for other in baselines.values()]
+    compiled = {name: other for name, other in baselines.items() if isinstance(other, Checkpoint)}
+    real = {name: other for name, other in baselines.items() if isinstance(other, nn.Module)}
+    jobs = [("baselines", (other, MAP)) for other in compiled.values()]
     jobs += [("map", (checkpoint, MAP))] if "map" in choice.entries else []
     jobs += [
         (f"members, repeat {repeat + 1}", (checkpoint, choice.member(repeat, index)))
@@ -126,7 +131,7 @@ def evaluate(
     singles = [MAP, *(choice.member(repeat, 0) for repeat in range(min(choice.repeats, SINGLES)))]
     draws = choice.repeats if "stochastic" in choice.entries else 0
     curve = len(singles) if reestimation else 0
-    count = _Counter(progress, draws + len(jobs) + curve)
+    count = _Counter(progress, draws + len(jobs) + curve + len(real))
     collected: dict[tuple[str, str], _Collector] = {}
 
     def collect(name: str, norms: str, predictions: Predictions) -> None:
@@ -135,9 +140,12 @@ def evaluate(
     for repeat in range(draws):
         collect("stochastic", "running", _stochastic(checkpoint, data, choice.seed + repeat))
         count.done("stochastic network")
+    for name, model in real.items():
+        collect(name, "running", _torch(model.eval(), checkpoint, data))
+        count.done("baselines")
     with _workers() as pool:
         found = pool.map(lambda job: _both(job[1][0], job[1][1], data), jobs)
-        for name in baselines:
+        for name in compiled:
             _single(name, next(found), collect)
             count.done("baselines")
         if "map" in choice.entries:
@@ -264,16 +272,21 @@ def _ensembles(
         count.done(f"members, repeat {repeat + 1}")
 
 
-@torch.no_grad()
 def _stochastic(checkpoint: Checkpoint, data: Labelled, seed: int) -> Predictions:
-    raw = torch_layout(data.raw, checkpoint.encoding.shape).astype(checkpoint.encoding.dtype)
     with torch.random.fork_rng(devices=[]):
         model = checkpoint.model().eval()  # building it draws weights, which are then replaced
         torch.manual_seed(seed)
-        parts = [
-            model(torch.from_numpy(checkpoint.encoding.real(raw[i : i + _TORCH_CHUNK]))).double().numpy()
-            for i in range(0, len(raw), _TORCH_CHUNK)
-        ]
+        return _torch(model, checkpoint, data)
+
+
+@torch.no_grad()
+def _torch(model: nn.Module, checkpoint: Checkpoint, data: Labelled) -> Predictions:
+    """A torch network on the real values that `checkpoint`'s input stands for."""
+    raw = torch_layout(data.raw, checkpoint.encoding.shape).astype(checkpoint.encoding.dtype)
+    parts = [
+        model(torch.from_numpy(checkpoint.encoding.real(raw[i : i + _TORCH_CHUNK]))).double().numpy()
+        for i in range(0, len(raw), _TORCH_CHUNK)
+    ]
     return metrics.of_logits(np.concatenate(parts))
 
 
@@ -298,13 +311,3 @@ def _reestimation(steps: tuple[int, ...], rows: Sequence[tuple[float, ...]]) -> 
 
 def _measured(name: str, collected: Mapping[tuple[str, str], _Collector]) -> dict[str, Measured]:
     return {norms: collected[name, norms].measured() for norms in NORMS if (name, norms) in collected}
-
-
-def weight_histograms(checkpoint: Checkpoint, bins: int = HISTOGRAM) -> dict[str, list[float]]:
-    """For each layer of random weights: share of its weights whose p(B = +1) lies in each of `bins` equal bins."""
-    found = {}
-    for name in binary_layers(checkpoint):
-        p = 1.0 / (1.0 + np.exp(from_codes(checkpoint.logit_codes(name)).astype(np.float64)))
-        counts, _ = np.histogram(p, bins, (0.0, 1.0))
-        found[name] = (counts / counts.sum()).tolist()
-    return found

@@ -38,6 +38,20 @@ def write_atomically(path: Path, content: bytes) -> None:
         raise
 
 
+def writable(folder: Path) -> None:
+    """Make `folder` if it is not there, and see that a file can be written into it.
+
+    Raises:
+        BlrcError: it cannot.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise _cannot_write(folder, error) from None
+
+
 def write_folder(folder: Path, files: Mapping[str, bytes], replaced: Collection[str] | None) -> None:
     """Put `files` (relative path -> content) into `folder`, all of them or none.
 

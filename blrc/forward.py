@@ -10,7 +10,10 @@ machine.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import reduce
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -23,6 +26,33 @@ from blrc.net import Conv, Dense
 from blrc.window import Window
 
 CHUNK = 16  # samples at once: small enough for caches, and no large buffer is allocated again and again
+
+
+class _Nnpack:
+    """How many threads want NNPACK off, and whether it was on before the first of them."""
+
+    lock = Lock()
+    users = 0
+    before = False
+
+
+@contextmanager
+def without_nnpack() -> Iterator[None]:
+    """Switch NNPACK, whose Winograd convolutions are not exact, off for the whole process, until all users are done.
+
+    torch's own switch belongs to the process: of two threads the first to leave would switch it on for the other.
+    """
+    with _Nnpack.lock:
+        if _Nnpack.users == 0:
+            (_Nnpack.before,) = nnpack.set_flags(False)  # type: ignore[no-untyped-call, unused-ignore]
+        _Nnpack.users += 1
+    try:
+        yield
+    finally:
+        with _Nnpack.lock:
+            _Nnpack.users -= 1
+            if _Nnpack.users == 0:
+                nnpack.set_flags(_Nnpack.before)  # type: ignore[no-untyped-call, unused-ignore]
 
 
 def preactivation(linear: Conv | Dense, x: NDArray[np.int8], peak: int) -> NDArray[np.int16] | NDArray[np.int32]:
@@ -41,7 +71,7 @@ def preactivation(linear: Conv | Dense, x: NDArray[np.int8], peak: int) -> NDArr
     single = weights.float() if fan_in * peak < 2**24 else None
     summed = weights.reshape(_groups(linear), -1, *weights.shape[1:]).sum(1)
     z = _empty(len(x), _output_shape(linear, x), np.int16 if fan_in * peak + 1 < 2**15 else np.int32)
-    with torch.no_grad(), torch.autocast("cpu", enabled=False), nnpack.flags(enabled=False):
+    with torch.no_grad(), torch.autocast("cpu", enabled=False), without_nnpack():
         for i in range(0, len(x), CHUNK):
             chunk = torch.from_numpy(np.ascontiguousarray(x[i : i + CHUNK]) if x.ndim == 2 else x[i : i + CHUNK])
             out = torch.from_numpy(z[i : i + CHUNK])

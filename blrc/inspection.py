@@ -18,11 +18,12 @@ from blrc.encode import InputEncoding
 from blrc.logits import from_codes
 from blrc.lower import lower
 from blrc.program import BinaryScores, Conv, Encode, Op, Pool, Scores
-from blrc.sample import sample
+from blrc.sample import binary_layers, sample
 from blrc.targets.c.layout import Layout, Step, lay_out
 from blrc.window import Window
 
 SETTLED = 0.1  # a weight is settled where the less likely sign has a probability below this
+HISTOGRAM = 40
 _OP = {"binary_linear": "dense", "binary_conv2d": "conv", "ste_linear": "dense", "ste_conv2d": "conv"}
 
 
@@ -218,6 +219,16 @@ def _window(window: Window) -> str:
 
 def _pair(pair: tuple[int, int]) -> str:
     return f"{pair[0]}x{pair[1]}"
+
+
+def weight_histograms(checkpoint: Checkpoint, bins: int = HISTOGRAM) -> dict[str, list[float]]:
+    """For each layer of random weights: share of its weights whose p(B = +1) lies in each of `bins` equal bins."""
+    found = {}
+    for name in binary_layers(checkpoint):
+        p = 1.0 / (1.0 + np.exp(from_codes(checkpoint.logit_codes(name)).astype(np.float64)))
+        counts, _ = np.histogram(p, bins, (0.0, 1.0))
+        found[name] = (counts / counts.sum()).tolist()
+    return found
 
 
 def to_plain(inspection: Inspection) -> dict[str, Any]:

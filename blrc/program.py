@@ -202,8 +202,7 @@ class Program:
         members: one description each, as `blrc.sample.Member` writes it: ``map``, ``sample SEED:INDEX``...
         score_scale: real score = integer score x score_scale (one for all members).
         gate: Q16: where the first member's top probability is at least this, it answers alone (members used: 1), else
-        all
-            members together, the first among them. 0: no gate.
+            all members together, the first among them. 0: no gate.
     """
 
     input: Value

@@ -5,7 +5,8 @@ has no fast form is left to the reference.
 
 A float32 convolution of integers is exact while every partial sum stays below 2^24 (see `blrc.forward`). That torch
 really computes it so is checked on the first batch and on every `CHECK`-th after it, against one float64 convolution
-with the weights summed over output channels; where it does not hold, the reference takes the layer over.
+with the weights summed over output channels; where it does not hold, the reference takes the layer over from there.
+What torch does with a shape does not change from batch to batch, so the first check is the one that counts.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch.backends import nnpack
 from torch.nn import functional as F
 
 from blrc import reference
+from blrc.forward import without_nnpack
 from blrc.pack import unpack_signs
 from blrc.program import Conv, Program, Window
 
@@ -37,7 +38,7 @@ def scores(programs: Sequence[Program], raw: NDArray[Any]) -> list[NDArray[np.in
     """
     plans = [[_prepare(program, op) if isinstance(op, Conv) else None for op in program.ops] for program in programs]
     out: list[list[NDArray[Any]]] = [[] for _ in programs]
-    with torch.no_grad(), torch.autocast("cpu", enabled=False), nnpack.flags(enabled=False):
+    with torch.no_grad(), torch.autocast("cpu", enabled=False), without_nnpack():
         for count, i in enumerate(range(0, max(len(raw), 1), CHUNK)):
             chunk = raw[i : i + CHUNK]
             values = [chunk.astype(bool) if programs[0].input.dtype == "bits" else chunk] * len(programs)
@@ -77,7 +78,7 @@ def _step(
     check: bool,
 ) -> list[NDArray[Any]]:
     """One op of every program on a batch. Equal inputs are the same object, by which shared work is found."""
-    sums: dict[tuple[int, bytes], torch.Tensor] = {}
+    sums: dict[tuple[int, bytes], tuple[torch.Tensor, bool]] = {}
     same: dict[int, NDArray[Any]] = {}
     found = []
     for program, layer, x in zip(programs, layers, values, strict=True):
@@ -91,9 +92,10 @@ def _step(
             found.append(y)
             continue
         key = (id(x), layer.key)
-        z = sums.get(key)
-        if z is None:
-            z = sums[key] = _preactivation(layer, x, check)
+        if key not in sums:
+            z = _preactivation(layer, x, check)
+            sums[key] = z, layer.exact
+        z, layer.exact = sums[key]  # what one program's sums are found to be holds for all that share them
         found.append(_decide(layer, z) if layer.exact else reference.apply(program, layer.op, x))
     return found
 

@@ -56,6 +56,8 @@ class Member:
             raise BlrcError(f"member {self.index!r}: must be from 0 to 2^32 - 1, a whole number")
         if self.layers is not None and (not self.layers or len(set(self.layers)) < len(self.layers)):
             raise BlrcError(f"sampled layers {list(self.layers)}: name at least one, and each once")
+        if not isinstance(self.freeze, Fraction):
+            raise BlrcError(f"freeze {self.freeze!r}: must be a Fraction; blrc.sample.parse_freeze makes one")
         if not 0 <= self.freeze <= Fraction(1, 2):
             raise BlrcError(f"freeze {self.freeze}: must be from 0 to 1/2, as the rarer sign's probability is")
         if self.seed is None and (self.layers is not None or self.freeze):
@@ -124,7 +126,7 @@ def sampled_layers(checkpoint: Checkpoint, choice: str | Sequence[str]) -> tuple
         if not chosen:
             raise BlrcError(f"{who} its binary convolutions: it has none; {have}")
     elif isinstance(choice, str):
-        chosen = {choice} if choice in known else {name.strip() for name in choice.split(",")}
+        chosen = {choice} if choice in known else {name.strip() for name in choice.split(",")} - {""}
     else:
         chosen = set(choice)
     unknown = sorted(chosen - set(known))
@@ -140,19 +142,33 @@ def parse_freeze(freeze: str | float | Fraction) -> Fraction:
         BlrcError: not a number from 0 to 1/2.
     """
     try:
-        value = freeze if isinstance(freeze, Fraction) else Fraction(str(freeze))
+        value = exact(freeze)
     except (ValueError, ZeroDivisionError):
-        raise BlrcError(f"freeze {freeze!r}: expected a probability from 0 to 0.5, such as 0.1") from None
-    return Member(0, 0, None, value).freeze
+        value = Fraction(-1)
+    if not 0 <= value <= Fraction(1, 2):
+        raise BlrcError(f"freeze {freeze!r}: expected a probability from 0 to 0.5, such as 0.1")
+    return value
+
+
+def exact(number: str | float | Fraction) -> Fraction:
+    """What was written, not its nearest double.
+
+    Raises:
+        ValueError, ZeroDivisionError: no number, or one with so many digits that it would take for ever.
+    """
+    text = str(number).lower()
+    exponent = text.partition("e")[2].lstrip("+-")
+    if not isinstance(number, Fraction) and (len(text) > 64 or len(exponent) > 3 or "_" in text):
+        raise ValueError(text)
+    return number if isinstance(number, Fraction) else Fraction(text)
 
 
 def sample(checkpoint: Checkpoint, member: Member = MAP, running: bool = False) -> Net:
     """The net of one member.
 
     Args:
-        running: keep the running norm statistics of training, as they are; otherwise norms come without statistics,
-        to be
-            re-estimated by `calibrate` (paper, section 5: "re-estimating the batch norm statistics").
+        running: keep the running norm statistics of training, as they are; otherwise norms come without statistics, to
+            be re-estimated by `calibrate` (paper, section 5: "re-estimating the batch norm statistics").
 
     Raises:
         BlrcError: layers that the member names and the checkpoint does not have, or that make no layer.

@@ -71,6 +71,7 @@ ROOMS = (
     Room("verification.*", torch="yes"),
     Room("choices", torch="yes"),
     Room("inspection", torch="yes"),
+    Room("baselines", torch="yes"),
     Room("eval_choice", torch="direct"),
     Room("evaluation", torch="yes"),
     Room("cheap", torch="yes"),

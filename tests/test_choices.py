@@ -58,7 +58,7 @@ def test_tables_are_those_of_exports(which: str, kind: str, tmp_path: Path) -> N
         "--members map",
         "--members 3",
         "--members 3 --sample conv",
-        "--members 3 --sample conv --gate 0.99",
+        "--members 3 --sample conv --gate 0.98",
     ]
     for i, (options, choice) in enumerate(found.items()):
         words = options.split()
@@ -79,14 +79,14 @@ def test_early_stopping_needs_half_of_the_members(members: int) -> None:
     choice = found[f"--members {members}"]
     assert (choice.networks_min, choice.networks_max) == (used, members)
     assert (choice.operations_min, choice.operations_max) == (1000 * used, 1000 * members)
-    gated = found[f"--members {members} --sample conv --gate 0.99"]
+    gated = found[f"--members {members} --sample conv --gate 0.98"]
     assert (gated.networks_min, gated.networks_max) == (1, members + 1)
 
 
 def test_what_would_be_the_same_is_not_shown() -> None:
     dense = nn.Sequential(bnn.BinaryLinear(9, 8), bnn.StochasticSign(), bnn.SoftmaxLinear(8, 3))
     found = of(checkpoint_of(dense, "uint8", (9,), 0), 16)
-    assert list(found) == ["--members map", "--members 16", "--members 16 --gate 0.99"]
+    assert list(found) == ["--members map", "--members 16", "--members 16 --gate 0.98"]
 
 
 def test_the_inspection_shows_them() -> None:

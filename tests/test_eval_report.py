@@ -8,11 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from click.testing import CliRunner, Result
+from random_networks import checkpoint_of, deep_network
 
-from blrc import plots
+from blrc import checkpoint, datasets, models, plots
 from blrc.cli import main
 from blrc.eval_report import to_text
+from blrc.train.mnist import ENCODING
 
 EXAMPLE = Path(__file__).parent.parent / "examples" / "mnist"
 
@@ -88,11 +91,20 @@ def test_figures_are_the_same_bytes_every_time(plain: dict[str, Any], model: Pat
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--members", "map", "--cheap"], "--cheap is about ensembles; name one in --members, for example map,16"),
+        (
+            ["--members", "map", "--cheap"],
+            "--cheap is about ensembles; name one of 2 or more in --members, for example map,16",
+        ),
         (["--members", "some"], "'some' is not map, stochastic"),
         (["--members", "map", "--validation"], "--validation is for MNIST folders"),
         (["--members", "2", "--sample", "nothing"], "nothing"),
+        (["--members", "map,1", "--cheap"], "--cheap is about ensembles; name one of 2 or more in --members"),
         (["--members", "map", "--baseline", EXAMPLE / "data"], "data: cannot read"),
+        (
+            ["--members", "map", "--baseline", "16.pt"],
+            "--baseline 16.pt: a file's name is its row's, and '16' is",
+        ),
+        (["--members", "map", "--plots", "/dev/null/figures"], "/dev/null/figures: cannot write"),
     ],
 )
 def test_mistakes(options: list[object], message: str, model: Path, data: Path) -> None:
@@ -103,3 +115,28 @@ def test_mistakes(options: list[object], message: str, model: Path, data: Path) 
 def test_progress_is_lines_in_a_log(model: Path, data: Path) -> None:
     result = evaluate(model, "--data", data, "--members", "map")
     assert result.stderr.splitlines() == ["start: 0 of 1", "map: 1 of 1"]
+
+
+def test_baselines_of_all_kinds_stand_beside_it(model: Path, data: Path, tmp_path: Path) -> None:
+    real = models.mnist("fp").eval()
+    checkpoint.save_real(real, tmp_path / "FPNet.pt")
+    (tmp_path / "again.pt").write_bytes(model.read_bytes())
+    files = [option for name in ("FPNet", "again") for option in ("--baseline", tmp_path / f"{name}.pt")]
+    result = evaluate(model, "--data", data, "--members", "map", "--json", *files)
+    assert result.exit_code == 0, result.output
+    plain = json.loads(result.stdout)
+    assert plain["baselines"]["again"] == plain["members"]["map"]
+    test = datasets.mnist(EXAMPLE / "data", train=False)
+    with torch.no_grad():
+        scores = real(torch.from_numpy(ENCODING.real(test.images[:200])))
+    expected = 100 * float((scores.argmax(1).numpy() == test.labels[:200]).mean())
+    assert plain["baselines"]["FPNet"]["accuracy_mean"] == pytest.approx(expected)
+
+
+def test_a_baseline_for_other_data_is_refused(model: Path, data: Path, tmp_path: Path) -> None:
+    network, shape = deep_network(4)
+    other = checkpoint_of(network, "uint8", shape, 4)
+    path = tmp_path / "other.pt"
+    checkpoint.save(other.model(), path, input=other.encoding, calibration=other.calibration)
+    result = evaluate(model, "--data", data, "--members", "map", "--baseline", path)
+    assert result.exit_code == 1 and f"--baseline {path}: takes uint8" in result.output

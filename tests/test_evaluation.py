@@ -15,7 +15,8 @@ from blrc.checkpoint import Checkpoint
 from blrc.encode import device_layout
 from blrc.errors import BlrcError
 from blrc.eval_choice import Choice, parse_entries
-from blrc.evaluation import evaluate, weight_histograms
+from blrc.evaluation import evaluate
+from blrc.inspection import weight_histograms
 from blrc.labelled import Labelled
 from blrc.lower import lower
 from blrc.sample import MAP, NONE, Member, sample

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+
 import numpy as np
 import pytest
 import torch
+from torch.backends import nnpack
 from torch.nn import functional as F
 
 from blrc import forward
-from blrc.forward import CHUNK, max_pool, preactivation
+from blrc.forward import CHUNK, max_pool, preactivation, without_nnpack
 from blrc.net import Conv, Dense
 from blrc.window import Window
 
@@ -129,3 +132,17 @@ def test_inexact_float32_is_noticed_and_mended(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(forward.F, "conv2d", wrong)
     assert np.array_equal(preactivation(conv, x, 1), right)
+
+
+def test_nnpack_stays_off_until_the_last_thread_is_done() -> None:
+    before = nnpack.set_flags(True)[0]
+    try:
+        with ExitStack() as first, ExitStack() as second:
+            first.enter_context(without_nnpack())
+            second.enter_context(without_nnpack())
+            first.close()
+            assert nnpack.set_flags(False) == (False,)  # still off for the second
+            second.close()
+            assert nnpack.set_flags(True) == (True,)  # and as it was before
+    finally:
+        nnpack.set_flags(before)

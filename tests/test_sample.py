@@ -13,6 +13,7 @@ from random_networks import binarized_network, checkpoint_of, deep_network
 from torch import nn
 
 from blrc import nn as bnn
+from blrc.api import parse_gate
 from blrc.errors import BlrcError
 from blrc.net import Conv, Dense, Moments, Norm
 from blrc.sample import MAP, Member, binary_layers, parse_freeze, sample, sampled_layers
@@ -186,7 +187,7 @@ def test_layers_that_can_be_sampled_are_listed() -> None:
     for choice, message in (
         ("2,4", "cannot sample '4': its binary layers are '0', '2'"),
         ("conv", "cannot sample its binary convolutions: it has none; its binary layers are '0', '2'"),
-        ("", "cannot sample '': its"),
+        ("", "cannot sample no layers: its"),
         ([], "cannot sample no layers: its"),
     ):
         with pytest.raises(BlrcError, match=message):
@@ -238,3 +239,19 @@ def test_nothing_of_a_binarized_nn_is_sampled() -> None:
     assert binary_layers(checkpoint) == {}
     with pytest.raises(BlrcError, match="cannot sample 'conv1': no weight of it is random"):
         sampled_layers(checkpoint, "conv1")
+
+
+@pytest.mark.parametrize("text", ["1e-99999999", "1e99999999", "0." + "1" * 80, "1_0", "nan", "0.6", "-1", "1/0", ""])
+def test_a_probability_that_is_none_is_refused_at_once(text: str) -> None:
+    """A Fraction of 1e-99999999 would take for ever."""
+    with pytest.raises(BlrcError, match=r"freeze .*: expected a probability"):
+        parse_freeze(text)
+    if text != "0.6":
+        with pytest.raises(BlrcError, match=r"gate .*: expected a probability"):
+            parse_gate(text)
+
+
+def test_a_member_takes_a_fraction_only() -> None:
+    for wrong in (0.1, "0.1", 0):
+        with pytest.raises(BlrcError, match="must be a Fraction"):
+            Member(0, 0, None, wrong)  # type: ignore[arg-type]

@@ -94,7 +94,9 @@ class Recipe:
         if not 0 < self.restart_spread <= 1:
             raise BlrcError(f"restart_spread {self.restart_spread}: must be above 0 and at most 1")
         if self.model != "blrnet" and (self.distillation or self.restart_epochs):
-            raise BlrcError(f"model {self.model!r}: distillation and restart are for blrnet only")
+            raise BlrcError(
+                f"model {self.model!r}: distillation and restart (recipe distilled) are for blrnet; take recipe plain"
+            )
 
     @property
     def pretrains(self) -> bool:

@@ -1,0 +1,54 @@
+"""Other networks beside the evaluated one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from torch import nn
+
+from blrc import checkpoint, models, sealed
+from blrc.checkpoint import Checkpoint
+from blrc.errors import BlrcError
+from blrc.lower import lower
+from blrc.program import Program, Value
+from blrc.sample import MAP, sample
+
+
+def baselines_beside(source: Checkpoint, paths: Sequence[Path]) -> dict[str, Checkpoint | nn.Module]:
+    """Networks to stand beside `source` in an evaluation, by the names of their rows (the files' without suffix).
+
+    A full-precision network (``blrc train mnist --model fp``) comes as a torch module, everything else as a checkpoint.
+
+    Raises:
+        BlrcError: a name that is taken, no network, or one for other data (each file is named).
+    """
+    found: dict[str, Checkpoint | nn.Module] = {}
+    own = lower([sample(source, MAP, running=True)])
+    for path in paths:
+        if path.stem in found or path.stem in ("map", "stochastic") or path.stem.isdecimal():
+            raise BlrcError(f"--baseline {path}: a file's name is its row's, and {path.stem!r} is taken; rename it")
+        if sealed.read(path).get("format") == checkpoint.REAL_FORMAT:
+            found[path.stem] = _real(path, own)
+            continue
+        other = checkpoint.load(path)
+        program = lower([sample(other, MAP, running=True)])
+        if (program.input, program.classes) != (own.input, own.classes):
+            raise BlrcError(
+                f"--baseline {path}: takes {program.input.dtype} {program.input.shape} (H, W, C) and has "
+                f"{program.classes} classes, but {source.source} {own.input.dtype} {own.input.shape} and {own.classes}"
+            )
+        found[path.stem] = other
+    return found
+
+
+def _real(path: Path, program: Program) -> nn.Module:
+    tensors = checkpoint.load_real(path)
+    model = models.mnist("fp", norm="norm1.weight" in tensors)
+    try:
+        model.load_state_dict(tensors)
+    except RuntimeError:
+        raise BlrcError(f"--baseline {path}: not the MNIST network of 'blrc train mnist --model fp'") from None
+    if program.input != Value("input", "uint8", (28, 28, 1)) or program.classes != models.CLASSES:
+        raise BlrcError(f"--baseline {path}: is a network for MNIST, but the evaluated one is not")
+    return model
