@@ -4,6 +4,8 @@
 #   make test      the whole test suite
 #   make check     formatting, lint and types
 #   make format    rewrite the sources as `make check` wants them
+#   make results   train what has no record in docs/results yet (hours of CPU; goes on where it was stopped), measure,
+#                  draw docs/results.md; DATA=DIR has MNIST's files, else they are downloaded
 #   make dist      sdist and wheel in dist/
 #   make clean     remove what was built, and caches
 #   make distclean remove the virtual environments too
@@ -16,7 +18,7 @@ PIP_TORCH ?=
 BIN       := .venv/bin
 ORT117    := .venv-ort117
 
-.PHONY: demo test check format dist clean distclean ort117
+.PHONY: demo test check format results dist clean distclean ort117
 .DELETE_ON_ERROR:
 
 # torch goes first and by itself, so that its options touch no other package.
@@ -52,6 +54,9 @@ format: .venv/.installed
 demo: .venv/.installed
 	$(BIN)/blrc export examples/mnist/mnist.pt --target c --target onnx -o build/demo --force
 	$(BIN)/blrc verify build/demo --data examples/mnist/data
+
+results: .venv/.installed
+	$(BIN)/python benchmarks/results.py $(if $(DATA),--data $(DATA))
 
 # setuptools keeps what it built before in build/lib, and would ship a file that has been deleted since.
 dist: .venv/.installed

@@ -1,0 +1,256 @@
+"""The runs behind docs/results.md: train, evaluate, record, draw.
+
+python benchmarks/results.py [--data DIR] [--only NAME ...] [--train-only]
+
+Each run is one ``blrc train`` command. Its checkpoint, log and unfinished state lie in build/results; what was
+measured goes to docs/results/NAME.json. Runs that have a record are not run again (delete the record to do so), and an
+interrupted one goes on, so the command can be stopped at any time. At the end the page and its figures are drawn from
+the records alone (`benchmarks/results_page.py`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import datetime
+import json
+import platform
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from blrc import checkpoint, datasets, head, models, reference
+from blrc.api import build, parse_members
+from blrc.encode import device_layout
+from blrc.files import write_atomically
+from blrc.train.mnist import ENCODING
+from blrc.train.stage import accuracy
+from blrc.version import VERSION
+
+ROOT = Path(__file__).parents[1]
+BUILD = ROOT / "build" / "results"
+RECORDS = ROOT / "docs" / "results"
+EXAMPLE = ROOT / "examples" / "mnist"
+REPEATS = {"distilled": 5, "plain": 3}
+MEMBERS = "stochastic,map,2,5,16"
+
+
+@dataclass(frozen=True)
+class Run:
+    """One training run.
+
+    Attributes:
+        name: of its files.
+        group: runs of a group compete on the validation set, by which the best is taken.
+        options: of ``blrc train mnist``.
+    """
+
+    name: str
+    group: str
+    options: tuple[str, ...]
+
+    @property
+    def command(self) -> str:
+        return " ".join(("blrc train mnist -o", f"{self.name}.pt", *self.options))
+
+    @property
+    def is_real(self) -> bool:
+        return self.group == "fp"
+
+
+def _run(name: str, group: str, options: str) -> Run:
+    return Run(name, group, tuple(options.split()))
+
+
+# Baselines get as many epochs as the plain recipe's pretraining and binary network together.
+RUNS = (
+    _run("plain-0", "plain", "--recipe plain --seed 0"),
+    _run("plain-1", "plain", "--recipe plain --seed 1"),
+    _run("restart-0", "restart", "--recipe plain --seed 0 --restart-epochs 8"),
+    _run("distilled-0", "distilled", "--recipe distilled --seed 0"),
+    _run("bnn-low", "bnn", "--model bnn --epochs 16 --lr 0.001"),
+    _run("bnn-mid", "bnn", "--model bnn --epochs 16 --lr 0.003"),
+    _run("bnn-high", "bnn", "--model bnn --epochs 16 --lr 0.01"),
+    _run("fp", "fp", "--model fp --epochs 16"),
+    _run("no-norm", "ablation", "--recipe plain --no-norm"),
+    _run("xavier", "ablation", "--recipe plain --init xavier"),
+)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data", type=Path, help="folder of MNIST's files; by default downloaded to a cache")
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="these runs only")
+    parser.add_argument("--train-only", action="store_true", help="no evaluation, no page")
+    options = parser.parse_args()
+    datasets.mnist(options.data)  # downloaded where it is not there yet
+    folder = options.data or datasets.cache_folder("mnist")
+    chosen = [run for run in RUNS if options.only is None or run.name in options.only]
+    unknown = set(options.only or ()) - {run.name for run in RUNS}
+    if unknown:
+        parser.error(f"no such run: {', '.join(sorted(unknown))}; there are {', '.join(run.name for run in RUNS)}")
+    BUILD.mkdir(parents=True, exist_ok=True)
+    for run in chosen:
+        if record(run) is None:
+            train(run, folder)
+            if not options.train_only:
+                write(run.name, {**about(run), **evaluate(run, folder)})
+    if options.train_only or len(chosen) < len(RUNS):
+        return
+    bnn = BUILD / f"{best_of('bnn').name}.pt"
+    for group in REPEATS:
+        best = BUILD / f"{best_of(group).name}.pt"
+        once(f"eval-{group}", lambda model=best, repeats=REPEATS[group]: full_evaluation(model, bnn, folder, repeats))
+    once("uncertain", lambda: most_uncertain(EXAMPLE / "mnist.pt", folder))
+    once("ensembles", lambda: ensembles(EXAMPLE / "mnist.pt", folder))
+    run_script("results_page.py")
+
+
+def once(name: str, make: Callable[[], Mapping[str, Any]]) -> None:
+    """Make a record that is not there."""
+    if not (RECORDS / f"{name}.json").exists():
+        say(name)
+        write(name, {"date": datetime.date.today().isoformat(), **make()})
+
+
+def train(run: Run, folder: Path) -> None:
+    """Train, or go on with, a run that has no checkpoint yet."""
+    output = BUILD / f"{run.name}.pt"
+    if output.exists():
+        return
+    say(run.command)
+    blrc(
+        "train", "mnist", "-o", output, "--data", folder, "--log", output.with_suffix(".csv"), "--resume", *run.options
+    )
+
+
+def about(run: Run) -> dict[str, Any]:
+    """What stands in every record: how to make it, when it was made, and every epoch."""
+    with (BUILD / f"{run.name}.csv").open(encoding="utf-8", newline="") as file:
+        history = [{key: _number(value) for key, value in row.items() if value} for row in csv.DictReader(file)]
+    return {
+        "name": run.name,
+        "group": run.group,
+        "command": run.command,
+        "date": datetime.date.today().isoformat(),
+        "versions": {"blrc": VERSION, "torch": torch.__version__, "python": platform.python_version()},
+        "history": history,
+    }
+
+
+def evaluate(run: Run, folder: Path) -> dict[str, Any]:
+    """Accuracies in percent on validation (by which runs are chosen) and test images."""
+    output = BUILD / f"{run.name}.pt"
+    if run.is_real:
+        model = models.mnist("fp")
+        model.load_state_dict(checkpoint.load_real(output))
+        parts = {"validation": datasets.split(datasets.mnist(folder))[1], "test": datasets.mnist(folder, train=False)}
+        return {part: {"fp": 100 * accuracy(model.eval(), data, ENCODING)} for part, data in parts.items()}
+    few = {"bnn": "map", "ablation": "stochastic,map", "restart": "stochastic,map"}
+    members = few.get(run.group, "stochastic,map,16")
+    found: dict[str, Any] = {}
+    for part, extra in (("validation", ("--validation",)), ("test", ())):
+        result = evaluated(output, folder, members, 1, *extra)["members"]
+        found[part] = {name: row["accuracy_mean"] for name, row in result.items()}
+    return found
+
+
+def full_evaluation(model: Path, bnn: Path, folder: Path, repeats: int) -> dict[str, Any]:
+    """Everything that ``blrc eval`` measures, over repeated draws of the members, beside the Binarized NN."""
+    with tempfile.TemporaryDirectory() as plots:  # which asks for the re-estimation curve
+        baseline = Path(plots) / "Binarized NN.pt"
+        baseline.write_bytes(bnn.read_bytes())
+        found = evaluated(model, folder, MEMBERS, repeats, "--baseline", str(baseline), "--plots", plots)
+    # Paths of this machine have no place in a record.
+    return {"run": model.stem, "eval": {**found, "checkpoint": model.name, "data": "MNIST test images"}}
+
+
+def ensembles(model: Path, folder: Path) -> dict[str, Any]:
+    """Flash, time and members run of full and cheap ensembles (`benchmarks/ensembles.py`)."""
+    with tempfile.TemporaryDirectory() as temporary:
+        path = Path(temporary) / "ensembles.json"
+        run_script("ensembles.py", "--model", model, "--validation", folder, "--json", path)
+        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return found
+
+
+def run_script(name: str, *arguments: object) -> None:
+    """Another script of this folder."""
+    subprocess.run([sys.executable, str(ROOT / "benchmarks" / name), *map(str, arguments)], check=True)
+
+
+def evaluated(model: Path, folder: Path, members: str, repeats: int, *extra: str) -> dict[str, Any]:
+    text = blrc("eval", model, "--data", folder, "--members", members, "--repeats", repeats, "--json", *extra)
+    result: dict[str, Any] = json.loads(text)
+    return result
+
+
+def most_uncertain(model: Path, folder: Path) -> dict[str, Any]:
+    """The test image on whose label the members of the shipped ensemble disagree most, and what each of them says.
+
+    Disagreement is the paper's measure (section 5.2): the variance over members of the label's probability.
+    """
+    test = datasets.mnist(folder, train=False)
+    program, _ = build(checkpoint.load(model), parse_members("16", 0))
+    raw, scale = device_layout(test.images), head.scale_of(program.score_scale)
+    scores = [reference.scores(program, raw, member) for member in range(16)]
+    answer = head.ensemble(scores, scale)
+    index = int(answer.variance.argmax())
+    p = [head.probabilities(head.log_probabilities(s[index : index + 1], scale))[0] / head.ONE for s in scores]
+    return {
+        "model": str(model.relative_to(ROOT)),
+        "index": index,
+        "true": int(test.labels[index]),
+        "label": int(answer.label[index]),
+        "mean": float(answer.mean[index] / head.ONE),
+        "deviation": float(answer.variance[index] ** 0.5 / head.ONE),
+        "pixels": test.images[index, 0].tolist(),
+        "probabilities": [[round(float(value), 4) for value in row] for row in p],
+    }
+
+
+def best_of(group: str) -> Run:
+    """The run of a group with the highest validation accuracy of its MAP network; the first of equals."""
+    return max((run for run in RUNS if run.group == group), key=lambda run: (record(run) or {})["validation"]["map"])
+
+
+def record(run: Run) -> Mapping[str, Any] | None:
+    """What is known of a run; nothing where its command was another."""
+    path = RECORDS / f"{run.name}.json"
+    held = json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+    return held if held is not None and held["command"] == run.command else None
+
+
+def write(name: str, content: Mapping[str, Any]) -> None:
+    RECORDS.mkdir(parents=True, exist_ok=True)
+    write_atomically(RECORDS / f"{name}.json", (json.dumps(content, indent=1) + "\n").encode())
+
+
+def blrc(*arguments: object) -> str:
+    """Run a command as a user does; its progress goes to the terminal."""
+    line: Sequence[str] = [sys.executable, "-m", "blrc", *map(str, arguments)]
+    done = subprocess.run(line, check=False, stdout=subprocess.PIPE, text=True)
+    if done.returncode:
+        raise SystemExit(f"failed: blrc {' '.join(map(str, arguments))}")
+    return done.stdout
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def _number(text: str) -> float | str:
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+if __name__ == "__main__":
+    main()

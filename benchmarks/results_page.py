@@ -1,0 +1,352 @@
+"""docs/results.md from the records in docs/results: no number in it is typed by hand.
+
+python benchmarks/results_page.py
+
+Works on a fresh clone, without training anything. `benchmarks/results.py` makes the records.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import results_figures as figures
+from results import RECORDS, ROOT, RUNS, Run, best_of
+
+from blrc.files import write_atomically
+
+PAGE = ROOT / "docs" / "results.md"
+PAPER = {
+    "bnn": 99.17,
+    "map": 99.00,
+    "2": 99.09,
+    "5": 99.13,
+    "16": 99.15,
+    "fp": 99.48,
+}  # Peters & Welling (2018), section 5
+NAMES = {
+    "bnn": "Binarized NN",
+    "stochastic": "stochastic network",
+    "map": "BLRNet, MAP",
+    "2": "BLRNet, 2 members",
+    "5": "BLRNet, 5 members",
+    "16": "BLRNet, 16 members",
+    "fp": "FPNet",
+}
+GROUPS = {"plain": "The paper's recipe", "distilled": "The better recipe"}
+Record = Mapping[str, Any]
+
+
+def main() -> None:
+    for name, content in figures.all_figures(records()).items():
+        write_atomically(RECORDS / name, content)
+    write_atomically(PAGE, page(records()).encode())
+
+
+def records() -> dict[str, Record]:
+    """Every record by its file's name."""
+    return {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(RECORDS.glob("*.json"))}
+
+
+def page(known: Mapping[str, Record]) -> str:
+    """The whole page."""
+    return (
+        "\n\n".join(
+            [
+                "# Results",
+                "<!-- Made by benchmarks/results_page.py from docs/results/*.json; do not edit. -->",
+                _about(known),
+                "## MNIST, the paper's recipe",
+                _plain(known),
+                "## MNIST, the better recipe",
+                _distilled(known),
+                "## Certainty",
+                _certainty(known),
+                "## Re-estimation of norm statistics",
+                _reestimation(known),
+                "## Ablations",
+                _ablations(known),
+                "## Cheap ensembles",
+                _cheap(known),
+                "## Stopping early",
+                _anytime(known),
+                "## Every run",
+                _runs(known),
+            ]
+        )
+        + "\n"
+    )
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table in Markdown; all columns but the first are numbers."""
+    lines = ["| " + " | ".join(head) + " |", "|---|" + "---:|" * (len(head) - 1)]
+    return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)])
+
+
+def percent(value: float | None, deviation: float | None = None) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.2f}" + (f" ± {deviation:.2f}" if deviation else "")
+
+
+def _about(known: Mapping[str, Record]) -> str:
+    runs = list(_of_runs(known))
+    dates = sorted({record["date"] for _, record in runs})
+    seconds = sum(row.get("cpu_seconds", 0) for _, record in runs for row in record["history"])
+    epochs = sum(len(record["history"]) for _, record in runs)
+    timed = sum("cpu_seconds" in row for _, record in runs for row in record["history"])
+    versions = runs[0][1]["versions"]
+    span = dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
+    return (
+        "`make results` trains and evaluates what has no record in `docs/results/` yet and draws this page "
+        f"({seconds / 3600:.1f} CPU hours of training are recorded, in {timed} of {epochs} epochs). Runs of {span}, PyTorch {versions['torch']}, "
+        f"Python {versions['python']}, one thread, CPU. Accuracies are in percent on MNIST's 10,000 test images unless "
+        "validation is named (the last 5,000 training images); whatever was chosen (epoch, seed, learning rate) was chosen "
+        "on validation. Differences under 0.1 between single runs are noise. Members are evaluated as they are exported: "
+        "thresholds in integers, norms re-estimated for each."
+    )
+
+
+def _of_runs(known: Mapping[str, Record]) -> Iterator[tuple[Run, Record]]:
+    return ((run, known[run.name]) for run in RUNS if run.name in known)
+
+
+def _table_rows(names: Sequence[str], *columns: Mapping[str, str]) -> list[list[str]]:
+    return [[NAMES[n], f"{PAPER[n]:.2f}", *(column.get(n, "-") for column in columns)] for n in names]
+
+
+def _ours(known: Mapping[str, Record], group: str) -> dict[str, str]:
+    held = known[f"eval-{group}"]["eval"]["members"]
+    return {name: percent(row["accuracy_mean"], row["accuracy_std"]) for name, row in held.items()}
+
+
+def _plain(known: Mapping[str, Record]) -> str:
+    best, bnn = best_of("plain"), best_of("bnn")
+    ours = _ours(known, "plain")
+    ours["bnn"] = percent(known[bnn.name]["test"]["map"])
+    ours["fp"] = percent(known["fp"]["test"]["fp"])
+    repeats = known["eval-plain"]["eval"]["repeats"]
+    return "\n\n".join(
+        [
+            f"No augmentation, no soft labels. BLRNet: `{best.command}`, the best of {_count('plain')} runs by validation; the "
+            f"Binarized NN: `{bnn.command}`, the best of {_count('bnn')} learning rates; FPNet: "
+            f"`{_run('fp').command}`. Ensembles: mean and standard deviation over {repeats} draws of members.",
+            table(["", "paper", "here"], _table_rows(["bnn", "map", "2", "5", "16", "fp"], ours)),
+        ]
+    )
+
+
+def _distilled(known: Mapping[str, Record]) -> str:
+    best = best_of("distilled")
+    held = known[best.name]
+    ours = _ours(known, "distilled")
+    names = ["stochastic", "map", "2", "5", "16"]
+    teacher = max(row["validation"] for row in held["history"] if row["stage"] == "fp")
+    repeats = known["eval-distilled"]["eval"]["repeats"]
+    return "\n\n".join(
+        [
+            "Soft labels from a full-precision network of the same architecture (with dropout and shifted images; "
+            f"{100 * teacher:.2f} % on validation), images shifted by up to 2 pixels, and a restart in which the weights' variance "
+            f"shrinks: `{best.command}`. Mean and standard deviation over {repeats} draws. `examples/mnist/mnist.pt` is this "
+            "checkpoint. Validation did not choose this recipe: the plain runs are as good "
+            "or better there. It is shipped because it was measured to be better before these runs.",
+            table(["", "here", "validation"], [[NAMES[n], ours[n], percent(held["validation"].get(n))] for n in names]),
+        ]
+    )
+
+
+def _certainty(known: Mapping[str, Record]) -> str:
+    parts = []
+    for group, title in GROUPS.items():
+        held = known[f"eval-{group}"]["eval"]["members"]
+        rows = [
+            [
+                NAMES[name],
+                percent(row["accuracy_mean"], row["accuracy_std"]),
+                f"{row['nll_mean']:.4f}",
+                f"{row['brier_mean']:.4f}",
+                percent(row["ece_mean"]),
+                f"{row['coverage_area_mean']:.4f}",
+            ]
+            for name, row in held.items()
+        ]
+        head = [
+            title,
+            "accuracy",
+            "negative log-likelihood (nats)",
+            "Brier",
+            "calibration error (%)",
+            "error-coverage area (%)",
+        ]
+        parts.append(table(head, rows))
+    return "\n\n".join(
+        [
+            "How certain an ensemble is: the variance over members of its label's probability (paper, section 5.2); a single "
+            "network: its highest softmax score. The area under the error-coverage curve is the mean error over all shares of "
+            "images kept, the most certain first. `blrc eval` defines and computes all of these.",
+            *parts,
+            "![Error against coverage, the paper's recipe](results/error-coverage.svg)",
+            "![Error against coverage, the better recipe](results/error-coverage-distilled.svg)",
+            "![Reliability diagram, the better recipe](results/reliability.svg)",
+            "![Distribution of the weights' probabilities, the better recipe](results/weights.svg)",
+        ]
+    )
+
+
+def _reestimation(known: Mapping[str, Record]) -> str:
+    rows = []
+    for group in GROUPS:
+        for name, row in known[f"eval-{group}"]["eval"]["members"].items():
+            if row.get("accuracy_mean_running") is not None:
+                with_running = percent(row["accuracy_mean_running"], row.get("accuracy_std_running"))
+                rows.append(
+                    [f"{group}: {NAMES[name]}", with_running, percent(row["accuracy_mean"], row["accuracy_std"])]
+                )
+    return "\n\n".join(
+        [
+            "Accuracy with the running statistics of training, and re-estimated for each network from the checkpoint's "
+            "calibration samples; and against the number of batches of 128 used for it.",
+            table(["", "without re-estimation", "with"], rows),
+            "![Accuracy against re-estimation batches](results/reestimation.svg)",
+        ]
+    )
+
+
+def _ablations(known: Mapping[str, Record]) -> str:
+    rows = []
+    full = _run("plain-0")
+    for run in (full, *(run for run in RUNS if run.group == "ablation")):
+        held = known[run.name]
+        history = [row for row in held["history"] if row["stage"] == "blrnet"]
+        rows.append(
+            [
+                f"`{run.command}`",
+                percent(100 * max(row["stochastic"] for row in history)),
+                percent(100 * max(row["validation"] for row in history)),
+                percent(held["test"]["stochastic"]),
+                percent(held["test"]["map"]),
+            ]
+        )
+    head = ["", "stochastic, best validation", "MAP, best validation", "stochastic, test", "MAP, test"]
+    return "\n\n".join(
+        [
+            "The paper measured its ablations on CIFAR-10 (88.61 in full, 79.24 without batch norm, 75.07 with Xavier's "
+            "initialisation, stochastic network); here they are on MNIST, where all differences are smaller.",
+            table(head, rows),
+            "![Validation accuracy of the ablations](results/ablations.svg)",
+        ]
+    )
+
+
+def _runs(known: Mapping[str, Record]) -> str:
+    rows = []
+    for run, record in _of_runs(known):
+        history = record["history"]
+        seconds = sum(row.get("cpu_seconds", 0) for row in history)
+        first = "fp" if run.is_real else "map"
+        rows.append(
+            [
+                f"`{run.command}`",
+                record["date"],
+                str(len(history)),
+                f"{seconds:,.0f}",
+                percent(record["validation"][first]),
+                percent(record["test"][first]),
+                percent(record["validation"].get("16")),
+                percent(record["test"].get("16")),
+            ]
+        )
+    head = ["", "date", "epochs", "CPU s", "validation", "test", "validation, 16", "test, 16"]
+    return "\n\n".join(
+        [
+            "Every run that has a record; epochs of all stages together, CPU seconds of those epochs that recorded them (the first "
+            "epochs of the distilled run did not). They were trained piecewise, on a machine that did other work too: stopped and "
+            "resumed, and the restarts continued from finished runs, which the seeds make equal to one uninterrupted command. "
+            "Without a record: a plain run with `--weight-lr 0.06`, which this rate's default was chosen against on validation, "
+            "and distilled runs of other seeds that were given up. BLRNet and Binarized NN: the MAP network, and 16 members "
+            "(seed 0); FPNet: itself.",
+            table(head, rows),
+        ]
+    )
+
+
+def _cheap(known: Mapping[str, Record]) -> str:
+    record = known["ensembles"]
+    full = next(row for row in record["rows"] if row["name"].endswith("of all"))
+    rows = [
+        [
+            row["name"],
+            percent(row["accuracy"]),
+            f"{row['flash']:,}",
+            f"{row['flash_ratio']:.2f}",
+            f"{row['asked_early']:.2f}",
+            f"{row['time']:.0f}",
+            f"{row['time_ratio']:.2f}",
+        ]
+        for row in record["rows"]
+    ]
+    gates = [[gate["probability"], percent(gate["accuracy"]), f"{gate['networks']:.2f}"] for gate in record["gates"]]
+    gated = [row for row in record["rows"] if "gate" in row["name"]]
+    within = [r for r in gated if r["flash_ratio"] <= 1.3 and r["time_ratio"] <= 1.5]
+    near = [r for r in within if r["accuracy"] >= full["accuracy"] - 0.03]
+    verdict = (
+        f"{near[0]['name']} is within 0.03 points of the full ensemble at {near[0]['flash_ratio']:.2f} times the flash and "
+        f"{near[0]['time_ratio']:.2f} times the mean time of one network."
+        if near
+        else "No choice is within 0.03 points of the full ensemble at 1.3 times the flash and 1.5 times the mean time."
+    )
+    head = ["", "accuracy", "flash (bytes)", "of MAP's", "networks run (mean)", "CPU time (us)", "of MAP's"]
+    return "\n\n".join(
+        [
+            f"`examples/mnist/mnist.pt` by `python benchmarks/ensembles.py --validation DIR` ({record['date']}): the compiled C, "
+            f"flash at -Os, CPU time of `NAME_predict` at -O2 with early stopping, medians of {record['rounds']} rounds (on a machine that did other work) in "
+            "turns. `conv`: only the convolutions are sampled; frozen: weights with min(p, 1-p) below that stay at MAP; gate: "
+            "MAP first, members only where its top probability is below.",
+            table(head, rows),
+            verdict,
+            "The gate on validation images, by which it is to be chosen:",
+            table(["gate", "accuracy (validation)", "networks run (mean)"], gates),
+        ]
+    )
+
+
+def _anytime(known: Mapping[str, Record]) -> str:
+    record = known["ensembles"]
+    rows = [
+        [
+            row["name"],
+            f"{row['asked']:.2f}",
+            f"{row['asked_early']:.2f}",
+            f"{row['saved']:.1f}",
+            f"{row['confident']:.2f}",
+            str(row["confident_changes"]),
+        ]
+        for row in record["rows"]
+        if row["networks"] > 1
+    ]
+    head = ["", "networks run", "stopping when settled", "saved (%)", "stopping at 0.99 too", "labels it changes"]
+    return "\n\n".join(
+        [
+            "Mean networks that an image takes of the 10,000 test images: all; until the remaining members cannot change the "
+            "label (no label changes, which the script checks); and until the label's mean probability is 0.99 as well.",
+            table(head, rows),
+        ]
+    )
+
+
+def _run(name: str) -> Run:
+    return next(run for run in RUNS if run.name == name)
+
+
+def _count(group: str) -> int:
+    return sum(run.group == group for run in RUNS)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,50 @@
+"""docs/results.md says what its records say."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(ROOT / "benchmarks"))
+
+import results  # noqa: E402
+import results_page  # noqa: E402
+
+
+def test_no_number_of_the_page_is_typed_by_hand() -> None:
+    assert results_page.page(results_page.records()) == (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
+
+
+def test_every_run_has_a_record_of_its_command() -> None:
+    for run in results.RUNS:
+        record = results.record(run)
+        assert record is not None, f"{run.name}: no record of {run.command!r}; run make results"
+        assert record["history"] and record["validation"] and record["test"]
+
+
+def test_every_figure_of_the_page_is_there() -> None:
+    page = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
+    names = re.findall(r"!\[[^]]+\]\((results/[a-z-]+\.svg)\)", page)
+    assert len(names) >= 6 and all((ROOT / "docs" / name).is_file() for name in names)
+
+
+def test_the_best_is_chosen_on_validation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(results, "RECORDS", tmp_path)
+    runs = [run for run in results.RUNS if run.group == "bnn"]
+    for run, (validation, test) in zip(runs, ((99.1, 99.9), (99.3, 99.0), (99.3, 99.5)), strict=True):
+        content = {"command": run.command, "validation": {"map": validation}, "test": {"map": test}}
+        (tmp_path / f"{run.name}.json").write_text(json.dumps(content), encoding="utf-8")
+    assert results.best_of("bnn") == runs[1]
+
+
+def test_a_record_of_another_command_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(results, "RECORDS", tmp_path)
+    run = results.RUNS[0]
+    assert results.record(run) is None
+    (tmp_path / f"{run.name}.json").write_text(json.dumps({"command": "another"}), encoding="utf-8")
+    assert results.record(run) is None
