@@ -10,19 +10,13 @@ computed once, with a first dimension of 1, and has no gradient to the input.
 
 from __future__ import annotations
 
-from typing import Literal
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from blrc.errors import BlrcError
 from blrc.nn.gaussian import Gaussian, expect_tensor
+from blrc.nn.geometry import ConvLayer, DenseLayer, Device
 from blrc.nn.weights import Bernoulli, WeightDistribution
-from blrc.window import conv_window, count
-
-Pair = int | tuple[int, int]
-Device = torch.device | str | None
 
 
 def all_signs(x: Tensor) -> bool:
@@ -31,7 +25,7 @@ def all_signs(x: Tensor) -> bool:
     return bool((x[:1].abs() == 1).all()) and bool((x.abs() == 1).all())
 
 
-class BinaryLinear(nn.Module):
+class BinaryLinear(DenseLayer):
     """Dense layer with weights in {-1, +1}: tensor ``(N, in)`` to `Gaussian` of ``(N, out)``.
 
     ``mean = a E[B]^T + bias`` and ``var = a^2 V[B]^T`` (paper, equation for the pre-activation, section 4.2).
@@ -55,35 +49,19 @@ class BinaryLinear(nn.Module):
 
     weight: WeightDistribution
 
-    def __init__(
-        self,
-        in_features: int,
-        out_features: int,
-        bias: bool = False,
-        device: Device = None,
-        dtype: torch.dtype | None = None,
-    ) -> None:
-        super().__init__()
-        self.in_features = in_features = count("BinaryLinear", "in_features", in_features)
-        self.out_features = out_features = count("BinaryLinear", "out_features", out_features)
-        self.weight = Bernoulli((out_features, in_features), device=device, dtype=dtype)
-        self.bias = nn.Parameter(torch.zeros(out_features, device=device, dtype=dtype)) if bias else None
+    def new_weight(self, shape: tuple[int, ...], device: Device, dtype: torch.dtype | None) -> WeightDistribution:
+        return Bernoulli(shape, device=device, dtype=dtype)
 
     def forward(self, x: Tensor) -> Gaussian:
-        x = expect_tensor(x, "BinaryLinear")
-        if x.ndim != 2 or x.shape[1] != self.in_features:
-            raise BlrcError(f"BinaryLinear takes (N, {self.in_features}), got {tuple(x.shape)}: flatten maps before it")
+        x = self.expect(x)
         expected, variance = self.weight.moments()
         mean = F.linear(x, expected, self.bias)
         if all_signs(x):
             return Gaussian(mean, variance.sum(1)[None])
         return Gaussian(mean, F.linear(x * x, variance))
 
-    def extra_repr(self) -> str:
-        return f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}"
 
-
-class BinaryConv2d(nn.Module):
+class BinaryConv2d(ConvLayer):
     """Convolution with weights in {-1, +1}: tensor ``(N, C, H, W)`` to `Gaussian` of ``(N, C', H', W')``.
 
     ``mean = conv(a, E[B]) + bias`` and ``var = conv(a^2, V[B])``. Zero padding adds nothing to either, so units at the
@@ -112,49 +90,15 @@ class BinaryConv2d(nn.Module):
 
     weight: WeightDistribution
 
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: Pair,
-        stride: Pair = 1,
-        padding: Pair | Literal["same", "valid"] = 0,
-        dilation: Pair = 1,
-        groups: int = 1,
-        bias: bool = False,
-        device: Device = None,
-        dtype: torch.dtype | None = None,
-    ) -> None:
-        super().__init__()
-        self.in_channels = in_channels = count("BinaryConv2d", "in_channels", in_channels)
-        self.out_channels = out_channels = count("BinaryConv2d", "out_channels", out_channels)
-        self.groups = groups = count("BinaryConv2d", "groups", groups)
-        if in_channels % groups or out_channels % groups:
-            raise BlrcError(f"BinaryConv2d: {groups} groups must divide {in_channels} and {out_channels} channels")
-        window = conv_window("BinaryConv2d", kernel_size, stride, padding, dilation)
-        self.kernel_size, self.stride, self.dilation = window.kernel, window.stride, window.dilation
-        self.padding: tuple[int, int] | str = padding if isinstance(padding, str) else window.padding[:2]
-        shape = (out_channels, in_channels // groups, *self.kernel_size)
-        self.weight = Bernoulli(shape, device=device, dtype=dtype)
-        self.bias = nn.Parameter(torch.zeros(out_channels, device=device, dtype=dtype)) if bias else None
+    def new_weight(self, shape: tuple[int, ...], device: Device, dtype: torch.dtype | None) -> WeightDistribution:
+        return Bernoulli(shape, device=device, dtype=dtype)
 
     def forward(self, x: Tensor) -> Gaussian:
-        x = expect_tensor(x, "BinaryConv2d")
-        if x.ndim != 4 or x.shape[1] != self.in_channels:
-            raise BlrcError(f"BinaryConv2d takes (N, {self.in_channels}, H, W), got {tuple(x.shape)}")
+        x = self.expect(x)
         expected, variance = self.weight.moments()
-        mean = self._convolve(x, expected, self.bias)
+        mean = self.convolve(x, expected, self.bias)
         squares = torch.ones_like(x[:1]) if all_signs(x) else x * x
-        return Gaussian(mean, self._convolve(squares, variance, None))
-
-    def _convolve(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        return F.conv2d(x, weight, bias, self.stride, self.padding, self.dilation, self.groups)
-
-    def extra_repr(self) -> str:
-        return (
-            f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, stride={self.stride}, "
-            f"padding={self.padding!r}, dilation={self.dilation}, groups={self.groups}, bias={self.bias is not None}"
-        )
+        return Gaussian(mean, self.convolve(squares, variance, None))
 
 
 class SoftmaxLinear(nn.Linear):

@@ -11,7 +11,7 @@ gradient of the loss to b(w) is applied to w as it is (clipping stands in for th
 from __future__ import annotations
 
 import math
-from typing import Any, Literal
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -20,10 +20,7 @@ from torch.autograd.function import once_differentiable
 
 from blrc.errors import BlrcError
 from blrc.nn.gaussian import expect_tensor
-from blrc.window import conv_window, count
-
-Pair = int | tuple[int, int]
-Device = torch.device | str | None
+from blrc.nn.geometry import ConvLayer, DenseLayer, Device
 
 
 def signs(x: Tensor) -> Tensor:
@@ -33,7 +30,7 @@ def signs(x: Tensor) -> Tensor:
     return torch.ge(x, 0, out=torch.empty_like(x)).mul_(2).sub_(1)
 
 
-class SteLinear(nn.Module):
+class SteLinear(DenseLayer):
     """Dense layer with the signs of its weights: ``(N, in)`` to ``(N, out)``, ``z = a b(w)^T + bias``.
 
     Args:
@@ -55,31 +52,16 @@ class SteLinear(nn.Module):
         1.0
     """
 
-    def __init__(
-        self,
-        in_features: int,
-        out_features: int,
-        bias: bool = False,
-        device: Device = None,
-        dtype: torch.dtype | None = None,
-    ) -> None:
-        super().__init__()
-        self.in_features = in_features = count("SteLinear", "in_features", in_features)
-        self.out_features = out_features = count("SteLinear", "out_features", out_features)
-        self.weight = _shadow((out_features, in_features), device, dtype)
-        self.bias = nn.Parameter(torch.zeros(out_features, device=device, dtype=dtype)) if bias else None
+    weight: nn.Parameter
+
+    def new_weight(self, shape: tuple[int, ...], device: Device, dtype: torch.dtype | None) -> nn.Parameter:
+        return _shadow(shape, device, dtype)
 
     def forward(self, x: Tensor) -> Tensor:
-        x = expect_tensor(x, "SteLinear")
-        if x.ndim != 2 or x.shape[1] != self.in_features:
-            raise BlrcError(f"SteLinear takes (N, {self.in_features}), got {tuple(x.shape)}: flatten maps before it")
-        return F.linear(x, _WeightSigns.apply(self.weight), self.bias)  # type: ignore[no-untyped-call]
-
-    def extra_repr(self) -> str:
-        return f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}"
+        return F.linear(self.expect(x), _WeightSigns.apply(self.weight), self.bias)  # type: ignore[no-untyped-call]
 
 
-class SteConv2d(nn.Module):
+class SteConv2d(ConvLayer):
     """Convolution with the signs of its weights: ``(N, C, H, W)`` to ``(N, C', H', W')``, zeros as padding.
 
     Args:
@@ -101,43 +83,13 @@ class SteConv2d(nn.Module):
         torch.Size([5, 32, 28, 28])
     """
 
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: Pair,
-        stride: Pair = 1,
-        padding: Pair | Literal["same", "valid"] = 0,
-        dilation: Pair = 1,
-        groups: int = 1,
-        bias: bool = False,
-        device: Device = None,
-        dtype: torch.dtype | None = None,
-    ) -> None:
-        super().__init__()
-        self.in_channels = in_channels = count("SteConv2d", "in_channels", in_channels)
-        self.out_channels = out_channels = count("SteConv2d", "out_channels", out_channels)
-        self.groups = groups = count("SteConv2d", "groups", groups)
-        if in_channels % groups or out_channels % groups:
-            raise BlrcError(f"SteConv2d: {groups} groups must divide {in_channels} and {out_channels} channels")
-        window = conv_window("SteConv2d", kernel_size, stride, padding, dilation)
-        self.kernel_size, self.stride, self.dilation = window.kernel, window.stride, window.dilation
-        self.padding: tuple[int, int] | str = padding if isinstance(padding, str) else window.padding[:2]
-        self.weight = _shadow((out_channels, in_channels // groups, *self.kernel_size), device, dtype)
-        self.bias = nn.Parameter(torch.zeros(out_channels, device=device, dtype=dtype)) if bias else None
+    weight: nn.Parameter
+
+    def new_weight(self, shape: tuple[int, ...], device: Device, dtype: torch.dtype | None) -> nn.Parameter:
+        return _shadow(shape, device, dtype)
 
     def forward(self, x: Tensor) -> Tensor:
-        x = expect_tensor(x, "SteConv2d")
-        if x.ndim != 4 or x.shape[1] != self.in_channels:
-            raise BlrcError(f"SteConv2d takes (N, {self.in_channels}, H, W), got {tuple(x.shape)}")
-        weight = _WeightSigns.apply(self.weight)  # type: ignore[no-untyped-call]
-        return F.conv2d(x, weight, self.bias, self.stride, self.padding, self.dilation, self.groups)
-
-    def extra_repr(self) -> str:
-        return (
-            f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, stride={self.stride}, "
-            f"padding={self.padding!r}, dilation={self.dilation}, groups={self.groups}, bias={self.bias is not None}"
-        )
+        return self.convolve(self.expect(x), _WeightSigns.apply(self.weight), self.bias)  # type: ignore[no-untyped-call]
 
 
 class SteSign(nn.Module):

@@ -1,0 +1,106 @@
+"""What dense layers and convolutions have in common, whatever their weights are: options, bias, checks of the input."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from blrc.errors import BlrcError
+from blrc.nn.gaussian import expect_tensor
+from blrc.window import conv_window, count
+
+Pair = int | tuple[int, int]
+Device = torch.device | str | None
+
+
+class _Weighted(nn.Module, ABC):
+    weight: Any
+    bias: nn.Parameter | None
+
+    @abstractmethod
+    def new_weight(self, shape: tuple[int, ...], device: Device, dtype: torch.dtype | None) -> nn.Module | nn.Parameter:
+        """The layer's weights at first, outputs first in `shape`."""
+
+    def _fill(self, shape: tuple[int, ...], bias: bool, device: Device, dtype: torch.dtype | None) -> None:
+        self.weight = self.new_weight(shape, device, dtype)
+        self.bias = nn.Parameter(torch.zeros(shape[0], device=device, dtype=dtype)) if bias else None
+
+
+class DenseLayer(_Weighted):
+    """Options of `torch.nn.Linear`; weights of shape ``(out, in)``, bias ``(out,)`` or None."""
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        bias: bool = False,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        name = type(self).__name__
+        self.in_features = count(name, "in_features", in_features)
+        self.out_features = count(name, "out_features", out_features)
+        self._fill((self.out_features, self.in_features), bias, device, dtype)
+
+    def expect(self, x: Tensor) -> Tensor:
+        """`x`, which must be a tensor ``(N, in)``."""
+        name = type(self).__name__
+        x = expect_tensor(x, name)
+        if x.ndim != 2 or x.shape[1] != self.in_features:
+            raise BlrcError(f"{name} takes (N, {self.in_features}), got {tuple(x.shape)}: flatten maps before it")
+        return x
+
+    def extra_repr(self) -> str:
+        return f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}"
+
+
+class ConvLayer(_Weighted):
+    """Options of `torch.nn.Conv2d`; weights of shape ``(C', C / groups, kH, kW)``, bias ``(C',)`` or None."""
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Pair,
+        stride: Pair = 1,
+        padding: Pair | Literal["same", "valid"] = 0,
+        dilation: Pair = 1,
+        groups: int = 1,
+        bias: bool = False,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        name = type(self).__name__
+        self.in_channels = in_channels = count(name, "in_channels", in_channels)
+        self.out_channels = out_channels = count(name, "out_channels", out_channels)
+        self.groups = groups = count(name, "groups", groups)
+        if in_channels % groups or out_channels % groups:
+            raise BlrcError(f"{name}: {groups} groups must divide {in_channels} and {out_channels} channels")
+        window = conv_window(name, kernel_size, stride, padding, dilation)
+        self.kernel_size, self.stride, self.dilation = window.kernel, window.stride, window.dilation
+        self.padding: tuple[int, int] | str = padding if isinstance(padding, str) else window.padding[:2]
+        self._fill((out_channels, in_channels // groups, *self.kernel_size), bias, device, dtype)
+
+    def expect(self, x: Tensor) -> Tensor:
+        """`x`, which must be a tensor ``(N, C, H, W)``."""
+        name = type(self).__name__
+        x = expect_tensor(x, name)
+        if x.ndim != 4 or x.shape[1] != self.in_channels:
+            raise BlrcError(f"{name} takes (N, {self.in_channels}, H, W), got {tuple(x.shape)}")
+        return x
+
+    def convolve(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        """The convolution with these weights."""
+        return F.conv2d(x, weight, bias, self.stride, self.padding, self.dilation, self.groups)
+
+    def extra_repr(self) -> str:
+        return (
+            f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, stride={self.stride}, "
+            f"padding={self.padding!r}, dilation={self.dilation}, groups={self.groups}, bias={self.bias is not None}"
+        )
