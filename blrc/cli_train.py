@@ -13,6 +13,9 @@ from blrc.train import RECIPES, Recipe, best_stage, train_mnist
 from blrc.train.state import state_file
 
 _DEFAULT = Recipe()
+# Options that change nothing in a baseline: given, they are a mistake.
+_STOCHASTIC = {"weight_lr", "tau", "hard", "objective", "init", "pretrain_epochs"}
+_IDLE = {"blrnet": set[str](), "bnn": _STOCHASTIC | {"pretrain_lr"}, "fp": _STOCHASTIC | {"lr"}}
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -87,6 +90,10 @@ def mnist(
     ends as if it had not been.
     """
     given = {name: value for name, value in options.items() if value is not None}
+    idle = sorted(set(given) & _IDLE[given.get("model", _DEFAULT.model)])
+    if idle:
+        flags = ", ".join(name.replace("_", "-") for name in idle)
+        raise BlrcError(f"--model {given['model']}: has no use for {flags}; leave that out")
     recipe = Recipe(**{**RECIPES[base], **given})
     try:
         trained = train_mnist(output, data, recipe, resume, threads=threads, log=log)

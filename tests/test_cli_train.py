@@ -81,3 +81,25 @@ def test_an_interrupted_run_says_how_to_go_on(monkeypatch: pytest.MonkeyPatch) -
     result = CliRunner().invoke(main, ["train", "mnist", "-o", "m.pt"])
     assert result.exit_code == 1
     assert "the same command with --resume goes on after the last finished epoch (m.pt.training)" in result.output
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ("--model fp --lr 0.1 --soft", "--model fp: has no use for hard, lr"),
+        ("--model bnn --weight-lr 0.1", "--model bnn: has no use for weight-lr"),
+        ("--model bnn --pretrain-lr 0.1", "--model bnn: has no use for pretrain-lr"),
+    ],
+)
+def test_options_without_effect_are_refused(options: str, complaint: str, calls: list[tuple[Any, ...]]) -> None:
+    result = CliRunner().invoke(main, ["train", "mnist", "-o", "m.pt", *options.split()])
+    assert result.exit_code == 1 and complaint in result.output and not calls
+
+
+def test_a_baseline_takes_the_options_that_it_uses(calls: list[tuple[Any, ...]]) -> None:
+    CliRunner().invoke(main, ["train", "mnist", "-o", "m.pt", "--model", "bnn", "--lr", "0.1", "--epochs", "2"])
+    CliRunner().invoke(main, ["train", "mnist", "-o", "m.pt", "--model", "fp", "--pretrain-lr", "0.1", "--shifts", "1"])
+    assert [call[2] for call in calls] == [
+        Recipe(model="bnn", lr=0.1, epochs=2),
+        Recipe(model="fp", pretrain_lr=0.1, shifts=1),
+    ]

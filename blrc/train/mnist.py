@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -181,7 +180,7 @@ def mnist_stages(recipe: Recipe, training: Dataset, validation: Dataset, encodin
                 lambda model: networks.straight_through_groups(model, recipe.lr),
                 cosine,
                 lambda _: squared_hinge_loss,
-                lambda model: accuracy(reestimate(copy.deepcopy(model), statistics), validation, encoding),
+                validate_map,
                 recipe.shifts,
                 finish=clip_,
             )
@@ -197,16 +196,15 @@ def mnist_stages(recipe: Recipe, training: Dataset, validation: Dataset, encodin
         recipe.shifts,
         also={"stochastic": validate_real},
     )
-    restart = Stage(
-        "restart",
-        recipe.restart_epochs,
-        build_restart,
-        lambda model: networks.binary_groups(model, recipe.restart_weight_lr, recipe.restart_lr, recipe.weight_decay),
-        warm_cosine,
-        lambda results: stochastic_losses(recipe, results, len(training)),
-        validate_map,
-        recipe.shifts,
-        also={"stochastic": validate_real},
+    restart = replace(
+        binary,
+        name="restart",
+        epochs=recipe.restart_epochs,
+        build=build_restart,
+        groups=lambda model: networks.binary_groups(
+            model, recipe.restart_weight_lr, recipe.restart_lr, recipe.weight_decay
+        ),
+        schedule=warm_cosine,
         prepare=lambda model, progress: networks.restrain_at(model, recipe, progress),
     )
     return [*([pretraining] if recipe.pretrains else []), binary, *([restart] if recipe.restart_epochs else [])]
