@@ -29,10 +29,12 @@ from numpy.typing import NDArray
 
 from blrc import api, checkpoint, datasets, head, labelled, program_file, vectors
 from blrc.calibrate import calibrate
+from blrc.cheap import predict
 from blrc.checkpoint import Checkpoint
 from blrc.encode import device_layout
 from blrc.head import ONE
 from blrc.lower import lower
+from blrc.metrics import accuracy
 from blrc.net import Net
 from blrc.sample import Member, parse_freeze, sample, sampled_layers
 from blrc.targets.c.answers import Answers
@@ -158,7 +160,7 @@ def measure(source: Checkpoint, choices: list[Choice], data: Path, rounds: int, 
                 Row(
                     choice.name,
                     len(built.program.members),
-                    100 * float(np.mean(whole.label == test.labels)),
+                    accuracy(whole.label, test.labels),
                     size,
                     size / flash[0],
                     float(whole.members.mean()),
@@ -179,18 +181,13 @@ def gates(folder: Path, validation: Path) -> list[Gate]:
     _, images = datasets.split(datasets.mnist(validation), VALIDATION)
     raw = device_layout(np.asarray(images.images))
     with HostBuild(folder, "net", ("-O2",)) as built:
-        program, count = built.program, len(built.program.members)
-        scores = [built.run(raw, member)[program.output.name][:, 0, 0, :] for member in range(count)]
+        program = built.program
+        scores = [built.run(raw, k)[program.output.name][:, 0, 0, :] for k in range(len(program.members))]
     scale, found = head.scale_of(program.score_scale), []
     for probability in GATES:
         gate = head.gate_of(Fraction(probability))
-        right = head.ensemble(scores, scale, gate).label == images.labels
-        sums, used = head.Sums.start(len(raw), program.classes), np.zeros(len(raw), dtype=np.int64)
-        for k, member in enumerate(scores, 1):
-            sums = sums.add(member, scale)
-            done = sums.settled(count - k) | ((k == 1) & (sums.answer().mean >= gate))
-            used[(used == 0) & done] = k
-        found.append(Gate(probability, 100 * float(right.mean()), float(used.mean())))
+        label, used = predict(scores, scale, gate)
+        found.append(Gate(probability, accuracy(label, images.labels), float(used.mean())))
     return found
 
 

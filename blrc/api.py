@@ -59,12 +59,8 @@ def build(source: Checkpoint, members: Sequence[Member], gate: int = 0) -> tuple
     Raises:
         BlrcError: no calibration samples in the checkpoint, or a network that cannot be compiled (layer named).
     """
-    if source.calibration is None:
-        raise BlrcError(
-            f"{source.source}: holds no calibration samples, on which the norms are re-estimated; "
-            "save it again with blrc.save(..., calibration=samples)"
-        )
-    nets = [calibrate(sample(source, member), source.calibration) for member in members]
+    samples = source.samples()
+    nets = [calibrate(sample(source, member), samples) for member in members]
     return lower(nets, gate), nets
 
 

@@ -74,8 +74,6 @@ def evaluate_cheap(
     """
     if members < 2 or repeats < 1:
         raise BlrcError(f"cheap ensembles of {members} members in {repeats} repeats: need 2 and 1 at least")
-    if checkpoint.calibration is None:
-        raise BlrcError(f"{checkpoint.source}: holds no calibration samples, on which the norms are re-estimated")
     kinds = binary_layers(checkpoint)
     convolutions = tuple(name for name, kind in kinds.items() if kind == "binary_conv2d")
     gates = tuple(map(head.gate_of, GATES))
@@ -87,8 +85,9 @@ def evaluate_cheap(
     progress("map", 0, total)
     map_net = _net(checkpoint, MAP)
     map_scores = _scores(map_net, data)
+    scale = head.scale_of(lower([map_net]).score_scale)
     size = _tables([map_net], 0)
-    accuracy = _accuracy(map_scores.argmax(axis=1), data)
+    accuracy = metrics.accuracy(map_scores.argmax(axis=1), data.labels)
     found = [Cheap("--members map", accuracy, 0.0, size, 1.0, 1.0)]
     for variant in variants:
         answers: dict[int, list[tuple[float, float]]] = {gate: [] for gate in variant.gates}
@@ -100,10 +99,9 @@ def evaluate_cheap(
                 scores.append(_scores(nets[-1], data))
                 count += 1
                 progress(variant.options.strip() or "all layers sampled", count, total)
-            scale = head.scale_of(lower([map_net]).score_scale)
             for gate in variant.gates:
                 label, networks = predict([map_scores, *scores] if gate else scores, scale, gate)
-                answers[gate].append((_accuracy(label, data), float(networks.mean())))
+                answers[gate].append((metrics.accuracy(label, data.labels), float(networks.mean())))
                 if repeat == 0:
                     sizes[gate] = _tables([map_net, *nets] if gate else nets, gate)
         found += _rows(variant, members, answers, sizes, size)
@@ -153,8 +151,7 @@ def _rows(
 
 
 def _net(checkpoint: Checkpoint, member: Member) -> Net:
-    assert checkpoint.calibration is not None
-    return calibrate(sample(checkpoint, member), checkpoint.calibration)
+    return calibrate(sample(checkpoint, member), checkpoint.samples())
 
 
 def _tables(nets: Sequence[Net], gate: int) -> int:
@@ -163,7 +160,3 @@ def _tables(nets: Sequence[Net], gate: int) -> int:
 
 def _scores(net: Net, data: Labelled) -> Scores:
     return quick.scores([lower([net])], data.raw)[0]
-
-
-def _accuracy(label: NDArray[np.int64], data: Labelled) -> float:
-    return 100.0 * int((label == data.labels).sum()) / len(data.labels)

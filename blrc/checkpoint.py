@@ -60,6 +60,19 @@ class Checkpoint:
         )
         return model
 
+    def samples(self) -> NDArray[Any]:
+        """The calibration samples.
+
+        Raises:
+            BlrcError: there are none.
+        """
+        if self.calibration is None:
+            raise BlrcError(
+                f"{self.source}: holds no calibration samples, on which the norms are re-estimated; "
+                "save it again with blrc.save(..., calibration=samples)"
+            )
+        return self.calibration
+
     def logit_codes(self, layer: str) -> NDArray[np.int8]:
         """8-bit codes of a binary layer's logits (made now where the checkpoint holds floats)."""
         held = self.tensors[layer + _LOGITS]

@@ -158,22 +158,22 @@ def _say(what: str) -> None:
 
 
 class _Steps:
-    """Progress of many steps: rewritten on a terminal, else a line for each tenth of them."""
+    """Progress of many steps: in a log a line for each tenth of them."""
 
     def __init__(self) -> None:
         self.said = -1
 
     def __call__(self, what: str, done: int, total: int) -> None:
-        if sys.stderr.isatty():
-            click.echo(f"\r\033[K{what}: {done:,} of {total:,}" + ("\n" if done >= total else ""), nl=False, err=True)
-        elif done == 0 or 10 * done // total != self.said:
-            click.echo(f"{what}: {done:,} of {total:,}", err=True)
-        self.said = 10 * done // total
+        tenth = 10 * done // total
+        if sys.stderr.isatty() or done == 0 or tenth != self.said:
+            _progress(what, done, total, every=True)
+        self.said = tenth
 
 
-def _progress(what: str, done: int, total: int) -> None:
+def _progress(what: str, done: int, total: int, every: bool = False) -> None:
+    """Rewritten on a terminal; in a log the first and the last, or every one."""
     if sys.stderr.isatty():
         end = "\n" if done >= total else ""
         click.echo(f"\r\033[K{what}: {done:,} of {total:,}{end}", nl=False, err=True)
-    elif done == 0 or done >= total:
+    elif every or done == 0 or done >= total:
         click.echo(f"{what}: {done:,} of {total:,}", err=True)

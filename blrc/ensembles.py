@@ -13,7 +13,6 @@ from blrc import head, reference
 from blrc.calibrate import calibrate
 from blrc.checkpoint import Checkpoint
 from blrc.encode import device_layout
-from blrc.errors import BlrcError
 from blrc.lower import lower
 from blrc.sample import NONE, Member, parse_freeze, sampled_layers
 from blrc.sample import sample as sample_member
@@ -43,8 +42,7 @@ def anytime(
         ``for answer in anytime(blrc.load("model.pt"), images): ...`` until one is content.
     """
     checkpoint.encoding.check(raw, "samples")
-    if checkpoint.calibration is None:
-        raise BlrcError(f"{checkpoint.source}: holds no calibration samples, on which the norms are re-estimated")
+    samples = checkpoint.samples()
     device = device_layout(raw)
     if checkpoint.encoding.kind == "bits":
         device = device.astype(bool)
@@ -54,7 +52,7 @@ def anytime(
         if index == head.MAX_MEMBERS:
             return
         net = sample_member(checkpoint, Member(seed, index, layers, frozen))
-        program = lower([calibrate(net, checkpoint.calibration)])
+        program = lower([calibrate(net, samples)])
         scores = reference.scores(program, device)
         sums = (sums or head.Sums.start(*scores.shape)).add(scores, head.scale_of(program.score_scale))
         yield sums.answer()

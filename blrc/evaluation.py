@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
-from typing import Any
 
 import numpy as np
 import torch
@@ -30,6 +29,7 @@ from blrc.head import Scale, Sums
 from blrc.labelled import Labelled
 from blrc.lower import lower
 from blrc.metrics import Bin, Predictions, Quality, Spread
+from blrc.net import Net
 from blrc.sample import MAP, Member, sample
 
 Progress = Callable[[str, int, int], None]
@@ -121,13 +121,9 @@ def evaluate(
     largest = max(choice.sizes, default=0)
     compiled = {name: other for name, other in baselines.items() if isinstance(other, Checkpoint)}
     real = {name: other for name, other in baselines.items() if isinstance(other, nn.Module)}
-    jobs = [("baselines", (other, MAP)) for other in compiled.values()]
-    jobs += [("map", (checkpoint, MAP))] if "map" in choice.entries else []
-    jobs += [
-        (f"members, repeat {repeat + 1}", (checkpoint, choice.member(repeat, index)))
-        for repeat in range(choice.repeats)
-        for index in range(largest)
-    ]
+    jobs = [(other, MAP) for other in compiled.values()]
+    jobs += [(checkpoint, MAP)] if "map" in choice.entries else []
+    jobs += [(checkpoint, choice.member(repeat, index)) for repeat in range(choice.repeats) for index in range(largest)]
     singles = [MAP, *(choice.member(repeat, 0) for repeat in range(min(choice.repeats, SINGLES)))]
     draws = choice.repeats if "stochastic" in choice.entries else 0
     curve = len(singles) if reestimation else 0
@@ -144,7 +140,7 @@ def evaluate(
         collect(name, "running", _torch(model.eval(), checkpoint, data))
         count.done("baselines")
     with _workers() as pool:
-        found = pool.map(lambda job: _both(job[1][0], job[1][1], data), jobs)
+        found = pool.map(lambda job: _both(job[0], job[1], data), jobs)
         for name in compiled:
             _single(name, next(found), collect)
             count.done("baselines")
@@ -203,13 +199,8 @@ def _workers() -> Iterator[ThreadPoolExecutor]:
 Scored = dict[str, tuple[NDArray[np.int32], Scale]]
 
 
-def _calibrated(checkpoint: Checkpoint, member: Member, samples: int | None = None) -> Any:
-    if checkpoint.calibration is None:
-        raise BlrcError(
-            f"{checkpoint.source}: holds no calibration samples, on which the norms are re-estimated; "
-            "save it again with blrc.save(..., calibration=samples)"
-        )
-    return calibrate(sample(checkpoint, member), checkpoint.calibration[:samples])
+def _calibrated(checkpoint: Checkpoint, member: Member, samples: int | None = None) -> Net:
+    return calibrate(sample(checkpoint, member), checkpoint.samples()[:samples])
 
 
 def _both(checkpoint: Checkpoint, member: Member, data: Labelled) -> Scored:
@@ -301,7 +292,7 @@ def _by_batches(checkpoint: Checkpoint, member: Member, steps: Sequence[int], da
         for step in steps
     ]
     scores = quick.scores([lower([net]) for net in nets], data.raw)
-    return tuple(100.0 * int((s.argmax(axis=1) == data.labels).sum()) / len(data.labels) for s in scores)
+    return tuple(metrics.accuracy(s.argmax(axis=1), data.labels) for s in scores)
 
 
 def _reestimation(steps: tuple[int, ...], rows: Sequence[tuple[float, ...]]) -> Reestimation:

@@ -89,12 +89,17 @@ def measure(predictions: Predictions, labels: NDArray[np.int64]) -> Quality:
     bins = reliability(predictions, labels)
     gaps = [bin.count * abs(bin.accuracy - bin.confidence) for bin in bins]
     return Quality(
-        accuracy=100.0 * int((predictions.label == labels).sum()) / len(labels),
+        accuracy=accuracy(predictions.label, labels),
         nll=float(-np.log(p[rows, labels]).mean()),
         brier=float(brier.mean()),
         ece=float(sum(gaps) / len(labels)),
         coverage_area=float(error_coverage(predictions, labels).mean()),
     )
+
+
+def accuracy(label: NDArray[np.int64], labels: NDArray[np.int64]) -> float:
+    """Per cent of samples whose label is right."""
+    return 100.0 * int((label == labels).sum()) / len(labels)
 
 
 def error_coverage(predictions: Predictions, labels: NDArray[np.int64]) -> Floats:
