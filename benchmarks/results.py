@@ -20,6 +20,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -106,15 +107,18 @@ def main() -> None:
     bnn = BUILD / f"{best_of('bnn').name}.pt"
     for group in REPEATS:
         best = BUILD / f"{best_of(group).name}.pt"
-        once(f"eval-{group}", lambda model=best, repeats=REPEATS[group]: full_evaluation(model, bnn, folder, repeats))
+        make = partial(full_evaluation, best, bnn, folder, REPEATS[group])
+        once(f"eval-{group}", make, run=best.stem)
     once("uncertain", lambda: most_uncertain(EXAMPLE / "mnist.pt", folder))
     once("ensembles", lambda: ensembles(EXAMPLE / "mnist.pt", folder))
     run_script("results_page.py")
 
 
-def once(name: str, make: Callable[[], Mapping[str, Any]]) -> None:
-    """Make a record that is not there."""
-    if not (RECORDS / f"{name}.json").exists():
+def once(name: str, make: Callable[[], Mapping[str, Any]], **about: str) -> None:
+    """Make a record that is not there, or that is about another thing (``run``)."""
+    path = RECORDS / f"{name}.json"
+    held = json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+    if held is None or any(held[key] != value for key, value in about.items()):
         say(name)
         write(name, {"date": datetime.date.today().isoformat(), **make()})
 

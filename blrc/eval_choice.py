@@ -16,7 +16,7 @@ class Choice:
 
     Attributes:
         entries: ``map``, ``stochastic`` and numbers of members, in the order of the report.
-        repeats, seed: see the module.
+        repeats, seed: see `blrc.evaluation`.
         layers, freeze: of every sampled member (see `blrc.sample.Member`).
     """
 

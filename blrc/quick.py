@@ -52,13 +52,17 @@ def scores(programs: Sequence[Program], raw: NDArray[Any]) -> list[NDArray[np.in
 
 @dataclass(eq=False)
 class _Layer:
-    """A convolution with its constants in torch's form; `exact` turns False where torch proves not to be."""
+    """A convolution with its constants in torch's form; `exact` turns False where torch proves not to be.
+
+    `rows`: weights of a dense layer as int8 ``(inputs, out)``, or None: torch multiplies integers 4 times as fast.
+    """
 
     op: Conv
     key: bytes
     weights: torch.Tensor
     thresholds: torch.Tensor
     summed: torch.Tensor
+    rows: torch.Tensor | None
     exact: bool
 
 
@@ -67,7 +71,9 @@ def _prepare(program: Program, op: Conv) -> _Layer:
     weights = torch.from_numpy(unpack_signs(packed, op.group_channels)).permute(0, 3, 1, 2)  # channels last in memory
     summed = weights.double().reshape(op.groups, -1, *weights.shape[1:]).sum(1)
     exact = program.bounds(op)[1] + 1 < 2**24
-    return _Layer(op, packed.tobytes(), weights.float(), torch.from_numpy(thresholds).float(), summed, exact)
+    dense = op.is_dense and op.groups == 1 and not any(op.window.padding) and hasattr(torch, "_int_mm")
+    rows = weights.permute(0, 2, 3, 1).flatten(1).t().contiguous() if dense else None
+    return _Layer(op, packed.tobytes(), weights.float(), torch.from_numpy(thresholds).float(), summed, rows, exact)
 
 
 def _step(
@@ -103,11 +109,14 @@ def _step(
 def _preactivation(layer: _Layer, x: NDArray[Any], check: bool) -> torch.Tensor:
     """z of a batch, float32 ``(n, out, H', W')``, before the pool."""
     op = layer.op
-    real = torch.from_numpy(x).float()
+    numbers = torch.from_numpy(x).to(torch.int8 if layer.rows is not None else torch.float32)
     if op.x.dtype == "bits":
-        real = real.mul_(2).sub_(1)
-    maps = _padded(real.permute(0, 3, 1, 2), op.window)
-    z = _convolve(maps, layer.weights, op)
+        numbers = numbers.mul_(2).sub_(1)
+    maps = _padded(numbers.permute(0, 3, 1, 2), op.window)
+    if layer.rows is not None:
+        z = torch._int_mm(numbers.flatten(1), layer.rows).float()[:, :, None, None]
+    else:
+        z = _convolve(maps, layer.weights, op)
     if check:
         expected = _convolve(maps.double(), layer.summed, op)
         grouped = z.reshape(len(z), op.groups, -1, *z.shape[2:]).sum(2, dtype=torch.float64)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,11 @@ from numpy.typing import NDArray
 from torch import nn
 
 from blrc import nn as bnn
+from blrc.calibrate import calibrate
 from blrc.checkpoint import Checkpoint, from_model
 from blrc.encode import InputEncoding, bits, int8_codes, pixels
+from blrc.net import Net
+from blrc.sample import sample
 
 _NORMS = (bnn.StochasticBatchNorm1d, bnn.StochasticBatchNorm2d, nn.BatchNorm1d, nn.BatchNorm2d)
 
@@ -124,3 +128,12 @@ def binarized_network(seed: int) -> tuple[nn.Module, tuple[int, int, int]]:
         width = features.eval()(torch.zeros(1, *shape)).flatten(1).shape[1]
     last = bnn.SteLinear(width, 7, bias=bool(rng.integers(0, 2)))
     return nn.Sequential(features, nn.Flatten(), last, *([nn.BatchNorm1d(7)] if seed % 2 == 0 else [])), shape
+
+
+def calibrated_net(
+    network: Callable[[int], tuple[nn.Module, tuple[int, int, int]]], seed: int, ties: bool = True
+) -> tuple[Checkpoint, Net]:
+    """A checkpoint of a random network, of another kind of input for each seed, and its calibrated MAP net."""
+    model, shape = network(seed)
+    checkpoint = checkpoint_of(model, ("uint8", "int8", "bits")[seed % 3], shape, seed, ties=ties)
+    return checkpoint, calibrate(sample(checkpoint), checkpoint.samples())

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from decimal import ROUND_FLOOR, Decimal, localcontext
 from fractions import Fraction
-from typing import Any
+from functools import partial
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
-from random_networks import binarized_network, checkpoint_of, raw_samples
+from random_networks import binarized_network, calibrated_net, checkpoint_of, raw_samples
 from torch import nn
 
 from blrc import affine as module
@@ -24,7 +24,7 @@ from blrc.encode import device_layout
 from blrc.errors import BlrcError
 from blrc.head import SMALLEST_SCALE
 from blrc.lower import lower
-from blrc.net import Dense, Moments, Net, Norm, ScoreStage, Sums, pieces
+from blrc.net import Dense, Moments, Norm, ScoreStage, Sums, pieces
 from blrc.program import BinaryScores
 from blrc.sample import Member, sample
 from blrc.verification.agreement import torch_agreement
@@ -131,14 +131,7 @@ def test_what_cannot_be_computed_is_named(stage: ScoreStage, message: str, monke
         score_scale([stage])
 
 
-KINDS = ["uint8", "int8", "bits"]
-
-
-def calibrated(seed: int, ties: bool = True) -> tuple[Any, Net]:
-    model, shape = binarized_network(seed)
-    checkpoint = checkpoint_of(model, KINDS[seed % 3], shape, seed, ties=ties)
-    assert checkpoint.calibration is not None
-    return checkpoint, calibrate(sample(checkpoint), checkpoint.calibration)
+calibrated = partial(calibrated_net, binarized_network)
 
 
 @pytest.mark.parametrize("seed", range(8))

@@ -42,6 +42,19 @@ def test_the_best_is_chosen_on_validation(tmp_path: Path, monkeypatch: pytest.Mo
     assert results.best_of("bnn") == runs[1]
 
 
+def test_an_evaluation_is_of_the_best_run_of_its_group() -> None:
+    for group in results.REPEATS:
+        assert results_page.records()[f"eval-{group}"]["run"] == results.best_of(group).name
+
+
+def test_a_record_is_made_once_and_again_for_another_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(results, "RECORDS", tmp_path)
+    made = []
+    for run in ("a", "a", "b"):
+        results.once("eval-x", lambda run=run: made.append(run) or {"run": run}, run=run)
+    assert made == ["a", "b"] and json.loads((tmp_path / "eval-x.json").read_text(encoding="utf-8"))["run"] == "b"
+
+
 def test_a_record_of_another_command_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(results, "RECORDS", tmp_path)
     run = results.RUNS[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,25 +11,15 @@ import pytest
 import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
-from random_networks import checkpoint_of, deep_network, raw_samples
+from random_networks import calibrated_net, deep_network, raw_samples
 
 from blrc import reference
-from blrc.calibrate import calibrate
-from blrc.checkpoint import Checkpoint
 from blrc.encode import device_layout
 from blrc.lower import lower
 from blrc.net import Conv, Dense, Flatten, MaxPool, Net, Norm, Sign, Softmax, Sums
-from blrc.sample import sample
 from blrc.verification.agreement import torch_agreement
 
-KINDS = ["uint8", "int8", "bits"]
-
-
-def calibrated(seed: int, ties: bool = True) -> tuple[Checkpoint, Net]:
-    model, shape = deep_network(seed)
-    checkpoint = checkpoint_of(model, KINDS[seed % 3], shape, seed, ties=ties)
-    assert checkpoint.calibration is not None
-    return checkpoint, calibrate(sample(checkpoint), checkpoint.calibration)
+calibrated = partial(calibrated_net, deep_network)
 
 
 def torch_labels(net: Net, raw: NDArray[Any]) -> tuple[NDArray[np.int64], int]:

@@ -6,23 +6,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from random_networks import checkpoint_of, deep_network, raw_samples
+from random_networks import calibrated_net, deep_network, raw_samples
 
 from blrc import lower as lowering
-from blrc.calibrate import calibrate
 from blrc.fold import Folded
 from blrc.lower import lower
-from blrc.sample import sample
 from blrc.verification.lowered import first_other_bits
-
-KINDS = ["uint8", "int8", "bits"]
 
 
 def calibrated(seed: int) -> Any:
-    model, shape = deep_network(seed)
-    checkpoint = checkpoint_of(model, KINDS[seed % 3], shape, seed)
-    assert checkpoint.calibration is not None
-    return calibrate(sample(checkpoint), checkpoint.calibration), raw_samples(checkpoint.encoding, 150, 5)
+    checkpoint, net = calibrated_net(deep_network, seed)
+    return net, raw_samples(checkpoint.encoding, 150, 5)
 
 
 @pytest.mark.parametrize("seed", range(6))
