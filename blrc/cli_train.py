@@ -65,6 +65,8 @@ def train() -> None:
 @click.option("--hard/--soft", default=None, help="Activations in training: +-1, or between. [plain: hard]")
 @_option("--tau", "tau", float, "Temperature of the activations.")
 @_option("--shifts", "shifts", int, "Move training images at random by up to so many pixels.")
+@_option("--rotation", "rotation", float, "Turn them at random by up to so many degrees.")
+@_option("--zoom", "zoom", float, "Stretch them at random by up to this share of their size.")
 @_option("--distillation", "distillation", float, "Share of the loss that soft labels have.")
 @_option(
     "--objective",

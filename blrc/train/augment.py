@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import torch
+import torch.nn.functional as F
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
+
+Augment = Callable[[NDArray[Any], np.random.Generator], NDArray[Any]]
+"""Images ``(N, C, H, W)`` to altered ones of the same shape and type."""
 
 
 def shifted(images: NDArray[Any], reach: int, rng: np.random.Generator) -> NDArray[Any]:
@@ -23,3 +29,32 @@ def shifted(images: NDArray[Any], reach: int, rng: np.random.Generator) -> NDArr
     top, left = places[rng.integers(0, len(places), len(images))].T
     windows = sliding_window_view(padded, (height, width), axis=(2, 3))
     return np.ascontiguousarray(windows[np.arange(len(images)), :, top, left])
+
+
+def distorted(images: NDArray[Any], degrees: float, zoom: float, rng: np.random.Generator) -> NDArray[Any]:
+    """Each image turned and stretched about its centre at random; bilinear, pixels that come in are 0.
+
+    Args:
+        images: ``(N, C, H, W)`` of uint8.
+        degrees: angles are uniform over [-degrees, degrees].
+        zoom: factors of height and width are drawn apart, uniform over [1 - zoom, 1 + zoom]; below 1.
+    """
+    if degrees == 0 and zoom == 0:
+        return images
+    count, (height, width) = len(images), images.shape[2:]
+    angle = np.radians(rng.uniform(-degrees, degrees, count))
+    tall, wide = 1.0 / rng.uniform(1.0 - zoom, 1.0 + zoom, (2, count))
+    # Row k of the matrix: where in the source, in pixels from the centre, an output pixel (x, y) comes from.
+    turn = np.array([[np.cos(angle) * wide, -np.sin(angle) * wide], [np.sin(angle) * tall, np.cos(angle) * tall]])
+    matrix = np.zeros((count, 2, 3), np.float32)
+    matrix[:, :, :2] = turn.transpose(2, 0, 1)
+    matrix[:, 0, 1] *= height / width  # affine_grid counts in half widths and half heights
+    matrix[:, 1, 0] *= width / height
+    grid = F.affine_grid(torch.from_numpy(matrix), list(images.shape), align_corners=False)
+    out = F.grid_sample(torch.from_numpy(images.astype(np.float32)), grid, align_corners=False)
+    return out.round_().clamp_(0, 255).numpy().astype(np.uint8)
+
+
+def augmentation(shifts: int, degrees: float, zoom: float) -> Augment:
+    """`distorted`, then `shifted`."""
+    return lambda images, rng: shifted(distorted(images, degrees, zoom, rng), shifts, rng)

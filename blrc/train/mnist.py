@@ -20,6 +20,7 @@ from blrc.encode import InputEncoding
 from blrc.errors import BlrcError
 from blrc.nn import clip_, deterministic, reestimate, reuse_noise, transfer_, xavier_
 from blrc.train import networks
+from blrc.train.augment import augmentation
 from blrc.train.loop import derived_seed, run_stages
 from blrc.train.losses import cross_entropy, squared_hinge_loss, stochastic_losses
 from blrc.train.memory import keep_freed_memory
@@ -132,6 +133,7 @@ def best_stage(recipe: Recipe, accuracies: Mapping[str, Sequence[float]]) -> str
 
 def mnist_stages(recipe: Recipe, training: Dataset, validation: Dataset, encoding: InputEncoding) -> list[Stage]:
     """The stages of a recipe: ``fp``; ``bnn``; or ``fp`` (where it pretrains), ``blrnet``, ``restart`` (if any)."""
+    augment = augmentation(recipe.shifts, recipe.rotation, recipe.zoom)
     subset = training.images[_choice(len(training), min(REESTIMATION, len(training)), recipe.seed)]
     statistics = torch.from_numpy(encoding.real(subset))
 
@@ -166,7 +168,7 @@ def mnist_stages(recipe: Recipe, training: Dataset, validation: Dataset, encodin
         one_cycle,
         lambda _: cross_entropy,
         validate_real,
-        recipe.shifts,
+        augment,
         decoupled=True,
     )
     if recipe.model == "fp":
@@ -181,7 +183,7 @@ def mnist_stages(recipe: Recipe, training: Dataset, validation: Dataset, encodin
                 cosine,
                 lambda _: squared_hinge_loss,
                 validate_map,
-                recipe.shifts,
+                augment,
                 finish=clip_,
             )
         ]
@@ -193,7 +195,7 @@ def mnist_stages(recipe: Recipe, training: Dataset, validation: Dataset, encodin
         cosine,
         lambda results: stochastic_losses(recipe, results, len(training)),
         validate_map,
-        recipe.shifts,
+        augment,
         also={"stochastic": validate_real},
     )
     restart = replace(

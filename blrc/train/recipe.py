@@ -32,6 +32,7 @@ class Recipe:
             ``bound`` is the variational bound, cross entropy minus H[p(B)] / N.
         hard, tau: of the activations (`blrc.nn.StochasticSign`).
         shifts: training images are moved at random by up to so many pixels.
+        rotation, zoom: they are turned by up to so many degrees, and stretched by up to this share of their size.
         distillation: share of the cross entropy that gives way to the divergence from the pretrained network's soft
         labels,
             T^2 KL(pretrained || binary) at `temperature` T (Hinton et al. 2015).
@@ -60,6 +61,8 @@ class Recipe:
     hard: bool = True
     tau: float = 1.0
     shifts: int = 0
+    rotation: float = 0.0
+    zoom: float = 0.0
     distillation: float = 0.0
     temperature: float = 3.0
     validation: int = 5_000
@@ -83,6 +86,8 @@ class Recipe:
                 raise BlrcError(f"{name} 0.0: must be positive")
         if self.distillation > 1:
             raise BlrcError(f"distillation {self.distillation}: a share, at most 1")
+        if self.zoom >= 1:
+            raise BlrcError(f"zoom {self.zoom}: a share of the image's size, below 1")
         if self.dropout >= 1:
             raise BlrcError(f"dropout {self.dropout}: a share, below 1")
         if self.distillation > 0 and self.pretrain_epochs == 0:

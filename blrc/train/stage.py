@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from blrc.datasets import Dataset
 from blrc.encode import InputEncoding
-from blrc.train.augment import shifted
+from blrc.train.augment import Augment
 
 Tensors = Mapping[str, Tensor]
 Loss = Callable[[nn.Module, Tensor, Tensor], Tensor]
@@ -31,7 +31,7 @@ class Stage:
         schedule: share of the peak rate, given the share of the stage's steps that are done.
         losses: the loss of a batch (network, inputs, labels), given the results of earlier stages.
         validate: accuracy in [0, 1]; the best epoch by it is the stage's result.
-        shifts: training images are moved at random by up to so many pixels (`augment.shifted`).
+        augment: alters a batch of raw training images at random (`blrc.train.augment`).
         decoupled: weight decay apart from the gradient (AdamW) instead of L2 (Adam).
         also: further figures after every epoch, by name; they do not choose.
         prepare: called before every step, with the share of the stage's steps that are done.
@@ -45,7 +45,7 @@ class Stage:
     schedule: Callable[[float], float]
     losses: Callable[[Mapping[str, Tensors]], Loss]
     validate: Callable[[nn.Module], float]
-    shifts: int = 0
+    augment: Augment = lambda images, rng: images
     decoupled: bool = False
     also: Mapping[str, Callable[[nn.Module], float]] = field(default_factory=dict)
     prepare: Callable[[nn.Module, float], None] = lambda model, progress: None
@@ -89,7 +89,7 @@ def run_epoch(
         for group in adam.param_groups:
             group["lr"] = group["peak"] * rate
         chosen = order[step * batch : (step + 1) * batch]
-        inputs = torch.from_numpy(encoding.real(shifted(data.images[chosen], stage.shifts, rng)))
+        inputs = torch.from_numpy(encoding.real(stage.augment(data.images[chosen], rng)))
         labels = torch.from_numpy(data.labels[chosen].astype(np.int64))
         adam.zero_grad(set_to_none=True)
         loss = loss_of(model, inputs, labels)

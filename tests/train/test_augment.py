@@ -1,10 +1,13 @@
-"""Shifts of raw images against a shift written out."""
+"""Shifts, turns and stretches of raw images against loops written out."""
 
 from __future__ import annotations
 
-import numpy as np
+import math
 
-from blrc.train.augment import shifted
+import numpy as np
+import pytest
+
+from blrc.train.augment import augmentation, distorted, shifted
 
 
 def moved(image: np.ndarray, dy: int, dx: int) -> np.ndarray:
@@ -33,3 +36,45 @@ def test_every_shift_within_reach_equally_often() -> None:
 def test_no_reach_moves_nothing() -> None:
     images = np.arange(24, dtype=np.uint8).reshape(2, 1, 3, 4)
     assert np.array_equal(shifted(images, 0, np.random.default_rng(0)), images)
+
+
+def turned(image: np.ndarray, angle: float, tall: float, wide: float) -> np.ndarray:
+    """One image about its centre: bilinear, 0 outside. y points down."""
+    _, height, width = image.shape
+    out = np.zeros(image.shape)
+    for y in range(height):
+        for x in range(width):
+            dx, dy = x - (width - 1) / 2, y - (height - 1) / 2
+            from_x = (math.cos(angle) * dx - math.sin(angle) * dy) / wide + (width - 1) / 2
+            from_y = (math.sin(angle) * dx + math.cos(angle) * dy) / tall + (height - 1) / 2
+            left, top = math.floor(from_x), math.floor(from_y)
+            for row in (top, top + 1):
+                for column in (left, left + 1):
+                    if 0 <= row < height and 0 <= column < width:
+                        share = (1 - abs(from_x - column)) * (1 - abs(from_y - row))
+                        out[:, y, x] += share * image[:, row, column]
+    return out
+
+
+@pytest.mark.parametrize("shape", [(1, 7, 7), (2, 5, 9), (1, 8, 3)])
+def test_turns_and_stretches_are_those_of_a_loop(shape: tuple[int, int, int]) -> None:
+    images = np.random.default_rng(1).integers(0, 256, (20, *shape), dtype=np.uint8)
+    out = distorted(images, 40.0, 0.3, np.random.default_rng(5))
+    rng = np.random.default_rng(5)  # draws as documented: angles, then factors of height and width
+    angles = np.radians(rng.uniform(-40.0, 40.0, len(images)))
+    factors = rng.uniform(0.7, 1.3, (2, len(images)))
+    assert out.dtype == np.uint8
+    for image, one, angle, tall, wide in zip(images, out, angles, *factors, strict=True):
+        assert np.abs(turned(image, float(angle), float(tall), float(wide)) - one).max() <= 0.502  # rounded
+
+
+def test_a_batch_does_not_depend_on_anything_but_the_generator() -> None:
+    images = np.random.default_rng(1).integers(0, 256, (6, 1, 9, 9), dtype=np.uint8)
+    augment = augmentation(1, 10.0, 0.1)
+    first, second = (augment(images, np.random.default_rng(3)) for _ in range(2))
+    assert np.array_equal(first, second) and not np.array_equal(first, images)
+
+
+def test_no_turn_and_no_stretch_change_nothing() -> None:
+    images = np.arange(24, dtype=np.uint8).reshape(2, 1, 3, 4)
+    assert np.array_equal(augmentation(0, 0.0, 0.0)(images, np.random.default_rng(0)), images)

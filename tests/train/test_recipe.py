@@ -46,6 +46,8 @@ def test_one_cycle_rises_then_falls(a: float, b: float) -> None:
         ({"tau": 0.0}, "tau 0.0"),
         ({"temperature": 0.0}, "temperature 0.0"),
         ({"shifts": -1}, "shifts -1"),
+        ({"rotation": -1.0}, "rotation -1.0"),
+        ({"zoom": 1.0}, "zoom 1.0"),
         ({"distillation": 1.5}, "distillation 1.5"),
         ({"dropout": 1.0}, "dropout 1.0"),
         ({"distillation": 0.5, "pretrain_epochs": 0}, "needs a pretrained network"),

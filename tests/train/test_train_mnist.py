@@ -313,6 +313,8 @@ def test_the_best_epoch_is_kept(folder: Path, tmp_path: Path, monkeypatch: pytes
         {"tau": 0.5},
         {"variance_penalty": 0.1},
         {"shifts": 1},
+        {"rotation": 5.0},
+        {"zoom": 0.1},
         {"distillation": 0.5},
         {"dropout": 0.5},
         {"pretrain_decay": 1.0},
