@@ -12,7 +12,7 @@ from random_programs import random_inputs, random_program
 
 from blrc.legal import check
 from blrc.program import Conv, Encode, Program, Value, Window
-from blrc.targets.c import host
+from blrc.targets.c import compiled
 from blrc.targets.c.build import STRICT
 from blrc.targets.c.host import SANITIZE, HostBuild
 
@@ -117,7 +117,7 @@ def test_codes_that_several_layers_read_are_stored(tmp_path: Path) -> None:
 
 def test_no_sample_and_many_samples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = random_program(0, "uint8")
-    monkeypatch.setattr(host, "BATCH_BYTES", 20_000)
+    monkeypatch.setattr(compiled, "BATCH_BYTES", 20_000)
     raw = random_inputs(program, 1000)
     with HostBuild(export(program, tmp_path, raw[:1]), "net") as c:
         assert_equal(program, c.run(raw), raw, [step.y.name for step in c.layout.steps])

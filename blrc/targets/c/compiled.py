@@ -1,0 +1,163 @@
+"""An export that has been compiled for some machine: samples go in, the values of every layer come out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blrc import program_file
+from blrc.errors import BlrcError
+from blrc.pack import unpack, words
+from blrc.program import Value
+from blrc.targets.c import answers
+from blrc.targets.c.answers import Answers
+from blrc.targets.c.layout import Step, lay_out
+from blrc.vectors import memory
+
+BATCH_BYTES = 64 * 2**20
+
+
+class Compiled:
+    """What every compiled export can do. Subclasses compile it, set ``_order``, and say how it is run (`_execute`).
+
+    Args:
+        folder: of the export: the C and ``<name>.program.npz``.
+        name: of the model.
+    """
+
+    _order: str  # of bytes in a word: "<" or ">"
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self.folder = folder
+        self.name = name
+        self.program = program_file.load(folder / f"{self.name}.program.npz")
+        self.layout = lay_out(self.program)
+
+    def _execute(self, mode: str, argument: str, member: int, data: bytes) -> bytes:
+        """Run the program in one of the driver's modes (`driver.host_main`) on samples as they lie in its memory."""
+        raise NotImplementedError
+
+    def run(self, raw: NDArray[Any], member: int = 0) -> dict[str, NDArray[Any]]:
+        """All values of every sample, as `blrc.reference.run` gives them, and ``label`` (int32, ``(N,)``).
+
+        Codes that are looked up where they are read exist nowhere in the C, so they are not here either.
+
+        Args:
+            raw: input in device layout, ``(N, H, W, C)``: uint8, int8, or booleans or 0/1 for a bits input.
+
+        Raises:
+            BlrcError: the program fails, hangs, or a sanitizer reports an error.
+        """
+        value = self.program.input
+        maps = [step.y for step in self.layout.steps]
+        record = sum(y.nbytes for y in maps) + 4
+        output = self._batches("run", "0", member, value, raw, record)
+        columns = np.split(output, np.cumsum([y.nbytes for y in maps]), axis=1)
+        result = {value.name: raw.astype(bool) if value.dtype == "bits" else raw}
+        result |= {y.name: self._decode(y, c) for y, c in zip(maps, columns, strict=False)}
+        result["label"] = np.ascontiguousarray(columns[-1]).view(f"{self._order}i4").astype(np.int32).reshape(-1)
+        return result
+
+    def run_op(self, op: str, x: NDArray[Any], member: int = 0) -> NDArray[Any]:
+        """One step alone on a batch of its input: for a convolution with fused encoding that is the raw input.
+
+        Args:
+            op: name of the program's op.
+            x: ``(N, H, W, C)``, of the type of the step's input (`step(op).x`).
+
+        Raises:
+            BlrcError: there is no such step, or the program fails.
+        """
+        step = self.step(op)
+        output = self._batches("op", str(self.layout.steps.index(step)), member, step.x, x, step.y.nbytes)
+        return self._decode(step.y, output)
+
+    def answers(
+        self, raw: NDArray[Any], members: int | None = None, stop: bool = False, confidence: int = 0
+    ) -> Answers:
+        """What the members say together of every sample: all, or the first alone where the gate lets it.
+
+        Args:
+            raw: as for `run`.
+            members: add the first so many, whatever the gate says.
+            stop: let the model decide how many members each sample needs: none after the label is settled.
+            confidence: with `stop`, in Q16: none after the label's mean probability has reached it either; 0 is off.
+
+        Raises:
+            BlrcError: as for `run`; more members than there are; or `members` with `stop`, which exclude each other.
+        """
+        if (members is not None and stop) or (confidence and not stop):
+            raise BlrcError("answers: members cannot be given with stop, and confidence only with it")
+        count = len(self.program.members) if members is None else members
+        if not 1 <= count <= len(self.program.members):
+            raise BlrcError(f"{self.name}: {count} members asked for, there are {len(self.program.members)}")
+        mode, argument = ("predict", confidence) if stop else ("add", members or 0)
+        size = answers.record(self.program.classes, self._order).itemsize
+        output = self._batches(mode, str(argument), 0, self.program.input, raw, size)
+        return answers.read(output, self.program.classes, self._order)
+
+    def step(self, op: str) -> Step:
+        """The step that computes `op`.
+
+        Raises:
+            BlrcError: there is none; a fused encoding has none of its own.
+        """
+        for step in self.layout.steps:
+            if step.op.name == op:
+                return step
+        raise BlrcError(f"{self.name}: no step {op!r} in the C; there are {[s.op.name for s in self.layout.steps]}")
+
+    @property
+    def ram(self) -> int:
+        """Bytes of the arena."""
+        return self.layout.arena_bytes
+
+    def _batches(
+        self, mode: str, argument: str, member: int, value: Value, x: NDArray[Any], record: int
+    ) -> NDArray[np.uint8]:
+        if x.shape[1:] != value.shape:
+            raise BlrcError(f"{self.name}: {value.name!r} has shape {x.shape[1:]}, expected {value.shape}")
+        per_batch = max(1, BATCH_BYTES // (record + value.nbytes))
+        parts = [np.empty((0, record), np.uint8)]
+        for start in range(0, len(x), per_batch):
+            part = x[start : start + per_batch]
+            output = self._execute(mode, argument, member, self._encode(value, part))
+            if len(output) != record * len(part):
+                raise BlrcError(f"{self.name}: {len(output)} bytes for {len(part)} samples, expected {record} each")
+            parts.append(np.frombuffer(output, np.uint8).reshape(len(part), record))
+        return np.concatenate(parts)
+
+    def _encode(self, value: Value, maps: NDArray[Any]) -> bytes:
+        array = memory(value, maps)
+        wanted = np.dtype(np.uint32) if value.dtype == "bits" else np.dtype(value.dtype)
+        if array.dtype != wanted:
+            raise BlrcError(f"{self.name}: {value.name!r} is {array.dtype}, expected {value.dtype}")
+        return array.astype(wanted.newbyteorder(self._order)).tobytes()  # type: ignore[arg-type]
+
+    def _decode(self, value: Value, data: NDArray[np.uint8]) -> NDArray[Any]:
+        height, width, channels = value.shape
+        dtype = np.dtype(np.uint32) if value.dtype == "bits" else np.dtype(value.dtype)
+        flat = np.ascontiguousarray(data).view(dtype.newbyteorder(self._order)).astype(dtype)  # type: ignore[arg-type]
+        if value.dtype != "bits":
+            return flat.reshape(len(data), *value.shape)
+        packed = flat.reshape(len(data), height, width, words(channels))
+        everything = unpack(packed, words(channels) * 32)
+        if everything[..., channels:].any():
+            raise BlrcError(f"{self.name}: an unused bit of {value.name!r} is set")
+        return everything[..., :channels]
+
+
+@contextmanager
+def temporary_files() -> Iterator[None]:
+    """Around what reads and writes in the temporary folder: an error of the disk is the user's to mend."""
+    try:
+        yield
+    except OSError as error:
+        path = error.filename if error.filename is not None else "temporary files"
+        reason = error.strerror or error
+        raise BlrcError(f"{path}: {reason}; free space there, or set TMPDIR to another folder") from None
