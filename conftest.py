@@ -14,6 +14,9 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 import pytest
 from hypothesis import settings
 
+from blrc.errors import BlrcError
+from blrc.targets.c.simavr import SimAvr, build_runner
+
 ROOT = Path(__file__).parent
 
 # The same examples in every run: a red test must be red again when it is looked at. No deadline: two shared cores.
@@ -42,3 +45,14 @@ def ort117_python() -> Path:
     if not python.is_file():
         missing(f"no ONNX Runtime 1.17 at {python}: run make ort117")
     return python
+
+
+@pytest.fixture(scope="session")
+def simulated_avr(tmp_path_factory: pytest.TempPathFactory) -> SimAvr:
+    """An ATmega2560 in simavr."""
+    if shutil.which("avr-gcc") is None:
+        missing("avr-gcc is not installed (gcc-avr, avr-libc)")
+    try:
+        return SimAvr(build_runner(tmp_path_factory.mktemp("simavr")))
+    except BlrcError as error:
+        missing(str(error))

@@ -11,7 +11,7 @@ from setuptools.command.build_py import build_py
 
 
 class BuildWithRuntime(build_py):
-    """Copy ``runtime/{include,src}`` to ``blrc/_runtime`` of what is being built (never into the source tree)."""
+    """Copy ``runtime/{include,src,machines}`` to ``blrc/_runtime`` of what is being built (never into the source tree)."""
 
     def run(self) -> None:
         super().run()
@@ -19,7 +19,7 @@ class BuildWithRuntime(build_py):
             return
         shipped = Path(self.build_lib) / "blrc" / "_runtime"
         shutil.rmtree(shipped, ignore_errors=True)  # a file that was deleted from runtime/ must not stay in a wheel
-        for folder in ("include", "src"):
+        for folder in ("include", "src", "machines"):
             shutil.copytree(Path("runtime") / folder, shipped / folder, ignore=_not_c)
 
     def get_outputs(self, include_bytecode: bool = True) -> list[str]:

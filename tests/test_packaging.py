@@ -84,7 +84,7 @@ def test_wheel_holds_every_source_and_nothing_else(wheel: Path) -> None:
     package = {name for name in names if ".dist-info/" not in name}
     runtime = {
         f"blrc/_runtime/{part}/{name}"
-        for part in ("include", "src")
+        for part in ("include", "src", "machines")
         for name in files(ROOT / "runtime" / part, "*.[ch]")
     }
     python = {f"blrc/{name}" for name in files(ROOT / "blrc", "*.py", "py.typed")}
