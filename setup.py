@@ -11,7 +11,7 @@ from setuptools.command.build_py import build_py
 
 
 class BuildWithRuntime(build_py):
-    """Copy ``runtime/{include,src,machines}`` to ``blrc/_runtime`` of what is being built (never into the source tree)."""
+    """Copy `runtime_dir()`'s folders to ``blrc/_runtime`` of what is being built (never into the source tree)."""
 
     def run(self) -> None:
         super().run()
