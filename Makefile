@@ -17,8 +17,9 @@ PYTHON    ?= python3
 PIP_TORCH ?=
 BIN       := .venv/bin
 ORT117    := .venv-ort117
+PACKAGERS := .venv-packagers
 
-.PHONY: demo test check format results dist clean distclean ort117
+.PHONY: demo test check format results dist clean distclean ort117 packagers
 .DELETE_ON_ERROR:
 
 # torch goes first and by itself, so that its options touch no other package.
@@ -39,7 +40,17 @@ $(ORT117)/.installed: constraints-ort117.txt
 	  && touch $@; } \
 	|| { rm -rf $(ORT117); echo "note: onnxruntime 1.17 could not be installed; its tests will be skipped"; [ "$$CI" != true ]; }
 
-test: .venv/.installed ort117
+# The tools of ecosystems that pack our libraries. They pin what our own environment has in other versions.
+packagers: $(PACKAGERS)/.installed
+
+$(PACKAGERS)/.installed: constraints-packagers.txt
+	rm -rf $(PACKAGERS)
+	{ $(PYTHON) -m venv $(PACKAGERS) \
+	  && $(PACKAGERS)/bin/python -m pip install --quiet -r constraints-packagers.txt \
+	  && touch $@; } \
+	|| { rm -rf $(PACKAGERS); echo "note: the packagers could not be installed; their tests will be skipped"; [ "$$CI" != true ]; }
+
+test: .venv/.installed ort117 packagers
 	$(BIN)/python -m pytest
 
 check: .venv/.installed
@@ -68,4 +79,4 @@ clean:
 	find blrc tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 distclean: clean
-	rm -rf .venv $(ORT117)
+	rm -rf .venv $(ORT117) $(PACKAGERS)

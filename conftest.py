@@ -56,3 +56,13 @@ def simulated_avr(tmp_path_factory: pytest.TempPathFactory) -> SimAvr:
         return SimAvr(build_runner(tmp_path_factory.mktemp("simavr")))
     except BlrcError as error:
         missing(str(error))
+
+
+@pytest.fixture(scope="session")
+def packagers() -> Path:
+    """The folder of `pio`, `compote` and a `python` with kconfiglib and ruamel.yaml (`make packagers` makes it;
+    $BLRC_PACKAGERS overrides)."""
+    folder = Path(os.environ.get("BLRC_PACKAGERS", ROOT / ".venv-packagers" / "bin"))
+    if not (folder / "compote").is_file():
+        missing(f"no packagers at {folder}: run make packagers")
+    return folder

@@ -29,6 +29,7 @@ from blrc.net import Net
 from blrc.program import Program
 from blrc.sample import MAP, NONE, Member, binary_layers, exact, parse_freeze, sample, sampled_layers
 from blrc.targets.c.names import check_name
+from blrc.targets.c.packages.registry import parse_packages
 from blrc.targets.options import EmitOptions
 from blrc.targets.registry import TARGETS
 from blrc.verification.folder import verify_folder
@@ -118,6 +119,7 @@ def export(
     sample: str | Sequence[str] = "all",
     freeze: str | float | Fraction = NONE,
     gate: str | float | Fraction | None = None,
+    packages: str | Sequence[str] = (),
 ) -> Exported:
     """Compile a checkpoint and write the artefacts of every target into one folder.
 
@@ -133,6 +135,8 @@ def export(
         freeze: weights whose rarer sign is less likely than this stay at MAP too: 0 to 0.5, taken as the decimal it is.
         gate: MAP becomes the first member, and where its top probability is at least this (above 0, at most 1), it
             answers alone; elsewhere it votes together with the sampled members. None: no gate.
+        packages: one or several names from `blrc.targets.c.packages.registry.PACKAGES`: a library of that ecosystem,
+            with an example, in ``<package>/<name>`` of the folder. Needs the target ``c``.
 
     Raises:
         BlrcError: for every mistake that a user can make; nothing is written then.
@@ -142,6 +146,9 @@ def export(
     unknown = [target for target in targets if target not in TARGETS]
     if unknown or not targets:
         raise BlrcError(f"unknown target {', '.join(map(repr, unknown)) or '(none)'}; known: {', '.join(TARGETS)}")
+    wanted = parse_packages(packages)
+    if wanted and "c" not in targets:
+        raise BlrcError(f"package {', '.join(wanted)}: packages hold the C; add the target c (--target c)")
     q16 = parse_gate(gate)
     parse_members(members, seed, gate=q16)  # refuses bad numbers before a file is read
     source = model if isinstance(model, Checkpoint) else checkpoint.load(model)
@@ -160,7 +167,7 @@ def export(
     about = {}
     for target in sorted(set(targets)):
         say(f"emitting {target}")
-        emitted = TARGETS[target](program, EmitOptions(name, recorded, VERSION))
+        emitted = TARGETS[target](program, EmitOptions(name, recorded, VERSION, wanted))
         files.update(emitted.files)
         about[target] = emitted.about
     settings = {**_settings(source), **_choices(source, chosen[-1], q16)}

@@ -48,6 +48,13 @@ def main() -> None:
 @click.argument("model", type=click.Path(path_type=Path))
 @click.option("--target", "targets", multiple=True, required=True, help="c or onnx; may be given several times.")
 @click.option("-o", "--output", "folder", type=click.Path(path_type=Path), required=True, help="Folder to write.")
+@click.option(
+    "--package",
+    "packages",
+    multiple=True,
+    help="The C as a library of cmake, arduino, platformio, zephyr or esp-idf, with an example; or none. "
+    "May be given several times. [default: none]",
+)
 @click.option("--members", default="map", show_default=True, help="map: likeliest weights; or how many to sample.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of sampled members.")
 @click.option(
@@ -61,6 +68,7 @@ def export(
     model: Path,
     targets: tuple[str, ...],
     folder: Path,
+    packages: tuple[str, ...],
     members: str,
     seed: int,
     sample: str,
@@ -73,7 +81,7 @@ def export(
     _share_cores()
     from blrc import api
 
-    done = api.export(model, folder, targets, members, seed, name, force, _say, sample, freeze, gate)
+    done = api.export(model, folder, targets, members, seed, name, force, _say, sample, freeze, gate, packages)
     click.echo(f"{folder}: {', '.join(done.manifest.targets)} of {model}, program {done.manifest.digest}")
 
 

@@ -22,14 +22,16 @@ def test_program(): ...
 def test_present(): ...
 
 def test_old_runtime(ort117_python): ...
+
+def test_packagers(packagers): ...
 """
 
 
 @pytest.mark.parametrize(
     ("ci", "closing", "reason"),
     [
-        ("", "1 passed, 2 skipped", "no-such-program is not installed"),
-        ("true", "1 passed, 2 errors", "no-such-program is not installed (CI=true: nothing may be skipped)"),
+        ("", "1 passed, 3 skipped", "no-such-program is not installed"),
+        ("true", "1 passed, 3 errors", "no-such-program is not installed (CI=true: nothing may be skipped)"),
     ],
 )
 def test_absent_tools(ci: str, closing: str, reason: str, tmp_path: Path) -> None:
@@ -39,10 +41,11 @@ def test_absent_tools(ci: str, closing: str, reason: str, tmp_path: Path) -> Non
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "test_suite.py"],
         cwd=tmp_path,
-        env={**os.environ, "CI": ci, "BLRC_ORT117_PYTHON": str(tmp_path / "nowhere")},
+        env={**os.environ, "CI": ci, "BLRC_ORT117_PYTHON": str(tmp_path / "nowhere"), "BLRC_PACKAGERS": str(tmp_path)},
         capture_output=True,
         text=True,
     )
     assert closing in done.stdout
     assert reason in done.stdout
     assert f"no ONNX Runtime 1.17 at {tmp_path / 'nowhere'}: run make ort117" in done.stdout
+    assert f"no packagers at {tmp_path}: run make packagers" in done.stdout

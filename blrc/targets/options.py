@@ -16,11 +16,13 @@ class EmitOptions:
         name: prefix of every file, symbol and macro: a legal C identifier, checked by `api.export`.
         vectors: recorded inputs with the reference's values, for self-tests.
         version: of blrc, for headers and metadata.
+        packages: of the C target: as which ecosystems' libraries it is written as well.
     """
 
     name: str
     vectors: Vectors
     version: str
+    packages: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 from blrc import program_file
@@ -15,6 +16,9 @@ from blrc.targets.c.ensemble import ensemble_file
 from blrc.targets.c.header import header
 from blrc.targets.c.layout import Layout, lay_out
 from blrc.targets.c.makefile import makefile
+from blrc.targets.c.packages.example import image_header
+from blrc.targets.c.packages.library import Library
+from blrc.targets.c.packages.registry import package_files, place_of
 from blrc.targets.c.source import source
 from blrc.targets.c.symbols import Symbols, name_all
 from blrc.targets.c.tables import table_files, tables_header
@@ -48,8 +52,21 @@ def emit(program: Program, options: EmitOptions) -> Emitted:
             name, [f"{name}.c", f"{name}_ensemble.c", *tables, *(f for f in runtime if f.endswith(".c"))]
         ),
     }
+    files.update(package_files(options.packages, _library(symbols, options, files)))
     content = {file: text.encode("ascii") for file, text in files.items()}
-    return Emitted(content, _about(symbols, selftest.count(options.vectors)))
+    packages = {package: place_of(package, name) for package in options.packages}
+    return Emitted(content, {**_about(symbols, selftest.count(options.vectors)), "packages": packages})
+
+
+def _library(symbols: Symbols, options: EmitOptions, files: Mapping[str, str]) -> Library:
+    """What packages are made of: the headers and sources among `files` but main functions."""
+    mains = {f"{symbols.name}_selftest.c"}
+    return Library(
+        symbols,
+        options.version,
+        {file: text for file, text in files.items() if file.endswith((".c", ".h")) and file not in mains},
+        image_header(symbols, options.version, options.vectors),
+    )
 
 
 def abi() -> int:

@@ -1,0 +1,1 @@
+"""An export as a library of an ecosystem: one module a package, one line in `registry.PACKAGES`."""

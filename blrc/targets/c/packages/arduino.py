@@ -1,0 +1,80 @@
+"""An Arduino library (format 1.5, revision 2.2): a folder for the sketchbook's ``libraries``."""
+
+from __future__ import annotations
+
+from blrc.targets.c.packages.example import reporting
+from blrc.targets.c.packages.library import Library
+from blrc.version import AUTHOR, HOMEPAGE
+
+_PROPERTIES = f"""\
+name=@name@
+version=@version@
+author={AUTHOR}
+maintainer={AUTHOR}
+sentence=@description@.
+paragraph=Label and certainty of one input, without allocation or floats. Program @digest@.
+category=Data Processing
+url={HOMEPAGE}
+architectures=*
+includes=@name@.h
+"""
+
+_FUNCTIONS = ("observe", "start", "add", "ask", "settled", "predict", "selftest")
+_TYPES = ("ensemble", "answer")
+
+_SKETCH = f"""\
+/* Classifies a recorded image with @name@: its label, how certain it is, and the time it took (at 115200 baud). */
+#include <stdarg.h>
+#include <stdio.h>
+
+#include <@name@.h>
+#include "@name@_image.h"
+
+static void say(const char *format, ...)
+{{
+    char line[96];
+    va_list arguments;
+
+    va_start(arguments, format);
+    vsnprintf(line, sizeof line, format, arguments);
+    va_end(arguments);
+    Serial.print(line);
+}}
+
+{reporting("say")}
+void setup()
+{{
+    Serial.begin(115200);
+    while (!Serial) {{
+    }}
+}}
+
+void loop()
+{{
+    const unsigned long start = micros();
+    const int label = name_predict(name_image, arena, &members, 0, &answer);
+    const unsigned long spent = micros() - start;
+
+    report(label, spent);
+    delay(5000);
+}}
+"""
+
+_HOW = """\
+Copy this folder into `libraries` of your sketchbook, or zip it and take it in with Sketch, Include Library, Add .ZIP
+Library. Then File, Examples, @name@, classify is a complete sketch.
+"""
+
+
+def files(library: Library) -> dict[str, str]:
+    """The package's files by path."""
+    functions = [*_FUNCTIONS, *(["classify"] if len(library.symbols.layout.program.members) == 1 else [])]
+    keywords = [f"{library.name}_{word}\tKEYWORD1" for word in _TYPES]
+    keywords += [f"{library.name}_{word}\tKEYWORD2" for word in sorted(functions)]
+    return {
+        "library.properties": library.fill(_PROPERTIES),
+        "keywords.txt": "\n".join(keywords) + "\n",
+        "examples/classify/classify.ino": library.fill(_SKETCH),
+        f"examples/classify/{library.name}_image.h": library.image,
+        **library.placed(_HOW, include="src"),
+    }

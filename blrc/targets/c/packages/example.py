@@ -1,0 +1,74 @@
+"""The example of every package: a recorded image, and C that classifies it and prints label, certainty and time."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blrc.head import ensemble, scale_of
+from blrc.program import Value
+from blrc.targets.c import text
+from blrc.targets.c.symbols import Symbols, element, head
+from blrc.vectors import Vectors, memory
+
+SHADES = " .:-=+#%@"
+LARGEST_DRAWING = (64, 100)  # rows and columns
+
+
+def image_header(symbols: Symbols, version: str, vectors: Vectors) -> str:
+    """The text of ``<name>_image.h``: the first recorded input (a calibration sample, where the checkpoint has any) and
+    the label that the reference gives it."""
+    program, upper = symbols.layout.program, symbols.upper
+    scores = [member[program.output.name][:1].reshape(1, -1) for member in vectors.values]
+    label = int(ensemble(scores, scale_of(program.score_scale), program.gate).label[0])
+    flat = memory(program.input, vectors.inputs[:1]).reshape(-1)
+    c_type = element(program.input)
+    body = (
+        "#include <stdint.h>\n\n"
+        + text.define(f"{upper}_IMAGE_LABEL", label, "what the reference says of it")
+        + "\n"
+        + drawing(program.input, vectors.inputs[0])
+        + text.array(f"static const {c_type} {symbols.name}_image[{len(flat)}]", flat)
+    )
+    return head(symbols, version, f"{symbols.name}: a recorded image.") + text.guarded(f"{upper}_IMAGE_H", body)
+
+
+def drawing(value: Value, image: NDArray[np.generic]) -> str:
+    """A comment that shows the image, where it has one channel and is not too large; else nothing."""
+    height, width, channels = value.shape
+    if channels != 1 or not 1 < height <= LARGEST_DRAWING[0] or width > LARGEST_DRAWING[1]:
+        return ""
+    low, high = {"uint8": (0, 256), "int8": (-128, 128), "bits": (0, 2)}[value.dtype]
+    shades = (image[:, :, 0].astype(np.int64) - low) * len(SHADES) // (high - low)
+    if value.dtype == "bits":
+        shades = image[:, :, 0].astype(np.int64) * (len(SHADES) - 1)
+    rows = ["".join(SHADES[shade] for shade in row) for row in shades.tolist()]
+    return "/*" + "".join(f"\n *  {row}".rstrip() for row in rows) + "\n */\n"
+
+
+REPORT = """\
+static uint32_t arena[(NAME_ARENA_SIZE + 3) / 4]; /* of words, so that it is aligned */
+static name_ensemble members;
+static name_answer answer;
+
+static void report(int label, unsigned long microseconds)
+{
+    const unsigned long percent = ((unsigned long)answer.mean * 10000 + 32768) / 65536; /* its hundredths */
+    const unsigned long variance = (unsigned long)(((uint64_t)answer.variance * 1000000) >> 32); /* millionths */
+
+    if (label < 0) {
+        @print@("error %d (see @name@.h)\\n", label);
+        return;
+    }
+    @print@("label: %d (%s)\\n", label, label == NAME_IMAGE_LABEL ? "as recorded" : "NOT what was recorded");
+    @print@("certainty: %lu.%02lu %%, variance 0.%06lu, members asked: %lu of %d\\n",
+    @space@ percent / 100, percent % 100, variance, (unsigned long)answer.members, NAME_MEMBERS);
+    @print@("time: %lu us\\n", microseconds);
+}
+"""
+"""Label, mean probability and variance of the members asked, and time, without floats. Its printer is @print@."""
+
+
+def reporting(printer: str) -> str:
+    """`REPORT` with the ecosystem's function in the place of ``printf``."""
+    return REPORT.replace("@print@", printer).replace("@space@", " " * len(printer))

@@ -1,0 +1,86 @@
+"""What every package is made of: the model's files, where they go, its licence, its README and its example's image."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from blrc.targets.c.packages.licence import LICENCE
+from blrc.targets.c.symbols import Symbols, describe
+
+
+@dataclass(frozen=True, eq=False)
+class Library:
+    """A model on its way into packages.
+
+    Attributes:
+        version: of blrc, and so of the package.
+        files: headers and sources by name: what a firmware compiles, and the self-test, which linkers leave out where
+            it is not called. Without main functions.
+        image: the text of ``<name>_image.h``, a recorded image for the example.
+    """
+
+    symbols: Symbols
+    version: str
+    files: Mapping[str, str]
+    image: str
+
+    @property
+    def name(self) -> str:
+        return self.symbols.name
+
+    @property
+    def sources(self) -> list[str]:
+        return sorted(file for file in self.files if file.endswith(".c"))
+
+    @property
+    def description(self) -> str:
+        """One line for the package's metadata."""
+        program = self.symbols.layout.program
+        members = len(program.members)
+        what = "a binary neural network" if members == 1 else f"an ensemble of {members} binary neural networks"
+        return f"{self.name}: {what} in integers, {describe(program.input)} to {program.classes} classes"
+
+    def fill(self, template: str) -> str:
+        """`template` with the model's name for ``name_``, ``NAME_``, ``@name@`` and ``@NAME@``, and the version,
+        description and digest for those words between ``@``."""
+        text = template.replace("NAME_", f"{self.symbols.upper}_").replace("name_", f"{self.name}_")
+        known = {
+            "name": self.name,
+            "NAME": self.symbols.upper,
+            "version": self.version,
+            "description": self.description,
+            "digest": self.symbols.digest,
+        }
+        for word, value in known.items():
+            text = text.replace(f"@{word}@", value)
+        return text
+
+    def placed(self, how: str, include: str = "include", src: str = "src") -> dict[str, str]:
+        """The model's files, the public header in one folder and the rest in another, with licence and README.
+
+        Args:
+            how: Markdown that says how to use the package, to be filled.
+        """
+        public = f"{self.name}.h"
+        files = {f"{include if file == public else src}/{file}": text for file, text in self.files.items()}
+        return {**files, "LICENSE": LICENCE, "README.md": self.fill(_README.replace("@how@", how))}
+
+
+def lines(items: Iterable[str], indent: str) -> str:
+    """Each item on a line of its own, without a line's end behind the last."""
+    return f"\n{indent}".join(items)
+
+
+_README = """\
+# @name@
+
+@description@.
+
+Made by blrc @version@ from the program with SHA-256 `@digest@`. Do not edit: change the model and export again.
+
+@how@
+`@name@.h` says what the functions take and give. The input is raw: its standardisation is part of the network. Nothing
+is allocated; the caller owns the arena. `@name@_selftest(arena)` runs the recorded inputs on the device and compares
+every step with what was recorded; linkers leave it out where it is not called.
+"""
