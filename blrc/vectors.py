@@ -35,27 +35,32 @@ def memory(value: Value, maps: NDArray[Any]) -> NDArray[Any]:
 
 
 def layer_digest(value: Value, maps: NDArray[Any]) -> NDArray[np.uint32]:
-    """FNV-1a over the elements of each sample: the digest that a device compares after each layer.
+    """A hash of the elements of each sample: the digest that a device compares after each layer.
 
     It is taken over elements (a packed word, or an int8, uint8 or int32 value widened to 32 bits, in order), not over
-    bytes, so it is the same on big- and little-endian machines: ``h = (h xor element) * 16777619``
-    from 2166136261, mod 2^32.
+    bytes, so it is the same on big- and little-endian machines. From h = 2166136261, for each element, mod 2^32::
+
+        h = h xor element;   h = h xor (h >> 16);   h = h * 2654435761
+
+    The shift brings high bits down, where the product spreads them: without it two words that both differ in bit 31
+    (one channel at two positions) give the digest of what they should be.
     """
-    elements = memory(value, maps).reshape(len(maps), -1).astype(np.int64).astype(np.uint64) & np.uint64(0xFFFFFFFF)
-    state = np.full(len(maps), 2166136261, dtype=np.uint64)
+    elements = memory(value, maps).reshape(len(maps), -1).astype(np.int64).astype(np.uint32)
+    state = np.full(len(maps), 2166136261, dtype=np.uint32)
     for column in elements.T:
-        state = ((state ^ column) * np.uint64(16777619)) & np.uint64(0xFFFFFFFF)
-    return state.astype(np.uint32)
+        state = state ^ column
+        state = (state ^ (state >> np.uint32(16))) * np.uint32(2654435761)
+    return state
 
 
 def to_bytes(program: Program, vectors: Vectors) -> bytes:
     """The vectors as an npz file: ``inputs`` in device layout, and for each member ``MEMBER/scores`` and, for every
-    value, ``MEMBER/VALUE``: the digests of its samples."""
+    value, ``MEMBER/hash/VALUE``: the digests of its samples."""
     arrays: dict[str, NDArray[Any]] = {"inputs": vectors.inputs}
     for member, values in enumerate(vectors.values):
         arrays[f"{member}/scores"] = values[program.output.name][:, 0, 0, :]
         for op in program.ops:
-            arrays[f"{member}/digest/{op.y.name}"] = layer_digest(op.y, values[op.y.name])
+            arrays[f"{member}/hash/{op.y.name}"] = layer_digest(op.y, values[op.y.name])
     return npz.to_bytes(arrays)
 
 
@@ -72,7 +77,7 @@ def differences(path: Path, program: Program) -> tuple[NDArray[Any], list[str]]:
         found = []
         for member, values in enumerate(now.values):
             for op in program.ops:
-                recorded = arrays[f"{member}/digest/{op.y.name}"]
+                recorded = arrays[f"{member}/hash/{op.y.name}"]
                 if recorded.shape != (len(now.inputs),):
                     raise ValueError(f"digests of {op.name!r} have shape {recorded.shape}")
                 wrong = np.flatnonzero(recorded != layer_digest(op.y, values[op.y.name]))

@@ -26,7 +26,7 @@ def random_program(
     rng = np.random.default_rng(seed)
     shape = shape or (int(rng.integers(1, 13)), int(rng.integers(1, 13)), int(rng.choice([1, 2, 3, 31, 32, 33])))
     x = Value("input", kind, shape)  # type: ignore[arg-type]
-    builder = _Builder(x, rng, members)
+    builder = Builder(x, rng, members)
     if kind == "uint8":
         builder.encode()
     for i in range(layers):
@@ -50,7 +50,14 @@ def top_probability(program: Program, raw: NDArray[Any]) -> NDArray[np.int64]:
     return np.asarray(head.probabilities(log_p).max(axis=1))
 
 
-class _Builder:
+class Builder:
+    """A program, op by op; thresholds lie where random inputs put the sums.
+
+    Attributes:
+        x: the value that the next op reads.
+        sample: its values.
+    """
+
     def __init__(self, x: Value, rng: np.random.Generator, members: int) -> None:
         self.input = self.x = x
         self.rng = rng
@@ -97,12 +104,21 @@ class _Builder:
         ]
         return options[self.rng.integers(len(options))] if options and self.rng.random() < 0.5 else None
 
-    def conv(self, name: str, window: Window, pool: Window | None) -> None:
+    def conv(
+        self,
+        name: str,
+        window: Window,
+        pool: Window | None,
+        groups: int | None = None,
+        per_group: int | None = None,
+    ) -> None:
+        """A convolution of so many groups, with so many outputs each; by default random."""
         rng = self.rng
         channels = self.x.shape[2]
-        divisors = [g for g in (1, 1, 1, 2, 3, channels) if channels % g == 0]
-        groups = int(rng.choice(divisors))
-        per_group = int(rng.choice([1, 2, 5, 31, 32, 33, 64, 65])) if groups == 1 else int(rng.integers(1, 4))
+        if groups is None:
+            groups = int(rng.choice([g for g in (1, 1, 1, 2, 3, channels) if channels % g == 0]))
+        if per_group is None:
+            per_group = int(rng.choice([1, 2, 5, 31, 32, 33, 64, 65])) if groups == 1 else int(rng.integers(1, 4))
         out = groups * per_group
         height, width = window.output(*self.x.shape[:2])
         size = (height, width) if pool is None else pool.output(height, width)
@@ -137,11 +153,13 @@ class _Builder:
         size = window.output(*self.x.shape[:2])
         self._add(Pool(name, self.x, Value(f"{name}.bits", "bits", (*size, self.x.shape[2])), window), {})
 
-    def finish(self) -> Program:
+    def finish(self, kind: type[np.integer[Any]] | None = None) -> Program:
+        """Scores with weights of `kind`, by default a random one."""
         rng = self.rng
         classes = int(rng.integers(2, 12))
         op = Scores("scores", self.x, Value("scores", "int32", (1, 1, classes)), "scores.weights", "scores.bias")
-        weights = rng.integers(-127, 128, (classes, *self.x.shape)).astype(np.int8 if rng.random() < 0.8 else np.int16)
+        weights = rng.integers(-127, 128, (classes, *self.x.shape))
+        weights = weights.astype(kind or (np.int8 if rng.random() < 0.8 else np.int16))
         if weights.dtype == np.int16:
             weights *= 200
         bias = rng.integers(-1000, 1000, classes).astype(np.int32)

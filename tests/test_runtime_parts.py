@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from blrc.errors import BlrcError
 from blrc.runtime_files import runtime_dir
 from blrc.targets.c import build
 from blrc.targets.c.build import STRICT
@@ -38,6 +39,23 @@ def test_inline_parts(tmp_path: Path, flags: tuple[str, ...]) -> None:
     binary = build.link(compiler, flags, [main], tmp_path / "main")
     done = subprocess.run([binary], capture_output=True, text=True, timeout=120, check=False)
     assert (done.returncode, done.stderr) == (0, ""), f"check_parts.c, line {done.returncode}"
+
+
+def test_rows_of_a_window_in_the_padding_have_no_address(tmp_path: Path) -> None:
+    """Where no column of a window was inside, the address of a run was computed outside the map."""
+    compiler = build.find_compiler()
+    source = Path(__file__).parents[1] / "runtime" / "tests" / "check_rows.c"
+    flags = (*SANITIZE, *STRICT, "-Wno-unused-function", f"-I{RUNTIME / 'src'}")
+    main = build.compile_object(compiler, flags, source, tmp_path / "main.o", RUNTIME / "include")
+    done = subprocess.run([build.link(compiler, flags, [main], tmp_path / "main")], timeout=60, check=False)
+    assert done.returncode == 0, f"check_rows.c, line {done.returncode}"
+
+
+@pytest.mark.needs("avr-gcc")
+def test_an_avr_is_refused_by_name(tmp_path: Path) -> None:
+    """Its constants would be copied into RAM without a word."""
+    with pytest.raises(BlrcError, match="AVR: constant tables would be copied into RAM"):
+        build.compile_object(("avr-gcc",), (), SOURCES[0], tmp_path / "x.o", RUNTIME / "include")
 
 
 @pytest.mark.parametrize(

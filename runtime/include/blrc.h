@@ -16,8 +16,9 @@
 #error "AVR: constant tables would be copied into RAM; this CPU is not supported yet"
 #endif
 
-/* Changes whenever a signature, a struct or the layout of a table changes: generated files refuse another number. */
-#define BLRC_ABI 2
+/* Changes whenever a signature, a struct, a digest or the layout of a table changes: generated files refuse another
+ * number. */
+#define BLRC_ABI 3
 
 /* Bits of the thresholds in tables, of binary convolutions and dense layers, and of convolutions of codes. An export
  * writes 16 where all of them, and the largest sums, fit: INT16_MAX then is "never", as INT32_MAX is with 32. */
@@ -152,7 +153,7 @@ uint32_t blrc_head_variance(uint32_t members, uint32_t p, uint64_t p_squared);
 /* 1: whatever `remaining` further members say, the first maximum of log_p stays the same; else 0. */
 int32_t blrc_head_settled(int32_t classes, uint32_t remaining, const int32_t *log_p);
 
-/* FNV-1a over elements widened to 32 bits, not over bytes, so that it is the same on every machine. */
+/* A hash over elements widened to 32 bits, not over bytes, so that it is the same on every machine. */
 uint32_t blrc_digest_bits(uint32_t words, const uint32_t *map);
 uint32_t blrc_digest_int8(uint32_t count, const int8_t *map);
 uint32_t blrc_digest_int32(uint32_t count, const int32_t *map);

@@ -1,9 +1,11 @@
-/* FNV-1a over elements: what a device and the reference compare after each layer. */
+/* A hash over elements: what a device and the reference compare after each layer. */
 #include "blrc.h"
 
 static uint32_t blrc_digest_next(uint32_t state, uint32_t element)
 {
-    return ((state ^ element) * (uint32_t)16777619) & 0xFFFFFFFFu;
+    state ^= element;
+    state ^= state >> 16; /* high bits come down to where the product spreads them */
+    return (state * 2654435761u) & 0xFFFFFFFFu;
 }
 
 uint32_t blrc_digest_bits(uint32_t words, const uint32_t *map)

@@ -66,6 +66,16 @@ def test_a_tool_that_is_missing_or_hangs_is_named() -> None:
         build.run_tool(["sleep", "60"], "waiting", timeout=0.1)
 
 
+def test_a_tool_that_cannot_be_started_is_named(tmp_path: Path) -> None:
+    """Only a missing one was; a file that may not be run, or is no program, ended in a traceback."""
+    (tmp_path / "plain").write_text("")
+    (tmp_path / "empty").write_text("\0\0")
+    (tmp_path / "empty").chmod(0o755)
+    for tool, reason in (("plain", "Permission denied"), ("empty", "Exec format error")):
+        with pytest.raises(BlrcError, match=f"measuring: cannot start .*{tool}: {reason}"):
+            build.run_tool([str(tmp_path / tool)], "measuring")
+
+
 def test_a_folder_without_the_model_s_c_is_named(folder: Path) -> None:
     with pytest.raises(BlrcError, match=r"has no other\.c; export"):
         build.sources(folder, "other")

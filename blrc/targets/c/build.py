@@ -73,12 +73,14 @@ def run_tool(command: Sequence[str], what: str, timeout: float = COMPILE_TIMEOUT
     """Run a tool and return its standard output.
 
     Raises:
-        BlrcError: it does not exist, fails or takes too long; the message starts with `what`.
+        BlrcError: it does not exist, cannot be started, fails or takes too long; the message starts with `what`.
     """
     try:
         done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=timeout, check=False)
     except FileNotFoundError:
         raise BlrcError(f"{what}: {command[0]} not found; install it") from None
+    except OSError as error:
+        raise BlrcError(f"{what}: cannot start {command[0]}: {error.strerror or error}") from None
     except subprocess.TimeoutExpired:
         raise BlrcError(f"{what}: {command[0]} did not finish in {timeout:.0f} s") from None
     if done.returncode != 0:

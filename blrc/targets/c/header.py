@@ -55,7 +55,9 @@ def _macros(symbols: Symbols, vectors: int) -> str:
         text.define(symbols.index(step), i, f"{step.op.name}: {step.kernel}, gives {describe(step.y)}")
         for i, step in enumerate(layout.steps)
     ]
-    return "".join(lines)
+    names = ", \\\n    ".join(text.string(step.op.name) for step in layout.steps)
+    note = f"Their names: static const char *const names[{upper}_OPS] = {upper}_STEP_NAMES;"
+    return "".join(lines) + text.comment(note) + f"#define {upper}_STEP_NAMES {{ \\\n    {names} }}\n"
 
 
 def _functions(symbols: Symbols, vectors: int) -> str:
@@ -88,6 +90,12 @@ def _functions(symbols: Symbols, vectors: int) -> str:
             f"step.\n\nscores: {upper}_CLASSES results. The class is the first of the largest."
         ),
         text.wrap(f"int {name}_observe(", observe_arguments(symbols), ");"),
+        "\n",
+        text.comment(
+            f"To time each step, define {upper}_BEFORE_OP(member, op) and {upper}_AFTER_OP(member, op), which stand "
+            f"around every one in {name}.c: op is its index, member a uint32_t. Do so in a header of yours that the "
+            f"compiler is told of, for example -D{upper}_HOOKS='\"clock.h\"'. Undefined, they cost nothing."
+        ),
     ]
     if vectors:
         parts += [
@@ -96,6 +104,8 @@ def _functions(symbols: Symbols, vectors: int) -> str:
                 f"Runs the recorded inputs in {name}_vectors.c and compares every step with what was recorded.\n"
                 f"0: all equal; or a negative error; or 1 + member * {upper}_OPS + the index of the first step that "
                 f"differs;\nor 1 + {upper}_MEMBERS * {upper}_OPS: only what the members say together differs.\n"
+                f"The member is (result - 1) / {upper}_OPS, the step (result - 1) % {upper}_OPS; "
+                f"{upper}_STEP_NAMES says what it is called.\n"
                 f"Scores and a {name}_ensemble lie on the stack."
             ),
             f"int {name}_selftest(void *arena);\n",

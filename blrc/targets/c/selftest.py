@@ -173,6 +173,7 @@ def main_file(symbols: Symbols, version: str) -> str:
 
 _MAIN = """\
 static uint32_t name_selftest_arena[(NAME_ARENA_SIZE + 3) / 4];
+static const char *const name_selftest_ops[NAME_OPS] = NAME_STEP_NAMES;
 
 int main(void)
 {
@@ -188,8 +189,8 @@ int main(void)
     } else if (result > NAME_MEMBERS * NAME_OPS) {
         printf("selftest: what the members say together differs from the reference\\n");
     } else {
-        printf("selftest: member %d, step %d differs from the reference (see the list in the header)\\n",
-               (result - 1) / NAME_OPS, (result - 1) % NAME_OPS);
+        printf("selftest: member %d, step %d differs from the reference: %s\\n",
+               (result - 1) / NAME_OPS, (result - 1) % NAME_OPS, name_selftest_ops[(result - 1) % NAME_OPS]);
     }
     return 1;
 }

@@ -14,6 +14,20 @@ from blrc.targets.c.symbols import Symbols, describe, element, head
 
 _NO_POOL = Window((1, 1))
 
+_HOOKS = """\
+/* Around every step, for a clock: see the header. */
+#ifdef NAME_HOOKS
+#include NAME_HOOKS
+#endif
+#ifndef NAME_BEFORE_OP
+#define NAME_BEFORE_OP(member, op) ((void)0)
+#endif
+#ifndef NAME_AFTER_OP
+#define NAME_AFTER_OP(member, op) ((void)0)
+#endif
+
+"""
+
 
 def source(symbols: Symbols, version: str, runtime: Mapping[str, int]) -> str:
     """The text of ``<name>.c``; `runtime` holds macros, and their values, of the runtime that it is written for."""
@@ -26,6 +40,7 @@ def source(symbols: Symbols, version: str, runtime: Mapping[str, int]) -> str:
         f'#error "{name}_blrc.h is of another version of blrc or another model: '
         'run blrc export again and copy all of its files"\n'
         "#endif\n\n",
+        _HOOKS.replace("NAME_", f"{upper}_"),
         *(_step(symbols, step) for step in symbols.layout.steps),
         _run(symbols),
         _public(symbols),
@@ -123,7 +138,9 @@ def _run(symbols: Symbols) -> str:
         for step in layout.steps[:-1]
     ]
     calls = [
-        text.call(symbols.step(step), ["member", maps[step.x.name], maps[step.y.name]])
+        f"    {symbols.upper}_BEFORE_OP(member, {symbols.index(step)});\n"
+        + text.call(symbols.step(step), ["member", maps[step.x.name], maps[step.y.name]])
+        + f"    {symbols.upper}_AFTER_OP(member, {symbols.index(step)});\n"
         + text.call(
             f"{name}_tell",
             ["observer", "context", "member", symbols.index(step), maps[step.y.name], str(step.y.nbytes)],

@@ -36,6 +36,12 @@ def define(name: str, value: object, note: str = "") -> str:
     return f"#define {name} {value}" + (f" {comment(note).strip()}" if note else "") + "\n"
 
 
+def string(text: str) -> str:
+    """A string literal: printable ASCII as it is, other characters as ``?``; no trigraph, nothing that ends it."""
+    safe = "".join(c if " " <= c <= "~" else "?" for c in text)
+    return '"' + re.sub(r'(["\\\\?])', r"\\\1", safe) + '"'
+
+
 def guarded(macro: str, body: str) -> str:
     """A header that may be included twice."""
     return f"#ifndef {macro}\n#define {macro}\n\n{body}\n#endif\n"

@@ -26,6 +26,10 @@
 #define TINY_OPS 2 /* steps, in this order: */
 #define TINY_OP_CONV 0 /* conv: conv_codes, gives 2 x 2 x 5 bits */
 #define TINY_OP_SCORES 1 /* scores: scores_int8, gives 1 x 1 x 2 int32 */
+/* Their names: static const char *const names[TINY_OPS] = TINY_STEP_NAMES; */
+#define TINY_STEP_NAMES { \
+    "conv", \
+    "scores" }
 
 #ifdef __cplusplus
 extern "C" {
@@ -84,9 +88,14 @@ typedef void (*tiny_observer)(void *context, uint32_t member, int32_t op, const 
 int tiny_observe(uint32_t member, const uint8_t *input, void *arena, int32_t *scores, tiny_observer observer,
                  void *context);
 
+/* To time each step, define TINY_BEFORE_OP(member, op) and TINY_AFTER_OP(member, op), which stand around every one
+ * in tiny.c: op is its index, member a uint32_t. Do so in a header of yours that the compiler is told of, for
+ * example -DTINY_HOOKS='"clock.h"'. Undefined, they cost nothing. */
+
 /* Runs the recorded inputs in tiny_vectors.c and compares every step with what was recorded.
  * 0: all equal; or a negative error; or 1 + member * TINY_OPS + the index of the first step that differs;
  * or 1 + TINY_MEMBERS * TINY_OPS: only what the members say together differs.
+ * The member is (result - 1) / TINY_OPS, the step (result - 1) % TINY_OPS; TINY_STEP_NAMES says what it is called.
  * Scores and a tiny_ensemble lie on the stack. */
 int tiny_selftest(void *arena);
 

@@ -8,6 +8,7 @@
 #include "tiny.h"
 
 static uint32_t tiny_selftest_arena[(TINY_ARENA_SIZE + 3) / 4];
+static const char *const tiny_selftest_ops[TINY_OPS] = TINY_STEP_NAMES;
 
 int main(void)
 {
@@ -23,8 +24,8 @@ int main(void)
     } else if (result > TINY_MEMBERS * TINY_OPS) {
         printf("selftest: what the members say together differs from the reference\n");
     } else {
-        printf("selftest: member %d, step %d differs from the reference (see the list in the header)\n",
-               (result - 1) / TINY_OPS, (result - 1) % TINY_OPS);
+        printf("selftest: member %d, step %d differs from the reference: %s\n",
+               (result - 1) / TINY_OPS, (result - 1) % TINY_OPS, tiny_selftest_ops[(result - 1) % TINY_OPS]);
     }
     return 1;
 }
