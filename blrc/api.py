@@ -31,7 +31,7 @@ from blrc.sample import MAP, NONE, Member, binary_layers, exact, parse_freeze, s
 from blrc.targets.c.names import check_name
 from blrc.targets.c.packages.registry import parse_packages
 from blrc.targets.options import EmitOptions
-from blrc.targets.registry import TARGETS
+from blrc.targets.registry import NEEDS, TARGETS
 from blrc.verification.folder import verify_folder
 from blrc.verification.report import Report
 from blrc.verification.run import Progress
@@ -149,6 +149,8 @@ def export(
     wanted = parse_packages(packages)
     if wanted and "c" not in targets:
         raise BlrcError(f"package {', '.join(wanted)}: packages hold the C; add the target c (--target c)")
+    for target in set(targets) & set(NEEDS):
+        NEEDS[target]()
     q16 = parse_gate(gate)
     parse_members(members, seed, gate=q16)  # refuses bad numbers before a file is read
     source = model if isinstance(model, Checkpoint) else checkpoint.load(model)

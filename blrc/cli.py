@@ -46,7 +46,7 @@ def main() -> None:
 
 @main.command()
 @click.argument("model", type=click.Path(path_type=Path))
-@click.option("--target", "targets", multiple=True, required=True, help="c or onnx; may be given several times.")
+@click.option("--target", "targets", multiple=True, required=True, help="c, onnx or web; may be given several times.")
 @click.option("-o", "--output", "folder", type=click.Path(path_type=Path), required=True, help="Folder to write.")
 @click.option(
     "--package",
@@ -77,7 +77,7 @@ def export(
     name: str | None,
     force: bool,
 ) -> None:
-    """Compile a checkpoint to C and ONNX."""
+    """Compile a checkpoint to C, ONNX, or a page that runs it in a browser."""
     _share_cores()
     from blrc import api
 

@@ -215,7 +215,7 @@ def test_the_name_comes_from_the_file(file: str, name: str, checkpoint: Checkpoi
 
 def test_mistakes(checkpoint: Checkpoint, tmp_path: Path) -> None:
     for arguments, words in [
-        ({"targets": []}, r"unknown target \(none\); known: c, onnx"),
+        ({"targets": []}, r"unknown target \(none\); known: c, onnx, web"),
         ({"targets": ["c", "rust"]}, "unknown target 'rust'"),
         ({"members": "2000"}, "1365 members at most"),
         ({"seed": -1}, "seed -1"),

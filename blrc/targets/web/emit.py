@@ -1,0 +1,108 @@
+"""The web target: a folder of static files that computes with the generated C, in a browser and without a network."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from blrc import head, program_file
+from blrc.errors import BlrcError
+from blrc.legal import check
+from blrc.program import Program
+from blrc.targets import c
+from blrc.targets.options import EmitOptions, Emitted
+from blrc.targets.web.wasm import COMPILE, LINK, Tools, compile_wasm, find_tools
+from blrc.vectors import Vectors
+
+FOLDER = "web"
+PAGE = Path(__file__).parent / "page"
+CHANNELS = (1, 3)
+
+
+def emit(program: Program, options: EmitOptions) -> Emitted:
+    """The page of a program: ``web/index.html`` and what it loads, all of it beside it.
+
+    Everything but ``model.js`` is the same for every model. ``model.js`` holds the WebAssembly module, as base64
+    because a page opened from a disk may not read files, and the recorded samples with the reference's answers.
+
+    Raises:
+        BlrcError: the input is no grey or colour image of bytes, or clang or wasm-ld is missing.
+    """
+    check(program)
+    check_input(program)
+    tools = find_tools()
+    module = compile_wasm(c.emit(program, replace(options, packages=())).files, options.name, tools)
+    files = {f"{FOLDER}/{file.name}": file.read_bytes() for file in sorted(PAGE.iterdir())}
+    files[f"{FOLDER}/model.js"] = _model(program, options, tools, module)
+    about = {
+        "compiler": tools.compiler_version,
+        "linker": tools.linker_version,
+        "compile_flags": list(COMPILE),
+        "link_flags": list(LINK),
+        "wasm_bytes": len(module),
+        "samples": len(list(samples(program, options.vectors))),
+        "open": f"{FOLDER}/index.html",
+    }
+    return Emitted(files, about)
+
+
+def check_input(program: Program) -> None:
+    """Refuse a network whose input a page cannot show.
+
+    Raises:
+        BlrcError: it takes bits or int8, or has neither one channel nor three.
+    """
+    height, width, channels = program.input.shape
+    if program.input.dtype != "uint8":
+        raise BlrcError(
+            f"target web: the network takes {program.input.dtype}, and a page has pixels, which are uint8; train it on "
+            "raw images (blrc.pixels), or export another target"
+        )
+    if channels not in CHANNELS or height * width == 1:
+        raise BlrcError(
+            f"target web: the network takes {height} x {width} pixels of {channels} channels; a page shows images of 1 "
+            "channel (grey) or 3 (red, green, blue); export another target"
+        )
+
+
+def samples(program: Program, vectors: Vectors) -> Iterator[dict[str, Any]]:
+    """The recorded inputs that show something, with what the reference says of each after the last member asked."""
+    scale = head.scale_of(program.score_scale)
+    scores = [values[program.output.name][:, 0, 0, :] for values in vectors.values]
+    answer = head.ensemble(scores, scale, program.gate)
+    for i, raw in enumerate(vectors.inputs):
+        if np.ptp(raw) > 0:
+            yield {
+                "input": b64encode(raw.tobytes()).decode("ascii"),
+                "label": int(answer.label[i]),
+                "members": int(answer.members[i]),
+                "mean": int(answer.mean[i]),
+                "variance": int(answer.variance[i]),
+                "log_p": answer.log_p[i].tolist(),
+            }
+
+
+def _model(program: Program, options: EmitOptions, tools: Tools, module: bytes) -> bytes:
+    height, width, channels = program.input.shape
+    model = {
+        "name": options.name,
+        "digest": program_file.digest(program),
+        "version": options.version,
+        "compiler": tools.compiler_version,
+        "height": height,
+        "width": width,
+        "channels": channels,
+        "classes": program.classes,
+        "members": list(program.members),
+        "gate": program.gate,
+        "samples": list(samples(program, options.vectors)),
+        "wasm": b64encode(module).decode("ascii"),
+    }
+    text = json.dumps(model, indent=1)
+    return f'"use strict";\n/* Written by blrc {options.version}. */\nconst blrcModel = {text};\n'.encode("ascii")
