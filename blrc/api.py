@@ -32,6 +32,7 @@ from blrc.targets.c.names import check_name
 from blrc.targets.c.packages.registry import parse_packages
 from blrc.targets.options import EmitOptions
 from blrc.targets.registry import NEEDS, TARGETS
+from blrc.verification.devices import parse_machines
 from blrc.verification.folder import verify_folder
 from blrc.verification.report import Report
 from blrc.verification.run import Progress
@@ -284,6 +285,8 @@ def verify(
     random: int | None = None,
     seed: int = 0,
     progress: Progress = lambda what, done, total: None,
+    on: str | None = None,
+    strict: bool = False,
 ) -> Report:
     """Compare everything in an exported folder with the reference, at every layer.
 
@@ -294,12 +297,17 @@ def verify(
         random: number of random inputs; by default 10,000, fewer for networks over 6 million operations.
         seed: of the random inputs.
         progress: is told what is being compared, how much of it is done, and how much there is.
+        on: machines to run the C on in emulators, with commas between (`machines.ALL`), or ``all``.
+        strict: a machine whose tools are missing is a problem, not only skipped.
 
     Raises:
         BlrcError: the folder is no export, or tools are missing. A difference is not an error but in the report.
     """
     if seed < 0 or (random is not None and random < 0):
         raise BlrcError(f"seed {seed}, random {random}: must not be negative")
+    machines = () if on is None else parse_machines(on)
+    if strict and not machines:
+        raise BlrcError("--strict is about machines; name some with --on")
     lower_again = None
     if model is not None:
         source = checkpoint.load(model)
@@ -311,4 +319,5 @@ def verify(
                 raise BlrcError(f"{folder}: its program has members {', '.join(members)}; export it again") from None
             return build(source, parsed, gate)
 
-    return verify_folder(Path(folder), None if data is None else Path(data), lower_again, random, seed, progress)
+    test = None if data is None else Path(data)
+    return verify_folder(Path(folder), test, lower_again, random, seed, progress, machines, strict)

@@ -95,14 +95,25 @@ def export(
     "--random", type=click.IntRange(min=0), help="Number of random inputs [default: 10,000, fewer for large nets]."
 )
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the random inputs.")
+@click.option("--on", help="Run the C on other machines in emulators: MACHINE,MACHINE, or all.")
+@click.option("--strict", is_flag=True, help="With --on: a machine whose tools are missing is an error.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def verify(folder: Path, data: Path | None, model: Path | None, random: int | None, seed: int, as_json: bool) -> None:
+def verify(
+    folder: Path,
+    data: Path | None,
+    model: Path | None,
+    random: int | None,
+    seed: int,
+    on: str | None,
+    strict: bool,
+    as_json: bool,
+) -> None:
     """Compare an export with the reference, at every layer; exit status 0 only if all is equal."""
     _share_cores()
     from blrc import api
     from blrc.verification.report import to_plain, to_text
 
-    report = api.verify(folder, data, model, random, seed, progress=_progress)
+    report = api.verify(folder, data, model, random, seed, _progress, on, strict)
     click.echo(json.dumps(to_plain(report), indent=2) if as_json else to_text(report))
     sys.exit(0 if report.equal else 1)
 

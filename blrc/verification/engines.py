@@ -16,6 +16,7 @@ from blrc.errors import BlrcError
 from blrc.head import Answer
 from blrc.program import Encode, Op, Program
 from blrc.targets.c import build
+from blrc.targets.c.compiled import Compiled
 from blrc.targets.c.host import SANITIZE, HostBuild
 from blrc.targets.onnx_run import OnnxRun, run_op
 
@@ -75,12 +76,12 @@ def compile_c(folder: Path, name: str, progress: Callable[[str, int, int], None]
         BlrcError: no compiler, or it refuses the code.
     """
     progress("compiling", 0, 3)
-    engines = [_c_engine(builds.enter_context(HostBuild(folder, name, flags=OPTIMISED)), "C, -O2", None)]
+    engines = [c_engine(builds.enter_context(HostBuild(folder, name, flags=OPTIMISED)), "C, -O2", None)]
     progress("compiling", 1, 3)
     problems, skipped = [], []
     if (reason := lacking_sanitizers()) is None:
         sanitized = builds.enter_context(HostBuild(folder, name, flags=SANITIZE))
-        engines.append(_c_engine(sanitized, "C, ASan+UBSan", SANITIZED_INPUTS))
+        engines.append(c_engine(sanitized, "C, ASan+UBSan", SANITIZED_INPUTS))
     else:
         skipped.append(f"C, ASan+UBSan: the compiler has no sanitizers here; install libasan and libubsan ({reason})")
     progress("compiling", 2, 3)
@@ -113,7 +114,9 @@ def lacking_sanitizers() -> str | None:
     return None
 
 
-def _c_engine(built: HostBuild, label: str, limit: int | None) -> Engine:
+def c_engine(built: Compiled, label: str, limit: int | None) -> Engine:
+    """The compiled C, on whatever machine it was compiled for."""
+
     def alone(op: Op, x: NDArray[Any], member: int) -> NDArray[Any] | None:
         return None if isinstance(op, Encode) else built.run_op(op.name, x, member)
 

@@ -16,17 +16,19 @@ from blrc.encode import torch_layout
 from blrc.errors import BlrcError
 from blrc.manifest import Manifest, read_manifest
 from blrc.net import Net
-from blrc.program import BinaryScores, Conv, Encode, Program, Scores
+from blrc.program import BinaryScores, Conv, Program, Scores
 from blrc.targets.c.build import find_compiler
 from blrc.verification.agreement import Agreement, torch_agreement
 from blrc.verification.compare import ANSWER, LABEL
+from blrc.verification.devices import verify_devices
 from blrc.verification.engines import Engine, compile_c, onnx_engine
 from blrc.verification.lowered import first_other_bits
 from blrc.verification.report import Report
-from blrc.verification.run import InputSet, Progress, Tally, compare_inputs, compare_ops
+from blrc.verification.run import InputSet, Progress, Tally, compare_inputs, compare_ops, not_compared
 from blrc.verification.stimuli import adversarial_inputs, random_inputs
 
 RANDOM_INPUTS = 10_000
+DEVICE_INPUTS = 200  # emulators are slow
 LOWERED_INPUTS = 256  # on which the program's bits are compared with the net's, layer by layer
 RANDOM_OPERATIONS = 6e10  # multiply-adds of all random inputs together, where the number is not given
 
@@ -35,11 +37,20 @@ Lower = Callable[[Sequence[str], int], tuple[Program, list[Net]]]
 
 
 def verify_folder(
-    folder: Path, data: Path | None, lower: Lower | None, random: int | None, seed: int, progress: Progress
+    folder: Path,
+    data: Path | None,
+    lower: Lower | None,
+    random: int | None,
+    seed: int,
+    progress: Progress,
+    on: Sequence[str] = (),
+    strict: bool = False,
 ) -> Report:
     """See `blrc.api.verify`."""
     manifest = read_manifest(folder)
     name = manifest.name
+    if on and "c" not in manifest.targets:
+        raise BlrcError(f"{folder}: holds no C to run on {', '.join(on)}; export it again with --target c")
     program = program_file.load(folder / f"{name}.program.npz")
     digest = program_file.digest(program)
     problems = list(manifest.changed_files(folder))
@@ -103,8 +114,19 @@ def verify_folder(
             problems.append(f"{agreement.differences} decisions differ from the torch network's where there is no tie")
     if tally.difference is None:
         problems += not_compared(program, engines, tally)
+    devices = verify_devices(folder, name, on, _device_inputs(program, inputs, seed), seed, progress) if on else ()
+    if strict:
+        problems += [f"{device.name}: {device.detail}" for device in devices if device.status == "skipped"]
     report = _report(manifest, program, engines, tally, tuple(problems), agreement, flash, ram)
-    return replace(report, skipped=tuple(skipped))
+    equal = report.equal and all(device.status != "differs" for device in devices)
+    return replace(report, equal=equal, skipped=tuple(skipped), devices=devices)
+
+
+def _device_inputs(program: Program, inputs: Sequence[InputSet], seed: int) -> list[InputSet]:
+    """The recorded vectors, and the first inputs of the test set, or random ones where there is none."""
+    test = [InputSet(each.name, each.raw[:DEVICE_INPUTS]) for each in inputs if each.labels is not None]
+    random = InputSet("random inputs", random_inputs(program.input, DEVICE_INPUTS, seed))
+    return [inputs[0], *(test or [random])]
 
 
 @contextmanager
@@ -114,21 +136,6 @@ def _as_problem(problems: list[str]) -> Iterator[None]:
         yield
     except BlrcError as error:
         problems.append(str(error))
-
-
-def not_compared(program: Program, engines: Sequence[Engine], tally: Tally) -> list[str]:
-    """A sentence for each engine of which some layer was never compared: "equal" must not mean "not looked at".
-
-    Codes that an engine looks up where it reads them exist nowhere in it; the layer behind them stands for them.
-    """
-    problems = []
-    for engine in engines:
-        counts = tally.values.get(engine.name, {})
-        inner = [op.name for op in program.ops if not (engine.fuses_encode and isinstance(op, Encode))]
-        missing = [name for name in (*inner, LABEL, ANSWER) if not counts.get(name)]
-        if missing:
-            problems.append(f"{engine.name}: nothing of {', '.join(map(repr, missing))} was compared")
-    return problems
 
 
 def _read(path: Path) -> bytes:

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from blrc.verification.agreement import Agreement
+from blrc.verification.devices import Device, to_table
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,7 @@ class Report:
         problems: what else is wrong (digests that do not match, files changed since the export).
         skipped: what could not be done on this machine, and why.
         agreement: with the torch network, where a checkpoint was given.
+        devices: what was found on other machines (``--on``).
         flash, ram: bytes of the C (code as compiled here, and tables; arena), or None without C.
     """
 
@@ -45,11 +47,13 @@ class Report:
     flash: int | None
     ram: int | None
     skipped: tuple[str, ...] = ()
+    devices: tuple[Device, ...] = ()
 
 
 def to_plain(report: Report) -> dict[str, Any]:
     """The report as plain data for JSON."""
     plain = asdict(report)
+    plain["targets"] = plain.pop("devices")
     plain["layers"] = [{"name": name, "values_compared": count} for name, count in report.layers.items()]
     plain["edges"] = {name: {"reached": r, "wanted": w} for name, (r, w) in report.edges.items()}
     return plain
@@ -72,6 +76,8 @@ def to_text(report: Report) -> str:
             f"torch network (float64 norms): {a.same_labels:,} of {a.labels:,} labels agree; of {a.decisions:,} "
             f"decisions {a.ties} differ on an exact tie, {a.differences} elsewhere"
         )
+    if report.devices:
+        lines += ["on other machines", to_table(report.devices)]
     lines += [f"NOT DONE: {what}" for what in report.skipped]
     lines += [f"PROBLEM: {problem}" for problem in report.problems]
     if report.difference is not None:

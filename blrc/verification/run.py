@@ -16,7 +16,16 @@ from blrc.errors import BlrcError
 from blrc.head import Answer
 from blrc.pack import unpack
 from blrc.program import BinaryScores, Conv, Encode, Op, Pool, Program, Scores, constant_names
-from blrc.verification.compare import Comparison, Difference, compare, compare_answers, compare_scores, name_difference
+from blrc.verification.compare import (
+    ANSWER,
+    LABEL,
+    Comparison,
+    Difference,
+    compare,
+    compare_answers,
+    compare_scores,
+    name_difference,
+)
 from blrc.verification.edges import edge_maps
 from blrc.verification.engines import Engine
 from blrc.verification.stimuli import random_inputs
@@ -93,6 +102,21 @@ def compare_inputs(
             if tally.difference is not None:
                 break
     progress(inputs.name, len(inputs.raw), len(inputs.raw))
+
+
+def not_compared(program: Program, engines: Sequence[Engine], tally: Tally) -> list[str]:
+    """A sentence for each engine of which some layer was never compared: "equal" must not mean "not looked at".
+
+    Codes that an engine looks up where it reads them exist nowhere in it; the layer behind them stands for them.
+    """
+    problems = []
+    for engine in engines:
+        counts = tally.values.get(engine.name, {})
+        inner = [op.name for op in program.ops if not (engine.fuses_encode and isinstance(op, Encode))]
+        missing = [name for name in (*inner, LABEL, ANSWER) if not counts.get(name)]
+        if missing:
+            problems.append(f"{engine.name}: nothing of {', '.join(map(repr, missing))} was compared")
+    return problems
 
 
 def _share(engine: Engine, start: int, count: int) -> int:

@@ -10,7 +10,7 @@ uint32_t io_read(void *data, uint32_t bytes);
 /* Bytes to the host. */
 void io_write(const void *data, uint32_t bytes);
 
-/* The end; 0 is success. Does not return. */
+/* The end; 0 is success. The caller returns from main at once: not every machine can stop here. */
 void io_exit(int status);
 
 #endif

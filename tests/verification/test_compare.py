@@ -15,8 +15,7 @@ from blrc import reference
 from blrc.errors import BlrcError
 from blrc.program import Conv, Encode, Op, Program
 from blrc.verification.compare import ANSWER, LABEL, Difference, compare, compare_answers, compare_scores
-from blrc.verification.folder import not_compared
-from blrc.verification.run import InputSet, Tally, compare_inputs, compare_ops
+from blrc.verification.run import InputSet, Tally, compare_inputs, compare_ops, not_compared
 
 
 def silent(what: str, done: int, total: int) -> None:
