@@ -15,6 +15,8 @@ import pytest
 from hypothesis import settings
 
 from blrc.errors import BlrcError
+from blrc.targets.c.emulated import missing_tools
+from blrc.targets.c.machines import Machine, find
 from blrc.targets.c.simavr import SimAvr, build_runner
 
 ROOT = Path(__file__).parent
@@ -66,3 +68,12 @@ def packagers() -> Path:
     if not (folder / "compote").is_file():
         missing(f"no packagers at {folder}: run make packagers")
     return folder
+
+
+@pytest.fixture
+def emulated(request: pytest.FixtureRequest) -> Machine:
+    """The machine that the test is parametrised with (indirectly, by name), if its tools are here."""
+    machine = find(request.param)
+    for tool in missing_tools(machine):
+        missing(f"{tool.program} is not installed ({tool.package})")
+    return machine

@@ -18,7 +18,7 @@ MEGA = 1024 * KILO
 
 @dataclass(frozen=True)
 class Tool:
-    """What has to be installed: a program, a file by its path, or a Python module; and how, as Debian package or else."""
+    """What has to be installed (a program, a file by its path, or a Python module), and the package that has it."""
 
     program: str
     package: str

@@ -10,13 +10,16 @@ from blrc.targets.c.build import Sizes
 CODE, DATA = 10, 11  # section numbers (WebAssembly core specification 2.0, section 5.5.2)
 
 
-def measure(path: Path) -> Sizes:
+def measure(path: Path, content: bytes | None = None) -> Sizes:
     """Bytes of the code section (text) and of the data section (data: constants too).
+
+    Args:
+        content: of the file, where it has been read already.
 
     Raises:
         BlrcError: `path` is no WebAssembly object.
     """
-    content = path.read_bytes()
+    content = path.read_bytes() if content is None else content
     if content[:8] != b"\0asm\1\0\0\0":
         raise BlrcError(f"{path}: is no WebAssembly object")
     sizes = {CODE: 0, DATA: 0}

@@ -1,0 +1,136 @@
+"""The exported C on every machine: all that an export can do, against the reference; sizes, stack, instructions."""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from c_exports import assert_equal, export
+from random_programs import gated, random_inputs, random_program, top_probability
+
+from blrc import reference
+from blrc.errors import BlrcError
+from blrc.program import Program
+from blrc.targets.c import build
+from blrc.targets.c.emulated import DoesNotFitError, EmulatedBuild
+from blrc.targets.c.machines import ALL, Machine, Tool, find
+
+MEMBERS = 3
+
+
+@pytest.fixture(scope="module")
+def program() -> Program:
+    """Three members behind a gate that lets about half of the inputs pass."""
+    whole = random_program(5, members=MEMBERS)
+    raw = random_inputs(whole, 40)
+    return gated(whole, int(np.median(top_probability(whole, raw))))
+
+
+@pytest.fixture(scope="module")
+def folder(program: Program, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return export(program, tmp_path_factory.mktemp("net"), random_inputs(program, 3))
+
+
+@pytest.mark.parametrize("emulated", [name for name in ALL if name != "avr"], indirect=True)
+def test_every_machine_agrees_with_the_reference(emulated: Machine, program: Program, folder: Path) -> None:
+    raw = random_inputs(program, 12, seed=9)
+    with EmulatedBuild(folder, "net", emulated) as c:
+        values = [step.y.name for step in c.layout.steps]
+        for member in range(MEMBERS):
+            assert_equal(program, c.run(raw, member), raw, values, member)
+        answer, found = reference.answer(program, raw), c.answers(raw)
+        for name in ("label", "log_p", "mean", "variance", "members"):
+            np.testing.assert_array_equal(getattr(found, name), getattr(answer, name), err_msg=name)
+        np.testing.assert_array_equal(c.answers(raw, stop=True).label, answer.label)
+        last = c.layout.steps[-1]
+        alone = random_inputs(replace(program, input=last.x), 5)
+        expected = reference.apply(program, last.op, alone, 1)
+        np.testing.assert_array_equal(c.run_op(last.op.name, alone, 1), expected)
+        assert c.selftest() == 0
+        assert c.instructions(raw) == c.instructions(raw)
+        tables = sum(step.flash for step in c.layout.steps)
+        assert tables < c.flash < tables + 20_000
+        assert 0 < c.stack < 4_000
+        assert c.compiler.endswith(" ".join(emulated.flags))
+
+
+@pytest.mark.parametrize("emulated", ["host", "cortex-m0", "rv32imc", "wasm"], indirect=True)
+def test_instructions_are_counted(emulated: Machine, folder: Path, program: Program) -> None:
+    """They grow with the work: a member more is about as much again, and no count is of another member's run."""
+    raw = random_inputs(program, 1)
+    with EmulatedBuild(folder, "net", emulated) as c:
+        counts = [c.instructions(raw, member) for member in range(MEMBERS)]
+        macs = sum(getattr(op, "macs", 0) for op in program.ops)
+        for count in counts:
+            assert count is not None and macs / 32 < count < 100 * macs
+
+
+def test_instructions_of_a_known_loop_are_exact(tmp_path: Path, folder: Path) -> None:
+    """100,000 rounds of a loop whose body is so many instructions, by the machine's own disassembly."""
+    machine = find("rv32imc")
+    if any(not tool.found for tool in machine.tools):
+        pytest.skip("no RISC-V tools; test_every_machine_agrees_with_the_reference fails in CI without them")
+    with EmulatedBuild(folder, "net", machine) as c:
+        counts = []
+        for rounds in (1, 100_001):
+            source = tmp_path / "loop.c"
+            source.write_text(
+                '#include "machine.h"\nint main(void)\n{\n'
+                f'    __asm__ volatile("li t0, {rounds}\\n1: addi t0, t0, -1\\n nop\\n bnez t0, 1b" ::: "t0");\n'
+                "    return 0;\n}\n",
+                encoding="ascii",
+            )
+            machines = Path(__file__).parents[2] / "runtime" / "machines"
+            objects = [
+                build.compile_object(
+                    machine.compiler, [*machine.flags, f"-I{machines}"], each, tmp_path / f"{each.stem}.o", machines
+                )
+                for each in (source, *(machines / name for name in machine.sources))
+            ]
+            binary = tmp_path / "loop.elf"
+            subprocess.run(
+                [*machine.compiler, *machine.flags, *map(str, objects), *machine.link, "-o", str(binary)], check=True
+            )
+            c._binary = binary
+            counts.append(c._count(b""))
+        # li of a large number may take two instructions where that of a small one takes one
+        assert counts[1] - counts[0] in (300_000, 300_001)
+
+
+def test_a_changed_table_is_found_by_the_self_test(folder: Path, tmp_path: Path, program: Program) -> None:
+    machine = find("host")
+    broken = tmp_path / "broken"
+    broken.mkdir()
+    for file in folder.iterdir():
+        (broken / file.name).write_bytes(file.read_bytes())
+    weights = broken / "net_weights.c"
+    text = weights.read_text(encoding="ascii")
+    at = text.index("bias")
+    start = text.index("{", at)
+    weights.write_text(text[: start + 1] + " 77 +" + text[start + 1 :], encoding="ascii")
+    with EmulatedBuild(broken, "net", machine) as c:
+        assert c.selftest() == len(c.layout.steps)  # 1 + member 0 * steps + the last step
+
+
+def test_what_is_too_large_does_not_fit(folder: Path) -> None:
+    small = replace(find("host"), fits=(1000, 8 * 1024))
+    with pytest.raises(DoesNotFitError, match=r"needs [\d,]+ bytes of flash and .* there are 1,000 and 8,192"):
+        EmulatedBuild(folder, "net", small)
+    with pytest.raises(DoesNotFitError):
+        EmulatedBuild(folder, "net", replace(find("host"), fits=(10**6, 3)))
+
+
+def test_a_missing_tool_is_named(folder: Path) -> None:
+    machine = replace(find("host"), tools=(Tool("no-such-gcc", "gcc-no-such"),))
+    with pytest.raises(BlrcError, match="no-such-gcc not found; install gcc-no-such"):
+        EmulatedBuild(folder, "net", machine)
+
+
+@pytest.mark.parametrize(("command", "message"), [(("false",), "status 1"), (("sleep", "5"), "did not finish in 1 s")])
+def test_a_program_that_fails_or_hangs(folder: Path, program: Program, command: tuple[str, ...], message: str) -> None:
+    machine = replace(find("host"), run=command)
+    with EmulatedBuild(folder, "net", machine, timeout=1.0) as c, pytest.raises(BlrcError, match=message):
+        c.run(random_inputs(program, 1))

@@ -1,0 +1,182 @@
+"""`blrc verify --on`: each status where it belongs, and what the report and the exit status make of it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from c_exports import export as export_c
+from click.testing import CliRunner
+from random_networks import checkpoint_of, deep_network
+from random_programs import random_inputs, random_program
+
+from blrc.api import export
+from blrc.cli import main
+from blrc.errors import BlrcError
+from blrc.program import Program
+from blrc.targets.c import machines
+from blrc.targets.c.machines import ALL, Machine, Tool
+from blrc.verification import devices
+from blrc.verification.devices import Device, parse_machines, to_table, verify_device, verify_devices
+from blrc.verification.run import InputSet
+
+
+@pytest.fixture(scope="module")
+def program() -> Program:
+    return random_program(5)
+
+
+@pytest.fixture(scope="module")
+def folder(program: Program, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return export_c(program, tmp_path_factory.mktemp("net"), random_inputs(program, 3))
+
+
+@pytest.fixture
+def inputs(program: Program) -> list[InputSet]:
+    return [InputSet("recorded vectors", random_inputs(program, 3)), InputSet("test set", random_inputs(program, 9, 1))]
+
+
+def altered(monkeypatch: pytest.MonkeyPatch, **changes: object) -> None:
+    """Let the machine called host be another one."""
+    host = replace(machines.host(), **changes)  # type: ignore[arg-type]
+
+    def find(name: str) -> Machine:
+        return host if name == "host" else machines.find(name)
+
+    monkeypatch.setattr(devices, "find", find)
+
+
+def test_names() -> None:
+    assert parse_machines("all") == ALL
+    assert parse_machines("wasm, host,cortex-m4,host") == ("host", "cortex-m4", "wasm")
+    for text, named in (("cortex-m9", "cortex-m9"), ("", "named"), (" , ", "named"), ("host,x,y", "x, y")):
+        with pytest.raises(BlrcError, match=f"no machine {named}; there are host, cortex-m0, "):
+            parse_machines(text)
+
+
+def test_equal(folder: Path, inputs: list[InputSet], program: Program) -> None:
+    found = verify_device(folder, "net", "host", inputs, 0)
+    assert (found.name, found.status, found.detail, found.inputs) == ("host", "equal", "", 12)
+    assert found.flash and found.ram and found.stack and found.compiler
+    # more than the 12 inputs' own values: each op alone is among them
+    assert found.values_compared > 12 * sum(int(np.prod(op.y.shape)) for op in program.ops[1:])
+
+
+def test_at_most_so_many_inputs(folder: Path, inputs: list[InputSet], monkeypatch: pytest.MonkeyPatch) -> None:
+    altered(monkeypatch, limit=4)
+    assert verify_device(folder, "net", "host", inputs, 0).inputs == 3 + 4
+
+
+def test_a_difference_is_named(
+    folder: Path, inputs: list[InputSet], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = tmp_path / "broken"
+    shutil.copytree(folder, broken)
+    for file in broken.glob("net_blrc*"):
+        text = file.read_text(encoding="ascii")
+        file.write_text(
+            text.replace("<= taps->n - thresholds", "< taps->n - thresholds").replace(">= thresholds", "> thresholds"),
+            encoding="ascii",
+        )
+    assert any(file.read_bytes() != (folder / file.name).read_bytes() for file in broken.iterdir())
+    found = verify_device(broken, "net", "host", inputs, 0)
+    assert found.status == "differs"
+    for word in ("member 'sample 0:0'", "op 'op", "position", "channel", "z ", "threshold", "expected", "found"):
+        assert word in found.detail, found.detail
+
+
+def test_a_failing_self_test_is_a_difference(
+    folder: Path, inputs: list[InputSet], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(devices.EmulatedBuild, "selftest", lambda self: 3)
+    found = verify_device(folder, "net", "host", inputs, 0)
+    assert found.status == "differs" and found.detail.endswith("the export's self-test returns 3")
+
+
+def test_code_that_does_not_compile_is_a_difference(folder: Path, inputs: list[InputSet], tmp_path: Path) -> None:
+    broken = tmp_path / "broken"
+    shutil.copytree(folder, broken)
+    with (broken / "net.c").open("a", encoding="ascii") as file:
+        file.write("#error no\n")
+    found = verify_device(broken, "net", "host", inputs, 0)
+    assert found.status == "differs" and "#error no" in found.detail
+
+
+def test_skipped_and_too_large(folder: Path, inputs: list[InputSet], monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        altered(patch, tools=(Tool("no-such", "no-such-package"), Tool("cc", "gcc")))
+        found = verify_device(folder, "net", "host", inputs, 0)
+        assert (found.status, found.detail) == ("skipped", "no-such not found: install no-such-package")
+    altered(monkeypatch, fits=(1_000, 1_000))
+    found = verify_device(folder, "net", "host", inputs, 0)
+    assert found.status == "does not fit" and "there are 1,000 and 1,000" in found.detail
+
+
+def test_progress_counts_machines(folder: Path, inputs: list[InputSet], monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[tuple[str, int, int]] = []
+    altered(monkeypatch, tools=(Tool("no-such", "x"),))
+    found = verify_devices(folder, "net", ["host"], inputs, 0, lambda *what: said.append(what))
+    assert [device.status for device in found] == ["skipped"]
+    assert said == [("machines", 0, 1), ("machines (host: skipped)", 1, 1)]
+
+
+def test_the_table_has_a_line_for_each_and_its_detail() -> None:
+    lines = to_table(
+        [
+            Device("host", "this", "equal", "", 12, 99, 1234, 5, 678, 9_000_000, "cc"),
+            Device("avr", "AVR", "skipped", "why"),
+        ]
+    ).splitlines()
+    assert lines[1].split() == ["host", "equal", "12", "1,234", "5", "678", "9,000,000"]
+    assert lines[2].split() == ["avr", "skipped", "-", "-", "-", "-", "-"]
+    assert lines[3].strip() == "why" and len(lines) == 4
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    where = tmp_path_factory.mktemp("exported")
+    model, shape = deep_network(3)
+    export(checkpoint_of(model, "uint8", shape, 3), where / "out", ["c"], name="net")
+    return where / "out"
+
+
+def run(*arguments: object) -> tuple[int, str]:
+    result = CliRunner().invoke(main, ["verify", *map(str, arguments)])
+    return result.exit_code, result.output
+
+
+def test_the_command(exported: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    code, output = run(exported, "--random", 20, "--on", "host", "--json")
+    targets = json.loads(output[output.index("{\n") :])["targets"]
+    assert code == 0
+    assert [(t["name"], t["status"], t["inputs"]) for t in targets] == [("host", "equal", 8 + 200)]
+    assert all(targets[0][key] > 0 for key in ("flash", "ram", "stack", "values_compared"))
+
+    altered(monkeypatch, tools=(Tool("no-such", "no-such-package"),))
+    code, output = run(exported, "--random", 20, "--on", "host", "--strict")
+    assert code == 1 and "PROBLEM: host: no-such not found: install no-such-package" in output
+
+    altered(monkeypatch, fits=(10, 10))
+    code, output = run(exported, "--random", 20, "--on", "host", "--strict")
+    assert code == 0 and "does not fit" in output
+
+
+def test_a_difference_on_a_machine_alone_fails_the_command(exported: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(devices.EmulatedBuild, "selftest", lambda self: 3)
+    code, output = run(exported, "--random", 20, "--on", "host")
+    assert code == 1 and output.endswith("bit-exact: NO\n")
+
+
+def test_mistakes(exported: Path, tmp_path: Path) -> None:
+    code, output = run(exported, "--on", "cortex-m99")
+    assert code == 1 and "no machine cortex-m99; there are host, " in output
+    code, output = run(exported, "--strict")
+    assert code == 1 and "name some with --on" in output
+    model, shape = deep_network(3)
+    export(checkpoint_of(model, "uint8", shape, 3), tmp_path / "onnx", ["onnx"], name="net")
+    code, output = run(tmp_path / "onnx", "--on", "host")
+    assert code == 1 and "holds no C to run on host; export it again with --target c" in output
