@@ -85,7 +85,7 @@ def test_a_difference_is_named(
     assert any(file.read_bytes() != (folder / file.name).read_bytes() for file in broken.iterdir())
     found = verify_device(broken, "net", "host", inputs, 0)
     assert found.status == "differs"
-    for word in ("member 'sample 0:0'", "op 'op", "position", "channel", "z ", "threshold", "expected", "found"):
+    for word in ("member 'sample 0:0'", "op 'conv0'", "position", "channel", "z ", "threshold", "expected", "found"):
         assert word in found.detail, found.detail
 
 
