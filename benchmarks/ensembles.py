@@ -27,13 +27,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from blrc import api, checkpoint, datasets, head, labelled, program_file, vectors
+from blrc import checkpoint, datasets, head, labelled, program_file, vectors
 from blrc.calibrate import calibrate
 from blrc.cheap import predict
 from blrc.checkpoint import Checkpoint
 from blrc.encode import device_layout
 from blrc.head import ONE
 from blrc.lower import lower
+from blrc.members import parse_gate, parse_members
 from blrc.metrics import accuracy
 from blrc.net import Net
 from blrc.sample import Member, parse_freeze, sample, sampled_layers
@@ -114,8 +115,8 @@ def exports(source: Checkpoint, choices: list[Choice], folder: Path) -> Iterator
     for i, choice in enumerate(choices):
         print(f"exporting {choice.name}", file=sys.stderr)
         layers, freeze = sampled_layers(source, choice.sample), parse_freeze(choice.freeze)
-        gate = api.parse_gate(choice.gate)
-        members = api.parse_members(choice.members, 0, layers, freeze, gate)
+        gate = parse_gate(choice.gate)
+        members = parse_members(choice.members, 0, layers, freeze, gate)
         for member in members:
             if member not in nets:
                 nets[member] = calibrate(sample(source, member), source.calibration)

@@ -27,9 +27,10 @@ from typing import Any
 import torch
 
 from blrc import checkpoint, datasets, head, models, reference
-from blrc.api import build, parse_members
+from blrc.api import build
 from blrc.encode import device_layout
 from blrc.files import write_atomically
+from blrc.members import parse_members
 from blrc.train.mnist import ENCODING
 from blrc.train.stage import accuracy
 from blrc.version import VERSION

@@ -21,13 +21,14 @@ from blrc.encode import device_layout
 from blrc.errors import BlrcError
 from blrc.eval_report import to_plain
 from blrc.files import writable, write_atomically, write_folder
-from blrc.head import MAX_MEMBERS, ONE, gate_of
+from blrc.head import ONE
 from blrc.labelled import Labelled
 from blrc.lower import lower
 from blrc.manifest import SUFFIX, Manifest, previous_files, sha256s, to_bytes
+from blrc.members import parse_gate, parse_members
 from blrc.net import Net
 from blrc.program import Program
-from blrc.sample import MAP, NONE, Member, binary_layers, exact, parse_freeze, sample, sampled_layers
+from blrc.sample import MAP, NONE, Member, binary_layers, parse_freeze, sample, sampled_layers
 from blrc.targets.c.names import check_name
 from blrc.targets.c.packages.registry import parse_packages
 from blrc.targets.options import EmitOptions
@@ -64,48 +65,6 @@ def build(source: Checkpoint, members: Sequence[Member], gate: int = 0) -> tuple
     samples = source.samples()
     nets = [calibrate(sample(source, member), samples) for member in members]
     return lower(nets, gate), nets
-
-
-def parse_members(
-    members: str, seed: int, layers: tuple[str, ...] | None = None, freeze: Fraction = NONE, gate: int = 0
-) -> list[Member]:
-    """``map``, or the number of networks to sample from `seed`; member k is the same whatever the number.
-
-    Args:
-        layers, freeze: of every sampled member (see `Member`); with ``map``, of which nothing is sampled, an error.
-        gate: where it is not 0, MAP comes before the sampled members; with ``map`` alone an error.
-    """
-    Member(seed, 0)  # refuses a bad seed, also where it is not used
-    if members == "map":
-        if layers is not None or freeze or gate:
-            raise BlrcError(
-                "--sample, --freeze and --gate are about sampled members, and map samples nothing; add --members 16"
-            )
-        return [MAP]
-    digits = members.lstrip("0") if members.isdecimal() and members.isascii() else ""
-    if not digits:
-        raise BlrcError(f"--members {members!r}: expected map, or a number of sampled networks")
-    if len(digits) > 4 or int(digits) + bool(gate) > MAX_MEMBERS:
-        raise BlrcError(f"--members {members[:20]}: sums of log-probabilities hold {MAX_MEMBERS} members at most")
-    sampled = [Member(seed, index, layers, freeze) for index in range(int(digits))]
-    return [MAP, *sampled] if gate else sampled
-
-
-def parse_gate(gate: str | float | Fraction | None) -> int:
-    """`Program.gate` (Q16) of a probability: p passes exactly where it is at least `gate`. None is 0, no gate.
-
-    Raises:
-        BlrcError: not above 0 and at most 1.
-    """
-    if gate is None:
-        return 0
-    try:
-        value = exact(gate)
-    except (ValueError, ZeroDivisionError):
-        value = NONE
-    if not 0 < value <= 1:
-        raise BlrcError(f"gate {gate!r}: expected a probability above 0 and at most 1, such as 0.99")
-    return gate_of(value)
 
 
 def export(
@@ -319,5 +278,6 @@ def verify(
                 raise BlrcError(f"{folder}: its program has members {', '.join(members)}; export it again") from None
             return build(source, parsed, gate)
 
-    test = None if data is None else Path(data)
-    return verify_folder(Path(folder), test, lower_again, random, seed, progress, machines, strict)
+    return verify_folder(
+        Path(folder), None if data is None else Path(data), lower_again, random, seed, progress, machines, strict
+    )

@@ -27,6 +27,7 @@ from blrc.cli import main
 from blrc.encode import device_layout
 from blrc.errors import BlrcError
 from blrc.manifest import SUFFIX, read_manifest
+from blrc.members import parse_gate, parse_members
 from blrc.sample import MAP, Member, binary_layers, sampled_layers
 from blrc.targets.onnx_run import OnnxRun
 
@@ -90,11 +91,11 @@ def test_members(checkpoint: Checkpoint, tmp_path: Path) -> None:
         assert done.program.members == ("map" if members == "map" else f"sample {seed}:0",)
         digests.add(done.manifest.digest)
     assert len(digests) == 4
-    assert api.parse_members("map", 3) == [MAP]
-    assert api.parse_members("1", 3) == [Member(3, 0)]
-    assert api.parse_members("016", 3)[:2] == [Member(3, 0), Member(3, 1)]
-    assert len(api.parse_members("16", 3)) == 16
-    small, large = (api.build(checkpoint, api.parse_members(n, 3))[0] for n in ("2", "3"))
+    assert parse_members("map", 3) == [MAP]
+    assert parse_members("1", 3) == [Member(3, 0)]
+    assert parse_members("016", 3)[:2] == [Member(3, 0), Member(3, 1)]
+    assert len(parse_members("16", 3)) == 16
+    small, large = (api.build(checkpoint, parse_members(n, 3))[0] for n in ("2", "3"))
     for name, constant in small.constants.items():
         for member in range(2):  # a member is the same whatever their number
             assert np.array_equal(small.constant(name, member), large.constant(name, member))
@@ -137,7 +138,7 @@ def test_a_gate_is_exported_and_verified(checkpoint: Checkpoint, tmp_path: Path)
     done = api.export(
         tmp_path / "net.pt", tmp_path / "out", members="2", seed=4, sample="conv", gate=probability, name="net"
     )
-    names = [str(member) for member in api.parse_members("2", 4, sampled_layers(checkpoint, "conv"))]
+    names = [str(member) for member in parse_members("2", 4, sampled_layers(checkpoint, "conv"))]
     assert done.program.members == ("map", *names)
     assert done.program.gate == tops[20]
     assert done.manifest.settings["gate"] == {"q16": int(tops[20]), "probability": float(probability)}
@@ -178,15 +179,15 @@ def test_the_command_takes_the_choices(checkpoint: Checkpoint, tmp_path: Path) -
 def test_gates_without_a_meaning(checkpoint: Checkpoint, tmp_path: Path) -> None:
     for gate in ("0", "-0.1", "1.01", "x", "nan", "1/0", 2.0, True):
         with pytest.raises(BlrcError, match="expected a probability above 0 and at most 1"):
-            api.parse_gate(gate)
-    assert api.parse_gate(None) == 0
-    assert api.parse_gate("0.99") == api.parse_gate(0.99) == 64881
-    assert api.parse_gate(1) == 65536
+            parse_gate(gate)
+    assert parse_gate(None) == 0
+    assert parse_gate("0.99") == parse_gate(0.99) == 64881
+    assert parse_gate(1) == 65536
     with pytest.raises(BlrcError, match="map samples nothing; add --members 16"):
         api.export(checkpoint, tmp_path / "out", gate=0.5)
     with pytest.raises(BlrcError, match="1365 members at most"):
         api.export(checkpoint, tmp_path / "out", members="1365", gate=0.5)
-    assert len(api.parse_members("1364", 0, gate=1)) == 1365
+    assert len(parse_members("1364", 0, gate=1)) == 1365
     assert not list(tmp_path.iterdir())
 
 

@@ -50,6 +50,7 @@ ROOMS = (
     Room("checkpoint", torch="yes"),
     Room("train.*", torch="yes"),
     Room("sample", torch="yes"),
+    Room("members", torch="yes"),
     Room("fold"),
     Room("affine"),
     Room("shapes"),

@@ -12,6 +12,7 @@ from blrc import api, reference
 from blrc.encode import device_layout
 from blrc.ensembles import anytime
 from blrc.errors import BlrcError
+from blrc.members import parse_members
 from blrc.sample import sampled_layers
 
 
@@ -21,7 +22,7 @@ def test_each_answer_is_that_of_an_ensemble_of_as_many(kind: str) -> None:
     checkpoint = checkpoint_of(model, kind, shape, 4)
     raw = raw_samples(checkpoint.encoding, 20, 6)
     device = device_layout(raw).astype(bool) if kind == "bits" else device_layout(raw)
-    program, _ = api.build(checkpoint, api.parse_members("3", 8))
+    program, _ = api.build(checkpoint, parse_members("3", 8))
     for count, answer in enumerate(islice(anytime(checkpoint, raw, seed=8), 3), start=1):
         expected = reference.answer(program, device, count)
         assert answer.members.tolist() == expected.members.tolist() == [count] * 20
@@ -34,7 +35,7 @@ def test_layers_can_stay_at_map() -> None:
     checkpoint = checkpoint_of(model, "uint8", shape, 4)
     raw = raw_samples(checkpoint.encoding, 20, 6)
     layers = sampled_layers(checkpoint, "conv")
-    program, _ = api.build(checkpoint, api.parse_members("2", 8, layers, Fraction(1, 20)))
+    program, _ = api.build(checkpoint, parse_members("2", 8, layers, Fraction(1, 20)))
     second = next(islice(anytime(checkpoint, raw, 8, "conv", 0.05), 1, None))
     assert np.array_equal(second.log_p, reference.answer(program, device_layout(raw)).log_p)
     assert not np.array_equal(second.log_p, next(islice(anytime(checkpoint, raw, 8), 1, None)).log_p)

@@ -19,6 +19,7 @@ from blrc.evaluation import evaluate
 from blrc.inspection import weight_histograms
 from blrc.labelled import Labelled
 from blrc.lower import lower
+from blrc.members import parse_gate, parse_members
 from blrc.sample import MAP, NONE, Member, sample
 from blrc.targets.c.layout import lay_out
 
@@ -46,7 +47,7 @@ def accuracy(label: np.ndarray, data: Labelled) -> float:
 def test_accuracies_are_those_of_the_exported_programs(checkpoint: Checkpoint, data: Labelled) -> None:
     found = evaluate(checkpoint, data, Choice(("map", "2", "4"), repeats=3, seed=7), {})
     for repeat in range(3):
-        program, _ = api.build(checkpoint, api.parse_members("4", 7 + repeat))
+        program, _ = api.build(checkpoint, parse_members("4", 7 + repeat))
         for members in (2, 4):
             expected = accuracy(reference.answer(program, data.raw, members).label, data)
             assert found.accuracies[str(members)]["re-estimated"][repeat] == expected
@@ -155,7 +156,7 @@ def test_histograms_of_weights(checkpoint: Checkpoint) -> None:
 
 def test_predict_is_what_the_gate_and_early_stopping_say(checkpoint: Checkpoint, data: Labelled) -> None:
     gate = head.gate_of(Fraction(6, 10))
-    program, _ = api.build(checkpoint, api.parse_members("4", 0, gate=gate), gate)
+    program, _ = api.build(checkpoint, parse_members("4", 0, gate=gate), gate)
     scores = [reference.scores(program, data.raw, member) for member in range(5)]
     label, networks = cheap.predict(scores, head.scale_of(program.score_scale), gate)
     answer = reference.answer(program, data.raw)
@@ -177,8 +178,8 @@ def test_cheap_choices_side_by_side(checkpoint: Checkpoint, data: Labelled) -> N
         accuracies = []
         for seed in (5, 6):
             which = api.sampled_layers(checkpoint, layers)
-            held = api.parse_gate(gate)
-            program, _ = api.build(checkpoint, api.parse_members("3", seed, which, freeze, held), held)
+            held = parse_gate(gate)
+            program, _ = api.build(checkpoint, parse_members("3", seed, which, freeze, held), held)
             accuracies.append(accuracy(reference.answer(program, data.raw).label, data))
             if seed == 5:
                 assert rows[options].tables == sum(step.flash for step in lay_out(program).steps), options

@@ -13,8 +13,8 @@ from random_networks import binarized_network, checkpoint_of, deep_network
 from torch import nn
 
 from blrc import nn as bnn
-from blrc.api import parse_gate
 from blrc.errors import BlrcError
+from blrc.members import parse_gate
 from blrc.net import Conv, Dense, Moments, Norm
 from blrc.sample import MAP, Member, binary_layers, parse_freeze, sample, sampled_layers
 

@@ -223,7 +223,7 @@ MACHINES: Mapping[str, Machine] = {
             (
                 Tool("clang-19", "clang-19"),
                 Tool("wasm-ld-19", "lld-19"),
-                Tool("wasmtime", "wasmtime with pip", module=True),
+                Tool("wasmtime", "blrc[wasm] with pip", module=True),
             ),
             files=True,
         ),
