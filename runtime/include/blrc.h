@@ -28,10 +28,13 @@
 /* Rows (output channels) that share one activation word in a blocked table. */
 #define BLRC_ROWS 4
 
-/* Words that a row may have where its taps are collected: what `blrc_conv_gather` and `_packed` put on the stack. */
+/* What lies on the stack; an export writes smaller numbers where its layers are small.
+ * Words of a row whose taps are collected (`blrc_conv_gather` and `_packed`), or that are looked at together (`_taps`). */
 #define BLRC_GATHER_WORDS 36
 
-/* Rows of one block of `blrc_conv_codes`. */
+/* Codes that `blrc_conv_codes` tabulates at a time, 9 bytes each; and rows of one block: with less than 32 codes the
+ * tables serve all blocks, so that their size is free. */
+#define BLRC_CODES 32
 #define BLRC_CODE_ROWS 16
 
 #ifdef __cplusplus

@@ -4,8 +4,6 @@
  * takes one look-up for four of its bits. Codes of absent taps are 0 and so add nothing, as zero padding wants it. */
 #include "blrc_conv_walk.h"
 
-#define BLRC_CODES 32 /* tabulated at a time: 8 tables, 256 bytes of stack */
-
 /* Position of a window: the pixel under its first tap, and the taps inside the map. */
 typedef struct blrc_place {
     int32_t top, left;
@@ -48,51 +46,26 @@ static void blrc_collect(const blrc_conv *op, const blrc_operands *in, const blr
                          int32_t first, int32_t count, int8_t *codes)
 {
     const blrc_window *win = &op->window;
-    const int32_t whole_rows = op->groups == 1 && win->dilation_x == 1;
-    const int32_t run = whole_rows ? win->kernel_x * in->channels : in->channels;
-    const int32_t runs_per_row = whole_rows ? 1 : win->kernel_x;
-    int32_t e = 0, s = 0, t = 0;
-    int32_t f = 0;
+    const int32_t run = op->groups == 1 && win->dilation_x == 1 ? place->kx.end - place->kx.first : 1; /* taps */
+    int32_t t, s, f;
 
-    if (first != 0) { /* not in small kernels, and there are CPUs without a divider */
-        e = first % run;
-        s = first / run % runs_per_row;
-        t = first / run / runs_per_row;
+    for (f = 0; f < (count + 3) / 4 * 4; ++f) {
+        codes[f] = 0;
     }
-    while (f < count) {
-        const int32_t row = (place->top + t * win->dilation_y) * op->in_width + place->left + s * win->dilation_x;
-        const int32_t at = row * op->in_channels + g * in->channels; /* of the run's element 0, real or not */
-        const int32_t end = run - e < count - f ? run : e + count - f;
-        int32_t real = e, after = e; /* elements real <= e < after are in the map */
+    for (t = place->ky.first; t < place->ky.end; ++t) {
+        const int32_t row = (place->top + t * win->dilation_y) * op->in_width + place->left;
 
-        if (t >= place->ky.first && t < place->ky.end) {
-            if (whole_rows) {
-                real = place->kx.first * in->channels;
-                after = place->kx.end * in->channels;
-            } else if (s >= place->kx.first && s < place->kx.end) {
-                after = run;
+        for (s = place->kx.first; s < place->kx.end; s += run) {
+            const int32_t start = (t * win->kernel_x + s) * in->channels - first;
+            const int32_t end = start + run * in->channels < count ? start + run * in->channels : count;
+
+            f = start < 0 ? 0 : start;
+            if (f < end) {
+                const int32_t at = (row + s * win->dilation_x) * op->in_channels + g * in->channels + f - start;
+
+                blrc_read(in, at, g, in->table_rows == 1 ? 0 : (first + f) % in->channels, end - f, codes + f);
             }
         }
-        real = real < e ? e : real > end ? end : real;
-        after = after < real ? real : after > end ? end : after;
-        for (; e < real; ++e) {
-            codes[f++] = 0;
-        }
-        if (e < after) {
-            blrc_read(in, at + e, g, in->table_rows == 1 ? 0 : e % in->channels, after - e, codes + f);
-            f += after - e;
-        }
-        for (e = after; e < end; ++e) {
-            codes[f++] = 0;
-        }
-        e = 0;
-        if (++s == runs_per_row) {
-            s = 0;
-            ++t;
-        }
-    }
-    while (f % 4 != 0) {
-        codes[f++] = 0;
     }
 }
 

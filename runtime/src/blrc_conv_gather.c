@@ -4,37 +4,9 @@
 #include "blrc_dot.h"
 #include "blrc_group.h"
 #include "blrc_run.h"
+#include "blrc_run_taps.h"
 
-/* The words of one pixel's taps, those outside the map left as they are. */
-typedef struct blrc_taps {
-    uint32_t run[BLRC_GATHER_WORDS];
-    int32_t line, total; /* words of a kernel row, and of the kernel */
-    int32_t n;           /* real bits */
-    int32_t before, after, top, bottom; /* words first <= i < end of the real taps in a kernel row; real kernel rows */
-} blrc_taps;
-
-/* y |= bits of the channels first <= c < end at a border: runs of real taps only. Blocked table. */
-static void blrc_gather_border(const blrc_taps *taps, int32_t first, int32_t end, const uint32_t *w,
-                               const blrc_bit_threshold *thresholds, uint32_t *y)
-{
-    int32_t c, t;
-
-    for (c = first; c < end; c += BLRC_ROWS, w += BLRC_ROWS * taps->total) {
-        uint32_t acc[BLRC_ROWS] = {0, 0, 0, 0};
-
-        if (((y[c / 32] >> (c % 32)) & 15u) == 15u) {
-            continue;
-        }
-        for (t = taps->top; t < taps->bottom; ++t) {
-            const int32_t start = t * taps->line + taps->before;
-
-            blrc_dot4_range(taps->run + start, w, start, t * taps->line + taps->after, taps->total, acc);
-        }
-        y[c / 32] |= blrc_pass4(acc, taps->n, thresholds + c) << (c % 32);
-    }
-}
-
-/* The same from plain rows, inside and at borders: for groups whose outputs do not come in fours. */
+/* y |= bits of the channels first <= c < end from plain rows, inside and at borders: for groups whose outputs do not come in fours. */
 static void blrc_gather_single(const blrc_taps *taps, int32_t first, int32_t end, const uint32_t *w,
                                const blrc_bit_threshold *thresholds, uint32_t *y)
 {
@@ -79,11 +51,12 @@ static void blrc_conv_gather_pixel(const blrc_conv *op, const blrc_operands *in,
     for (g = 0; g < op->groups; ++g, w += in->outputs * taps.total) {
         const int32_t first = g * in->outputs;
 
-        for (t = ky.first; t < ky.end; ++t) {
-            for (s = kx.first; s < kx.end; ++s) {
-                const int32_t row = (top + t * win->dilation_y) * op->in_width + left + s * win->dilation_x;
-                const uint32_t *const pixel = (const uint32_t *)in->x + row * words;
-                uint32_t *const to = taps.run + t * taps.line + s * tap;
+        for (t = taps.top; t < taps.bottom; ++t) {
+            uint32_t *to = taps.run + t * taps.line + taps.before;
+
+            for (s = kx.first; s < kx.end; ++s, to += tap) {
+                const int32_t at = (top + t * win->dilation_y) * op->in_width + left + s * win->dilation_x;
+                const uint32_t *const pixel = (const uint32_t *)in->x + at * words;
 
                 if (whole_words) {
                     for (i = 0; i < tap; ++i) {
@@ -99,7 +72,7 @@ static void blrc_conv_gather_pixel(const blrc_conv *op, const blrc_operands *in,
         } else if (real == win->kernel_y * win->kernel_x) {
             blrc_run(taps.n, taps.total, first, first + in->outputs, taps.run, w, in->thresholds, y);
         } else {
-            blrc_gather_border(&taps, first, first + in->outputs, w, in->thresholds, y);
+            blrc_run_taps(&taps, first, first + in->outputs, w, in->thresholds, y);
         }
     }
 }

@@ -11,12 +11,13 @@ from blrc.program import INT32_MAX, Program, Window
 from blrc.targets.c import layout
 from blrc.targets.c.emit import runtime_constant
 from blrc.targets.c.layout import blocked, code_rows, lay_out, never_padded
+from blrc.targets.c.macros import DEFAULTS
 
 
 def test_the_layout_and_the_runtime_agree_on_block_sizes() -> None:
     assert int(runtime_constant("BLRC_ROWS")) == layout.ROWS
-    assert int(runtime_constant("BLRC_GATHER_WORDS")) == layout.GATHER_WORDS
-    assert int(runtime_constant("BLRC_CODE_ROWS")) == layout.CODE_ROWS
+    for macro, value in DEFAULTS.items():
+        assert int(runtime_constant(macro)) == value
 
 
 @given(st.integers(1, 11), st.integers(1, 9))

@@ -15,6 +15,7 @@ from blrc.targets.c import selftest
 from blrc.targets.c.ensemble import ensemble_file
 from blrc.targets.c.header import header
 from blrc.targets.c.layout import Layout, lay_out
+from blrc.targets.c.macros import DEFAULTS, runtime_macros
 from blrc.targets.c.makefile import makefile
 from blrc.targets.c.packages.example import image_header
 from blrc.targets.c.packages.library import Library
@@ -41,7 +42,7 @@ def emit(program: Program, options: EmitOptions) -> Emitted:
     tables = table_files(symbols, version)
     files = {
         f"{name}.h": header(symbols, version, selftest.count(options.vectors)),
-        f"{name}.c": source(symbols, version, {"BLRC_ABI": abi(), **threshold_macros(layout)}),
+        f"{name}.c": source(symbols, version, {"BLRC_ABI": abi(), **runtime_macros(layout)}),
         f"{name}_ensemble.c": ensemble_file(symbols, version),
         f"{name}_weights.h": tables_header(symbols, version),
         **tables,
@@ -88,17 +89,13 @@ def runtime_sources(layout: Layout, name: str) -> dict[str, str]:
     needed = {step.source for step in layout.steps} | {"blrc_argmax.c", "blrc_digest.c", "blrc_head.c"}
     paths = [folder / "include" / "blrc.h", *sorted((folder / "src").iterdir())]
     texts = {path.name: _read(path) for path in paths}
-    for macro, bits in threshold_macros(layout).items():
-        texts["blrc.h"], found = re.subn(rf"^(#define {macro}) 32$", rf"\1 {bits}", texts["blrc.h"], flags=re.MULTILINE)
+    for macro, value in runtime_macros(layout).items():
+        line, other = f"#define {macro} {DEFAULTS[macro]}", f"#define {macro} {value}"
+        texts["blrc.h"], found = re.subn(f"^{line}$", other, texts["blrc.h"], flags=re.MULTILINE)
         if found != 1:
             raise BlrcError(f"the C runtime does not define {macro}: install blrc again")
     used = _reached(texts, needed)
     return {prefixed(file, name): prefixed(text, name) for file, text in used.items()}
-
-
-def threshold_macros(layout: Layout) -> dict[str, int]:
-    """The runtime's macros that say how many bits the thresholds of this layout have."""
-    return {"BLRC_BIT_THRESHOLDS": layout.thresholds["bits"], "BLRC_CODE_THRESHOLDS": layout.thresholds["int8"]}
 
 
 def prefixed(text: str, name: str) -> str:

@@ -20,6 +20,7 @@ from blrc.program import INT32_MAX, BinaryScores, Constant, Conv, DType, Encode,
 
 ROWS = 4  # BLRC_ROWS of the runtime: output channels that share one activation word
 GATHER_WORDS = 36  # BLRC_GATHER_WORDS
+CODES = 32  # BLRC_CODES
 CODE_ROWS = 16  # BLRC_CODE_ROWS
 INT16_MAX = 2**15 - 1
 ARENA_ALIGN = 4
