@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from blrc import checkpoint, eval_choice, evaluation, inspection, labelled, program_file, vectors
 from blrc.baselines import baselines_beside
+from blrc.budget import check_budget, parse_budget
 from blrc.calibrate import calibrate
 from blrc.cheap import evaluate_cheap
 from blrc.checkpoint import Checkpoint
@@ -80,6 +81,8 @@ def export(
     freeze: str | float | Fraction = NONE,
     gate: str | float | Fraction | None = None,
     packages: str | Sequence[str] = (),
+    flash: str | int | None = None,
+    ram: str | int | None = None,
 ) -> Exported:
     """Compile a checkpoint and write the artefacts of every target into one folder.
 
@@ -97,6 +100,7 @@ def export(
             answers alone; elsewhere it votes together with the sampled members. None: no gate.
         packages: one or several names from `blrc.targets.c.packages.registry.PACKAGES`: a library of that ecosystem,
             with an example, in ``<package>/<name>`` of the folder. Needs the target ``c``.
+        flash, ram: bytes that the C may take of each, as numbers or such as ``256K``; what does not fit is refused.
 
     Raises:
         BlrcError: for every mistake that a user can make; nothing is written then.
@@ -111,6 +115,7 @@ def export(
         raise BlrcError(f"package {', '.join(wanted)}: packages hold the C; add the target c (--target c)")
     for target in set(targets) & set(NEEDS):
         NEEDS[target]()
+    limits = parse_budget(flash, ram, targets)
     q16 = parse_gate(gate)
     parse_members(members, seed, gate=q16)  # refuses bad numbers before a file is read
     source = model if isinstance(model, Checkpoint) else checkpoint.load(model)
@@ -119,6 +124,7 @@ def export(
     replaced = previous_files(folder, force)
     say("calibrating")
     program, _ = build(source, chosen, q16)
+    check_budget(source.source, program, limits, all_sampled=chosen[-1].layers is None)
     digest = program_file.digest(program)
     say(f"recording vectors of program {digest}")
     recorded = vectors.record(program, _recorded_inputs(source, program))

@@ -62,6 +62,8 @@ def main() -> None:
 )
 @click.option("--freeze", default="0", show_default=True, help="Weights whose rarer sign is less likely stay MAP.")
 @click.option("--gate", help="Run MAP first, and the members only where its top probability is below this.")
+@click.option("--flash", help="Refuse C that takes more flash than this: bytes, or such as 256K.")
+@click.option("--ram", help="Refuse C that takes more RAM, the caller's buffers and the stack included.")
 @click.option("--name", help="Prefix of files and symbols [default: the checkpoint's file name].")
 @click.option("--force", is_flag=True, help="Replace an earlier export in the folder.")
 def export(
@@ -74,6 +76,8 @@ def export(
     sample: str,
     freeze: str,
     gate: str | None,
+    flash: str | None,
+    ram: str | None,
     name: str | None,
     force: bool,
 ) -> None:
@@ -81,7 +85,9 @@ def export(
     _share_cores()
     from blrc import api
 
-    done = api.export(model, folder, targets, members, seed, name, force, _say, sample, freeze, gate, packages)
+    done = api.export(
+        model, folder, targets, members, seed, name, force, _say, sample, freeze, gate, packages, flash, ram
+    )
     click.echo(f"{folder}: {', '.join(done.manifest.targets)} of {model}, program {done.manifest.digest}")
 
 
@@ -123,10 +129,12 @@ def verify(
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def inspect(model: Path, as_json: bool) -> None:
     """Show what a checkpoint becomes: for each layer its shapes, certainty, bits, flash, RAM and operations."""
-    from blrc import checkpoint, inspection
+    from blrc import checkpoint
+    from blrc.inspect_report import to_plain, to_text
+    from blrc.inspection import inspect as inspect_all
 
-    found = inspection.inspect(checkpoint.load(model))
-    click.echo(json.dumps(inspection.to_plain(found), indent=2) if as_json else inspection.to_text(found))
+    found = inspect_all(checkpoint.load(model))
+    click.echo(json.dumps(to_plain(found), indent=2) if as_json else to_text(found))
 
 
 @main.command("eval")

@@ -7,8 +7,8 @@ the same sizes and counts, so no calibration samples are needed.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any, assert_never
+from dataclasses import dataclass
+from typing import assert_never
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from blrc.logits import from_codes
 from blrc.lower import lower
 from blrc.program import BinaryScores, Conv, Encode, Op, Pool, Scores
 from blrc.sample import binary_layers, sample
+from blrc.targets.c import memory
 from blrc.targets.c.layout import Layout, Step, lay_out
 from blrc.window import Window
 
@@ -45,6 +46,7 @@ class LayerReport:
         flash: bytes of all constant tables (weights, thresholds, biases, input codes), without code.
         ram: bytes of the output's slot in the arena; 0 for what is never stored, and for the scores, which are the
             caller's.
+        stack: bytes of ``NAME_classify`` while it runs the layer; 0 where its kernel does more than that layer.
         binary_operations: multiply-adds of +-1 with +-1 (XNOR and popcount) in one inference; a tap outside the map is
             not computed, hence not counted.
         integer_operations: the same of an integer with +-1.
@@ -62,6 +64,7 @@ class LayerReport:
     bits_per_weight: float | None
     flash: int
     ram: int
+    stack: int
     binary_operations: int
     integer_operations: int
 
@@ -79,6 +82,8 @@ class Inspection:
         bits_per_weight: of all weight tables together.
         arena: bytes of scratch memory: less than the sum of the layers' `ram`, since slots are shared over time.
         input_bytes, scores_bytes: the caller's buffers.
+        stack, code, certainty_code: bytes, upper bounds on a Cortex-M4 (`blrc.targets.c.memory`): of ``NAME_classify``,
+            and what ``NAME_predict`` brings on top.
         choices: what one network and ensembles of it cost.
     """
 
@@ -94,6 +99,9 @@ class Inspection:
     arena: int
     input_bytes: int
     scores_bytes: int
+    stack: int
+    code: int
+    certainty_code: int
     binary_operations: int
     integer_operations: int
     choices: tuple[choices.Choice, ...]
@@ -107,11 +115,12 @@ def inspect(checkpoint: Checkpoint) -> Inspection:
     """
     layout = lay_out(lower([sample(checkpoint, running=True)]))
     kinds = {node.name: node.kind for node in checkpoint.nodes}
+    found = memory.measure(layout)
     layers: list[LayerReport] = []
     for step in layout.steps:
         if step.encode is not None:
             layers.append(_fused_encode(step, step.encode))
-        layers.append(_layer(checkpoint, layout, step, kinds))
+        layers.append(_layer(checkpoint, layout, step, kinds, found.step_stack[step.op.name]))
     binary = [layer for layer in layers if layer.certainty is not None]
     binary_weights = sum(layer.weights for layer in binary)
     weights = sum(layer.weights for layer in layers)
@@ -131,6 +140,9 @@ def inspect(checkpoint: Checkpoint) -> Inspection:
         arena=layout.arena_bytes,
         input_bytes=layout.program.input.nbytes,
         scores_bytes=layout.program.output.nbytes,
+        stack=found.stack,
+        code=found.code_bytes,
+        certainty_code=found.certainty_flash,
         binary_operations=binary_operations,
         integer_operations=integer_operations,
         choices=choices.choices(checkpoint, layout, binary_operations + integer_operations),
@@ -140,10 +152,10 @@ def inspect(checkpoint: Checkpoint) -> Inspection:
 def _fused_encode(step: Step, encode: Encode) -> LayerReport:
     flash = _bytes(step, "table")
     x, y = encode.x.shape, encode.y.shape
-    return LayerReport(encode.name, "encode", "", x, y, step.kernel, 0, None, None, None, flash, 0, 0, 0)
+    return LayerReport(encode.name, "encode", "", x, y, step.kernel, 0, None, None, None, flash, 0, 0, 0, 0)
 
 
-def _layer(checkpoint: Checkpoint, layout: Layout, step: Step, kinds: Mapping[str, str]) -> LayerReport:
+def _layer(checkpoint: Checkpoint, layout: Layout, step: Step, kinds: Mapping[str, str], stack: int) -> LayerReport:
     op = step.op
     weights = 0
     certainty = settled = None
@@ -170,6 +182,7 @@ def _layer(checkpoint: Checkpoint, layout: Layout, step: Step, kinds: Mapping[st
         bits_per_weight=8 * _bytes(step, "weights") / weights if weights else None,
         flash=step.flash - (_bytes(step, "table") if step.encode is not None else 0),
         ram=step.y.nbytes if step.y.name in layout.arena.offsets else 0,
+        stack=stack,
         binary_operations=macs if is_binary else 0,
         integer_operations=0 if is_binary else macs,
     )
@@ -229,83 +242,3 @@ def weight_histograms(checkpoint: Checkpoint, bins: int = HISTOGRAM) -> dict[str
         counts, _ = np.histogram(p, bins, (0.0, 1.0))
         found[name] = (counts / counts.sum()).tolist()
     return found
-
-
-def to_plain(inspection: Inspection) -> dict[str, Any]:
-    """The inspection as plain data for JSON; ratios that do not exist are null."""
-    return asdict(inspection)
-
-
-_COLUMNS = (
-    "layer",
-    "kind",
-    "geometry",
-    "input",
-    "output",
-    "kernel",
-    "weights",
-    "certainty",
-    "settled",
-    "bits/weight",
-    "tables",
-    "ram",
-    "binary ops",
-    "integer ops",
-)
-_TEXT_COLUMNS = 6
-
-
-def to_text(inspection: Inspection) -> str:
-    """The inspection as a table for a person."""
-    total = ("total", *[""] * (_TEXT_COLUMNS - 1), *_numbers(inspection, inspection.arena))
-    rows = [_COLUMNS, *(_row(layer) for layer in inspection.layers), total]
-    widths = [max(len(row[i]) for row in rows) for i in range(len(_COLUMNS))]
-    lines = [_input_line(inspection), ""]
-    for row in rows:
-        cells = [
-            cell.ljust(width) if i < _TEXT_COLUMNS else cell.rjust(width)
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        lines.append("  ".join(cells).rstrip())
-    lines += [
-        "",
-        "certainty: mean of max(p, 1-p); settled: weights with min(p, 1-p) < 0.1; ops: multiply-adds inside the map;",
-        "tables, ram: bytes of constant tables (code comes on top: see blrc verify) and of the output's slot;",
-        "the total of ram is the arena, whose slots are shared",
-        f"ram: arena {inspection.arena:,} bytes; the caller's input {inspection.input_bytes:,} and scores "
-        f"{inspection.scores_bytes:,} bytes",
-        "",
-        *choices.to_text(inspection.choices),
-        "networks run: by predict in the C, which stops when the label is settled",
-    ]
-    return "\n".join(lines)
-
-
-def _row(layer: LayerReport) -> tuple[str, ...]:
-    shapes = ("x".join(map(str, layer.input)), "x".join(map(str, layer.output)))
-    return (layer.name, layer.kind, layer.geometry, *shapes, layer.kernel, *_numbers(layer, layer.ram))
-
-
-def _numbers(of: LayerReport | Inspection, ram: int) -> tuple[str, ...]:
-    return (
-        f"{of.weights:,}",
-        "-" if of.certainty is None else f"{of.certainty:.3f}",
-        "-" if of.settled is None else f"{100 * of.settled:.1f} %",
-        "-" if of.bits_per_weight is None else f"{of.bits_per_weight:.2f}",
-        f"{of.flash:,}",
-        f"{ram:,}",
-        f"{of.binary_operations:,}",
-        f"{of.integer_operations:,}",
-    )
-
-
-def _input_line(inspection: Inspection) -> str:
-    encoding = inspection.encoding
-    shape = "x".join(map(str, encoding.shape))
-    text = f"{inspection.source}: input {encoding.kind} {shape}" + (" (C, H, W)" if len(encoding.shape) == 3 else "")
-    if encoding.kind != "bits":
-        text += f", {encoding.scale:.4g} codes a unit"
-    if encoding.kind == "uint8":
-        mean, std = ([f"{value:.4g}" for value in values] for values in (encoding.mean, encoding.std))
-        text += f" of (x/255 - mean)/std, mean {', '.join(mean)}, std {', '.join(std)}"
-    return f"{text}; {inspection.calibration_samples:,} calibration samples"

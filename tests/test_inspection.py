@@ -21,7 +21,8 @@ from blrc import api
 from blrc import nn as bnn
 from blrc.cli import main
 from blrc.errors import BlrcError
-from blrc.inspection import Inspection, LayerReport, inspect, to_plain, to_text
+from blrc.inspect_report import to_plain, to_text
+from blrc.inspection import Inspection, LayerReport, inspect
 from blrc.window import Window
 
 
@@ -174,6 +175,12 @@ def test_bytes_are_those_of_the_exported_c(kind: str, tmp_path: Path) -> None:
     assert found.scores_bytes == 28
     assert layer(found, "4").ram == 4 * 5 * 4
     assert layer(found, "12").ram == 28
+    about = json.loads((tmp_path / "out" / "net.manifest.json").read_text())["targets"]["c"]
+    assert found.stack == about["memory"]["stack_bytes"] == max(each.stack for each in found.layers)
+    assert (found.code, found.certainty_code) == (about["memory"]["code_bytes"], about["memory"]["certainty_bytes"])
+    assert {each["op"]: each["stack_bytes"] for each in about["layers"]}.items() <= {
+        each.name: each.stack for each in found.layers
+    }.items()
 
 
 def test_bits_per_weight_counts_padding() -> None:
@@ -219,6 +226,9 @@ def test_plain_is_json_and_text_names_every_layer(seed: int) -> None:
         assert f"{each.flash:,}" in row.split()
         assert f"{each.binary_operations:,}" in row.split()
     assert f"arena {found.arena:,} bytes" in text
+    total = found.arena + found.input_bytes + found.scores_bytes + found.stack
+    assert f"stack {found.stack:,}: {total:,} bytes" in text
+    assert f"code {found.code:,}: {found.flash + found.code:,} bytes" in text
 
 
 def run(*arguments: Any) -> tuple[int, str]:

@@ -151,8 +151,8 @@ def stack_bound(usage: Mapping[str, Mapping[str, int]], model: str) -> int:
     """A bound on the stack of one call: the model's own file, the hungriest kernel, and what kernels call.
 
     Within a file no chain can cost more than all its functions together; of the runtime only ``run`` and ``run_taps``
-    are called by other kernels, and not by each other. (`blrc.targets.c.callgraph` knows better where gcc compiles.) The model's steps are called one at a time, so only the largest of them counts; likewise what
-    ``predict`` calls.
+    are called by other kernels, and not by each other. The model's steps are called one at a time, so only the largest
+    of them counts; likewise what ``predict`` calls. (Where gcc compiles, `callgraph.deepest` knows better.)
     """
     own = usage[model]
     ensemble = dict(usage.get(f"{model}_ensemble", {}))

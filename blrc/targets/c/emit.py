@@ -11,7 +11,7 @@ from blrc.errors import BlrcError
 from blrc.legal import check
 from blrc.program import Program
 from blrc.runtime_files import runtime_dir
-from blrc.targets.c import selftest
+from blrc.targets.c import cortex_m4, memory, selftest
 from blrc.targets.c.ensemble import ensemble_file
 from blrc.targets.c.header import header
 from blrc.targets.c.layout import Layout, lay_out
@@ -122,6 +122,7 @@ def _read(path: Path) -> str:
 def _about(symbols: Symbols, vectors: int) -> dict[str, object]:
     """What the C target says of itself in the manifest."""
     layout = symbols.layout
+    found = memory.measure(layout)
     layers = [
         {
             "index": i,
@@ -136,6 +137,7 @@ def _about(symbols: Symbols, vectors: int) -> dict[str, object]:
             "flash_bytes": step.flash,
             "tables": {table.role: table.nbytes for table in step.tables},
             "ram_bytes": step.y.nbytes,
+            "stack_bytes": found.step_stack[step.op.name],
         }
         for i, step in enumerate(layout.steps)
     ]
@@ -146,5 +148,14 @@ def _about(symbols: Symbols, vectors: int) -> dict[str, object]:
         "table_bytes": sum(step.flash for step in layout.steps),
         "arena": {"bytes": layout.arena_bytes, "align": layout.align, "offsets": dict(layout.arena.offsets)},
         "selftest_vectors": vectors,
+        "memory": {
+            "bound_for": cortex_m4.COMPILER,
+            "flash_bytes": found.flash_bytes,
+            "code_bytes": found.code_bytes,
+            "certainty_bytes": found.certainty_flash,
+            "ram_bytes": found.ram_bytes,
+            "ram": {part.what: part.nbytes for part in found.ram},
+            "stack_bytes": found.stack,
+        },
         "layers": layers,
     }

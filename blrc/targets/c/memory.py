@@ -1,0 +1,152 @@
+"""What an export takes in flash and RAM, known before anything is compiled.
+
+Tables, arena, input and scores are exact. Code and stack are upper bounds for a 32-bit Cortex-M4 with -Os, from sizes
+that were measured once (`cortex_m4`); they depend on the layout only, never on the tools of this machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from blrc.targets.c.cortex_m4 import CODE, STACK
+from blrc.targets.c.layout import Layout, Step
+from blrc.targets.c.macros import runtime_macros
+
+# Frames of the generated functions, and their code.
+CLASSIFY_FRAME = 16
+PREDICT_FRAMES = 24 + 32  # predict and add, above observe
+PREDICT_OTHER = 24 + 24 + 16 + 64  # predict, ask, and the head's division
+ENSEMBLE_CODE = 332
+GATE_CODE = 64
+SHAPE_BYTES = {"conv": 27 * 4, "pool": 13 * 4}
+ALIGNMENT = 3  # bytes that may be lost before each table
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some bytes, and what they are for: ``layer`` is "" for what serves several."""
+
+    layer: str
+    what: str
+    nbytes: int
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What one export takes.
+
+    Attributes:
+        flash: all that a firmware links which classifies with one network, or predicts with an ensemble.
+        certainty_flash: what comes on top where one network is asked for its certainty (``NAME_predict``).
+        slots: maps in the arena, which share their memory over time.
+        ram: the arena, what the caller owns, and the stack.
+        stack: of the deepest call: ``classify``, or ``predict`` of an ensemble.
+        step_stack: of that call while it runs each step, by the op's name.
+    """
+
+    flash: tuple[Part, ...]
+    certainty_flash: int
+    slots: tuple[Part, ...]
+    ram: tuple[Part, ...]
+    stack: int
+    step_stack: Mapping[str, int]
+
+    @property
+    def flash_bytes(self) -> int:
+        return sum(part.nbytes for part in self.flash)
+
+    @property
+    def code_bytes(self) -> int:
+        return sum(part.nbytes for part in self.flash if part.what == "code")
+
+    @property
+    def ram_bytes(self) -> int:
+        return sum(part.nbytes for part in self.ram)
+
+
+def measure(layout: Layout) -> Memory:
+    """The memory that an export of this layout takes."""
+    program = layout.program
+    together = len(program.members) > 1
+    tables = [
+        Part(step.op.name, table.role, table.nbytes + pointers)
+        for step in layout.steps
+        for table in step.tables
+        for pointers in [4 * len(table.of_member) if len(table.arrays) > 1 else 0]
+    ]
+    certainty = CODE["head"] + ENSEMBLE_CODE + (GATE_CODE if program.gate else 0)
+    code = [
+        Part("", "code", _own_code(layout)),
+        *(Part("", "code", CODE[name]) for name in sorted(runtime_files(layout))),
+        *([Part("", "code", certainty)] if together else []),
+    ]
+    stacks = step_stacks(layout)
+    above = PREDICT_FRAMES if together else CLASSIFY_FRAME
+    step_stack = {name: above + nbytes for name, nbytes in stacks.items()}
+    stack = max(*step_stack.values(), PREDICT_OTHER if together else 0)
+    ram = [
+        Part("", "arena", layout.arena_bytes),
+        Part("", "input", program.input.nbytes),
+        Part("", "scores", 0 if together else program.output.nbytes),
+        Part("", "sums of members", 8 + 16 * program.classes + 16 if together else 0),
+        Part("", "stack", stack),
+    ]
+    slots = [Part(step.op.name, "map", step.y.nbytes) for step in layout.steps]
+    gaps = ALIGNMENT * sum(len(table.arrays) for step in layout.steps for table in step.tables)
+    return Memory(
+        (*tables, Part("", "alignment", gaps), *code),
+        0 if together else certainty,
+        tuple(slots),
+        tuple(part for part in ram if part.nbytes),
+        stack,
+        step_stack,
+    )
+
+
+def runtime_files(layout: Layout) -> set[str]:
+    """The runtime's files that a firmware links which classifies, without prefix and ending."""
+    kernels = {step.kernel for step in layout.steps}
+    files = kernels | {"argmax", "digest"}
+    if kernels & {"dense", "conv_gather", "conv_packed"}:
+        files.add("run")
+    if "conv_gather" in kernels:
+        files.add("run_taps")
+    return files
+
+
+def buffer_bytes(function: str, macros: Mapping[str, int]) -> int:
+    """Bytes of the arrays that a function of the runtime has on the stack."""
+    words = macros["BLRC_GATHER_WORDS"]
+    return {
+        "conv_codes": 9 * macros["BLRC_CODES"] + 4 * macros["BLRC_CODE_ROWS"],
+        "conv_gather": 4 * words,
+        "conv_packed": 8 * words,
+        "conv_taps": 4 * words,
+    }.get(function, 0)
+
+
+def step_stacks(layout: Layout) -> dict[str, int]:
+    """Stack of ``NAME_observe`` while it runs each step, by the op's name."""
+    macros = runtime_macros(layout)
+    return {step.op.name: _observe_frame(layout) + _kernel_stack(step, macros) for step in layout.steps}
+
+
+def _kernel_stack(step: Step, macros: Mapping[str, int]) -> int:
+    return STACK[step.kernel] + buffer_bytes(step.kernel, macros)
+
+
+def _observe_frame(layout: Layout) -> int:
+    """It holds the addresses of maps: the more, the more steps."""
+    return 48 + 4 * max(0, len(layout.steps) - 3) // 8 * 8
+
+
+def _own_code(layout: Layout) -> int:
+    """Code of ``<name>.c`` and its constants."""
+    shapes = sum(
+        SHAPE_BYTES["conv" if step.kernel.startswith("conv") else "pool"]
+        for step in layout.steps
+        if step.kernel.startswith("conv") or step.kernel == "pool_or"
+    )
+    choices = sum(len(table.arrays) > 1 for step in layout.steps for table in step.tables)
+    return 104 + 56 * len(layout.steps) + 4 * choices + shapes
