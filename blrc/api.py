@@ -9,27 +9,23 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from blrc import checkpoint, eval_choice, evaluation, inspection, labelled, program_file, vectors
 from blrc.baselines import baselines_beside
 from blrc.budget import check_budget, parse_budget
 from blrc.calibrate import calibrate
 from blrc.cheap import evaluate_cheap
 from blrc.checkpoint import Checkpoint
-from blrc.encode import device_layout
 from blrc.errors import BlrcError
 from blrc.eval_report import to_plain
 from blrc.files import writable, write_atomically, write_folder
-from blrc.head import ONE
 from blrc.labelled import Labelled
 from blrc.lower import lower
 from blrc.manifest import SUFFIX, Manifest, previous_files, sha256s, to_bytes
 from blrc.members import parse_gate, parse_members
 from blrc.net import Net
 from blrc.program import Program
-from blrc.sample import MAP, NONE, Member, binary_layers, parse_freeze, sample, sampled_layers
+from blrc.sample import MAP, NONE, Member, parse_freeze, sample, sampled_layers
+from blrc.settings import describe, recorded_inputs
 from blrc.targets.c.names import check_name
 from blrc.targets.c.packages.registry import parse_packages
 from blrc.targets.options import EmitOptions
@@ -38,11 +34,9 @@ from blrc.verification.devices import parse_machines
 from blrc.verification.folder import verify_folder
 from blrc.verification.report import Report
 from blrc.verification.run import Progress
-from blrc.verification.stimuli import adversarial_inputs
 from blrc.version import VERSION
 
 Say = Callable[[str], None]
-RECORDED = 6  # calibration samples among the recorded vectors; the two extremes are recorded as well
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,7 +121,7 @@ def export(
     check_budget(source.source, program, limits, all_sampled=chosen[-1].layers is None)
     digest = program_file.digest(program)
     say(f"recording vectors of program {digest}")
-    recorded = vectors.record(program, _recorded_inputs(source, program))
+    recorded = vectors.record(program, recorded_inputs(source, program))
     files = {
         f"{name}.program.npz": program_file.to_bytes(program),
         f"{name}.vectors.npz": vectors.to_bytes(program, recorded),
@@ -138,44 +132,11 @@ def export(
         emitted = TARGETS[target](program, EmitOptions(name, recorded, VERSION, wanted))
         files.update(emitted.files)
         about[target] = emitted.about
-    settings = {**_settings(source), **_choices(source, chosen[-1], q16)}
+    settings = describe(source, chosen[-1], q16)
     manifest = Manifest(name, digest, VERSION, program.members, settings, about, sha256s(files))
     files[f"{name}{SUFFIX}"] = to_bytes(manifest)
     write_folder(folder, files, replaced)
     return Exported(folder, program, manifest)
-
-
-def _settings(source: Checkpoint) -> dict[str, object]:
-    encoding, samples = source.encoding, source.calibration
-    return {
-        "input": {
-            "kind": encoding.kind,
-            "shape": list(encoding.shape),
-            "scale": encoding.scale,
-            "mean": list(encoding.mean),
-            "std": list(encoding.std),
-        },
-        "calibration_samples": 0 if samples is None else len(samples),
-    }
-
-
-def _choices(source: Checkpoint, member: Member, gate: int) -> dict[str, object]:
-    """What of a member is sampled (names of layers, and the probability below which weights are frozen), and the gate
-    as a fraction."""
-    layers = (binary_layers(source) if member.layers is None else member.layers) if member.seed is not None else ()
-    return {
-        "sampled_layers": list(layers),
-        "freeze": str(member.freeze),
-        "gate": {"q16": gate, "probability": gate / ONE} if gate else None,
-    }
-
-
-def _recorded_inputs(source: Checkpoint, program: Program) -> NDArray[Any]:
-    extremes = adversarial_inputs(program.input)[:2]
-    if source.calibration is None:
-        return extremes
-    samples = device_layout(source.calibration[:RECORDED])
-    return np.concatenate([samples.astype(extremes.dtype), extremes])
 
 
 def evaluate(

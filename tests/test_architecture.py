@@ -72,6 +72,7 @@ ROOMS = (
     Room("budget"),
     Room("labelled"),
     Room("verification.*", torch="yes"),
+    Room("settings", torch="yes"),
     Room("choices", torch="yes"),
     Room("inspection", torch="yes"),
     Room("inspect_report", torch="direct"),

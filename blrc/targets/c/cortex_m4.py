@@ -14,7 +14,7 @@ CODE = {
     "conv_rows": 1208,
     "conv_taps": 1444,
     "dense": 66,
-    "digest": 104,
+    "digest": 120,
     "encode": 60,
     "head": 2600,
     "pool_or": 304,

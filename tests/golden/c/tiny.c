@@ -10,8 +10,19 @@
 #if TINY_DIGEST_HEAD != 0x8f0ff8e604e2d0a6ULL
 #error "this file and tiny.h are of two exports: run blrc export again and copy all its files"
 #endif
-#if TINY_BLRC_ABI != 2 || TINY_BLRC_BIT_THRESHOLDS != 16 || TINY_BLRC_CODE_THRESHOLDS != 16 || TINY_BLRC_GATHER_WORDS != 1 || TINY_BLRC_CODES != 12 || TINY_BLRC_CODE_ROWS != 8
+#if TINY_BLRC_ABI != 3 || TINY_BLRC_BIT_THRESHOLDS != 16 || TINY_BLRC_CODE_THRESHOLDS != 16 || TINY_BLRC_GATHER_WORDS != 1 || TINY_BLRC_CODES != 12 || TINY_BLRC_CODE_ROWS != 8
 #error "tiny_blrc.h is of another version of blrc or another model: run blrc export again and copy all of its files"
+#endif
+
+/* Around every step, for a clock: see the header. */
+#ifdef TINY_HOOKS
+#include TINY_HOOKS
+#endif
+#ifndef TINY_BEFORE_OP
+#define TINY_BEFORE_OP(member, op) ((void)0)
+#endif
+#ifndef TINY_AFTER_OP
+#define TINY_AFTER_OP(member, op) ((void)0)
 #endif
 
 /* conv: 5 x 4 x 1 uint8 -> 2 x 2 x 5 bits. Kernel conv_codes: 8-bit input, 9 codes a row, table look-up fused. */
@@ -52,9 +63,13 @@ static void tiny_run(uint32_t member, const uint8_t *input, void *arena, int32_t
     uint32_t *const words = (uint32_t *)arena;
     uint32_t *const out = words + 0; /* 2 x 2 x 5 bits */
 
+    TINY_BEFORE_OP(member, TINY_OP_CONV);
     tiny_op_conv(member, input, out);
+    TINY_AFTER_OP(member, TINY_OP_CONV);
     tiny_tell(observer, context, member, TINY_OP_CONV, out, 16);
+    TINY_BEFORE_OP(member, TINY_OP_SCORES);
     tiny_op_scores(member, out, scores);
+    TINY_AFTER_OP(member, TINY_OP_SCORES);
     tiny_tell(observer, context, member, TINY_OP_SCORES, scores, 8);
 }
 
