@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 from random_networks import checkpoint_of, deep_network
 from random_programs import gated, random_program
-from targets.c_exports import one_conv
 from torch import nn
 
 import blrc
@@ -20,7 +20,8 @@ from blrc import nn as bnn
 from blrc.budget import Budget, check_budget, parse_budget, parse_bytes, remedies, to_text
 from blrc.cli import main
 from blrc.errors import BlrcError
-from blrc.program import Program, Window
+from blrc.legal import check
+from blrc.program import Constant, Conv, Program, Scores, Value, Window
 from blrc.targets.c import memory
 from blrc.targets.c.layout import lay_out
 from blrc.targets.c.memory import Memory
@@ -158,7 +159,11 @@ def test_a_remedy_helps_where_it_is_lacking_or_is_not_named() -> None:
 
 
 def test_no_remedy_is_said_to_be_none() -> None:
-    program = one_conv((1, 1, 1), 1, Window((1, 1)))
+    x, y, z = (Value(name, kind, (1, 1, 1)) for name, kind in (("x", "bits"), ("y", "bits"), ("z", "int32")))
+    ops = (Conv("conv", x, y, "w", "t", Window((1, 1))), Scores("scores", y, z, "v", "b"))
+    shapes = {"w": ((1, 1, 1, 1), "u4"), "t": ((1,), "i4"), "v": ((1, 1, 1, 1), "i1"), "b": ((1,), "i4")}
+    constants = {name: Constant((np.zeros(shape, kind),), (0,)) for name, (shape, kind) in shapes.items()}
+    program = check(Program(x, ops, constants, ("map",), 1.0))
     assert "No option of blrc export makes it fit: train a smaller network." in refusal(program, Budget(None, 1))
 
 
