@@ -6,6 +6,7 @@ import json
 import os
 import select
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -26,25 +27,34 @@ FLAGS = (
     "--hide-scrollbars",
 )
 
+# The browser reads 3 and writes 4. Copies far away come first, since either pipe may be one of the two.
+LAUNCH = """
+import fcntl, os, sys
+for end, to in [(fcntl.fcntl(int(end), fcntl.F_DUPFD, 64), to) for end, to in zip(sys.argv[1:3], (3, 4))]:
+    os.dup2(end, to)
+os.execvp(sys.argv[3], sys.argv[3:])
+"""
+
 
 class Chromium:
     """One page. What it logs and what it asks the network for is kept in `problems` and `requests`."""
 
     def __init__(self, width: int = 1200, height: int = 900) -> None:
         self._profile = tempfile.TemporaryDirectory(prefix="blrc-chromium-", ignore_cleanup_errors=True)
+        self._log = Path(self._profile.name) / "log"
         to_browser, self._out = os.pipe()
         self._in, from_browser = os.pipe()
-        # The browser reads 3 and writes 4; the shell puts the pipes there.
-        self._process = subprocess.Popen(
-            [
-                *("sh", "-c", f'exec "$@" 3<&{to_browser} 4>&{from_browser}', "sh", "chromium", *FLAGS),
-                *(f"--user-data-dir={self._profile.name}", f"--window-size={width},{height}", "about:blank"),
-            ],
-            pass_fds=(to_browser, from_browser),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                [
+                    *(sys.executable, "-I", "-c", LAUNCH, str(to_browser), str(from_browser), "chromium", *FLAGS),
+                    *(f"--user-data-dir={self._profile.name}", f"--window-size={width},{height}", "about:blank"),
+                ],
+                pass_fds=(to_browser, from_browser),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=log,
+            )
         os.close(to_browser)
         os.close(from_browser)
         self._buffer = b""
@@ -107,6 +117,10 @@ class Chromium:
                 raise AssertionError(f"not true after {TIMEOUT:.0f} s: {condition}; {self.problems}")
             time.sleep(0.02)
 
+    def settle(self) -> None:
+        """Two frames: what a test has set off has been shown, and what it caused has been reported."""
+        self.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))")
+
     def click(self, selector: str) -> None:
         """A press and release of the mouse in the middle of an element."""
         x, y, width, height = self.box(selector)
@@ -142,7 +156,7 @@ class Chromium:
                 raise AssertionError(f"{what}: Chromium did not answer in {TIMEOUT:.0f} s")
             data = os.read(self._in, 1 << 16)
             if not data:
-                raise AssertionError(f"{what}: Chromium has ended (status {self._process.poll()})")
+                raise AssertionError(f"{what}: Chromium has ended: {self._log.read_text(errors='replace')[-2000:]}")
             self._buffer += data
         one, _, self._buffer = self._buffer.partition(b"\0")
         message: dict[str, Any] = json.loads(one)

@@ -44,8 +44,8 @@ async function loadNetwork(model) {
     return {
       own: { label: firstLargest(own.log_p), ...own },
       label,
-      mean: wasm.mean() >>> 0, // WebAssembly has no sign: JavaScript is given an int32
-      variance: wasm.variance() >>> 0,
+      mean: wasm.mean(),
+      variance: wasm.variance(), // at most 2^30: not taken for a negative number
       log_p: sums,
       p: sumsOfP,
       settled: check(wasm.settled()) === 1,
