@@ -1,7 +1,7 @@
 "use strict";
 /* A sheet to draw on with mouse, finger or pen. Strokes are kept as points; ink is what is opaque on the canvas. */
 
-const LONG_SIDE = 560; // pixels of the canvas
+const LONG_SIDE = 420; // pixels of the canvas
 const PEN = 0.08; // of it; MNIST's strokes are about a tenth of a digit
 
 function makePad(canvas, shape, onChange) {

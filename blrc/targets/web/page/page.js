@@ -83,17 +83,20 @@ function showAnswer(speak) {
   $("label").textContent = empty ? "\u00b7" : answer.label;
   $("label").classList.toggle("none", empty);
   $("mean").textContent = empty ? "\u2013" : share(answer.mean / 65536);
-  $("variance").textContent = empty || COUNT === 1 ? "\u2013" : (answer.variance / 2 ** 32).toFixed(4);
+  $("variance").textContent = empty ? "\u2013" : (answer.variance / 2 ** 32).toFixed(4);
   const same = empty ? 0 : steps.slice(0, asked).filter((step) => step.own.label === answer.label).length;
   $("agree").textContent = empty ? "\u2013" : `${same} of ${asked} for ${answer.label}`;
-  $("asked-text").textContent = `Ask ${Math.min(Number($("asked").value), COUNT)} of ${COUNT} networks`;
+  const alone = !empty && steps[0].alone;
+  $("asked").disabled = alone;
+  $("asked-text").textContent = alone ? `Asked 1 of ${COUNT} networks` : `Ask ${$("asked").value} of ${COUNT} networks`;
   $("note").textContent = empty ? "" : noteOn(asked);
   $("integers").textContent = empty ? "" : integers(asked);
   $("recorded").textContent = empty ? "" : recorded(asked);
   if (speak) {
     $("spoken").textContent = empty
       ? ""
-      : `${answer.label}, mean probability ${share(answer.mean / 65536)}, ${same} of ${asked} networks agree.`;
+      : `${answer.label}, ${COUNT === 1 ? "" : "mean "}probability ${share(answer.mean / 65536)}` +
+        (asked === 1 ? "." : `, ${same} of ${asked} networks agree.`);
   }
 }
 
@@ -281,7 +284,8 @@ function write() {
   $("sheet").classList.toggle("colour", COLOUR);
   $("samples").classList.toggle("colour", COLOUR);
   $("undo").hidden = COLOUR;
-  $("agree-row").hidden = COUNT === 1;
+  $("mean-name").textContent = COUNT === 1 ? "Probability" : "Mean probability";
+  $("variance-row").hidden = $("agree-row").hidden = COUNT === 1;
   $("seen").width = MODEL.width;
   $("seen").height = MODEL.height;
   $("sheet").style.aspectRatio = `${MODEL.width} / ${MODEL.height}`;

@@ -8,35 +8,41 @@ const SIDE = 28; // ... and put into 28 x 28 with its centre of mass in the midd
 function averaged(map, width, part, columns, rows) {
   const across = spans(part.left, part.width, columns);
   const down = spans(part.top, part.height, rows);
+  const narrow = new Float64Array(part.height * columns); // first along rows, then along columns: sums, exact for bytes
+  for (let y = 0; y < part.height; y++) {
+    for (let c = 0; c < columns; c++) {
+      narrow[y * columns + c] = weighted(map, (part.top + y) * width, 1, across[c]);
+    }
+  }
   const out = new Float64Array(columns * rows);
   for (let r = 0; r < rows; r++) {
     for (let c = 0; c < columns; c++) {
-      let sum = 0;
-      let area = 0;
-      for (const [y, high] of down[r]) {
-        for (const [x, wide] of across[c]) {
-          sum += map[y * width + x] * high * wide;
-          area += high * wide;
-        }
-      }
-      out[r * columns + c] = sum / area;
+      // A cell weighs part.width x part.height, a pixel columns x rows.
+      out[r * columns + c] = weighted(narrow, c - part.top * columns, columns, down[r]) / (part.width * part.height);
     }
   }
   return out;
 }
 
-/* For each of `cells` equal parts of a line, the pixels that it covers and how much of each. */
+function weighted(map, start, step, span) {
+  let sum = 0;
+  for (let i = 0; i < span.weights.length; i++) {
+    sum += map[start + (span.first + i) * step] * span.weights[i];
+  }
+  return sum;
+}
+
+/* For each of `cells` equal parts of a line of pixels: the first that it covers, and how much it covers of each, in
+ * units of 1 / cells of a pixel (which makes it a whole number). */
 function spans(first, length, cells) {
   return Array.from({ length: cells }, (_, i) => {
-    // In units of 1 / cells of a pixel, which are whole numbers where the part is.
     const from = i * length;
     const to = from + length;
-    const covered = [];
+    const weights = [];
     for (let pixel = Math.floor(from / cells); pixel * cells < to; pixel++) {
-      const weight = Math.min(to, (pixel + 1) * cells) - Math.max(from, pixel * cells);
-      covered.push([first + pixel, weight]);
+      weights.push(Math.min(to, (pixel + 1) * cells) - Math.max(from, pixel * cells));
     }
-    return covered;
+    return { first: first + Math.floor(from / cells), weights };
   });
 }
 

@@ -32,23 +32,30 @@ function makeVotes(table, model) {
   for (let i = 0; i < count; i++) {
     top.append(element("th", "", { scope: "col" }));
   }
-  const names = model.members.map((member, k) => (member === "map" ? "likeliest" : String(k + 1)));
-  const titles = model.members;
-  const rows = (model.members.length > 1 ? ["mean", ...names] : names).map((name, i) => {
+  const alone = model.members.length === 1;
+  const members = model.members.map((member, k) => addRow(member === "map" ? "likeliest" : String(k + 1), member));
+  const mean = alone ? members[0] : addRow("mean", "mean probability");
+  mean.className = "mean";
+  table.tBodies[0].prepend(mean);
+
+  function addRow(name, title) {
     const row = table.tBodies[0].insertRow();
-    const mean = model.members.length > 1 && i === 0;
-    row.className = mean ? "mean" : "member";
-    row.append(element("th", name, { scope: "row", title: mean ? "mean probability" : titles[i - (names.length > 1)] }));
-    for (let c = 0; c < count; c++) {
-      const cell = row.insertCell();
-      cell.append(element("span"));
+    row.className = "member";
+    row.append(element("th", name, { scope: "row", title }));
+    for (let i = 0; i < count; i++) {
+      row.insertCell().append(element("span"));
     }
     return row;
-  });
+  }
 
   function fill(row, values, columns, label) {
     columns.forEach((c, i) => {
       const cell = row.cells[i + 1];
+      const state = values === null ? "" : `${values[c]} ${c === label}`;
+      if (cell.dataset.state === state) {
+        return; // most are zero, and stay it: drawing must not wait for them
+      }
+      cell.dataset.state = state;
       const p = values === null ? 0 : values[c] / 65536;
       cell.style.setProperty("--p", p);
       cell.firstChild.textContent = values === null ? "" : percent(values[c]);
@@ -68,9 +75,9 @@ function makeVotes(table, model) {
       cell.textContent = c;
       cell.classList.toggle("chosen", answer !== null && c === answer.label);
     });
-    const members = rows.slice(model.members.length > 1 ? 1 : 0);
-    if (members.length > 1) {
-      fill(rows[0], answer && answer.p.map((sum) => sum / asked), columns, answer ? answer.label : -1);
+    fill(mean, answer && answer.p.map((sum) => sum / asked), columns, answer ? answer.label : -1);
+    if (alone) {
+      return;
     }
     members.forEach((row, k) => {
       const step = steps !== null && k < steps.length ? steps[k] : null;
