@@ -19,6 +19,7 @@ from blrc.targets.c import build
 from blrc.targets.c.compiled import Compiled
 from blrc.targets.c.host import SANITIZE, HostBuild
 from blrc.targets.onnx_run import OnnxRun, run_op
+from blrc.targets.web import node
 
 Arrays = Mapping[str, NDArray[Any]]
 OPTIMISED = ("-O2",)
@@ -38,6 +39,7 @@ class Engine:
             the engine gives them.
         fuses_encode: its first layer reads raw uint8 itself, so that, alone, it takes raw values instead of codes.
         limit: inputs that it is given at most of each kind (slow ones), or None.
+        layers: whether it shows its layers; else it only answers, and `run` gives nothing.
     """
 
     name: str
@@ -46,6 +48,7 @@ class Engine:
     answer: Callable[[NDArray[Any]], tuple[Answer, NDArray[np.int32] | None]]
     fuses_encode: bool = False
     limit: int | None = None
+    layers: bool = True
 
 
 @dataclass(frozen=True)
@@ -138,3 +141,12 @@ def onnx_engine(model: bytes, program: Program) -> Engine:
         return run_op(program, op, x, member=member)
 
     return Engine("onnxruntime", run, alone, runtime.classify)
+
+
+def page_engine(folder: Path, program: Program) -> Engine:
+    """The exported page's own scripts and module, in Node."""
+
+    def answer(raw: NDArray[Any]) -> tuple[Answer, None]:
+        return node.answers(folder, program, raw), None
+
+    return Engine("page, in Node", lambda raw, member: {}, lambda op, x, member: None, answer, layers=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -21,7 +22,7 @@ from blrc.targets.c.build import find_compiler
 from blrc.verification.agreement import Agreement, torch_agreement
 from blrc.verification.compare import ANSWER, LABEL
 from blrc.verification.devices import verify_devices
-from blrc.verification.engines import Engine, compile_c, onnx_engine
+from blrc.verification.engines import Engine, compile_c, onnx_engine, page_engine
 from blrc.verification.lowered import first_other_bits
 from blrc.verification.report import Report
 from blrc.verification.run import InputSet, Progress, Tally, compare_inputs, compare_ops, not_compared
@@ -90,6 +91,13 @@ def verify_folder(
                 skipped += compiled.skipped
         if "onnx" in manifest.targets:
             engines.append(onnx_engine(_read(folder / f"{name}.onnx"), program))
+        if "web" in manifest.targets:
+            if shutil.which("node") is None:
+                skipped.append("page: node, which runs its scripts, was not found; install nodejs")
+            else:
+                engines.append(page_engine(folder, program))
+        if engines and not any(engine.layers for engine in engines):
+            skipped.append("layers: a page only answers; export with --target c as well, and they are compared")
         if not engines:
             problems.append(f"{folder}: holds no target that could be compared; export it again with --target c")
         with _as_problem(problems):

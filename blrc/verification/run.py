@@ -74,12 +74,13 @@ def compare_inputs(
             progress(inputs.name, start, len(inputs.raw))
             raw = inputs.raw[start : start + step]
             at_work = [(engine, count) for engine in engines if (count := _share(engine, start, len(raw)))]
+            layered = [(engine, count) for engine, count in at_work if engine.layers]
             scores = []
             for member in range(len(program.members)):
-                running = [pool.submit(engine.run, raw[:count], member) for engine, count in at_work]
+                running = [pool.submit(engine.run, raw[:count], member) for engine, count in layered]
                 expected = reference.run(program, raw, member)
                 scores.append(expected[program.output.name][:, 0, 0, :])
-                for (engine, count), future in zip(at_work, running, strict=True):
+                for (engine, count), future in zip(layered, running, strict=True):
                     first = {name: value[:count] for name, value in expected.items()}
                     found = future.result()
                     tally.add(engine.name, compare(program, member, first, found, engine.name, inputs.name, start))
@@ -113,7 +114,8 @@ def not_compared(program: Program, engines: Sequence[Engine], tally: Tally) -> l
     for engine in engines:
         counts = tally.values.get(engine.name, {})
         inner = [op.name for op in program.ops if not (engine.fuses_encode and isinstance(op, Encode))]
-        missing = [name for name in (*inner, LABEL, ANSWER) if not counts.get(name)]
+        wanted = (*inner, LABEL, ANSWER) if engine.layers else (ANSWER,)
+        missing = [name for name in wanted if not counts.get(name)]
         if missing:
             problems.append(f"{engine.name}: nothing of {', '.join(map(repr, missing))} was compared")
     return problems
@@ -131,8 +133,11 @@ def _first(answer: Answer, count: int) -> Answer:
 def compare_ops(program: Program, engines: Sequence[Engine], seed: int, tally: Tally, progress: Progress) -> None:
     """Each op of each member alone, on maps whose sums lie at, just below and just above every threshold.
 
-    Stops at a difference. A table that members share is looked at once.
+    Stops at a difference. A table that members share is looked at once. Engines that only answer have no ops.
     """
+    engines = [engine for engine in engines if engine.layers]
+    if not engines:
+        return
     done, total = 0, len(program.ops) * len(program.members)
     seen: set[tuple[object, ...]] = set()
     for member in range(len(program.members)):

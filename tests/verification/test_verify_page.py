@@ -1,0 +1,67 @@
+"""`blrc verify` of an exported page, whose scripts Node runs."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from random_networks import checkpoint_of
+from torch import nn
+
+from blrc import api
+from blrc import nn as bnn
+from blrc.checkpoint import Checkpoint
+
+pytestmark = pytest.mark.needs("node", "clang-19", "wasm-ld-19")
+
+
+def checkpoint() -> Checkpoint:
+    model = nn.Sequential(
+        bnn.BinaryConv2d(1, 8, 3),
+        bnn.StochasticBatchNorm2d(8),
+        bnn.StochasticSign(),
+        nn.Flatten(),
+        bnn.SoftmaxLinear(8 * 16, 3),
+    )
+    return checkpoint_of(model, "uint8", (1, 6, 6))
+
+
+@pytest.mark.parametrize("gate", [None, "0.9"])
+def test_a_page_answers_as_the_reference_does(gate: str | None, tmp_path: Path) -> None:
+    api.export(checkpoint(), tmp_path / "out", targets=["web"], members="3", name="net", gate=gate)
+    report = api.verify(tmp_path / "out", random=300)
+    assert report.equal
+    assert report.engines == ("page, in Node",)
+    assert report.inputs["random inputs"] == {"page, in Node": 300}
+    compared = {name for name, count in report.layers.items() if count}
+    assert compared == {"label", "answer"}
+    assert report.skipped == ("layers: a page only answers; export with --target c as well, and they are compared",)
+
+
+def test_a_page_of_another_network_differs(tmp_path: Path) -> None:
+    for seed in (0, 1):
+        api.export(checkpoint(), tmp_path / str(seed), targets=["web"], members="2", seed=seed, name="net")
+    shutil.copy(tmp_path / "1" / "web" / "model.js", tmp_path / "0" / "web" / "model.js")
+    report = api.verify(tmp_path / "0", random=20)
+    assert not report.equal
+    assert report.difference is not None
+    assert report.difference.startswith("page, in Node differs on recorded vectors, sample ")
+    assert report.problems == (f"{tmp_path / '0' / 'web' / 'model.js'}: was changed since the export; export again",)
+
+
+def test_a_page_whose_scripts_fail_is_a_problem(tmp_path: Path) -> None:
+    api.export(checkpoint(), tmp_path / "out", targets=["web"], name="net")
+    (tmp_path / "out" / "web" / "network.js").write_text("syntax error")
+    report = api.verify(tmp_path / "out", random=20)
+    assert not report.equal
+    assert any(problem.startswith("running the page in Node failed") for problem in report.problems)
+
+
+def test_without_node_the_page_is_reported_as_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    api.export(checkpoint(), tmp_path / "out", targets=["onnx", "web"], name="net")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    report = api.verify(tmp_path / "out", random=20)
+    assert report.equal
+    assert report.engines == ("onnxruntime",)
+    assert report.skipped == ("page: node, which runs its scripts, was not found; install nodejs",)
