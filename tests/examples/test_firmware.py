@@ -111,6 +111,17 @@ def test_the_firmware_says_what_the_reference_says(project: Project, board: str,
     assert used["FLASH"] + used["RAM"] == sum(size for _, _, size in places)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("board", ["stm32f405", "microbit"])
+def test_half_of_the_stack_is_enough(project: Project, tmp_path: Path, board: str) -> None:
+    half = copied(tmp_path / "firmware")
+    assert project.make("build/model-map/mnist.h").returncode == 0
+    shutil.copytree(project.folder / "build" / "model-map", half.folder / "build" / "model-map")
+    half.edit("sections.ld", "stack_size = 2K;", "stack_size = 1K;")
+    done = half.make("run", f"BOARD={board}")
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "self-test: all equal"), done.stderr
+
+
 def test_the_recorded_digit_is_of_the_test_set() -> None:
     done = subprocess.run(
         [sys.executable, str(SOURCE / "digit.py"), str(NUMBER)], capture_output=True, text=True, check=True
