@@ -22,7 +22,7 @@ static inline void blrc_group_words(const uint32_t *pixel, int32_t words, int32_
             v |= pixel[at + 1] << (32 - shift);
         }
         if (rest < 32) {
-            v &= ((uint32_t)1 << rest) - 1;
+            v &= ((uint32_t)1 << (rest & 31)) - 1; /* rest is 1 to 31 */
         }
         *to++ = v;
     }

@@ -92,7 +92,7 @@ static uint32_t blrc_head_log2(uint64_t total)
         total >>= 1; /* bits that fall off one by one are those that fall off at once */
         ++power;
     }
-    mantissa = (uint32_t)total - ((uint32_t)1 << 30);
+    mantissa = (uint32_t)total & (((uint32_t)1 << 30) - 1); /* bit 30 is the leading one */
     at = blrc_head_log2_table + (mantissa >> 22);
     fraction = at[0] + (uint32_t)(((uint64_t)(at[1] - at[0]) * ((mantissa >> 6) & 0xFFFFu)) >> 16);
     return (power << 16) + ((fraction + 128u) >> 8);

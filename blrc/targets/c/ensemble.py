@@ -167,14 +167,13 @@ GATE(int name_gated(const name_ensemble *ensemble)
 )GATEint name_predict(const INPUT_TYPE *input, void *arena, name_ensemble *ensemble, uint32_t confidence,
                  name_answer *answer)
 {
-    int status;
-
     if (ensemble == 0 || answer == 0) {
         return NAME_ERROR_NULL;
     }
     name_start(ensemble);
     do {
-        status = name_add(ensemble, input, arena);
+        const int status = name_add(ensemble, input, arena);
+
         if (status < 0) {
             return status;
         }

@@ -106,7 +106,7 @@ static int name_vector_member(int32_t vector, uint32_t member, void *arena)
         return label;
     }
     for (i = 0; i < NAME_CLASSES && state.first == NAME_OPS; ++i) {
-        if (scores[i] > scores[label] || (scores[i] == scores[label] && i < label)) {
+        if (scores[i] > scores[label] || (i < label && scores[i] == scores[label])) {
             state.first = NAME_OPS - 1;
         }
     }
@@ -119,16 +119,17 @@ static int name_vector_ensemble(int32_t vector, void *arena)
     const int32_t *const log_p = name_vector_log_p + vector * NAME_CLASSES;
     const int32_t *const expected = name_vector_answers + vector * 4;
     name_ensemble ensemble;
-    name_answer answer;
+    name_answer answer = {-1, 0, 0, 0};
     int32_t i;
     int status = name_start(&ensemble);
 
     for (i = 0; i < NAME_MEMBERS && status == 0 GATED; ++i) {
         status = name_add(&ensemble, name_vector_inputs + vector * NAME_INPUT_SIZE, arena);
     }
-    if (status == 0) {
-        status = name_ask(&ensemble, &answer);
+    if (status != 0) {
+        return status;
     }
+    status = name_ask(&ensemble, &answer);
     if (status < 0) {
         return status;
     }

@@ -87,14 +87,13 @@ int tiny_settled(const tiny_ensemble *ensemble)
 int tiny_predict(const uint8_t *input, void *arena, tiny_ensemble *ensemble, uint32_t confidence,
                  tiny_answer *answer)
 {
-    int status;
-
     if (ensemble == 0 || answer == 0) {
         return TINY_ERROR_NULL;
     }
     tiny_start(ensemble);
     do {
-        status = tiny_add(ensemble, input, arena);
+        const int status = tiny_add(ensemble, input, arena);
+
         if (status < 0) {
             return status;
         }

@@ -68,7 +68,7 @@ static int tiny_vector_member(int32_t vector, uint32_t member, void *arena)
         return label;
     }
     for (i = 0; i < TINY_CLASSES && state.first == TINY_OPS; ++i) {
-        if (scores[i] > scores[label] || (scores[i] == scores[label] && i < label)) {
+        if (scores[i] > scores[label] || (i < label && scores[i] == scores[label])) {
             state.first = TINY_OPS - 1;
         }
     }
@@ -81,16 +81,17 @@ static int tiny_vector_ensemble(int32_t vector, void *arena)
     const int32_t *const log_p = tiny_vector_log_p + vector * TINY_CLASSES;
     const int32_t *const expected = tiny_vector_answers + vector * 4;
     tiny_ensemble ensemble;
-    tiny_answer answer;
+    tiny_answer answer = {-1, 0, 0, 0};
     int32_t i;
     int status = tiny_start(&ensemble);
 
     for (i = 0; i < TINY_MEMBERS && status == 0; ++i) {
         status = tiny_add(&ensemble, tiny_vector_inputs + vector * TINY_INPUT_SIZE, arena);
     }
-    if (status == 0) {
-        status = tiny_ask(&ensemble, &answer);
+    if (status != 0) {
+        return status;
     }
+    status = tiny_ask(&ensemble, &answer);
     if (status < 0) {
         return status;
     }

@@ -1,0 +1,114 @@
+"""What compilers, analyzers and linkers say of exports that use every kernel: nothing."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from c_exports import export
+from every_kernel import PROGRAMS
+from random_programs import random_inputs
+
+from blrc.targets.c import build
+from blrc.targets.c.build import STRICT
+
+TIDY = Path(__file__).parents[2] / "runtime" / ".clang-tidy"
+RUNTIME_CALLS = {"memcpy", "memset"}
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """An export of every program: all their files, with every kernel among them."""
+    folder = tmp_path_factory.mktemp("exports")
+    return [export(make(), folder / name, random_inputs(make(), 3)) for name, make in PROGRAMS.items()]
+
+
+def different(folders: Sequence[Path]) -> list[Path]:
+    """The C files of all folders, those of the runtime that are the same in several once."""
+    seen, found = set(), []
+    for folder in folders:
+        for path in sorted(folder.glob("*.c")):
+            key = path.name, path.read_bytes() if "_blrc_" in path.name else folder
+            if key not in seen:
+                seen.add(key)
+                found.append(path)
+    return found
+
+
+def complaints(command: Sequence[str | Path]) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, timeout=500, check=False)
+    return "" if done.returncode == 0 else (done.stdout + done.stderr)[-4000:] or f"status {done.returncode}"
+
+
+BUILDS = {
+    "gcc": ("-std=c99", "-O2", "-fanalyzer"),
+    "g++": ("-xc++", "-std=c++11", "-O2"),
+    "clang": ("-xc", "-std=c99", "-fsyntax-only"),  # all that clang warns of it sees while it reads
+    "clang++": ("-xc++", "-std=c++11", "-fsyntax-only"),
+}
+
+
+@pytest.mark.parametrize("compiler", [pytest.param(name, marks=pytest.mark.needs(name)) for name in BUILDS])
+def test_no_warning_in_any_file(folders: list[Path], compiler: str, tmp_path: Path) -> None:
+    """The self-test and its main function too; gcc's analyzer as well."""
+    for source in different(folders):
+        command = [compiler, *BUILDS[compiler], *STRICT, f"-I{source.parent}", "-c", source]
+        assert not complaints([*command, "-o", tmp_path / "x.o"])
+
+
+@pytest.mark.needs("clang-tidy-19")
+def test_clang_tidy_finds_nothing(folders: list[Path]) -> None:
+    for folder in folders:
+        sources = [path for path in different(folders) if path.parent == folder]
+        assert not complaints(
+            ["clang-tidy-19", "--quiet", f"--config-file={TIDY}", *sources, "--", "-std=c99", f"-I{folder}"]
+        )
+
+
+@pytest.mark.needs("cppcheck")
+@pytest.mark.parametrize("platform", ["unix64", "avr8"])
+def test_cppcheck_finds_nothing(folders: list[Path], platform: str) -> None:
+    """Also where an int has 16 bits."""
+    for folder in folders:
+        command = ["cppcheck", "--quiet", "--error-exitcode=1", "--std=c99", f"--platform={platform}", f"-I{folder}"]
+        command += ["--enable=warning,style,performance,portability", "--inconclusive", "-UNET_HOOKS"]
+        sources = [path for path in different(folders) if path.parent == folder]
+        assert not complaints([*command, *sources])
+
+
+OBJECTS = {
+    "gcc": ("-O2",),
+    "clang": ("-Os",),
+    "arm-none-eabi-gcc": ("-Os", "-mcpu=cortex-m0", "-mthumb", "-ffreestanding"),
+    "riscv64-unknown-elf-gcc": ("-O2", "-march=rv32imc", "-mabi=ilp32", "-ffreestanding"),
+}
+
+
+@pytest.mark.parametrize("compiler", [pytest.param(name, marks=pytest.mark.needs(name)) for name in OBJECTS])
+def test_objects_need_memcpy_memset_and_libgcc_alone(folders: list[Path], compiler: str, tmp_path: Path) -> None:
+    """Of libgcc only what is in it: a name with underscores may be anything. And nothing in them can be written."""
+    flags = (*OBJECTS[compiler], "-fno-pic", "-fno-stack-protector")
+    gcc = "gcc" if compiler == "clang" else compiler
+    library = build.run_tool([gcc, *OBJECTS[gcc], "-print-libgcc-file-name"], "libgcc").strip()
+    in_libgcc = {name for name, kind in symbols([Path(library)]) if kind not in "Uw"}
+    assert in_libgcc & {"__divti3", "__aeabi_uidiv", "__udivdi3"}
+    objects = [
+        build.compile_object((compiler,), flags, source, tmp_path / f"{i}.o", source.parent)
+        for i, source in enumerate(different(folders))
+        if source.name != "net_selftest.c"
+    ]
+    listed = symbols(objects)
+    assert not {(name, kind) for name, kind in listed if kind in "BbDdCGgSs"}
+    defined = {name for name, kind in listed if kind not in "Uw"}
+    assert {"net_observe", "net_predict", "net_selftest"} <= defined
+    assert {name for name, _ in listed} - defined - in_libgcc <= RUNTIME_CALLS
+
+
+def symbols(files: Sequence[Path]) -> list[tuple[str, str]]:
+    """Name and kind of all symbols, those that the assembler makes for itself left out."""
+    listing = subprocess.run(["nm", "-P", *files], capture_output=True, text=True, check=True).stdout
+    found = re.findall(r"^([^\s:]+) (\w)\b", listing, re.MULTILINE)
+    return [(name, kind) for name, kind in found if not re.match(r"\$|\.", name)]
