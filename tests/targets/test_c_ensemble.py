@@ -173,6 +173,26 @@ def test_a_gate(tmp_path: Path, kind: str, flags: tuple[str, ...]) -> None:
         assert used == {1, 3}
 
 
+def test_gates_and_confidences_of_any_kind(tmp_path: Path) -> None:
+    """The anytime loop against its law, at gates and confidences that occur, and beside them."""
+    program = gated(scaled(random_program(89, "uint8", members=4, binary=False), 4.0), 1)
+    raw = random_inputs(program, 40)
+    law, top = running_sums(program, raw), np.unique(top_probability(program, raw))
+    means = np.unique(np.stack([sums.answer().mean for sums in law]))
+    rng = np.random.default_rng(0)
+    edges = [int(g) + d for g in rng.choice(top, 2, replace=False) for d in (0, 1)]
+    for gate in (1, *edges, head.ONE):
+        folder = export(replace(program, gate=min(gate, head.ONE)), tmp_path / str(gate), raw[:1])
+        with HostBuild(folder, "net", SANITIZE) as c:
+            some = rng.choice(means, 4, replace=False)
+            for confidence in (0, 1, *(int(m) + d for m in some for d in (-1, 0, 1)), head.ONE, 2**32 - 1):
+                found = c.answers(raw, stop=True, confidence=confidence)
+                expected = stopped_after(law, confidence, min(gate, head.ONE))
+                np.testing.assert_array_equal(found.members, expected)
+                for k, sums in enumerate(law, 1):
+                    assert_answers(found, sums, len(law) - k, expected == k)
+
+
 def test_a_gate_that_always_or_never_opens(tmp_path: Path) -> None:
     program = scaled(random_program(86, "bits", members=2, binary=False), 3.0)
     assert check_gate(program, 1, tmp_path / "always") == {1}
