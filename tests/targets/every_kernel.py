@@ -51,6 +51,17 @@ def binary_scores() -> Program:
     return builder.finish_binary()
 
 
+def smallest() -> Program:
+    """A network of some 1.8 KB, small enough to be proved free of errors for every input."""
+    builder = Builder(Value("input", "uint8", (4, 4, 2)), np.random.default_rng(5), members=2)
+    builder.encode()
+    builder.conv("codes", SAME, HALF, groups=1, per_group=5)
+    builder.conv("packed", Window((2, 2), padding=(1, 1, 0, 0)), None, groups=1, per_group=33)
+    builder.conv("whole", Window((2, 2)), None, groups=1, per_group=6)
+    builder.conv("dense", Window((1, 1)), None, groups=1, per_group=9)
+    return gated(builder.finish(np.int8), 60000)
+
+
 PROGRAMS: dict[str, Callable[[], Program]] = {
     "gated": gated_members,
     "groups": words_of_groups,
