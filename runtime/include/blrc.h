@@ -29,7 +29,8 @@
 #define BLRC_ROWS 4
 
 /* What lies on the stack; an export writes smaller numbers where its layers are small.
- * Words of a row whose taps are collected (`blrc_conv_gather` and `_packed`), or that are looked at together (`_taps`). */
+ * Words of a row whose taps are collected (`blrc_conv_gather` and `_packed`), or that are looked at together
+ * (`_taps`). */
 #define BLRC_GATHER_WORDS 36
 
 /* Codes that `blrc_conv_codes` tabulates at a time, 9 bytes each; and rows of one block: with less than 32 codes the

@@ -6,7 +6,8 @@
 #include "blrc_run.h"
 #include "blrc_run_taps.h"
 
-/* y |= bits of the channels first <= c < end from plain rows, inside and at borders: for groups whose outputs do not come in fours. */
+/* y |= bits of the channels first <= c < end from plain rows, inside and at borders: for groups whose outputs do not
+ * come in fours. */
 static void blrc_gather_single(const blrc_taps *taps, int32_t first, int32_t end, const uint32_t *w,
                                const blrc_bit_threshold *thresholds, uint32_t *y)
 {
