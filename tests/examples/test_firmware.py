@@ -226,6 +226,20 @@ def test_an_unknown_board_is_refused_with_those_there_are(small: Project) -> Non
     assert all(board in done.stderr for board in MEMORY)
 
 
+def test_the_uart_of_another_chip_is_refused(small: Project) -> None:
+    done = small.make("BOARD=microbit", "OUTPUT=uart")
+    assert done.returncode == 2
+    assert "output_uart.c is for an STM32F4: write one for microbit" in done.stderr
+
+
+def test_what_does_not_fit_is_refused(small: Project) -> None:
+    small.edit("boards/microbit.ld", "LENGTH = 256K", "LENGTH = 8K")
+    done = small.make("BOARD=microbit")
+    assert done.returncode == 2
+    assert "region `FLASH' overflowed by" in done.stderr
+    assert not list((small.folder / "build").rglob("firmware.*"))
+
+
 def test_qemu_has_not_every_board(small: Project) -> None:
     done = small.make("run", "BOARD=nrf52840")
     assert done.returncode == 2
