@@ -181,7 +181,7 @@ def _layer(checkpoint: Checkpoint, layout: Layout, step: Step, kinds: Mapping[st
         settled=settled,
         bits_per_weight=8 * _bytes(step, "weights") / weights if weights else None,
         flash=step.flash - (_bytes(step, "table") if step.encode is not None else 0),
-        ram=step.y.nbytes if step.y.name in layout.arena.offsets else 0,
+        ram=layout.slot_bytes(step.y) if step.y.name in layout.arena.offsets else 0,
         stack=stack,
         binary_operations=macs if is_binary else 0,
         integer_operations=0 if is_binary else macs,

@@ -17,6 +17,7 @@ from blrc.legal import check
 from blrc.pack import pack_signs
 from blrc.program import Constant, Conv, Encode, Op, Program, Scores, Value, Window
 from blrc.targets.c import build, emit
+from blrc.targets.c.strips import Plan, Work, joined, placed
 from blrc.targets.options import EmitOptions
 from blrc.vectors import record
 
@@ -49,6 +50,17 @@ def export(program: Program, folder: Path, inputs: NDArray[Any], name: str = "ne
     for file, content in {**emitted.files, f"{name}.program.npz": program_file.to_bytes(program)}.items():
         (folder / file).write_bytes(content)
     return folder
+
+
+def longest_strips(work: Sequence[Work], align: int) -> Plan:
+    """In place of `strips.plan`: every group as long as it can be, whether that helps or not."""
+    groups: list[tuple[int, int]] = []
+    for i in range(len(work)):
+        if i and joined(work, i):
+            groups[-1] = (groups[-1][0], i + 1)
+        else:
+            groups.append((i, i + 1))
+    return placed(work, groups, align)
 
 
 def one_conv(

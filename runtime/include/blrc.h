@@ -158,7 +158,10 @@ uint32_t blrc_head_variance(uint32_t members, uint32_t p, uint64_t p_squared);
 int32_t blrc_head_settled(int32_t classes, uint32_t remaining, const int32_t *log_p);
 
 /* A hash over elements widened to 32 bits, not over bytes, so that it is the same on every machine. */
+#define BLRC_DIGEST_START 2166136261u
 uint32_t blrc_digest_bits(uint32_t words, const uint32_t *map);
+/* The same of a map that comes in pieces: from the digest of those before, first BLRC_DIGEST_START. */
+uint32_t blrc_digest_more(uint32_t state, uint32_t words, const uint32_t *map);
 uint32_t blrc_digest_int8(uint32_t count, const int8_t *map);
 uint32_t blrc_digest_int32(uint32_t count, const int32_t *map);
 

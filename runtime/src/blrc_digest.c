@@ -10,8 +10,11 @@ static uint32_t blrc_digest_next(uint32_t state, uint32_t element)
 
 uint32_t blrc_digest_bits(uint32_t words, const uint32_t *map)
 {
-    uint32_t state = 2166136261u;
+    return blrc_digest_more(BLRC_DIGEST_START, words, map);
+}
 
+uint32_t blrc_digest_more(uint32_t state, uint32_t words, const uint32_t *map)
+{
     for (; words > 0; --words) {
         state = blrc_digest_next(state, *map++);
     }
@@ -20,7 +23,7 @@ uint32_t blrc_digest_bits(uint32_t words, const uint32_t *map)
 
 uint32_t blrc_digest_int8(uint32_t count, const int8_t *map)
 {
-    uint32_t state = 2166136261u;
+    uint32_t state = BLRC_DIGEST_START;
 
     for (; count > 0; --count) {
         state = blrc_digest_next(state, (uint32_t)(int32_t)*map++);
@@ -30,7 +33,7 @@ uint32_t blrc_digest_int8(uint32_t count, const int8_t *map)
 
 uint32_t blrc_digest_int32(uint32_t count, const int32_t *map)
 {
-    uint32_t state = 2166136261u;
+    uint32_t state = BLRC_DIGEST_START;
 
     for (; count > 0; --count) {
         state = blrc_digest_next(state, (uint32_t)*map++);

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from c_exports import export, one_conv
+from c_exports import export, longest_strips, one_conv
 from cortex_m4_sizes import COMPILER, VARIANTS, compiler_version, measure_folder, runtime_figures
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,7 +15,7 @@ from blrc import checkpoint
 from blrc.lower import lower
 from blrc.program import Program, Window
 from blrc.sample import sample
-from blrc.targets.c import cortex_m4, memory
+from blrc.targets.c import cortex_m4, memory, strips
 from blrc.targets.c.callgraph import deepest
 from blrc.targets.c.layout import lay_out
 from blrc.targets.c.macros import DEFAULTS, runtime_macros
@@ -62,6 +62,18 @@ def test_stated_sizes_bound_what_the_compiler_makes(tmp_path: Path, seed: int) -
     members = 1 if seed % 2 else 3
     program = random_program(seed, kind, layers=1 + seed, members=members)
     check_stated(gated(program, 60000) if seed % 4 == 0 else program, tmp_path)
+
+
+@pytest.mark.parametrize(("seed", "longest"), [(1, 2), (9, 2), (3, 3), (13, 4), (19, 6)])
+@pytest.mark.needs(*COMPILER, "arm-none-eabi-size")
+def test_stated_sizes_bound_strips_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, longest: int
+) -> None:
+    monkeypatch.setattr(strips, "plan", longest_strips)
+    kind = ("uint8", "bits", "int8")[seed % 3]
+    program = random_program(seed, kind, (14, 9, 3), layers=2 + seed % 5, members=1 + 2 * (seed % 2))
+    assert max(end - first for first, end in lay_out(program).groups) == longest
+    check_stated(program, tmp_path)
 
 
 @pytest.mark.needs(*COMPILER, "arm-none-eabi-size")

@@ -14,7 +14,7 @@ CODE = {
     "conv_rows": 1208,
     "conv_taps": 1444,
     "dense": 66,
-    "digest": 120,
+    "digest": 124,
     "encode": 60,
     "head": 2600,
     "pool_or": 304,
@@ -23,6 +23,7 @@ CODE = {
     "scores_binary": 124,
     "scores_int16": 142,
     "scores_int8": 138,
+    "strips": 576,
 }
 
 # Stack of each function with its callees, without the buffers that macros size (`memory.buffer_bytes`).
@@ -45,4 +46,5 @@ STACK = {
     "scores_binary": 36,
     "scores_int16": 48,
     "scores_int8": 48,
+    "strips_next": 120,
 }

@@ -7,18 +7,22 @@ for an emulator as well. The host's main function moves samples between files an
 from __future__ import annotations
 
 from blrc.targets.c import text
-from blrc.targets.c.layout import Layout
+from blrc.targets.c.layout import Layout, Step
 from blrc.targets.c.symbols import Symbols, element
 
 
 def core(symbols: Symbols) -> str:
     """``driver_step``, ``driver_run`` and the sizes of every step's maps."""
     layout, name, upper = symbols.layout, symbols.name, symbols.upper
+
+    def whole(step: Step) -> list[str]:
+        return [f"&{symbols.shape(step)}"] if layout.in_strips(step) else []
+
     cases = "".join(
         f"    case {i}:\n"
         + text.call(
             symbols.step(step),
-            ["member", f"(const {element(step.x)} *)x", f"({element(step.y)} *)y"],
+            ["member", *whole(step), f"(const {element(step.x)} *)x", f"({element(step.y)} *)y"],
             "        ",
         )
         + "        break;\n"
@@ -44,10 +48,61 @@ def core(symbols: Symbols) -> str:
         + f"static int driver_run(uint32_t member, const void *x, {name}_observer observer, void *context)\n{{\n"
         f"    const {element(layout.program.input)} *const input = (const {element(layout.program.input)} *)x;\n\n"
         f"    return {name}_observe(member, input, driver_arena, driver_scores, observer, context);\n}}\n\n"
+        + _collect(symbols)
         + _ANSWER.replace("INPUT_TYPE", element(layout.program.input))
         .replace("GATED", "name_gated(&driver_ensemble)" if layout.program.gate else "0")
         .replace("name_", f"{name}_")
     )
+
+
+def _collect(symbols: Symbols) -> str:
+    """``driver_run_whole``: the observer sees every step's whole output, in order, also where steps run row by row."""
+    layout = symbols.layout
+    if not layout.rows:
+        return "#define driver_run_whole driver_run\n\n"
+    starts = [sum(-(-step.y.nbytes // 4) for step in layout.steps[:i]) for i in range(len(layout.steps) + 1)]
+    return (
+        _COLLECT.replace("WORDS", str(starts[-1]))
+        .replace("STARTS", ", ".join(map(str, starts[:-1])))
+        .replace("name_", f"{symbols.name}_")
+    )
+
+
+_COLLECT = """\
+#include <string.h>
+
+static uint32_t driver_maps[WORDS];
+static uint32_t driver_filled[DRIVER_OPS];
+static const uint32_t driver_starts[DRIVER_OPS] = {STARTS};
+
+static void driver_keep(void *context, uint32_t member, int32_t op, const void *output, uint32_t bytes)
+{
+    (void)context;
+    (void)member;
+    if (driver_filled[op] + bytes <= driver_y_bytes[op]) {
+        memcpy((unsigned char *)(driver_maps + driver_starts[op]) + driver_filled[op], output, bytes);
+    }
+    driver_filled[op] += bytes;
+}
+
+/* All steps; the observer then sees each output as a whole. A step that gave too much or too little is seen to. */
+static int driver_run_whole(uint32_t member, const void *x, name_observer observer, void *context)
+{
+    int32_t op;
+    int label;
+
+    for (op = 0; op < DRIVER_OPS; ++op) {
+        driver_filled[op] = 0;
+    }
+    label = driver_run(member, x, driver_keep, 0);
+    for (op = 0; op < DRIVER_OPS; ++op) {
+        observer(context, member, op, driver_maps + driver_starts[op],
+                 driver_filled[op] == driver_y_bytes[op] ? driver_filled[op] : 0);
+    }
+    return label;
+}
+
+"""
 
 
 def _most_words(layout: Layout) -> int:
@@ -211,7 +266,7 @@ int main(int argc, char **argv)
     bytes = strcmp(mode, "op") == 0 ? driver_x_bytes[op] : DRIVER_INPUT_BYTES;
     while (fread(driver_x, 1, bytes, in) == bytes) {
         if (strcmp(mode, "run") == 0) {
-            const int32_t label = driver_run(member, driver_x, driver_observe, 0);
+            const int32_t label = driver_run_whole(member, driver_x, driver_observe, 0);
 
             driver_write(&label, sizeof label);
         } else if (strcmp(mode, "op") == 0) {

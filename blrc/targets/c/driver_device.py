@@ -68,7 +68,7 @@ int main(void)
     while (status == 0 && io_read(device_x, bytes) == bytes) {
         switch (header[0]) {
         case 0:
-            label = driver_run(header[2], device_x, device_observe, 0);
+            label = driver_run_whole(header[2], device_x, device_observe, 0);
             io_write(&label, sizeof label);
             break;
         case 1:

@@ -87,6 +87,8 @@ def runtime_sources(layout: Layout, name: str) -> dict[str, str]:
     """The runtime's files that this layout needs, under the model's prefix: two models link into one firmware."""
     folder = runtime_dir()
     needed = {step.source for step in layout.steps} | {"blrc_argmax.c", "blrc_digest.c", "blrc_head.c"}
+    if layout.rows:
+        needed.add("blrc_strips.c")
     paths = [folder / "include" / "blrc.h", *sorted((folder / "src").iterdir())]
     texts = {path.name: _read(path) for path in paths}
     for macro, value in runtime_macros(layout).items():
@@ -136,7 +138,8 @@ def _about(symbols: Symbols, vectors: int) -> dict[str, object]:
             "type": step.y.dtype,
             "flash_bytes": step.flash,
             "tables": {table.role: table.nbytes for table in step.tables},
-            "ram_bytes": step.y.nbytes,
+            "ram_bytes": layout.slot_bytes(step.y),
+            "rows_kept": layout.rows.get(step.y.name),
             "stack_bytes": found.step_stack[step.op.name],
         }
         for i, step in enumerate(layout.steps)

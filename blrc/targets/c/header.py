@@ -83,7 +83,10 @@ def _functions(symbols: Symbols, vectors: int) -> str:
         ]
     parts += [
         declarations(symbols) + "\n",
-        text.comment("Called after every step of a member with what it wrote; op is the step's index."),
+        text.comment(
+            "Called after every step of a member with what it wrote; op is the step's index."
+            + (" Of steps that run row by row it is told of every row." if symbols.layout.rows else "")
+        ),
         text.wrap(f"typedef void (*{name}_observer)(", OBSERVED, ");") + "\n",
         text.comment(
             f"One member's class by itself, or a negative {upper}_ERROR_*; tells `observer`, if not null, of every "
@@ -95,6 +98,7 @@ def _functions(symbols: Symbols, vectors: int) -> str:
             f"To time each step, define {upper}_BEFORE_OP(member, op) and {upper}_AFTER_OP(member, op), which stand "
             f"around every one in {name}.c: op is its index, member a uint32_t. Do so in a header of yours that the "
             f"compiler is told of, for example -D{upper}_HOOKS='\"clock.h\"'. Undefined, they cost nothing."
+            + (" Of steps that run row by row they stand around every row." if symbols.layout.rows else "")
         ),
     ]
     if vectors:

@@ -6,7 +6,7 @@ that convolution: the codes are looked up where they are read, and their map is 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, assert_never
 
@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 from blrc.errors import BlrcError
 from blrc.pack import pack, unpack, words
-from blrc.plan import Arena, Slot, place
+from blrc.plan import Arena
 from blrc.program import INT32_MAX, BinaryScores, Constant, Conv, DType, Encode, Op, Pool, Program, Scores, Value
+from blrc.targets.c import strips
 
 ROWS = 4  # BLRC_ROWS of the runtime: output channels that share one activation word
 GATHER_WORDS = 36  # BLRC_GATHER_WORDS
@@ -85,11 +86,15 @@ class Layout:
     """Steps in order, and the place of every value but the input. The scores have one for ensembles.
 
     Attributes:
+        groups: first step and the one after the last; where there are several, they run together row by row (`strips`).
+        rows: of the maps between steps of a group, by the value's name: how many rows the arena holds of it.
         thresholds: bits of a threshold (16 or 32) by the type of what convolutions read, ``bits`` and ``int8``.
     """
 
     program: Program
     steps: tuple[Step, ...]
+    groups: tuple[tuple[int, int], ...]
+    rows: Mapping[str, int]
     arena: Arena
     align: int
     thresholds: Mapping[DType, int]
@@ -98,6 +103,15 @@ class Layout:
     def arena_bytes(self) -> int:
         """Bytes that the caller gives: never 0, so that an array of that size may be declared."""
         return max(self.arena.size, self.align)
+
+    def slot_bytes(self, value: Value) -> int:
+        """Bytes of the arena that hold a value, or the rows that are kept of it."""
+        return value.nbytes // value.shape[0] * self.rows.get(value.name, value.shape[0])
+
+    def in_strips(self, step: Step) -> bool:
+        """The step runs row by row, together with others."""
+        at = self.steps.index(step)
+        return any(first <= at < end and end - first > 1 for first, end in self.groups)
 
 
 def lay_out(program: Program) -> Layout:
@@ -117,7 +131,8 @@ def lay_out(program: Program) -> Layout:
         for op in program.ops
         if op.y.name not in fused
     )
-    return Layout(program, steps, place(_slots(program, steps), ARENA_ALIGN), ARENA_ALIGN, thresholds)
+    planned = strips.plan([_work(step) for step in steps], ARENA_ALIGN)
+    return Layout(program, steps, planned.groups, planned.rows, planned.arena, ARENA_ALIGN, thresholds)
 
 
 def threshold_bits(program: Program, dtype: DType) -> int:
@@ -140,13 +155,10 @@ def _fused(program: Program) -> frozenset[str]:
     return frozenset(fused)
 
 
-def _slots(program: Program, steps: Sequence[Step]) -> list[Slot]:
-    slots = []
-    for i, step in enumerate(steps):
-        dies = max([i, *(j for j, other in enumerate(steps) if other.x == step.y)])
-        over = step.x.name if isinstance(step.op, Pool) and step.op.window.padding[:2] == (0, 0) else None
-        slots.append(Slot(step.y.name, step.y.nbytes, i, dies, over))
-    return slots
+def _work(step: Step) -> strips.Work:
+    in_place = isinstance(step.op, Pool) and step.op.window.padding[:2] == (0, 0)
+    by_rows = step.op if isinstance(step.op, Conv) and step.kernel != "dense" else None
+    return strips.Work(step.x, step.y, by_rows, in_place)
 
 
 def _step(program: Program, op: Op, encode: Encode | None, thresholds: Mapping[DType, int]) -> Step:

@@ -17,6 +17,9 @@ from blrc.targets.c.macros import runtime_macros
 CLASSIFY_FRAME = 16
 PREDICT_FRAMES = 24 + 32  # predict and add, above observe
 PREDICT_OTHER = 24 + 24 + 16 + 64  # predict, ask, and the head's division
+STRIPS_FRAME = 32  # what observe takes more where steps run in strips, besides
+STRIP_BYTES = 20  # the state of each of them
+PART_BYTES = 112  # and the geometry of the rows at hand, of each group
 ENSEMBLE_CODE = 332
 GATE_CODE = 64
 SHAPE_BYTES = {"conv": 27 * 4, "pool": 13 * 4}
@@ -92,7 +95,7 @@ def measure(layout: Layout) -> Memory:
         Part("", "sums of members", 8 + 16 * program.classes + 16 if together else 0),
         Part("", "stack", stack),
     ]
-    slots = [Part(step.op.name, "map", step.y.nbytes) for step in layout.steps]
+    slots = [Part(step.op.name, "map", layout.slot_bytes(step.y)) for step in layout.steps]
     gaps = ALIGNMENT * sum(len(table.arrays) for step in layout.steps for table in step.tables)
     return Memory(
         (*tables, Part("", "alignment", gaps), *code),
@@ -112,6 +115,8 @@ def runtime_files(layout: Layout) -> set[str]:
         files.add("run")
     if "conv_gather" in kernels:
         files.add("run_taps")
+    if layout.rows:
+        files.add("strips")
     return files
 
 
@@ -129,7 +134,8 @@ def buffer_bytes(function: str, macros: Mapping[str, int]) -> int:
 def step_stacks(layout: Layout) -> dict[str, int]:
     """Stack of ``NAME_observe`` while it runs each step, by the op's name."""
     macros = runtime_macros(layout)
-    return {step.op.name: _observe_frame(layout) + _kernel_stack(step, macros) for step in layout.steps}
+    frame, following = _observe_frame(layout), STACK["strips_next"] if layout.rows else 0
+    return {step.op.name: frame + max(following, _kernel_stack(step, macros)) for step in layout.steps}
 
 
 def _kernel_stack(step: Step, macros: Mapping[str, int]) -> int:
@@ -137,8 +143,18 @@ def _kernel_stack(step: Step, macros: Mapping[str, int]) -> int:
 
 
 def _observe_frame(layout: Layout) -> int:
-    """It holds the addresses of maps: the more, the more steps."""
-    return 48 + 4 * max(0, len(layout.steps) - 3) // 8 * 8
+    """It holds the addresses of maps: the more, the more steps. Where steps run in strips, their state lies there."""
+    plain = 48 + 4 * max(0, len(layout.steps) - 3) // 8 * 8
+    groups = _strip_groups(layout)
+    if not groups:
+        return plain
+    strips = sum(STRIP_BYTES * steps + PART_BYTES for steps in groups)
+    return -(-(plain + STRIPS_FRAME + strips) // 8) * 8
+
+
+def _strip_groups(layout: Layout) -> list[int]:
+    """Steps of each group that runs row by row."""
+    return [end - first for first, end in layout.groups if end - first > 1]
 
 
 def _own_code(layout: Layout) -> int:
@@ -149,4 +165,5 @@ def _own_code(layout: Layout) -> int:
         if step.kernel.startswith("conv") or step.kernel == "pool_or"
     )
     choices = sum(len(table.arrays) > 1 for step in layout.steps for table in step.tables)
-    return 104 + 56 * len(layout.steps) + 4 * choices + shapes
+    strips = sum(72 + 12 * steps for steps in _strip_groups(layout))
+    return 104 + 56 * len(layout.steps) + 4 * choices + strips + shapes

@@ -58,7 +58,7 @@ def vectors_file(symbols: Symbols, version: str, vectors: Vectors) -> str:
 
 
 def _digest(symbols: Symbols) -> str:
-    """A function that gives the digest of any step's output."""
+    """A function that continues the digest of any step's output, which may come in pieces where it is bits."""
     name = symbols.name
     cases = "".join(
         f"    if (op == {symbols.index(step)}) {{\n"
@@ -67,50 +67,55 @@ def _digest(symbols: Symbols) -> str:
         for step in symbols.layout.steps
         if step.y.dtype != "bits"
     )
+    more = text.call(
+        f"    return {symbols.runtime('digest_more')}", ["state", "bytes / 4", "(const uint32_t *)output"], ""
+    )
     return (
-        f"static uint32_t {name}_vector_digest(int32_t op, const void *output, uint32_t bytes)\n{{\n{cases}"
-        f"    return {symbols.runtime('digest_bits')}(bytes / 4, (const uint32_t *)output);\n}}\n\n"
+        text.wrap(
+            f"static uint32_t {name}_vector_digest(",
+            ["uint32_t state", "int32_t op", "const void *output", "uint32_t bytes"],
+            ")",
+        )
+        + f"{{\n{cases}{more}}}\n\n"
     )
 
 
 _SELFTEST = """\
-typedef struct name_vector_state {
-    const uint32_t *digests; /* of this vector and member */
-    int32_t first; /* index of the first step that differs, or NAME_OPS */
-} name_vector_state;
-
-static void name_vector_compare(void *context, uint32_t member, int32_t op, const void *output, uint32_t bytes)
+static void name_vector_add(void *context, uint32_t member, int32_t op, const void *output, uint32_t bytes)
 {
-    name_vector_state *const state = (name_vector_state *)context;
+    uint32_t *const digests = (uint32_t *)context;
 
     (void)member;
-    if (state->first == NAME_OPS && name_vector_digest(op, output, bytes) != state->digests[op]) {
-        state->first = op;
-    }
+    digests[op] = name_vector_digest(digests[op], op, output, bytes);
 }
 
 /* One member's steps on one input. */
 static int name_vector_member(int32_t vector, uint32_t member, void *arena)
 {
     const uint32_t at = (uint32_t)vector * NAME_MEMBERS + member;
+    const uint32_t *const expected = name_vector_digests + at * NAME_OPS;
     int32_t scores[NAME_CLASSES];
-    name_vector_state state;
-    int32_t i;
+    uint32_t digests[NAME_OPS];
+    int32_t first, i;
     int label;
 
-    state.digests = name_vector_digests + at * NAME_OPS;
-    state.first = NAME_OPS;
+    for (i = 0; i < NAME_OPS; ++i) {
+        digests[i] = NAME_BLRC_DIGEST_START;
+    }
     label = name_observe(
-        member, name_vector_inputs + vector * NAME_INPUT_SIZE, arena, scores, name_vector_compare, &state);
+        member, name_vector_inputs + vector * NAME_INPUT_SIZE, arena, scores, name_vector_add, digests);
     if (label < 0) {
         return label;
     }
-    for (i = 0; i < NAME_CLASSES && state.first == NAME_OPS; ++i) {
+    for (first = 0; first < NAME_OPS && digests[first] == expected[first];) {
+        ++first;
+    }
+    for (i = 0; i < NAME_CLASSES && first == NAME_OPS; ++i) {
         if (scores[i] > scores[label] || (i < label && scores[i] == scores[label])) {
-            state.first = NAME_OPS - 1;
+            first = NAME_OPS - 1;
         }
     }
-    return state.first == NAME_OPS ? 0 : (int)(1 + (int32_t)member * NAME_OPS + state.first);
+    return first == NAME_OPS ? 0 : (int)(1 + (int32_t)member * NAME_OPS + first);
 }
 
 /* All members' answer to one input. */

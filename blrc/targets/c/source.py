@@ -9,7 +9,7 @@ from blrc.pack import words
 from blrc.program import BinaryScores, Conv, Encode, Pool, Scores, Window
 from blrc.targets.c import text
 from blrc.targets.c.header import OBSERVED, observe_arguments
-from blrc.targets.c.layout import Step, Table
+from blrc.targets.c.layout import Layout, Step, Table
 from blrc.targets.c.symbols import Symbols, describe, element, head
 
 _NO_POOL = Window((1, 1))
@@ -34,7 +34,9 @@ def source(symbols: Symbols, version: str, runtime: Mapping[str, int]) -> str:
     name, upper = symbols.name, symbols.upper
     parts = [
         head(symbols, version, f"{name}: the steps of the network, in order."),
-        f'#include "{name}.h"\n#include "{name}_blrc.h"\n#include "{name}_weights.h"\n\n',
+        f'#include "{name}.h"\n#include "{name}_blrc.h"\n',
+        f'#include "{name}_blrc_strips.h"\n' if symbols.layout.rows else "",
+        f'#include "{name}_weights.h"\n\n',
         symbols.refuse(),
         f"#if {' || '.join(f'{upper}_{macro} != {value}' for macro, value in runtime.items())}\n"
         f'#error "{name}_blrc.h is of another version of blrc or another model: '
@@ -42,6 +44,8 @@ def source(symbols: Symbols, version: str, runtime: Mapping[str, int]) -> str:
         "#endif\n\n",
         _HOOKS.replace("NAME_", f"{upper}_"),
         *(_step(symbols, step) for step in symbols.layout.steps),
+        _tell(symbols),
+        *(_strips(symbols, first, end) for first, end in symbols.layout.groups if end - first > 1),
         _run(symbols),
         _public(symbols),
     ]
@@ -53,13 +57,17 @@ def _step(symbols: Symbols, step: Step) -> str:
     shape = _shape(symbols, step)
     function = symbols.step(step)
     arguments = _arguments(symbols, step)
+    part = ""
+    if symbols.layout.in_strips(step):
+        part = f"const {symbols.runtime('conv')} *shape, "
+        arguments[0] = "shape"
     body = text.call(symbols.runtime(step.kernel), arguments)
     if not any(len(table.arrays) > 1 for table in step.tables):
         body = "    (void)member; /* all members share these tables */\n" + body
     return (
         text.comment(title)
         + shape
-        + f"static void {function}(uint32_t member, const {element(step.x)} *x, {element(step.y)} *y)\n"
+        + f"static void {function}(uint32_t member, {part}const {element(step.x)} *x, {element(step.y)} *y)\n"
         + f"{{\n{body}}}\n\n"
     )
 
@@ -128,30 +136,91 @@ def _numbers(values: Sequence[int]) -> str:
     return ", ".join(map(str, values))
 
 
+# What runs steps is given to tell of them.
+WATCHING = ("observer", "context")
+
+
+def _tell(symbols: Symbols) -> str:
+    name = symbols.name
+    return (
+        text.wrap(f"static void {name}_tell(", [f"{name}_observer observer", *OBSERVED], ")")
+        + "{\n    if (observer != 0) {\n        observer(context, member, op, output, bytes);\n    }\n}\n\n"
+    )
+
+
+def _one_step(
+    symbols: Symbols, step: Step, maps: Mapping[str, str], part: str = "", nbytes: int = 0, indent: str = "    "
+) -> str:
+    """A step's call with all that stands around it; of a `part` of its rows, with as many bytes."""
+    index = symbols.index(step)
+    arguments = ["member", *([part] if part else []), maps[step.x.name], maps[step.y.name]]
+    told = [*WATCHING, "member", index, maps[step.y.name], str(nbytes or step.y.nbytes)]
+    return (
+        f"{indent}{symbols.upper}_BEFORE_OP(member, {index});\n"
+        + text.call(symbols.step(step), arguments, indent)
+        + f"{indent}{symbols.upper}_AFTER_OP(member, {index});\n"
+        + text.call(f"{symbols.name}_tell", told, indent)
+    )
+
+
+def _strips(symbols: Symbols, first: int, end: int) -> str:
+    """A function that runs several convolutions row by row."""
+    layout = symbols.layout
+    steps = layout.steps[first:end]
+    x = steps[0].x
+    maps = [symbols.maps[step.y.name] for step in steps]
+    layers = "".join(
+        f"        {{&{symbols.shape(step)}, {name}, {layout.rows.get(step.y.name, step.y.shape[0])}, 0, 0}},\n"
+        for step, name in zip(steps, maps, strict=True)
+    )
+    cases = "".join(
+        f"        case {i}:\n"
+        + _one_step(
+            symbols,
+            step,
+            {step.x.name: f"(const {element(step.x)} *)from", step.y.name: "to"},
+            "&part",
+            step.y.nbytes // step.y.shape[0],
+            "            ",
+        )
+        + "            break;\n"
+        for i, step in enumerate(steps)
+    )
+    names = ", ".join(step.op.name for step in steps)
+    arguments = [f"const {element(x)} *x", *(f"uint32_t *{name}" for name in maps)]
+    observer = [f"{symbols.name}_observer observer", "void *context"]
+    following = ["strips", str(len(steps)), "x", str(x.nbytes // x.shape[0]), "&part", "&from", "&to"]
+    return (
+        text.comment(f"Row by row: {names}. Of the maps between them only the rows in use are kept.")
+        + text.wrap(f"static void {symbols.strips(steps[0])}(", ["uint32_t member", *arguments, *observer], ")")
+        + f"{{\n    {symbols.runtime('strip')} strips[{len(steps)}] = {{\n{layers}    }};\n"
+        + f"    {symbols.runtime('conv')} part;\n    const void *from;\n    uint32_t *to;\n    int32_t next;\n\n"
+        + text.wrap(f"    while ((next = {symbols.runtime('strips_next')}(", following, ")) >= 0) {")
+        + f"        switch (next) {{\n{cases}        default:\n            break;\n        }}\n    }}\n}}\n\n"
+    )
+
+
 def _run(symbols: Symbols) -> str:
     name, layout = symbols.name, symbols.layout
     program = layout.program
     maps = {program.input.name: "input", program.output.name: "scores", **symbols.maps}
     declarations = [
         f"    {element(step.y)} *const {maps[step.y.name]} = "
-        f"{_address(step, layout.arena.offsets[step.y.name])}; {text.comment(describe(step.y))}"
+        f"{_address(step, layout.arena.offsets[step.y.name])}; {text.comment(_kept(layout, step))}"
         for step in layout.steps[:-1]
     ]
     calls = [
-        f"    {symbols.upper}_BEFORE_OP(member, {symbols.index(step)});\n"
-        + text.call(symbols.step(step), ["member", maps[step.x.name], maps[step.y.name]])
-        + f"    {symbols.upper}_AFTER_OP(member, {symbols.index(step)});\n"
-        + text.call(
-            f"{name}_tell",
-            ["observer", "context", "member", symbols.index(step), maps[step.y.name], str(step.y.nbytes)],
+        _one_step(symbols, layout.steps[first], maps)
+        if end - first == 1
+        else text.call(
+            symbols.strips(layout.steps[first]),
+            ["member", maps[layout.steps[first].x.name], *(maps[s.y.name] for s in layout.steps[first:end]), *WATCHING],
         )
-        for step in layout.steps
+        for first, end in layout.groups
     ]
     words_line = "    uint32_t *const words = (uint32_t *)arena;\n" if declarations else ""
     return (
-        text.wrap(f"static void {name}_tell(", [f"{name}_observer observer", *OBSERVED], ")")
-        + "{\n    if (observer != 0) {\n        observer(context, member, op, output, bytes);\n    }\n}\n\n"
-        + text.comment("One member on one input. Maps that are not needed at the same time share memory.")
+        text.comment("One member on one input. Maps that are not needed at the same time share memory.")
         + text.wrap(f"static void {name}_run(", observe_arguments(symbols), ")")
         + "{\n"
         + words_line
@@ -161,6 +230,11 @@ def _run(symbols: Symbols) -> str:
         + "".join(calls)
         + "}\n\n"
     )
+
+
+def _kept(layout: Layout, step: Step) -> str:
+    rows = layout.rows.get(step.y.name)
+    return describe(step.y) + (f", {rows} rows of it" if rows is not None else "")
 
 
 def _address(step: Step, offset: int) -> str:

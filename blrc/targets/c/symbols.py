@@ -10,7 +10,25 @@ from blrc.targets.c.layout import Layout, Step, Table
 from blrc.targets.c.names import check_name, identifiers
 
 # Names that the generated functions use themselves.
-_LOCALS = ("input", "arena", "words", "scores", "observer", "context", "member", "status", "op", "x", "y")
+_LOCALS = (
+    "input",
+    "arena",
+    "words",
+    "scores",
+    "observer",
+    "context",
+    "member",
+    "status",
+    "op",
+    "x",
+    "y",
+    "strips",
+    "part",
+    "from",
+    "to",
+    "next",
+    "shape",
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,6 +53,10 @@ class Symbols:
     def step(self, step: Step) -> str:
         """The static function that runs one step."""
         return f"{self.name}_op_{self.steps[step.op.name]}"
+
+    def strips(self, first: Step) -> str:
+        """The static function that runs the steps of a group, of which this is the first, row by row."""
+        return f"{self.name}_strips_{self.steps[first.op.name]}"
 
     def index(self, step: Step) -> str:
         """The macro with the step's index."""

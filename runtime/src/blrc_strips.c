@@ -1,0 +1,89 @@
+/* Which row of which convolution comes next, where several run together. No row is computed twice. */
+#include "blrc_strips.h"
+#include "blrc_window.h"
+
+/* The convolution of row `row` alone: `part` has the geometry of the rows first <= r < end of the input, which hold all
+ * that it sees. The same taps are inside the map as in the whole, so all sums are the same.
+ *
+ * `first` is where the whole window begins, also where it sees nothing there: so it never goes back. */
+static blrc_span blrc_strip_rows(const blrc_conv *op, int32_t row, blrc_conv *part)
+{
+    const blrc_window *win = &op->window;
+    const int32_t top = row * op->pool.stride_y - op->pool.pad_y;
+    const blrc_span taps = blrc_inside(top, op->pool.dilation_y, op->pool.kernel_y, op->map_height);
+    const int32_t first = top + taps.first * op->pool.dilation_y; /* rows of the map before pooling */
+    const int32_t last = top + (taps.end - 1) * op->pool.dilation_y;
+    blrc_span rows;
+
+    rows.first = top * win->stride_y - win->pad_y;
+    rows.first = rows.first < 0 ? 0 : rows.first > op->in_height ? op->in_height : rows.first;
+    rows.end = last * win->stride_y - win->pad_y + (win->kernel_y - 1) * win->dilation_y + 1;
+    rows.end = rows.end > op->in_height ? op->in_height : rows.end;
+    if (rows.end < rows.first || taps.first == taps.end) { /* padding only */
+        rows.end = rows.first;
+    }
+    *part = *op;
+    part->in_height = rows.end - rows.first;
+    part->map_height = taps.first == taps.end ? 0 : last - first + 1;
+    part->out_height = 1;
+    part->pool.pad_y = first - top;
+    part->window.pad_y = win->pad_y + rows.first - first * win->stride_y;
+    return rows;
+}
+
+static int32_t blrc_strip_words(const blrc_conv *op)
+{
+    return op->out_width * blrc_words(op->out_channels);
+}
+
+/* Move the rows that the next convolution still needs to the front. */
+static void blrc_strip_shift(blrc_strip *strip, int32_t needed)
+{
+    const int32_t words = blrc_strip_words(strip->op);
+    uint32_t *to = strip->y;
+    const uint32_t *from;
+    int32_t i;
+
+    needed = needed > strip->done ? strip->done : needed;
+    from = strip->y + (needed - strip->first) * words;
+    for (i = (strip->done - needed) * words; i > 0; --i) {
+        *to++ = *from++;
+    }
+    strip->first = needed;
+}
+
+int32_t blrc_strips_next(blrc_strip *strips, int32_t count, const void *x, int32_t x_row, blrc_conv *part,
+                         const void **from, uint32_t **to)
+{
+    blrc_strip *strip = strips + count - 1;
+    blrc_span rows;
+
+    /* From the last one up: who is done, or lacks rows, leaves it to the one before. (Rows that nobody needs are computed
+     * too, at the end: a self-test looks at them.) */
+    for (;;) {
+        if (strip->done < strip->op->out_height) {
+            rows = blrc_strip_rows(strip->op, strip->done, part);
+            if (strip == strips || strip[-1].done >= rows.end) {
+                break;
+            }
+        } else if (strip == strips) {
+            return -1;
+        }
+        --strip;
+    }
+    if (strip->done - strip->first == strip->capacity) {
+        const blrc_strip *const next = strip + 1;
+        const int32_t all = next->done == next->op->out_height;
+
+        blrc_strip_shift(strip, all ? strip->done : blrc_strip_rows(next->op, next->done, part).first);
+        rows = blrc_strip_rows(strip->op, strip->done, part);
+    }
+    if (strip == strips) {
+        *from = (const uint8_t *)x + rows.first * x_row;
+    } else {
+        *from = strip[-1].y + (rows.first - strip[-1].first) * blrc_strip_words(strip[-1].op);
+    }
+    *to = strip->y + (strip->done - strip->first) * blrc_strip_words(strip->op);
+    ++strip->done;
+    return (int32_t)(strip - strips);
+}
