@@ -35,7 +35,8 @@ class LayerReport:
     Attributes:
         name: the user's, ``input.encode`` for the look-up of input codes.
         kind: ``encode``, ``conv``, ``grouped conv``, ``depthwise conv``, ``dense``, ``pool`` or ``softmax``.
-        geometry: kernel, and stride, dilation and fused pool where there are any.
+        geometry: kernel, and stride, dilation and fused pool where there are any; how many rows of the output are kept
+            at a time where layers run row by row.
         input, output: shapes (height, width, channels).
         kernel: the runtime's function that computes it, without its prefix ``blrc_``.
         weights: how many.
@@ -168,11 +169,12 @@ def _layer(checkpoint: Checkpoint, layout: Layout, step: Step, kinds: Mapping[st
     if isinstance(op, Scores):
         weights = layout.program.constant(op.weights).size
     macs = op.macs if isinstance(op, Conv | Scores | BinaryScores) else 0
+    kept = layout.rows.get(step.y.name)
     is_binary = isinstance(op, Conv | BinaryScores) and op.x.dtype == "bits"
     return LayerReport(
         name=op.name,
         kind=_kind(op, kinds),
-        geometry=_geometry(op, kinds),
+        geometry=_geometry(op, kinds) + (f", {kept} rows kept" if kept else ""),
         input=op.x.shape,
         output=op.y.shape,
         kernel=step.kernel,

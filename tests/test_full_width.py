@@ -29,6 +29,8 @@ def test_full_width_is_equal_everywhere(tmp_path: Path) -> None:
     onnx = {**runtime.run(raw), "label": runtime.classify(raw)[0].label}
     with HostBuild(tmp_path / "out", "cifar") as build:
         c = build.run(raw)
+        assert build.ram == 6912  # convolutions in row strips
+        assert "equal" in build.selftest()
     compared = 0
     for found in (onnx, c):
         for op in program.ops:
