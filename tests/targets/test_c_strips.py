@@ -16,8 +16,10 @@ from blrc.program import Conv, Value, Window
 from blrc.runtime_files import runtime_dir
 from blrc.targets.c import build, memory, strips
 from blrc.targets.c.build import STRICT
+from blrc.targets.c.emulated import EmulatedBuild
 from blrc.targets.c.host import SANITIZE, HostBuild
 from blrc.targets.c.layout import lay_out
+from blrc.targets.c.machines import Machine
 from blrc.targets.c.strips import Work, placed, plan, rows_needed
 
 # The order of rows, and what each call sees: the compiled scheduler against taps that are counted one by one.
@@ -210,10 +212,14 @@ def test_strips_as_cplusplus(tmp_path: Path, always: None) -> None:
     assert check_in_strips(tmp_path, 3, "uint8", cc="g++", cplusplus=True, flags=("-O2", *STRICT)) >= 2
 
 
-@pytest.mark.needs("s390x-linux-gnu-gcc", "qemu-s390x")
-def test_strips_on_a_big_endian_machine(tmp_path: Path, always: None) -> None:
-    options = {"cc": "s390x-linux-gnu-gcc -static", "runner": ("qemu-s390x",)}
-    assert check_in_strips(tmp_path, 1, "uint8", flags=("-O2",), **options) >= 2
+@pytest.mark.parametrize("emulated", ["cortex-m0", "cortex-m4", "s390x"], indirect=True)
+def test_strips_on_other_processors(tmp_path: Path, always: None, emulated: Machine) -> None:
+    program = random_program(1, "uint8", (12, 9, 3), layers=3)
+    raw = random_inputs(program, 5)
+    with EmulatedBuild(export(program, tmp_path, raw[:3]), "net", emulated) as c:
+        assert c.layout.rows
+        assert_equal(program, c.run(raw), raw, [step.y.name for step in c.layout.steps])
+        assert c.selftest() == 0
 
 
 # Planning.

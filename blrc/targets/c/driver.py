@@ -69,18 +69,19 @@ def _collect(symbols: Symbols) -> str:
 
 
 _COLLECT = """\
-#include <string.h>
-
 static uint32_t driver_maps[WORDS];
 static uint32_t driver_filled[DRIVER_OPS];
 static const uint32_t driver_starts[DRIVER_OPS] = {STARTS};
 
 static void driver_keep(void *context, uint32_t member, int32_t op, const void *output, uint32_t bytes)
 {
+    unsigned char *const to = (unsigned char *)(driver_maps + driver_starts[op]) + driver_filled[op];
+    uint32_t i;
+
     (void)context;
     (void)member;
-    if (driver_filled[op] + bytes <= driver_y_bytes[op]) {
-        memcpy((unsigned char *)(driver_maps + driver_starts[op]) + driver_filled[op], output, bytes);
+    for (i = 0; i < bytes && driver_filled[op] + bytes <= driver_y_bytes[op]; ++i) {
+        to[i] = ((const unsigned char *)output)[i];
     }
     driver_filled[op] += bytes;
 }
