@@ -28,51 +28,49 @@ static const int32_t tiny_vector_answers[8] = {
     1, 1, 65536, 0, 0, 1, 47911, 0
 };
 
-static uint32_t tiny_vector_digest(int32_t op, const void *output, uint32_t bytes)
+static uint32_t tiny_vector_digest(uint32_t state, int32_t op, const void *output, uint32_t bytes)
 {
     if (op == TINY_OP_SCORES) {
         return tiny_blrc_digest_int32(2, (const int32_t *)output);
     }
-    return tiny_blrc_digest_bits(bytes / 4, (const uint32_t *)output);
+    return tiny_blrc_digest_more(state, bytes / 4, (const uint32_t *)output);
 }
 
-typedef struct tiny_vector_state {
-    const uint32_t *digests; /* of this vector and member */
-    int32_t first; /* index of the first step that differs, or TINY_OPS */
-} tiny_vector_state;
-
-static void tiny_vector_compare(void *context, uint32_t member, int32_t op, const void *output, uint32_t bytes)
+static void tiny_vector_add(void *context, uint32_t member, int32_t op, const void *output, uint32_t bytes)
 {
-    tiny_vector_state *const state = (tiny_vector_state *)context;
+    uint32_t *const digests = (uint32_t *)context;
 
     (void)member;
-    if (state->first == TINY_OPS && tiny_vector_digest(op, output, bytes) != state->digests[op]) {
-        state->first = op;
-    }
+    digests[op] = tiny_vector_digest(digests[op], op, output, bytes);
 }
 
 /* One member's steps on one input. */
 static int tiny_vector_member(int32_t vector, uint32_t member, void *arena)
 {
     const uint32_t at = (uint32_t)vector * TINY_MEMBERS + member;
+    const uint32_t *const expected = tiny_vector_digests + at * TINY_OPS;
     int32_t scores[TINY_CLASSES];
-    tiny_vector_state state;
-    int32_t i;
+    uint32_t digests[TINY_OPS];
+    int32_t first, i;
     int label;
 
-    state.digests = tiny_vector_digests + at * TINY_OPS;
-    state.first = TINY_OPS;
+    for (i = 0; i < TINY_OPS; ++i) {
+        digests[i] = TINY_BLRC_DIGEST_START;
+    }
     label = tiny_observe(
-        member, tiny_vector_inputs + vector * TINY_INPUT_SIZE, arena, scores, tiny_vector_compare, &state);
+        member, tiny_vector_inputs + vector * TINY_INPUT_SIZE, arena, scores, tiny_vector_add, digests);
     if (label < 0) {
         return label;
     }
-    for (i = 0; i < TINY_CLASSES && state.first == TINY_OPS; ++i) {
+    for (first = 0; first < TINY_OPS && digests[first] == expected[first];) {
+        ++first;
+    }
+    for (i = 0; i < TINY_CLASSES && first == TINY_OPS; ++i) {
         if (scores[i] > scores[label] || (i < label && scores[i] == scores[label])) {
-            state.first = TINY_OPS - 1;
+            first = TINY_OPS - 1;
         }
     }
-    return state.first == TINY_OPS ? 0 : (int)(1 + (int32_t)member * TINY_OPS + state.first);
+    return first == TINY_OPS ? 0 : (int)(1 + (int32_t)member * TINY_OPS + first);
 }
 
 /* All members' answer to one input. */
