@@ -16,7 +16,8 @@ static blrc_span blrc_strip_rows(const blrc_conv *op, int32_t row, blrc_conv *pa
     blrc_span rows;
 
     rows.first = top * win->stride_y - win->pad_y;
-    rows.first = rows.first < 0 ? 0 : rows.first > op->in_height ? op->in_height : rows.first;
+    rows.first = rows.first > op->in_height ? op->in_height : rows.first;
+    rows.first = rows.first < 0 ? 0 : rows.first;
     rows.end = last * win->stride_y - win->pad_y + (win->kernel_y - 1) * win->dilation_y + 1;
     rows.end = rows.end > op->in_height ? op->in_height : rows.end;
     if (rows.end < rows.first || taps.first == taps.end) { /* padding only */
