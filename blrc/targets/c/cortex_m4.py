@@ -23,7 +23,7 @@ CODE = {
     "scores_binary": 124,
     "scores_int16": 142,
     "scores_int8": 138,
-    "strips": 576,
+    "strips": 552,
 }
 
 # Stack of each function with its callees, without the buffers that macros size (`memory.buffer_bytes`).
