@@ -35,15 +35,19 @@ class Package:
     def folder(self, package: str) -> Path:
         return self.exported.folder / package / self.name
 
-    def expected(self) -> list[str]:
-        """The first two lines of every example: label and certainty, by the reference and the head's sums."""
+    def answer(self) -> head.Answer:
+        """What predict says of the recorded image, by the reference and the head's sums."""
         program = self.exported.program
         count = len(program.members)
         sums = head.Sums.start(1, program.classes)
         while sums.members < count and not (sums.members and sums.settled(count - sums.members)[0]):
             scores = reference.run(program, self.image, sums.members)[program.output.name][:, 0, 0, :]
             sums = sums.add(scores, head.scale_of(program.score_scale))
-        answer = sums.answer()
+        return sums.answer()
+
+    def expected(self) -> list[str]:
+        """The first two lines of every example: label and certainty."""
+        answer, count = self.answer(), len(self.exported.program.members)
         hundredths = int(Fraction(int(answer.mean[0]), 65536) * 10000 + Fraction(1, 2))
         millionths = int(Fraction(int(answer.variance[0]), 2**32) * 10**6)
         return [
@@ -89,8 +93,11 @@ def run(command: Sequence[str | Path], where: Path | None = None, env: Mapping[s
 
 
 def read_yaml(packagers: Path, path: Path) -> Any:
-    """A YAML file, read by a reader that the packagers' environment has."""
-    script = "import json, sys; from ruamel.yaml import YAML; print(json.dumps(YAML(typ='safe').load(sys.stdin)))"
+    """A YAML file, read by a reader that the packagers' environment has, as of YAML 1.1, where `no` is a boolean."""
+    script = (
+        "import json, sys; from ruamel.yaml import YAML; yaml = YAML(typ='safe'); yaml.version = (1, 1)\n"
+        "print(json.dumps(yaml.load(sys.stdin)))"
+    )
     done = subprocess.run(
         [packagers / "python", "-c", script], input=path.read_text(), capture_output=True, text=True, check=True
     )

@@ -114,7 +114,7 @@ def test_the_example_runs_from_its_folder_and_against_an_installed_library(
 
 
 def test_another_version_is_refused(prefix: Path, tmp_path: Path) -> None:
-    consumer = project(tmp_path / "consumer", "find_package(first 0.1.1 REQUIRED)")
+    consumer = project(tmp_path / "consumer", "find_package(first 0.0.9 REQUIRED)")
     done = subprocess.run(
         ["cmake", "-S", consumer, "-B", tmp_path / "build", f"-DCMAKE_PREFIX_PATH={prefix}"],
         capture_output=True,

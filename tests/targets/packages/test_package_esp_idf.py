@@ -72,7 +72,7 @@ def test_the_packer_packs_every_file(packagers: Path, first: Package, second: Pa
 
 
 @pytest.mark.needs("cmake", "cc", "make")
-def test_the_example_builds_from_its_cmake_files(first: Package, second: Package, tmp_path: Path) -> None:
+def test_the_example_builds_from_its_cmake_files(first: Package, tmp_path: Path) -> None:
     idf = tmp_path / "idf"
     for folder in (idf / "tools" / "cmake", idf / "include"):
         folder.mkdir(parents=True)
@@ -82,11 +82,9 @@ def test_the_example_builds_from_its_cmake_files(first: Package, second: Package
     )
     (idf / "start.c").write_text("void app_main(void);\nint main(void) { app_main(); return 0; }\n")
     environment = {**os.environ, "IDF_PATH": str(idf)}
-    for package in (first, second):
-        built = tmp_path / package.name
-        source = package.folder("esp-idf") / "examples" / "classify"
-        run(["cmake", "-S", source, "-B", built, "-DCMAKE_C_FLAGS=-Wall -Wextra -Werror"], env=environment)
-        run(["cmake", "--build", built])
-        printed = run([built / "app"])
-        check_lines(printed, package)
-        assert printed.splitlines()[2] == "time: 7 us"
+    source = first.folder("esp-idf") / "examples" / "classify"
+    run(["cmake", "-S", source, "-B", tmp_path / "b", "-DCMAKE_C_FLAGS=-Wall -Wextra -Werror"], env=environment)
+    run(["cmake", "--build", tmp_path / "b"])
+    printed = run([tmp_path / "b" / "app"])
+    check_lines(printed, first)
+    assert printed.splitlines()[2] == "time: 7 us"

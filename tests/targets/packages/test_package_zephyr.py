@@ -116,18 +116,16 @@ def test_the_option_is_off_until_a_configuration_asks_for_it(packagers: Path, fi
 
 
 @pytest.mark.needs("cmake", "cc", "make")
-def test_the_sample_builds_from_its_cmake_files(first: Package, second: Package, tmp_path: Path) -> None:
+def test_the_sample_builds_from_its_cmake_files(second: Package, tmp_path: Path) -> None:
     base = tmp_path / "zephyr"
     (base / "include" / "zephyr" / "sys").mkdir(parents=True)
     (base / "ZephyrConfig.cmake").write_text(STAND_IN)
     (base / "include" / "zephyr" / "kernel.h").write_text(KERNEL_H)
     (base / "include" / "zephyr" / "sys" / "printk.h").write_text("#include <stdio.h>\n#define printk printf\n")
     environment = {**os.environ, "ZEPHYR_BASE": str(base)}
-    for package in (first, second):
-        built = tmp_path / package.name
-        source = package.folder("zephyr") / "samples" / "classify"
-        run(["cmake", "-S", source, "-B", built, "-DCMAKE_C_FLAGS=-Wall -Wextra -Werror"], env=environment)
-        run(["cmake", "--build", built])
-        printed = run([built / "app"])
-        check_lines(printed, package)
-        assert printed.splitlines()[2] == "time: 1 us"
+    source = second.folder("zephyr") / "samples" / "classify"
+    run(["cmake", "-S", source, "-B", tmp_path / "b", "-DCMAKE_C_FLAGS=-Wall -Wextra -Werror"], env=environment)
+    run(["cmake", "--build", tmp_path / "b"])
+    printed = run([tmp_path / "b" / "app"])
+    check_lines(printed, second)
+    assert printed.splitlines()[2] == "time: 1 us"
