@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from blrc.errors import BlrcError
 from blrc.runtime_files import runtime_dir
 from blrc.targets.c import build
 from blrc.targets.c.build import STRICT
@@ -49,13 +48,6 @@ def test_rows_of_a_window_in_the_padding_have_no_address(tmp_path: Path) -> None
     main = build.compile_object(compiler, flags, source, tmp_path / "main.o", RUNTIME / "include")
     done = subprocess.run([build.link(compiler, flags, [main], tmp_path / "main")], timeout=60, check=False)
     assert done.returncode == 0, f"check_rows.c, line {done.returncode}"
-
-
-@pytest.mark.needs("avr-gcc")
-def test_an_avr_is_refused_by_name(tmp_path: Path) -> None:
-    """Its constants would be copied into RAM without a word."""
-    with pytest.raises(BlrcError, match="AVR: constant tables would be copied into RAM"):
-        build.compile_object(("avr-gcc",), (), SOURCES[0], tmp_path / "x.o", RUNTIME / "include")
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,31 @@
 
 #include <stdint.h>
 
-#if defined(__AVR__)
-#error "AVR: constant tables would be copied into RAM; this CPU is not supported yet"
+/* Constant tables. Everywhere but on AVR a table is an array like others, and these say no more than C does. AVR keeps
+ * them in flash, which is another memory than that of variables: an address there has 24 bits, it is read by special
+ * instructions, and an array has at most 32,767 bytes.
+ *
+ *   BLRC_STORED const T t[]   a table
+ *   BLRC_TABLE(T) p           a pointer to a table or into it: const T *
+ *   BLRC_FAR(t)               the address of a table: t
+ *   BLRC_SKIP(T, p, n)        p + n
+ *   BLRC_READ(T, p, n)        p[n]
+ *   BLRC_NEXT(T, p)           *p++
+ *   BLRC_EVEN(n)              n bytes; on AVR an even number: code may follow, and instructions lie at even addresses
+ *   BLRC_PART(whole, part)    length of an array that on AVR lies in parts, one behind the other
+ *   BLRC_MEMBER(T, ts, n, k)  ts[k], the table of member k; each has n elements */
+#if !defined(__AVR__)
+#define BLRC_STORED
+#define BLRC_TABLE(type) const type *
+#define BLRC_FAR(table) (table)
+#define BLRC_SKIP(type, table, n) ((table) + (n))
+#define BLRC_READ(type, table, n) ((table)[n])
+#define BLRC_NEXT(type, table) (*(table)++)
+#define BLRC_EVEN(n) (n)
+#define BLRC_PART(whole, part) whole
+#define BLRC_MEMBER(type, tables, length, member) ((tables)[member])
+#else
+#include "blrc_flash_avr.h"
 #endif
 
 /* Changes whenever a signature, a struct, a digest or the layout of a table changes: generated files refuse another
@@ -92,21 +115,21 @@ typedef struct blrc_pool {
  *
  * All give the same bits; the exporter picks. */
 /* For groups = 1, rows = 4, dilation_x = 1: reads the taps of a kernel row in one run. */
-void blrc_conv_rows(const blrc_conv *op, const uint32_t *x, const uint32_t *weights,
-                    const blrc_bit_threshold *thresholds, uint32_t *y);
+void blrc_conv_rows(const blrc_conv *op, const uint32_t *x, BLRC_TABLE(uint32_t) weights,
+                    BLRC_TABLE(blrc_bit_threshold) thresholds, uint32_t *y);
 /* At most BLRC_GATHER_WORDS a row: collects the taps of a pixel once. */
-void blrc_conv_gather(const blrc_conv *op, const uint32_t *x, const uint32_t *weights,
-                      const blrc_bit_threshold *thresholds, uint32_t *y);
+void blrc_conv_gather(const blrc_conv *op, const uint32_t *x, BLRC_TABLE(uint32_t) weights,
+                      BLRC_TABLE(blrc_bit_threshold) thresholds, uint32_t *y);
 /* Taps that do not fill their words; at most BLRC_GATHER_WORDS a row. */
-void blrc_conv_packed(const blrc_conv *op, const uint32_t *x, const uint32_t *weights,
-                      const blrc_bit_threshold *thresholds, uint32_t *y);
+void blrc_conv_packed(const blrc_conv *op, const uint32_t *x, BLRC_TABLE(uint32_t) weights,
+                      BLRC_TABLE(blrc_bit_threshold) thresholds, uint32_t *y);
 /* Anything else: tap after tap. */
-void blrc_conv_taps(const blrc_conv *op, const uint32_t *x, const uint32_t *weights,
-                    const blrc_bit_threshold *thresholds, uint32_t *y);
+void blrc_conv_taps(const blrc_conv *op, const uint32_t *x, BLRC_TABLE(uint32_t) weights,
+                    BLRC_TABLE(blrc_bit_threshold) thresholds, uint32_t *y);
 
 /* A dense layer, bits -> bits: `words` words of x (`inputs` real bits) against `outputs` rows in blocks of 4. */
-void blrc_dense(int32_t inputs, int32_t words, int32_t outputs, const uint32_t *x, const uint32_t *weights,
-                const blrc_bit_threshold *thresholds, uint32_t *y);
+void blrc_dense(int32_t inputs, int32_t words, int32_t outputs, const uint32_t *x, BLRC_TABLE(uint32_t) weights,
+                BLRC_TABLE(blrc_bit_threshold) thresholds, uint32_t *y);
 
 /* The same as the convolutions on 8-bit input: z = sum of +-code.
  *
@@ -116,26 +139,26 @@ void blrc_dense(int32_t inputs, int32_t words, int32_t outputs, const uint32_t *
  *   rows (the last one may be shorter); in a block, for each 8 nibbles (the last may be fewer), for each 8 rows, a word
  *   for each nibble. Missing bits and rows are 0. `rows` is ignored.
  * thresholds: for each group one for each row, padded with "never" to a multiple of 8. */
-void blrc_conv_codes(const blrc_conv *op, const void *x, const int8_t *table, int32_t table_rows,
-                     const uint32_t *weights, const blrc_code_threshold *thresholds, uint32_t *y);
+void blrc_conv_codes(const blrc_conv *op, const void *x, BLRC_TABLE(int8_t) table, int32_t table_rows,
+                     BLRC_TABLE(uint32_t) weights, BLRC_TABLE(blrc_code_threshold) thresholds, uint32_t *y);
 
 /* y[i] = table[channel % table_rows][x[i]] for `pixels` pixels. */
-void blrc_encode(int32_t pixels, int32_t channels, const uint8_t *x, const int8_t *table, int32_t table_rows,
+void blrc_encode(int32_t pixels, int32_t channels, const uint8_t *x, BLRC_TABLE(int8_t) table, int32_t table_rows,
                  int8_t *y);
 
 /* Max pooling of +-1 maps: OR over the window. y may be x where pad_y = pad_x = 0. */
 void blrc_pool_or(const blrc_pool *op, const uint32_t *x, uint32_t *y);
 
 /* Scores: y[class] = bias[class] + sum of +-weights[class][pixel][channel] by the signs in x. */
-void blrc_scores_int8(int32_t pixels, int32_t channels, int32_t classes, const uint32_t *x, const int8_t *weights,
-                      const int32_t *bias, int32_t *y);
-void blrc_scores_int16(int32_t pixels, int32_t channels, int32_t classes, const uint32_t *x, const int16_t *weights,
-                       const int32_t *bias, int32_t *y);
+void blrc_scores_int8(int32_t pixels, int32_t channels, int32_t classes, const uint32_t *x, BLRC_TABLE(int8_t) weights,
+                      BLRC_TABLE(int32_t) bias, int32_t *y);
+void blrc_scores_int16(int32_t pixels, int32_t channels, int32_t classes, const uint32_t *x,
+                       BLRC_TABLE(int16_t) weights, BLRC_TABLE(int32_t) bias, int32_t *y);
 
 /* Scores of a binary last layer: y[class] = multiplier[class] * z + bias[class], z = inputs - 2 popcount(x xor weights)
  * over the `words` words of x and of the class's row. The exporter proves that no product or sum leaves int32. */
-void blrc_scores_binary(int32_t inputs, int32_t words, int32_t classes, const uint32_t *x, const uint32_t *weights,
-                        const int32_t *multiplier, const int32_t *bias, int32_t *y);
+void blrc_scores_binary(int32_t inputs, int32_t words, int32_t classes, const uint32_t *x, BLRC_TABLE(uint32_t) weights,
+                        BLRC_TABLE(int32_t) multiplier, BLRC_TABLE(int32_t) bias, int32_t *y);
 
 /* Index of the first maximum of `count` >= 1 numbers. */
 int32_t blrc_argmax(int32_t count, const int32_t *scores);

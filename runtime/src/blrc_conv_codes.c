@@ -26,13 +26,13 @@ static inline void blrc_read(const blrc_operands *in, int32_t at, int32_t g, int
 
         if (in->table_rows == 1) {
             for (i = 0; i < count; ++i) {
-                codes[i] = in->table[x[i]];
+                codes[i] = BLRC_READ(int8_t, in->table, x[i]);
             }
         } else {
-            const int8_t *const table = in->table + 256 * g * in->channels;
+            BLRC_TABLE(int8_t) const table = BLRC_SKIP(int8_t, in->table, 256 * g * in->channels);
 
             for (i = 0; i < count; ++i) {
-                codes[i] = table[256 * c + x[i]];
+                codes[i] = BLRC_READ(int8_t, table, 256 * c + x[i]);
                 c = c + 1 == in->channels ? 0 : c + 1;
             }
         }
@@ -89,13 +89,13 @@ static void blrc_tabulate(const int8_t *codes, int32_t nibbles, int16_t *sums)
 }
 
 /* z[r] += sums of 8 rows, whose nibbles share a word. Eight independent chains, each a shift, a mask and a load. */
-static inline void blrc_add_rows(const uint32_t *weights, const int16_t *sums, int32_t nibbles, int32_t *z)
+static inline void blrc_add_rows(BLRC_TABLE(uint32_t) weights, const int16_t *sums, int32_t nibbles, int32_t *z)
 {
-    const uint32_t *const end = weights + nibbles;
+    BLRC_TABLE(uint32_t) const end = BLRC_SKIP(uint32_t, weights, nibbles);
     int32_t z0 = z[0], z1 = z[1], z2 = z[2], z3 = z[3], z4 = z[4], z5 = z[5], z6 = z[6], z7 = z[7];
 
     for (; weights != end; sums += 16) {
-        const uint32_t w = *weights++;
+        const uint32_t w = BLRC_NEXT(uint32_t, weights);
 
         z0 += sums[w & 15u];
         z1 += sums[(w >> 4) & 15u];
@@ -110,12 +110,16 @@ static inline void blrc_add_rows(const uint32_t *weights, const int16_t *sums, i
 }
 
 /* y |= bits of 8 rows from channel c on. Groups need not start at a multiple of 8: the bits may straddle two words. */
-static inline void blrc_pass8(const int32_t *z, const blrc_code_threshold *thresholds, int32_t c, uint32_t *y)
+static inline void blrc_pass8(const int32_t *z, BLRC_TABLE(blrc_code_threshold) thresholds, int32_t c, uint32_t *y)
 {
-    const uint32_t b0 = z[0] >= thresholds[0], b1 = z[1] >= thresholds[1];
-    const uint32_t b2 = z[2] >= thresholds[2], b3 = z[3] >= thresholds[3];
-    const uint32_t b4 = z[4] >= thresholds[4], b5 = z[5] >= thresholds[5];
-    const uint32_t b6 = z[6] >= thresholds[6], b7 = z[7] >= thresholds[7];
+    const uint32_t b0 = z[0] >= BLRC_READ(blrc_code_threshold, thresholds, 0);
+    const uint32_t b1 = z[1] >= BLRC_READ(blrc_code_threshold, thresholds, 1);
+    const uint32_t b2 = z[2] >= BLRC_READ(blrc_code_threshold, thresholds, 2);
+    const uint32_t b3 = z[3] >= BLRC_READ(blrc_code_threshold, thresholds, 3);
+    const uint32_t b4 = z[4] >= BLRC_READ(blrc_code_threshold, thresholds, 4);
+    const uint32_t b5 = z[5] >= BLRC_READ(blrc_code_threshold, thresholds, 5);
+    const uint32_t b6 = z[6] >= BLRC_READ(blrc_code_threshold, thresholds, 6);
+    const uint32_t b7 = z[7] >= BLRC_READ(blrc_code_threshold, thresholds, 7);
     const uint32_t bits = b0 | b1 << 1 | b2 << 2 | b3 << 3 | b4 << 4 | b5 << 5 | b6 << 6 | b7 << 7;
 
     y[c / 32] |= bits << (c % 32);
@@ -128,8 +132,8 @@ static void blrc_conv_codes_pixel(const blrc_conv *op, const blrc_operands *in, 
 {
     const blrc_window *win = &op->window;
     const int32_t fan_in = win->kernel_y * win->kernel_x * in->channels;
-    const uint32_t *w = in->weights;
-    const blrc_code_threshold *thresholds = in->code_thresholds;
+    BLRC_TABLE(uint32_t) w = in->weights;
+    BLRC_TABLE(blrc_code_threshold) thresholds = in->code_thresholds;
     int8_t codes[BLRC_CODES];
     int16_t sums[BLRC_CODES / 4 * 16];
     int32_t z[BLRC_CODE_ROWS];
@@ -157,19 +161,19 @@ static void blrc_conv_codes_pixel(const blrc_conv *op, const blrc_operands *in, 
                     blrc_collect(op, in, &place, g, first, count, codes);
                     blrc_tabulate(codes, nibbles, sums);
                 }
-                for (r = 0; r < rows; r += 8, w += nibbles) {
+                for (r = 0; r < rows; r += 8, w = BLRC_SKIP(uint32_t, w, nibbles)) {
                     blrc_add_rows(w, sums, nibbles, z + r);
                 }
             }
-            for (r = 0; r < rows; r += 8, thresholds += 8) {
+            for (r = 0; r < rows; r += 8, thresholds = BLRC_SKIP(blrc_code_threshold, thresholds, 8)) {
                 blrc_pass8(z + r, thresholds, g * in->outputs + c + r, y);
             }
         }
     }
 }
 
-void blrc_conv_codes(const blrc_conv *op, const void *x, const int8_t *table, int32_t table_rows,
-                     const uint32_t *weights, const blrc_code_threshold *thresholds, uint32_t *y)
+void blrc_conv_codes(const blrc_conv *op, const void *x, BLRC_TABLE(int8_t) table, int32_t table_rows,
+                     BLRC_TABLE(uint32_t) weights, BLRC_TABLE(blrc_code_threshold) thresholds, uint32_t *y)
 {
     const blrc_operands in = {x, weights, 0, thresholds, table, table_rows, op->in_channels / op->groups,
                               op->out_channels / op->groups};

@@ -8,20 +8,20 @@
 
 /* y |= bits of the channels first <= c < end from plain rows, inside and at borders: for groups whose outputs do not
  * come in fours. */
-static void blrc_gather_single(const blrc_taps *taps, int32_t first, int32_t end, const uint32_t *w,
-                               const blrc_bit_threshold *thresholds, uint32_t *y)
+static void blrc_gather_single(const blrc_taps *taps, int32_t first, int32_t end, BLRC_TABLE(uint32_t) w,
+                               BLRC_TABLE(blrc_bit_threshold) thresholds, uint32_t *y)
 {
     int32_t c, t;
 
-    for (c = first; c < end; ++c, w += taps->total) {
+    for (c = first; c < end; ++c, w = BLRC_SKIP(uint32_t, w, taps->total)) {
         uint32_t pop = 0;
 
         for (t = taps->top; t < taps->bottom; ++t) {
             const int32_t start = t * taps->line + taps->before;
 
-            pop += blrc_dot1(taps->run + start, w + start, taps->after - taps->before);
+            pop += blrc_dot1(taps->run + start, BLRC_SKIP(uint32_t, w, start), taps->after - taps->before);
         }
-        y[c / 32] |= (uint32_t)((int32_t)(2 * pop) <= taps->n - thresholds[c]) << (c % 32);
+        y[c / 32] |= blrc_pass(pop, taps->n, thresholds, c) << (c % 32);
     }
 }
 
@@ -36,7 +36,7 @@ static void blrc_conv_gather_pixel(const blrc_conv *op, const blrc_operands *in,
     const blrc_span ky = blrc_inside(top, win->dilation_y, win->kernel_y, op->in_height);
     const blrc_span kx = blrc_inside(left, win->dilation_x, win->kernel_x, op->in_width);
     const int32_t real = (ky.end - ky.first) * (kx.end - kx.first);
-    const uint32_t *w = in->weights;
+    BLRC_TABLE(uint32_t) w = in->weights;
     const int32_t whole_words = op->groups == 1 || channels % 32 == 0;
     blrc_taps taps;
     int32_t g, t, s, i;
@@ -49,7 +49,7 @@ static void blrc_conv_gather_pixel(const blrc_conv *op, const blrc_operands *in,
     taps.top = ky.first;
     taps.bottom = ky.end;
 
-    for (g = 0; g < op->groups; ++g, w += in->outputs * taps.total) {
+    for (g = 0; g < op->groups; ++g, w = BLRC_SKIP(uint32_t, w, in->outputs * taps.total)) {
         const int32_t first = g * in->outputs;
 
         for (t = taps.top; t < taps.bottom; ++t) {
@@ -78,8 +78,8 @@ static void blrc_conv_gather_pixel(const blrc_conv *op, const blrc_operands *in,
     }
 }
 
-void blrc_conv_gather(const blrc_conv *op, const uint32_t *x, const uint32_t *weights,
-                      const blrc_bit_threshold *thresholds, uint32_t *y)
+void blrc_conv_gather(const blrc_conv *op, const uint32_t *x, BLRC_TABLE(uint32_t) weights,
+                      BLRC_TABLE(blrc_bit_threshold) thresholds, uint32_t *y)
 {
     const blrc_operands in = {x, weights, thresholds, 0, 0, 0, op->in_channels / op->groups,
                               op->out_channels / op->groups};

@@ -29,19 +29,19 @@ static inline int32_t blrc_word_at(int32_t rows, int32_t words, int32_t r, int32
 
 /* y |= bits of `outputs` channels from `first` on at a border, where only the bits in `real` count. */
 static void blrc_packed_border(int32_t rows, int32_t n, int32_t words, int32_t first, int32_t outputs,
-                               const uint32_t *run, const uint32_t *real, const uint32_t *w,
-                               const blrc_bit_threshold *thresholds, uint32_t *y)
+                               const uint32_t *run, const uint32_t *real, BLRC_TABLE(uint32_t) w,
+                               BLRC_TABLE(blrc_bit_threshold) thresholds, uint32_t *y)
 {
     int32_t c, r, i;
 
-    for (c = first; c < first + outputs; c += rows, w += rows * words) {
+    for (c = first; c < first + outputs; c += rows, w = BLRC_SKIP(uint32_t, w, rows * words)) {
         for (r = 0; r < rows; ++r) {
             uint32_t pop = 0;
 
             for (i = 0; i < words; ++i) {
-                pop += blrc_popcount((run[i] ^ w[blrc_word_at(rows, words, r, i)]) & real[i]);
+                pop += blrc_popcount((run[i] ^ BLRC_READ(uint32_t, w, blrc_word_at(rows, words, r, i))) & real[i]);
             }
-            y[c / 32] |= (uint32_t)((int32_t)(2 * pop) <= n - thresholds[c + r]) << ((c + r) % 32);
+            y[c / 32] |= blrc_pass(pop, n, thresholds, c + r) << ((c + r) % 32);
         }
     }
 }
@@ -58,11 +58,11 @@ static void blrc_conv_packed_pixel(const blrc_conv *op, const blrc_operands *in,
     const blrc_span ky = blrc_inside(top, win->dilation_y, win->kernel_y, op->in_height);
     const blrc_span kx = blrc_inside(left, win->dilation_x, win->kernel_x, op->in_width);
     const int32_t taps = (ky.end - ky.first) * (kx.end - kx.first);
-    const uint32_t *w = in->weights;
+    BLRC_TABLE(uint32_t) w = in->weights;
     uint32_t run[BLRC_GATHER_WORDS], real[BLRC_GATHER_WORDS];
     int32_t g, t, s, i, c;
 
-    for (g = 0; g < op->groups; ++g, w += in->outputs * total) {
+    for (g = 0; g < op->groups; ++g, w = BLRC_SKIP(uint32_t, w, in->outputs * total)) {
         const int32_t first = g * in->outputs;
 
         for (i = 0; i < total; ++i) {
@@ -90,8 +90,9 @@ static void blrc_conv_packed_pixel(const blrc_conv *op, const blrc_operands *in,
             blrc_run(taps * channels, total, first, first + in->outputs, run, w, in->thresholds, y);
         } else {
             for (c = 0; c < in->outputs; ++c) {
-                const int32_t pop = (int32_t)blrc_dot1(run, w + c * total, total);
-                const uint32_t bit = 2 * pop <= taps * channels - in->thresholds[first + c];
+                const int32_t pop = (int32_t)blrc_dot1(run, BLRC_SKIP(uint32_t, w, c * total), total);
+                const int32_t threshold = BLRC_READ(blrc_bit_threshold, in->thresholds, first + c);
+                const uint32_t bit = 2 * pop <= taps * channels - threshold;
 
                 y[(first + c) / 32] |= bit << ((first + c) % 32);
             }
@@ -99,8 +100,8 @@ static void blrc_conv_packed_pixel(const blrc_conv *op, const blrc_operands *in,
     }
 }
 
-void blrc_conv_packed(const blrc_conv *op, const uint32_t *x, const uint32_t *weights,
-                      const blrc_bit_threshold *thresholds, uint32_t *y)
+void blrc_conv_packed(const blrc_conv *op, const uint32_t *x, BLRC_TABLE(uint32_t) weights,
+                      BLRC_TABLE(blrc_bit_threshold) thresholds, uint32_t *y)
 {
     const blrc_operands in = {x, weights, thresholds, 0, 0, 0, op->in_channels / op->groups,
                               op->out_channels / op->groups};

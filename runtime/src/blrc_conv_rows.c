@@ -15,10 +15,10 @@ static void blrc_conv_rows_pixel(const blrc_conv *op, const blrc_operands *in, i
     /* Where no column is inside, no row is looked at: the run's address would lie outside the map. */
     const int32_t bottom = kx.first == kx.end ? ky.first : ky.end;
     const int32_t n = (ky.end - ky.first) * (kx.end - kx.first) * op->in_channels;
-    const uint32_t *w = in->weights;
+    BLRC_TABLE(uint32_t) w = in->weights;
     int32_t c, t;
 
-    for (c = 0; c < op->out_channels; c += BLRC_ROWS, w += BLRC_ROWS * total) {
+    for (c = 0; c < op->out_channels; c += BLRC_ROWS, w = BLRC_SKIP(uint32_t, w, BLRC_ROWS * total)) {
         uint32_t acc[BLRC_ROWS] = {0, 0, 0, 0};
 
         /* Pooling is an OR: four channels that are all 1 already need no further pixel. */
@@ -31,12 +31,12 @@ static void blrc_conv_rows_pixel(const blrc_conv *op, const blrc_operands *in, i
             blrc_dot4_range((const uint32_t *)in->x + row * words, w, t * line + kx.first * words,
                             t * line + kx.end * words, total, acc);
         }
-        y[c / 32] |= blrc_pass4(acc, n, in->thresholds + c) << (c % 32);
+        y[c / 32] |= blrc_pass4(acc, n, BLRC_SKIP(blrc_bit_threshold, in->thresholds, c)) << (c % 32);
     }
 }
 
-void blrc_conv_rows(const blrc_conv *op, const uint32_t *x, const uint32_t *weights,
-                    const blrc_bit_threshold *thresholds, uint32_t *y)
+void blrc_conv_rows(const blrc_conv *op, const uint32_t *x, BLRC_TABLE(uint32_t) weights,
+                    BLRC_TABLE(blrc_bit_threshold) thresholds, uint32_t *y)
 {
     const blrc_operands in = {x, weights, thresholds, 0, 0, 0, op->in_channels, op->out_channels};
 

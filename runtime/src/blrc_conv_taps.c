@@ -16,11 +16,11 @@ static void blrc_conv_taps_pixel(const blrc_conv *op, const blrc_operands *in, i
     const blrc_span ky = blrc_inside(top, win->dilation_y, win->kernel_y, op->in_height);
     const blrc_span kx = blrc_inside(left, win->dilation_x, win->kernel_x, op->in_width);
     const int32_t n = (ky.end - ky.first) * (kx.end - kx.first) * channels;
-    const uint32_t *w = in->weights;
+    BLRC_TABLE(uint32_t) w = in->weights;
     uint32_t run[BLRC_GATHER_WORDS];
     int32_t c, t, s, i;
 
-    for (c = 0; c < op->out_channels; c += op->rows, w += op->rows * total) {
+    for (c = 0; c < op->out_channels; c += op->rows, w = BLRC_SKIP(uint32_t, w, op->rows * total)) {
         const int32_t bit = c / in->outputs * channels;
         uint32_t acc[BLRC_ROWS] = {0, 0, 0, 0};
 
@@ -36,21 +36,21 @@ static void blrc_conv_taps_pixel(const blrc_conv *op, const blrc_operands *in, i
                     if (op->rows == BLRC_ROWS) {
                         blrc_dot4_range(run, w, first + i, first + end, total, acc);
                     } else {
-                        acc[0] += blrc_dot1(run, w + first + i, end - i);
+                        acc[0] += blrc_dot1(run, BLRC_SKIP(uint32_t, w, first + i), end - i);
                     }
                 }
             }
         }
         if (op->rows == BLRC_ROWS) {
-            y[c / 32] |= blrc_pass4(acc, n, in->thresholds + c) << (c % 32);
+            y[c / 32] |= blrc_pass4(acc, n, BLRC_SKIP(blrc_bit_threshold, in->thresholds, c)) << (c % 32);
         } else {
-            y[c / 32] |= (uint32_t)((int32_t)(2 * acc[0]) <= n - in->thresholds[c]) << (c % 32);
+            y[c / 32] |= blrc_pass(acc[0], n, in->thresholds, c) << (c % 32);
         }
     }
 }
 
-void blrc_conv_taps(const blrc_conv *op, const uint32_t *x, const uint32_t *weights,
-                    const blrc_bit_threshold *thresholds, uint32_t *y)
+void blrc_conv_taps(const blrc_conv *op, const uint32_t *x, BLRC_TABLE(uint32_t) weights,
+                    BLRC_TABLE(blrc_bit_threshold) thresholds, uint32_t *y)
 {
     const blrc_operands in = {x, weights, thresholds, 0, 0, 0, op->in_channels / op->groups,
                               op->out_channels / op->groups};

@@ -10,10 +10,10 @@
 /* What a pixel function reads besides the geometry, and quotients that it need not compute again. */
 typedef struct blrc_operands {
     const void *x;
-    const uint32_t *weights;
-    const blrc_bit_threshold *thresholds;
-    const blrc_code_threshold *code_thresholds; /* of conv_codes, which reads them instead */
-    const int8_t *table;
+    BLRC_TABLE(uint32_t) weights;
+    BLRC_TABLE(blrc_bit_threshold) thresholds;
+    BLRC_TABLE(blrc_code_threshold) code_thresholds; /* of conv_codes, which reads them instead */
+    BLRC_TABLE(int8_t) table;
     int32_t table_rows;
     int32_t channels, outputs; /* of one group */
 } blrc_operands;

@@ -2,8 +2,8 @@
 #include "blrc_run.h"
 #include "blrc_window.h"
 
-void blrc_dense(int32_t inputs, int32_t words, int32_t outputs, const uint32_t *x, const uint32_t *weights,
-                const blrc_bit_threshold *thresholds, uint32_t *y)
+void blrc_dense(int32_t inputs, int32_t words, int32_t outputs, const uint32_t *x, BLRC_TABLE(uint32_t) weights,
+                BLRC_TABLE(blrc_bit_threshold) thresholds, uint32_t *y)
 {
     int32_t i;
 

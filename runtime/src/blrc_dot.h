@@ -9,43 +9,49 @@
  *
  * x points to the activation of word `first`, w to the whole block. An odd `first` is the second word of its pair, and
  * the last word of an odd row stands alone. */
-static inline void blrc_dot4_range(const uint32_t *x, const uint32_t *w, int32_t first, int32_t end, int32_t total,
+static inline void blrc_dot4_range(const uint32_t *x, BLRC_TABLE(uint32_t) w, int32_t first, int32_t end, int32_t total,
                                    uint32_t *acc)
 {
     if (first >= end) {
         return;
     }
     if (first % 2 != 0) {
-        blrc_dot4_word(*x, w + 4 * (first - 1) + 1, 2, acc);
+        blrc_dot4_word(*x, BLRC_SKIP(uint32_t, w, 4 * (first - 1) + 1), 2, acc);
         ++x;
         ++first;
     }
-    blrc_dot4(x, w + 4 * first, (end - first) / 2, acc);
+    blrc_dot4(x, BLRC_SKIP(uint32_t, w, 4 * first), (end - first) / 2, acc);
     if ((end - first) % 2 != 0) {
-        blrc_dot4_word(x[end - first - 1], w + 4 * (end - 1), end == total ? 1 : 2, acc);
+        blrc_dot4_word(x[end - first - 1], BLRC_SKIP(uint32_t, w, 4 * (end - 1)), end == total ? 1 : 2, acc);
     }
 }
 
 /* The same over the whole row. */
-static inline void blrc_dot4_all(const uint32_t *x, const uint32_t *w, int32_t total, uint32_t *acc)
+static inline void blrc_dot4_all(const uint32_t *x, BLRC_TABLE(uint32_t) w, int32_t total, uint32_t *acc)
 {
     blrc_dot4(x, w, total / 2, acc);
     if (total % 2 != 0) {
-        blrc_dot4_word(x[total - 1], w + 4 * (total - 1), 1, acc);
+        blrc_dot4_word(x[total - 1], BLRC_SKIP(uint32_t, w, 4 * (total - 1)), 1, acc);
     }
 }
 
-/* Bit r is (z >= threshold[r]) for 4 rows.
+/* 1 where row r passes, else 0: z >= threshold[r].
  *
  *   z = n - 2 pop;     z >= t  <=>  2 pop <= n - t  (that is, pop <= floor((n - t) / 2))
  *
  * Neither side overflows: the exporter proves 2 n < 2^31, and -n <= t <= n + 1 or t is "never", the type's largest. */
-static inline uint32_t blrc_pass4(const uint32_t *acc, int32_t n, const blrc_bit_threshold *thresholds)
+static inline uint32_t blrc_pass(uint32_t pop, int32_t n, BLRC_TABLE(blrc_bit_threshold) thresholds, int32_t r)
 {
-    const uint32_t b0 = (int32_t)(2 * acc[0]) <= n - thresholds[0];
-    const uint32_t b1 = (int32_t)(2 * acc[1]) <= n - thresholds[1];
-    const uint32_t b2 = (int32_t)(2 * acc[2]) <= n - thresholds[2];
-    const uint32_t b3 = (int32_t)(2 * acc[3]) <= n - thresholds[3];
+    return (int32_t)(2 * pop) <= n - BLRC_READ(blrc_bit_threshold, thresholds, r);
+}
+
+/* Bit r is that of row r, for 4 rows. */
+static inline uint32_t blrc_pass4(const uint32_t *acc, int32_t n, BLRC_TABLE(blrc_bit_threshold) thresholds)
+{
+    const uint32_t b0 = blrc_pass(acc[0], n, thresholds, 0);
+    const uint32_t b1 = blrc_pass(acc[1], n, thresholds, 1);
+    const uint32_t b2 = blrc_pass(acc[2], n, thresholds, 2);
+    const uint32_t b3 = blrc_pass(acc[3], n, thresholds, 3);
 
     return b0 | b1 << 1 | b2 << 2 | b3 << 3;
 }

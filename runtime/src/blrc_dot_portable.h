@@ -63,17 +63,17 @@ static inline uint64_t blrc_load(const uint32_t *pair)
 #endif
 
 /* acc[r] += popcount(x xor w[r * step]): one word of four rows. */
-static inline void blrc_dot4_word(uint32_t x, const uint32_t *w, int32_t step, uint32_t *acc)
+static inline void blrc_dot4_word(uint32_t x, BLRC_TABLE(uint32_t) w, int32_t step, uint32_t *acc)
 {
-    acc[0] += blrc_popcount(x ^ w[0]);
-    acc[1] += blrc_popcount(x ^ w[step]);
-    acc[2] += blrc_popcount(x ^ w[2 * step]);
-    acc[3] += blrc_popcount(x ^ w[3 * step]);
+    acc[0] += blrc_popcount(x ^ BLRC_READ(uint32_t, w, 0));
+    acc[1] += blrc_popcount(x ^ BLRC_READ(uint32_t, w, step));
+    acc[2] += blrc_popcount(x ^ BLRC_READ(uint32_t, w, 2 * step));
+    acc[3] += blrc_popcount(x ^ BLRC_READ(uint32_t, w, 3 * step));
 }
 
 #if BLRC_HAS_POPCOUNT && BLRC_UNIT_BITS == 64
 
-static inline void blrc_dot4(const uint32_t *x, const uint32_t *w, int32_t pairs, uint32_t *acc)
+static inline void blrc_dot4(const uint32_t *x, BLRC_TABLE(uint32_t) w, int32_t pairs, uint32_t *acc)
 {
     const uint32_t *const end = x + 2 * pairs;
     uint32_t a0 = acc[0], a1 = acc[1], a2 = acc[2], a3 = acc[3];
@@ -91,24 +91,25 @@ static inline void blrc_dot4(const uint32_t *x, const uint32_t *w, int32_t pairs
 
 #elif BLRC_HAS_POPCOUNT
 
-static inline void blrc_dot4(const uint32_t *x, const uint32_t *w, int32_t pairs, uint32_t *acc)
+static inline void blrc_dot4(const uint32_t *x, BLRC_TABLE(uint32_t) w, int32_t pairs, uint32_t *acc)
 {
-    for (; pairs > 0; --pairs, x += 2, w += 8) {
+    for (; pairs > 0; --pairs, x += 2, w = BLRC_SKIP(uint32_t, w, 8)) {
         blrc_dot4_word(x[0], w, 2, acc);
-        blrc_dot4_word(x[1], w + 1, 2, acc);
+        blrc_dot4_word(x[1], BLRC_SKIP(uint32_t, w, 1), 2, acc);
     }
 }
 
 #else
 
 /* Bits of a pair that differ, counted in bytes: each byte of the result is at most 16. */
-static inline blrc_unit blrc_bytes(const uint32_t *x, const uint32_t *w)
+static inline blrc_unit blrc_bytes(const uint32_t *x, BLRC_TABLE(uint32_t) w)
 {
     const blrc_unit low = (blrc_unit)-1 / 17;
 #if BLRC_UNIT_BITS == 64
     const blrc_unit v = blrc_nibbles(blrc_load(x) ^ blrc_load(w));
 #else
-    const blrc_unit v = blrc_nibbles(x[0] ^ w[0]) + blrc_nibbles(x[1] ^ w[1]); /* at most 8: no carry */
+    const blrc_unit v = blrc_nibbles(x[0] ^ BLRC_READ(uint32_t, w, 0)) +
+                        blrc_nibbles(x[1] ^ BLRC_READ(uint32_t, w, 1)); /* at most 8: no carry */
 #endif
     return (v & low) + ((v >> 4) & low);
 }
@@ -122,7 +123,7 @@ static inline uint32_t blrc_sum_bytes(blrc_unit v)
     return (uint32_t)((v * ones) >> (BLRC_UNIT_BITS - 16));
 }
 
-static inline void blrc_dot4(const uint32_t *x, const uint32_t *w, int32_t pairs, uint32_t *acc)
+static inline void blrc_dot4(const uint32_t *x, BLRC_TABLE(uint32_t) w, int32_t pairs, uint32_t *acc)
 {
     while (pairs > 0) {
         /* 15 pairs of at most 16 keep a byte below 256; only then are bytes added up. */
@@ -130,11 +131,11 @@ static inline void blrc_dot4(const uint32_t *x, const uint32_t *w, int32_t pairs
         blrc_unit a0 = 0, a1 = 0, a2 = 0, a3 = 0;
 
         pairs -= chunk;
-        for (; chunk > 0; --chunk, x += 2, w += 8) {
+        for (; chunk > 0; --chunk, x += 2, w = BLRC_SKIP(uint32_t, w, 8)) {
             a0 += blrc_bytes(x, w);
-            a1 += blrc_bytes(x, w + 2);
-            a2 += blrc_bytes(x, w + 4);
-            a3 += blrc_bytes(x, w + 6);
+            a1 += blrc_bytes(x, BLRC_SKIP(uint32_t, w, 2));
+            a2 += blrc_bytes(x, BLRC_SKIP(uint32_t, w, 4));
+            a3 += blrc_bytes(x, BLRC_SKIP(uint32_t, w, 6));
         }
         acc[0] += blrc_sum_bytes(a0);
         acc[1] += blrc_sum_bytes(a1);
@@ -146,12 +147,12 @@ static inline void blrc_dot4(const uint32_t *x, const uint32_t *w, int32_t pairs
 #endif
 
 /* One row of `count` words. */
-static inline uint32_t blrc_dot1(const uint32_t *x, const uint32_t *w, int32_t count)
+static inline uint32_t blrc_dot1(const uint32_t *x, BLRC_TABLE(uint32_t) w, int32_t count)
 {
     uint32_t pop = 0;
 
     for (; count > 0; --count) {
-        pop += blrc_popcount(*x++ ^ *w++);
+        pop += blrc_popcount(*x++ ^ BLRC_NEXT(uint32_t, w));
     }
     return pop;
 }

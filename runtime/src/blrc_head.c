@@ -8,7 +8,7 @@
 #define BLRC_HEAD_FLOOR ((uint32_t)24 << 16) /* log2 p is at least minus this */
 
 /* 2^30 x 2^(-j/256), rounded */
-static const uint32_t blrc_head_exp2_table[257] = {
+static BLRC_STORED const uint32_t blrc_head_exp2_table[257] = {
     1073741824u, 1070838486u, 1067942999u, 1065055341u, 1062175491u, 1059303428u, 1056439131u, 1053582579u,
     1050733751u, 1047892626u, 1045059183u, 1042233401u, 1039415261u, 1036604740u, 1033801819u, 1031006477u,
     1028218693u, 1025438448u, 1022665720u, 1019900489u, 1017142735u, 1014392438u, 1011649578u, 1008914134u,
@@ -45,7 +45,7 @@ static const uint32_t blrc_head_exp2_table[257] = {
 };
 
 /* 2^24 x log2(1 + j/256), rounded */
-static const uint32_t blrc_head_log2_table[257] = {
+static BLRC_STORED const uint32_t blrc_head_log2_table[257] = {
     0u, 94364u, 188362u, 281996u, 375270u, 468185u, 560745u, 652952u, 744810u, 836320u,
     927485u, 1018309u, 1108793u, 1198939u, 1288752u, 1378232u, 1467383u, 1556207u, 1644705u, 1732882u,
     1820738u, 1908277u, 1995500u, 2082410u, 2169009u, 2255299u, 2341283u, 2426963u, 2512340u, 2597417u,
@@ -77,24 +77,28 @@ static const uint32_t blrc_head_log2_table[257] = {
 /* 2^-d in Q30, for d below 32 in Q16. */
 static uint32_t blrc_head_exp2(uint32_t d)
 {
-    const uint32_t *const at = blrc_head_exp2_table + ((d >> 8) & 255u);
+    BLRC_TABLE(uint32_t) const at = BLRC_SKIP(uint32_t, BLRC_FAR(blrc_head_exp2_table), (d >> 8) & 255u);
 
-    return (at[0] - (((at[0] - at[1]) * (d & 255u) + 128u) >> 8)) >> (d >> 16);
+    const uint32_t from = BLRC_READ(uint32_t, at, 0), to = BLRC_READ(uint32_t, at, 1);
+
+    return (from - (((from - to) * (d & 255u) + 128u) >> 8)) >> (d >> 16);
 }
 
 /* log2(total / 2^30) in Q16, for total at least 2^30. */
 static uint32_t blrc_head_log2(uint64_t total)
 {
-    const uint32_t *at;
-    uint32_t power = 0, mantissa, fraction;
+    BLRC_TABLE(uint32_t) at;
+    uint32_t power = 0, mantissa, fraction, from, to;
 
     while (total >> 31 != 0) {
         total >>= 1; /* bits that fall off one by one are those that fall off at once */
         ++power;
     }
     mantissa = (uint32_t)total & (((uint32_t)1 << 30) - 1); /* bit 30 is the leading one */
-    at = blrc_head_log2_table + (mantissa >> 22);
-    fraction = at[0] + (uint32_t)(((uint64_t)(at[1] - at[0]) * ((mantissa >> 6) & 0xFFFFu)) >> 16);
+    at = BLRC_SKIP(uint32_t, BLRC_FAR(blrc_head_log2_table), mantissa >> 22);
+    from = BLRC_READ(uint32_t, at, 0);
+    to = BLRC_READ(uint32_t, at, 1);
+    fraction = from + (uint32_t)(((uint64_t)(to - from) * ((mantissa >> 6) & 0xFFFFu)) >> 16);
     return (power << 16) + ((fraction + 128u) >> 8);
 }
 

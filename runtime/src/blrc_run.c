@@ -4,12 +4,12 @@
 #include "blrc_run.h"
 #include "blrc_dot.h"
 
-void blrc_run(int32_t n, int32_t words, int32_t first, int32_t end, const uint32_t *x, const uint32_t *weights,
-              const blrc_bit_threshold *thresholds, uint32_t *y)
+void blrc_run(int32_t n, int32_t words, int32_t first, int32_t end, const uint32_t *x, BLRC_TABLE(uint32_t) weights,
+              BLRC_TABLE(blrc_bit_threshold) thresholds, uint32_t *y)
 {
     int32_t c;
 
-    for (c = first; c < end; c += BLRC_ROWS, weights += BLRC_ROWS * words) {
+    for (c = first; c < end; c += BLRC_ROWS, weights = BLRC_SKIP(uint32_t, weights, BLRC_ROWS * words)) {
         uint32_t acc[BLRC_ROWS] = {0, 0, 0, 0};
 
         /* Pooling is an OR: four channels that are all 1 already need no further pixel. */
@@ -17,6 +17,6 @@ void blrc_run(int32_t n, int32_t words, int32_t first, int32_t end, const uint32
             continue;
         }
         blrc_dot4_all(x, weights, words, acc);
-        y[c / 32] |= blrc_pass4(acc, n, thresholds + c) << (c % 32);
+        y[c / 32] |= blrc_pass4(acc, n, BLRC_SKIP(blrc_bit_threshold, thresholds, c)) << (c % 32);
     }
 }

@@ -5,12 +5,12 @@
 #include "blrc_run_taps.h"
 #include "blrc_dot.h"
 
-void blrc_run_taps(const blrc_taps *taps, int32_t first, int32_t end, const uint32_t *weights,
-                   const blrc_bit_threshold *thresholds, uint32_t *y)
+void blrc_run_taps(const blrc_taps *taps, int32_t first, int32_t end, BLRC_TABLE(uint32_t) weights,
+                   BLRC_TABLE(blrc_bit_threshold) thresholds, uint32_t *y)
 {
     int32_t c, t;
 
-    for (c = first; c < end; c += BLRC_ROWS, weights += BLRC_ROWS * taps->total) {
+    for (c = first; c < end; c += BLRC_ROWS, weights = BLRC_SKIP(uint32_t, weights, BLRC_ROWS * taps->total)) {
         uint32_t acc[BLRC_ROWS] = {0, 0, 0, 0};
 
         if (((y[c / 32] >> (c % 32)) & 15u) == 15u) {
@@ -21,6 +21,6 @@ void blrc_run_taps(const blrc_taps *taps, int32_t first, int32_t end, const uint
 
             blrc_dot4_range(taps->run + start, weights, start, t * taps->line + taps->after, taps->total, acc);
         }
-        y[c / 32] |= blrc_pass4(acc, taps->n, thresholds + c) << (c % 32);
+        y[c / 32] |= blrc_pass4(acc, taps->n, BLRC_SKIP(blrc_bit_threshold, thresholds, c)) << (c % 32);
     }
 }

@@ -18,8 +18,8 @@ extern "C" {
 
 /* y |= the bits of the channels first <= c < end, four at a time: all real taps against each row of a blocked table,
  * which starts at channel `first`. */
-void blrc_run_taps(const blrc_taps *taps, int32_t first, int32_t end, const uint32_t *weights,
-                   const blrc_bit_threshold *thresholds, uint32_t *y);
+void blrc_run_taps(const blrc_taps *taps, int32_t first, int32_t end, BLRC_TABLE(uint32_t) weights,
+                   BLRC_TABLE(blrc_bit_threshold) thresholds, uint32_t *y);
 
 #ifdef __cplusplus
 }

@@ -7,14 +7,14 @@
 /* y[class] = bias[class] + sum of +-weights by the signs in x. The weights are those of `narrow` where
  * `bits_of_weights`, a constant of the caller, is 8, else those of `wide`: nothing is decided when it runs. */
 static inline void blrc_scores(int32_t bits_of_weights, int32_t pixels, int32_t channels, int32_t classes,
-                               const uint32_t *x, const int8_t *narrow, const int16_t *wide, const int32_t *bias,
-                               int32_t *y)
+                               const uint32_t *x, BLRC_TABLE(int8_t) narrow, BLRC_TABLE(int16_t) wide,
+                               BLRC_TABLE(int32_t) bias, int32_t *y)
 {
     int32_t k, i, c;
 
     for (k = 0; k < classes; ++k) {
         const uint32_t *word = x;
-        int32_t sum = bias[k];
+        int32_t sum = BLRC_READ(int32_t, bias, k);
 
         for (i = 0; i < pixels; ++i) {
             for (c = 0; c < channels; c += 32) {
@@ -24,7 +24,7 @@ static inline void blrc_scores(int32_t bits_of_weights, int32_t pixels, int32_t 
 
                 for (b = 0; b < end; ++b, bits >>= 1) {
                     const int32_t minus = (int32_t)(bits & 1u) - 1; /* 0 or -1: (w ^ minus) - minus is +-w */
-                    const int32_t weight = bits_of_weights == 8 ? *narrow++ : *wide++;
+                    const int32_t weight = bits_of_weights == 8 ? BLRC_NEXT(int8_t, narrow) : BLRC_NEXT(int16_t, wide);
 
                     sum += (weight ^ minus) - minus;
                 }

@@ -59,8 +59,8 @@ int32_t blrc_strips_next(blrc_strip *strips, int32_t count, const void *x, int32
     blrc_strip *strip = strips + count - 1;
     blrc_span rows;
 
-    /* From the last one up: who is done, or lacks rows, leaves it to the one before. (Rows that nobody needs are computed
-     * too, at the end: a self-test looks at them.) */
+    /* From the last one up: who is done, or lacks rows, leaves it to the one before. (Rows that nobody needs are
+     * computed too, at the end: a self-test looks at them.) */
     for (;;) {
         if (strip->done < strip->op->out_height) {
             rows = blrc_strip_rows(strip->op, strip->done, part);

@@ -108,7 +108,11 @@ def test_a_wrong_byte_of_a_table_is_found_in_its_step(tmp_path: Path, name: str)
     tables = arrays(layout)
     for file in folder.glob("net_weights.*"):
         # The arrays lose their const, the arrays of pointers to them keep it.
-        file.write_text(re.sub(r"^((?:extern )?)const (\w+ net_\w+\[)", r"\1\2", file.read_text(), flags=re.MULTILINE))
+        file.write_text(
+            re.sub(
+                r"^((?:extern |NET_BLRC_STORED )?)const (\w+ net_\w+\[)", r"\1\2", file.read_text(), flags=re.MULTILINE
+            )
+        )
     calls = "".join(f"    corrupt({i}, {c}, sizeof {c});\n" for i, (_, c, _) in enumerate(tables))
     kept = str(sum(step.y.nbytes for step in layout.steps))
     main = MAIN.replace("CALLS", calls).replace("KEPT", kept)

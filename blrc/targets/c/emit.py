@@ -89,7 +89,7 @@ def runtime_sources(layout: Layout, name: str) -> dict[str, str]:
     needed = {step.source for step in layout.steps} | {"blrc_argmax.c", "blrc_digest.c", "blrc_head.c"}
     if layout.rows:
         needed.add("blrc_strips.c")
-    paths = [folder / "include" / "blrc.h", *sorted((folder / "src").iterdir())]
+    paths = [*sorted((folder / "include").iterdir()), *sorted((folder / "src").iterdir())]
     texts = {path.name: _read(path) for path in paths}
     for macro, value in runtime_macros(layout).items():
         line, other = f"#define {macro} {DEFAULTS[macro]}", f"#define {macro} {value}"

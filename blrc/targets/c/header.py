@@ -39,7 +39,6 @@ def _macros(symbols: Symbols, vectors: int) -> str:
         ("INPUT_SIZE", elements(program.input), f"elements ({element(program.input)}) of the input"),
         ("CLASSES", program.classes, "elements (int32_t) of the scores"),
         ("ARENA_SIZE", layout.arena_bytes, "bytes of scratch memory"),
-        ("ARENA_ALIGN", layout.align, "bytes: the arena's address is a multiple of it"),
         ("VECTORS", vectors, "recorded inputs of the self-test"),
         ("ERROR_NULL", "(-1)", "a pointer is null"),
         ("ERROR_ALIGN", "(-2)", "the arena is not aligned"),
@@ -51,6 +50,10 @@ def _macros(symbols: Symbols, vectors: int) -> str:
         note = "Q16: where the first member's probability is at least this, it answers alone"
         facts.insert(3, ("GATE", program.gate, note))
     lines = [text.define(f"{upper}_{name}", value, note) for name, value, note in facts]
+    align = text.define(f"{upper}_ARENA_ALIGN", layout.align, "bytes: the arena's address is a multiple of it")
+    anywhere = text.define(f"{upper}_ARENA_ALIGN", 1, "arrays lie at any address there")
+    at = next(i for i, (name, *_) in enumerate(facts) if name == "ARENA_SIZE") + 1
+    lines.insert(at, f"#if defined(__AVR__)\n{anywhere}#else\n{align}#endif\n")
     lines += [
         text.define(symbols.index(step), i, f"{step.op.name}: {step.kernel}, gives {describe(step.y)}")
         for i, step in enumerate(layout.steps)
@@ -110,7 +113,7 @@ def _functions(symbols: Symbols, vectors: int) -> str:
                 f"differs;\nor 1 + {upper}_MEMBERS * {upper}_OPS: only what the members say together differs.\n"
                 f"The member is (result - 1) / {upper}_OPS, the step (result - 1) % {upper}_OPS; "
                 f"{upper}_STEP_NAMES says what it is called.\n"
-                f"Scores and a {name}_ensemble lie on the stack."
+                f"Scores and a {name}_ensemble lie on the stack; on AVR an input too."
             ),
             f"int {name}_selftest(void *arena);\n",
         ]

@@ -16,6 +16,7 @@ _MAKEFILE = """\
 # make selftest   run the recorded inputs and compare every step
 #
 # CC, AR and CFLAGS may be given: make CC=arm-none-eabi-gcc AR=arm-none-eabi-ar CFLAGS="-Os -mcpu=cortex-m4"
+# or: make CC=avr-gcc AR=avr-ar CFLAGS="-Os -mmcu=atmega2560"
 
 CFLAGS ?= -O2
 MODEL_FLAGS := -std=c99 -Wall -Wextra -I.

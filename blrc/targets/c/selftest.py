@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blrc.head import ensemble, scale_of
-from blrc.targets.c import text
+from blrc.targets.c import stored, text
 from blrc.targets.c.symbols import Symbols, element, elements, head
 from blrc.vectors import Vectors, layer_digest, memory
 
@@ -33,8 +33,7 @@ def vectors_file(symbols: Symbols, version: str, vectors: Vectors) -> str:
     inputs = memory(program.input, vectors.inputs[:n])
 
     def table(role: str, array: NDArray[Any]) -> str:
-        c_type = text.c_type(array.dtype)
-        return text.array(f"static const {c_type} {name}_vector_{role}[{array.size}]", array.reshape(-1))
+        return stored.define(upper, f"{name}_vector_{role}", array.reshape(-1), static=True)
 
     what = f"{name}: the self-test. Compile it only where it is wanted."
     return (
@@ -90,10 +89,11 @@ static void name_vector_add(void *context, uint32_t member, int32_t op, const vo
 }
 
 /* One member's steps on one input. */
-static int name_vector_member(int32_t vector, uint32_t member, void *arena)
+static int name_vector_member(int32_t vector, uint32_t member, const INPUT_TYPE *input, void *arena)
 {
     const uint32_t at = (uint32_t)vector * NAME_MEMBERS + member;
-    const uint32_t *const expected = name_vector_digests + at * NAME_OPS;
+    NAME_BLRC_TABLE(uint32_t) const expected =
+        NAME_BLRC_SKIP(uint32_t, NAME_BLRC_FAR(name_vector_digests), at * NAME_OPS);
     int32_t scores[NAME_CLASSES];
     uint32_t digests[NAME_OPS];
     int32_t first, i;
@@ -102,12 +102,11 @@ static int name_vector_member(int32_t vector, uint32_t member, void *arena)
     for (i = 0; i < NAME_OPS; ++i) {
         digests[i] = NAME_BLRC_DIGEST_START;
     }
-    label = name_observe(
-        member, name_vector_inputs + vector * NAME_INPUT_SIZE, arena, scores, name_vector_add, digests);
+    label = name_observe(member, input, arena, scores, name_vector_add, digests);
     if (label < 0) {
         return label;
     }
-    for (first = 0; first < NAME_OPS && digests[first] == expected[first];) {
+    for (first = 0; first < NAME_OPS && digests[first] == NAME_BLRC_READ(uint32_t, expected, first);) {
         ++first;
     }
     for (i = 0; i < NAME_CLASSES && first == NAME_OPS; ++i) {
@@ -119,17 +118,18 @@ static int name_vector_member(int32_t vector, uint32_t member, void *arena)
 }
 
 /* All members' answer to one input. */
-static int name_vector_ensemble(int32_t vector, void *arena)
+static int name_vector_ensemble(int32_t vector, const INPUT_TYPE *input, void *arena)
 {
-    const int32_t *const log_p = name_vector_log_p + vector * NAME_CLASSES;
-    const int32_t *const expected = name_vector_answers + vector * 4;
+    NAME_BLRC_TABLE(int32_t) const log_p =
+        NAME_BLRC_SKIP(int32_t, NAME_BLRC_FAR(name_vector_log_p), vector * NAME_CLASSES);
+    NAME_BLRC_TABLE(int32_t) const expected = NAME_BLRC_SKIP(int32_t, NAME_BLRC_FAR(name_vector_answers), vector * 4);
     name_ensemble ensemble;
     name_answer answer = {-1, 0, 0, 0};
     int32_t i;
     int status = name_start(&ensemble);
 
     for (i = 0; i < NAME_MEMBERS && status == 0 GATED; ++i) {
-        status = name_add(&ensemble, name_vector_inputs + vector * NAME_INPUT_SIZE, arena);
+        status = name_add(&ensemble, input, arena);
     }
     if (status != 0) {
         return status;
@@ -139,30 +139,56 @@ static int name_vector_ensemble(int32_t vector, void *arena)
         return status;
     }
     for (i = 0; i < NAME_CLASSES; ++i) {
-        if (ensemble.log_p[i] != log_p[i]) {
+        if (ensemble.log_p[i] != NAME_BLRC_READ(int32_t, log_p, i)) {
             return 1 + NAME_MEMBERS * NAME_OPS;
         }
     }
-    if (answer.label != expected[0] || answer.members != (uint32_t)expected[1] ||
-        answer.mean != (uint32_t)expected[2] || answer.variance != (uint32_t)expected[3] ||
+    if (answer.label != NAME_BLRC_READ(int32_t, expected, 0) ||
+        answer.members != (uint32_t)NAME_BLRC_READ(int32_t, expected, 1) ||
+        answer.mean != (uint32_t)NAME_BLRC_READ(int32_t, expected, 2) ||
+        answer.variance != (uint32_t)NAME_BLRC_READ(int32_t, expected, 3) ||
         (answer.members == NAME_MEMBERS && name_settled(&ensemble) != 1)) {
         return 1 + NAME_MEMBERS * NAME_OPS;
     }
     return 0;
 }
 
+#if defined(NAME_BLRC_FAR_TABLES)
+/* A recorded input, copied from flash to where the model reads inputs. */
+static const INPUT_TYPE *name_vector_input(int32_t vector, INPUT_TYPE *copy)
+{
+    NAME_BLRC_TABLE(INPUT_TYPE) const from =
+        NAME_BLRC_SKIP(INPUT_TYPE, NAME_BLRC_FAR(name_vector_inputs), vector * NAME_INPUT_SIZE);
+    int32_t i;
+
+    for (i = 0; i < NAME_INPUT_SIZE; ++i) {
+        copy[i] = NAME_BLRC_READ(INPUT_TYPE, from, i);
+    }
+    return copy;
+}
+#endif
+
 int name_selftest(void *arena)
 {
+#if defined(NAME_BLRC_FAR_TABLES)
+    INPUT_TYPE copy[NAME_INPUT_SIZE];
+#endif
     int32_t vector;
     uint32_t member;
     int status = 0;
 
     for (vector = 0; vector < NAME_VECTORS && status == 0; ++vector) {
+#if defined(NAME_BLRC_FAR_TABLES)
+        const INPUT_TYPE *const input = name_vector_input(vector, copy);
+#else
+        const INPUT_TYPE *const input = name_vector_inputs + vector * NAME_INPUT_SIZE;
+#endif
+
         for (member = 0; member < NAME_MEMBERS && status == 0; ++member) {
-            status = name_vector_member(vector, member, arena);
+            status = name_vector_member(vector, member, input, arena);
         }
         if (status == 0) {
-            status = name_vector_ensemble(vector, arena);
+            status = name_vector_ensemble(vector, input, arena);
         }
     }
     return status;

@@ -7,7 +7,7 @@ from typing import assert_never
 
 from blrc.pack import words
 from blrc.program import BinaryScores, Conv, Encode, Pool, Scores, Window
-from blrc.targets.c import text
+from blrc.targets.c import stored, text
 from blrc.targets.c.header import OBSERVED, observe_arguments
 from blrc.targets.c.layout import Layout, Step, Table
 from blrc.targets.c.symbols import Symbols, describe, element, head
@@ -41,7 +41,9 @@ def source(symbols: Symbols, version: str, runtime: Mapping[str, int]) -> str:
         f"#if {' || '.join(f'{upper}_{macro} != {value}' for macro, value in runtime.items())}\n"
         f'#error "{name}_blrc.h is of another version of blrc or another model: '
         'run blrc export again and copy all of its files"\n'
-        "#endif\n\n",
+        "#endif\n",
+        _too_large(symbols),
+        "\n",
         _HOOKS.replace("NAME_", f"{upper}_"),
         *(_step(symbols, step) for step in symbols.layout.steps),
         _tell(symbols),
@@ -50,6 +52,18 @@ def source(symbols: Symbols, version: str, runtime: Mapping[str, int]) -> str:
         _public(symbols),
     ]
     return "".join(parts)
+
+
+def _too_large(symbols: Symbols) -> str:
+    """Refuses AVR, whose arrays have at most 32,767 bytes, where the caller could not even declare an array for it."""
+    for what, nbytes in (("arena", symbols.layout.arena_bytes), ("input", symbols.layout.program.input.nbytes)):
+        if nbytes > stored.AVR_OBJECT:
+            return (
+                "#if defined(__AVR__)\n"
+                f'#error "AVR: the {what} has {nbytes} bytes; an array has at most 32767 there: take a smaller model"\n'
+                "#endif\n"
+            )
+    return ""
 
 
 def _step(symbols: Symbols, step: Step) -> str:
@@ -74,7 +88,10 @@ def _step(symbols: Symbols, step: Step) -> str:
 
 def _table(symbols: Symbols, step: Step, table: Table) -> str:
     name = symbols.table(step, table)
-    return name if len(table.arrays) == 1 else f"{name}[member]"
+    if len(table.arrays) == 1:
+        return f"{symbols.upper}_BLRC_FAR({name})"
+    c_type, length = text.c_type(table.arrays[0].dtype), stored.length(symbols.upper, table.arrays[0])
+    return f"{symbols.upper}_BLRC_MEMBER({c_type}, {name}, {length}, member)"
 
 
 def _arguments(symbols: Symbols, step: Step) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from blrc.targets.c import text
+from blrc.targets.c import stored, text
 from blrc.targets.c.layout import Step, Table
 from blrc.targets.c.symbols import Symbols, head
 
@@ -13,13 +13,9 @@ WARN_FROM = 2**20
 
 def tables_header(symbols: Symbols, version: str) -> str:
     """Declarations of all tables, for ``<name>.c``."""
-    lines = [
-        declaration + ";\n"
-        for step in symbols.layout.steps
-        for table in step.tables
-        for declaration in _declarations(symbols, step, table)
-    ]
-    body = f'#include "{symbols.name}.h"\n\n{symbols.refuse()}\n' + text.extern_c("".join(lines))
+    lines = [_declarations(symbols, step, table) for step in symbols.layout.steps for table in step.tables]
+    includes = f'#include "{symbols.name}.h"\n#include "{symbols.name}_blrc.h"\n\n'
+    body = f"{includes}{symbols.refuse()}\n" + text.extern_c("".join(lines))
     what = f"{symbols.name}: declarations of its tables. Private to the library."
     return head(symbols, version, what) + text.guarded(f"{symbols.upper}_WEIGHTS_H", body)
 
@@ -51,20 +47,27 @@ def table_files(symbols: Symbols, version: str, limit: int = FILE_LIMIT) -> dict
     return files
 
 
-def _declarations(symbols: Symbols, step: Step, table: Table) -> list[str]:
-    name, c_type = symbols.table(step, table), text.c_type(table.arrays[0].dtype)
-    length = len(table.arrays[0])
+def _declarations(symbols: Symbols, step: Step, table: Table) -> str:
+    name, upper = symbols.table(step, table), symbols.upper
     if len(table.arrays) == 1:
-        return [f"extern const {c_type} {name}[{length}]"]
-    each = [f"extern const {c_type} {name}_{i}[{length}]" for i in range(len(table.arrays))]
-    return [*each, f"extern const {c_type} *const {name}[{len(table.of_member)}]"]
+        return stored.declare(upper, name, table.arrays[0]) + ";\n"
+    each = [stored.declare(upper, f"{name}_{i}", array) + ";\n" for i, array in enumerate(table.arrays)]
+    of_member = stored.declare(upper, f"{name}_of", stored.member_index(table.of_member)) + ";\n"
+    pointers = f"extern const {text.c_type(table.arrays[0].dtype)} *const {name}[{len(table.of_member)}];\n"
+    return "".join(each) + _if_far(symbols, of_member, pointers)
 
 
 def _definitions(symbols: Symbols, step: Step, table: Table) -> str:
-    name, c_type = symbols.table(step, table), text.c_type(table.arrays[0].dtype)
+    name, upper = symbols.table(step, table), symbols.upper
     title = text.comment(f"{step.op.name}: {table.role}, {table.nbytes} bytes")
     if len(table.arrays) == 1:
-        return title + text.array(f"const {c_type} {name}[{len(table.arrays[0])}]", table.arrays[0])
-    each = [text.array(f"const {c_type} {name}_{i}[{len(array)}]", array) for i, array in enumerate(table.arrays)]
-    members = [f"{name}_{i}" for i in table.of_member]
-    return title + "".join(each) + text.wrap(f"const {c_type} *const {name}[{len(members)}] = {{", members, "};")
+        return title + stored.define(upper, name, table.arrays[0])
+    each = [stored.define(upper, f"{name}_{i}", array) for i, array in enumerate(table.arrays)]
+    members, c_type = [f"{name}_{i}" for i in table.of_member], text.c_type(table.arrays[0].dtype)
+    of_member = stored.define(upper, f"{name}_of", stored.member_index(table.of_member))
+    pointers = text.wrap(f"const {c_type} *const {name}[{len(members)}] = {{", members, "};")
+    return title + "".join(each) + _if_far(symbols, of_member, pointers)
+
+
+def _if_far(symbols: Symbols, far: str, near: str) -> str:
+    return f"#if defined({symbols.upper}_BLRC_FAR_TABLES)\n{far}#else\n{near}#endif\n"

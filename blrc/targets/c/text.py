@@ -11,7 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 WIDTH = 120
-_C_TYPES = {"uint32": "uint32_t", "int32": "int32_t", "int16": "int16_t", "int8": "int8_t", "uint8": "uint8_t"}
+_C_TYPES = {
+    "uint32": "uint32_t",
+    "int32": "int32_t",
+    "int16": "int16_t",
+    "uint16": "uint16_t",
+    "int8": "int8_t",
+    "uint8": "uint8_t",
+}
 
 
 def c_type(dtype: np.dtype[Any]) -> str:
@@ -73,10 +80,11 @@ def wrap(opening: str, items: Iterable[str], closing: str) -> str:
 
 def array(declaration: str, values: NDArray[Any]) -> str:
     """A constant array of integers: `declaration` = { values };"""
-    return f"{declaration} = {{\n{_body(values)}}};\n"
+    return f"{declaration} = {{\n{listing(values)}}};\n"
 
 
-def _body(values: NDArray[Any]) -> str:
+def listing(values: NDArray[Any]) -> str:
+    """Integers, as they stand between the braces of an array."""
     if values.dtype.name == "uint32":
         digits = values.astype(">u4").tobytes().hex()
         items: Sequence[str] = ["0x" + digits[i : i + 8] for i in range(0, len(digits), 8)]

@@ -37,15 +37,16 @@ static const tiny_blrc_conv tiny_shape_conv = {
 static void tiny_op_conv(uint32_t member, const uint8_t *x, uint32_t *y)
 {
     (void)member; /* all members share these tables */
-    tiny_blrc_conv_codes(&tiny_shape_conv, x, tiny_const_conv_table, 1, tiny_const_conv_weights,
-                         tiny_const_conv_thresholds, y);
+    tiny_blrc_conv_codes(&tiny_shape_conv, x, TINY_BLRC_FAR(tiny_const_conv_table), 1,
+                         TINY_BLRC_FAR(tiny_const_conv_weights), TINY_BLRC_FAR(tiny_const_conv_thresholds), y);
 }
 
 /* scores: 2 x 2 x 5 bits -> 1 x 1 x 2 int32. Kernel scores_int8: int8 weights. */
 static void tiny_op_scores(uint32_t member, const uint32_t *x, int32_t *y)
 {
     (void)member; /* all members share these tables */
-    tiny_blrc_scores_int8(4, 5, 2, x, tiny_const_scores_weights, tiny_const_scores_bias, y);
+    tiny_blrc_scores_int8(4, 5, 2, x, TINY_BLRC_FAR(tiny_const_scores_weights), TINY_BLRC_FAR(tiny_const_scores_bias),
+                          y);
 }
 
 static void tiny_tell(tiny_observer observer, void *context, uint32_t member, int32_t op, const void *output,

@@ -17,7 +17,11 @@
 #define TINY_INPUT_SIZE 20 /* elements (uint8_t) of the input */
 #define TINY_CLASSES 2 /* elements (int32_t) of the scores */
 #define TINY_ARENA_SIZE 24 /* bytes of scratch memory */
+#if defined(__AVR__)
+#define TINY_ARENA_ALIGN 1 /* arrays lie at any address there */
+#else
 #define TINY_ARENA_ALIGN 4 /* bytes: the arena's address is a multiple of it */
+#endif
 #define TINY_VECTORS 2 /* recorded inputs of the self-test */
 #define TINY_ERROR_NULL (-1) /* a pointer is null */
 #define TINY_ERROR_ALIGN (-2) /* the arena is not aligned */
@@ -96,7 +100,7 @@ int tiny_observe(uint32_t member, const uint8_t *input, void *arena, int32_t *sc
  * 0: all equal; or a negative error; or 1 + member * TINY_OPS + the index of the first step that differs;
  * or 1 + TINY_MEMBERS * TINY_OPS: only what the members say together differs.
  * The member is (result - 1) / TINY_OPS, the step (result - 1) % TINY_OPS; TINY_STEP_NAMES says what it is called.
- * Scores and a tiny_ensemble lie on the stack. */
+ * Scores and a tiny_ensemble lie on the stack; on AVR an input too. */
 int tiny_selftest(void *arena);
 
 #ifdef __cplusplus

@@ -11,20 +11,20 @@
 #endif
 
 /* 2 inputs, one after the other */
-static const uint8_t tiny_vector_inputs[40] = {
+static TINY_BLRC_STORED const uint8_t tiny_vector_inputs[40] = {
     0, 6, 12, 18, 24, 30, 36, 42, 48, 54, 60, 66, 72, 78, 84, 90, 96, 102, 108, 114, 120, 126, 132,
     138, 144, 150, 156, 162, 168, 174, 180, 186, 192, 198, 204, 210, 216, 222, 228, 234
 };
 /* for each input and each member the digest of what each step gives */
-static const uint32_t tiny_vector_digests[4] = {
+static TINY_BLRC_STORED const uint32_t tiny_vector_digests[4] = {
     0x558d6b42, 0x507c3c19, 0xfaaeb42f, 0x69cf4bad
 };
 /* for each input what all members say: the sums of log2 p */
-static const int32_t tiny_vector_log_p[4] = {
+static TINY_BLRC_STORED const int32_t tiny_vector_log_p[4] = {
     -1572864, 0, -29618, -124166
 };
 /* and label, members, mean, variance */
-static const int32_t tiny_vector_answers[8] = {
+static TINY_BLRC_STORED const int32_t tiny_vector_answers[8] = {
     1, 1, 65536, 0, 0, 1, 47911, 0
 };
 
@@ -45,10 +45,11 @@ static void tiny_vector_add(void *context, uint32_t member, int32_t op, const vo
 }
 
 /* One member's steps on one input. */
-static int tiny_vector_member(int32_t vector, uint32_t member, void *arena)
+static int tiny_vector_member(int32_t vector, uint32_t member, const uint8_t *input, void *arena)
 {
     const uint32_t at = (uint32_t)vector * TINY_MEMBERS + member;
-    const uint32_t *const expected = tiny_vector_digests + at * TINY_OPS;
+    TINY_BLRC_TABLE(uint32_t) const expected =
+        TINY_BLRC_SKIP(uint32_t, TINY_BLRC_FAR(tiny_vector_digests), at * TINY_OPS);
     int32_t scores[TINY_CLASSES];
     uint32_t digests[TINY_OPS];
     int32_t first, i;
@@ -57,12 +58,11 @@ static int tiny_vector_member(int32_t vector, uint32_t member, void *arena)
     for (i = 0; i < TINY_OPS; ++i) {
         digests[i] = TINY_BLRC_DIGEST_START;
     }
-    label = tiny_observe(
-        member, tiny_vector_inputs + vector * TINY_INPUT_SIZE, arena, scores, tiny_vector_add, digests);
+    label = tiny_observe(member, input, arena, scores, tiny_vector_add, digests);
     if (label < 0) {
         return label;
     }
-    for (first = 0; first < TINY_OPS && digests[first] == expected[first];) {
+    for (first = 0; first < TINY_OPS && digests[first] == TINY_BLRC_READ(uint32_t, expected, first);) {
         ++first;
     }
     for (i = 0; i < TINY_CLASSES && first == TINY_OPS; ++i) {
@@ -74,17 +74,18 @@ static int tiny_vector_member(int32_t vector, uint32_t member, void *arena)
 }
 
 /* All members' answer to one input. */
-static int tiny_vector_ensemble(int32_t vector, void *arena)
+static int tiny_vector_ensemble(int32_t vector, const uint8_t *input, void *arena)
 {
-    const int32_t *const log_p = tiny_vector_log_p + vector * TINY_CLASSES;
-    const int32_t *const expected = tiny_vector_answers + vector * 4;
+    TINY_BLRC_TABLE(int32_t) const log_p =
+        TINY_BLRC_SKIP(int32_t, TINY_BLRC_FAR(tiny_vector_log_p), vector * TINY_CLASSES);
+    TINY_BLRC_TABLE(int32_t) const expected = TINY_BLRC_SKIP(int32_t, TINY_BLRC_FAR(tiny_vector_answers), vector * 4);
     tiny_ensemble ensemble;
     tiny_answer answer = {-1, 0, 0, 0};
     int32_t i;
     int status = tiny_start(&ensemble);
 
     for (i = 0; i < TINY_MEMBERS && status == 0; ++i) {
-        status = tiny_add(&ensemble, tiny_vector_inputs + vector * TINY_INPUT_SIZE, arena);
+        status = tiny_add(&ensemble, input, arena);
     }
     if (status != 0) {
         return status;
@@ -94,30 +95,56 @@ static int tiny_vector_ensemble(int32_t vector, void *arena)
         return status;
     }
     for (i = 0; i < TINY_CLASSES; ++i) {
-        if (ensemble.log_p[i] != log_p[i]) {
+        if (ensemble.log_p[i] != TINY_BLRC_READ(int32_t, log_p, i)) {
             return 1 + TINY_MEMBERS * TINY_OPS;
         }
     }
-    if (answer.label != expected[0] || answer.members != (uint32_t)expected[1] ||
-        answer.mean != (uint32_t)expected[2] || answer.variance != (uint32_t)expected[3] ||
+    if (answer.label != TINY_BLRC_READ(int32_t, expected, 0) ||
+        answer.members != (uint32_t)TINY_BLRC_READ(int32_t, expected, 1) ||
+        answer.mean != (uint32_t)TINY_BLRC_READ(int32_t, expected, 2) ||
+        answer.variance != (uint32_t)TINY_BLRC_READ(int32_t, expected, 3) ||
         (answer.members == TINY_MEMBERS && tiny_settled(&ensemble) != 1)) {
         return 1 + TINY_MEMBERS * TINY_OPS;
     }
     return 0;
 }
 
+#if defined(TINY_BLRC_FAR_TABLES)
+/* A recorded input, copied from flash to where the model reads inputs. */
+static const uint8_t *tiny_vector_input(int32_t vector, uint8_t *copy)
+{
+    TINY_BLRC_TABLE(uint8_t) const from =
+        TINY_BLRC_SKIP(uint8_t, TINY_BLRC_FAR(tiny_vector_inputs), vector * TINY_INPUT_SIZE);
+    int32_t i;
+
+    for (i = 0; i < TINY_INPUT_SIZE; ++i) {
+        copy[i] = TINY_BLRC_READ(uint8_t, from, i);
+    }
+    return copy;
+}
+#endif
+
 int tiny_selftest(void *arena)
 {
+#if defined(TINY_BLRC_FAR_TABLES)
+    uint8_t copy[TINY_INPUT_SIZE];
+#endif
     int32_t vector;
     uint32_t member;
     int status = 0;
 
     for (vector = 0; vector < TINY_VECTORS && status == 0; ++vector) {
+#if defined(TINY_BLRC_FAR_TABLES)
+        const uint8_t *const input = tiny_vector_input(vector, copy);
+#else
+        const uint8_t *const input = tiny_vector_inputs + vector * TINY_INPUT_SIZE;
+#endif
+
         for (member = 0; member < TINY_MEMBERS && status == 0; ++member) {
-            status = tiny_vector_member(vector, member, arena);
+            status = tiny_vector_member(vector, member, input, arena);
         }
         if (status == 0) {
-            status = tiny_vector_ensemble(vector, arena);
+            status = tiny_vector_ensemble(vector, input, arena);
         }
     }
     return status;

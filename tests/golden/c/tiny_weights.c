@@ -10,7 +10,7 @@
 #endif
 
 /* conv: table, 256 bytes */
-const int8_t tiny_const_conv_table[256] = {
+TINY_BLRC_STORED const int8_t tiny_const_conv_table[256] = {
     89, 35, 3, -59, -49, -117, -108, -123, -83, 80, 38, 105, 1, 27, 120, 59, 34, 11, 15,
     111, -57, 81, 44, -127, -27, 91, 14, -119, 68, 59, 88, -83, -105, 93, -122, 11, -107, -51,
     -5, -20, -25, -120, -126, -96, -125, 44, 7, 38, -62, 29, 67, -30, -10, 127, 78, 123, -31,
@@ -28,22 +28,22 @@ const int8_t tiny_const_conv_table[256] = {
 };
 
 /* conv: weights, 12 bytes */
-const uint32_t tiny_const_conv_weights[3] = {
+TINY_BLRC_STORED const uint32_t tiny_const_conv_weights[3] = {
     0x000ddf54, 0x000d290f, 0x00001011
 };
 
 /* conv: thresholds, 16 bytes */
-const int16_t tiny_const_conv_thresholds[8] = {
+TINY_BLRC_STORED const int16_t tiny_const_conv_thresholds[8] = {
     37, 196, 81, 112, 34, 32767, 32767, 32767
 };
 
 /* scores: weights, 40 bytes */
-const int8_t tiny_const_scores_weights[40] = {
+TINY_BLRC_STORED const int8_t tiny_const_scores_weights[40] = {
     -9, 3, 8, 5, -7, -9, 7, -2, -8, 0, -2, -1, -1, -4, 0, 0, 9, 4, 5, -9, -4, 9, -4, 0, 7, 3, 7, -6, 0,
     3, -3, 1, 9, 4, -3, -8, -6, -4, 7, -4
 };
 
 /* scores: bias, 8 bytes */
-const int32_t tiny_const_scores_bias[2] = {
+TINY_BLRC_STORED const int32_t tiny_const_scores_bias[2] = {
     0, 0
 };

@@ -7,6 +7,7 @@
 #define TINY_WEIGHTS_H
 
 #include "tiny.h"
+#include "tiny_blrc.h"
 
 #if TINY_DIGEST_HEAD != 0x8f0ff8e604e2d0a6ULL
 #error "this file and tiny.h are of two exports: run blrc export again and copy all its files"
