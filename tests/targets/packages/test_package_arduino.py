@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
+import threading
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 from package_exports import Package, check_lines, export_package, run
 
-from blrc import version
+from blrc import api, checkpoint, version
+from blrc.encode import device_layout
 from blrc.targets.c.build import STRICT
+
+MNIST = Path(__file__).parents[3] / "examples" / "mnist" / "mnist.pt"
 
 # The library specification's categories.
 CATEGORIES = {
@@ -99,3 +106,107 @@ def test_the_sketch_runs_on_a_stand_in_of_the_core(kind: str, tmp_path: Path) ->
     printed = run([tmp_path / "sketch"])
     check_lines(printed, package)
     assert printed.splitlines()[2:] == ["time: 9 us"]
+
+
+HARDWARE = ("/usr/share/arduino-builder", "/usr/share/arduino/hardware")  # where Debian has the core for AVR
+BOARD = "arduino:avr:mega:cpu=atmega2560"
+
+# Two libraries in one sketch: each model's answer, and its self-test.
+BOTH = """
+#include <first.h>
+#include <second.h>
+#include "first_image.h"
+#include "second_image.h"
+
+static uint32_t arena[(FIRST_ARENA_SIZE + SECOND_ARENA_SIZE + 3) / 4];
+static first_ensemble first_members;
+static second_ensemble second_members;
+
+void setup()
+{
+    first_answer one;
+    second_answer two;
+
+    Serial.begin(115200);
+    first_predict(first_image, arena, &first_members, 0, &one);
+    second_predict(second_image, arena, &second_members, 0, &two);
+    Serial.println(one.label);
+    Serial.println(one.mean);
+    Serial.println(two.label);
+    Serial.println(two.mean);
+    Serial.println(two.variance);
+    Serial.println(first_selftest(arena));
+    Serial.println(second_selftest(arena));
+}
+
+void loop()
+{
+}
+"""
+
+Upload = Callable[[Path, int, Sequence[Package]], list[str]]
+
+
+@pytest.fixture(scope="module")
+def upload(tmp_path_factory: pytest.TempPathFactory) -> Upload:
+    """Builds a sketch for the Mega with libraries in the sketchbook, and gives its first lines in simavr."""
+    work = tmp_path_factory.mktemp("arduino")
+    (work / "core").mkdir()  # what all sketches are built on is compiled once
+    # Newer compilers than the core was written for do not define DECIMAL_DIG.
+    options = ["-prefs=compiler.cpp.extra_flags=-DDECIMAL_DIG=10", "-warnings", "all", "-build-cache", work / "core"]
+    for folder in HARDWARE:
+        options += ["-hardware", folder]
+
+    def build_and_run(sketch: Path, count: int, packages: Sequence[Package]) -> list[str]:
+        built = work / sketch.stem
+        built.mkdir()
+        for package in packages:
+            shutil.copytree(package.folder("arduino"), work / "libraries" / package.name)
+        places = ["-tools", "/usr/bin", "-libraries", work / "libraries", "-build-path", built]
+        run(["arduino-builder", "-compile", *options, *places, "-fqbn", BOARD, sketch])
+        return serial_lines(built / f"{sketch.name}.elf", count)
+
+    return build_and_run
+
+
+def serial_lines(firmware: Path, count: int) -> list[str]:
+    """The first lines that a Mega prints. simavr goes on for ever, colours a line and shows its end as points."""
+    command = ["simavr", "-m", "atmega2560", "-f", "16000000", firmware]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as simavr:
+        watch = threading.Timer(120, simavr.kill)
+        watch.start()
+        assert simavr.stderr is not None
+        found: list[str] = []
+        for line in simavr.stderr:
+            if printed := re.search(r"\x1b\[32m(.*)\.$", line.rstrip("\n")):
+                found.append(printed[1].rstrip("."))
+            if len(found) == count:
+                break
+        watch.cancel()
+        simavr.kill()
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.needs("arduino-builder", "avr-gcc", "simavr")
+def test_the_shipped_network_s_example_runs_on_a_mega(upload: Upload, tmp_path: Path) -> None:
+    """Its tables are far beyond the 64 KB of an AVR's pointers; Arduino links with optimisation over all files."""
+    source = checkpoint.load(MNIST)
+    exported = api.export(source, tmp_path / "out", "c", name="mnist", packages="arduino")
+    package = Package(exported, device_layout(source.samples()[:1]))
+    sketch = shutil.copytree(package.folder("arduino") / "examples" / "classify", tmp_path / "classify")
+    check_lines("\n".join(upload(sketch / "classify.ino", 3, [package])), package)
+
+
+@pytest.mark.needs("arduino-builder", "avr-gcc", "simavr")
+def test_two_libraries_give_their_own_answers_in_one_sketch(
+    first: Package, second: Package, upload: Upload, tmp_path: Path
+) -> None:
+    sketch = tmp_path / "both"
+    sketch.mkdir()
+    (sketch / "both.ino").write_text(BOTH)
+    for package in (first, second):
+        shutil.copy(package.folder("arduino") / "examples" / "classify" / f"{package.name}_image.h", sketch)
+    one, two = first.answer(), second.answer()
+    numbers = [one.label, one.mean, two.label, two.mean, two.variance]
+    assert upload(sketch / "both.ino", 7, [first, second]) == [*(str(int(number[0])) for number in numbers), "0", "0"]
