@@ -34,7 +34,7 @@ def folder(program: Program, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return export(program, tmp_path_factory.mktemp("net"), random_inputs(program, 3))
 
 
-@pytest.mark.parametrize("emulated", [name for name in ALL if name != "avr"], indirect=True)
+@pytest.mark.parametrize("emulated", ALL, indirect=True)
 def test_every_machine_agrees_with_the_reference(emulated: Machine, program: Program, folder: Path) -> None:
     raw = random_inputs(program, 12, seed=9)
     with EmulatedBuild(folder, "net", emulated) as c:
@@ -52,7 +52,7 @@ def test_every_machine_agrees_with_the_reference(emulated: Machine, program: Pro
         assert c.selftest() == 0
         assert c.instructions(raw) == c.instructions(raw)
         tables = sum(step.flash for step in c.layout.steps)
-        assert tables < c.flash < tables + 20_000
+        assert tables < c.flash < tables + 30_000  # an AVR computes 8 bits at a time
         assert 0 < c.stack < 4_000
         assert c.compiler.endswith(" ".join(emulated.flags))
 
