@@ -6,6 +6,7 @@
 #   make format    rewrite the sources as `make check` wants them
 #   make results   train what has no record in docs/results yet (hours of CPU; goes on where it was stopped), measure,
 #                  draw docs/results.md; DATA=DIR has MNIST's files, else they are downloaded
+#   make targets   verify the exported C on every machine in emulators, write docs/targets.md
 #   make dist      sdist and wheel in dist/
 #   make clean     remove what was built, and caches
 #   make distclean remove the virtual environments too
@@ -19,7 +20,7 @@ BIN       := .venv/bin
 ORT117    := .venv-ort117
 PACKAGERS := .venv-packagers
 
-.PHONY: demo test check format results dist clean distclean ort117 packagers
+.PHONY: demo test check format results targets dist clean distclean ort117 packagers
 .DELETE_ON_ERROR:
 
 # torch goes first and by itself, so that its options touch no other package.
@@ -68,6 +69,9 @@ demo: .venv/.installed
 
 results: .venv/.installed
 	$(BIN)/python benchmarks/results.py $(if $(DATA),--data $(DATA))
+
+targets: .venv/.installed
+	$(BIN)/python benchmarks/targets.py
 
 # setuptools keeps what it built before in build/lib, and would ship a file that has been deleted since.
 dist: .venv/.installed

@@ -1,0 +1,142 @@
+"""The exported C on every machine: docs/targets.md.
+
+python benchmarks/targets.py [--data DIR] [--no-page]
+
+Exports the shipped MNIST network (its likeliest weights, and five members) and the small network that
+examples/own_network trains, runs `blrc verify --on ... --strict` on each, and writes the page from what that reports.
+Ends with status 1 where a machine differs or its tools are missing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from blrc.files import write_atomically
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "targets.md"
+MNIST = ROOT / "examples" / "mnist"
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A network that is verified.
+
+    Attributes:
+        title: of its table.
+        make: the command that exports it.
+        folder: of the export, in the work folder.
+        data: its test set; relative to the work folder, or MNIST's.
+        on: machines.
+    """
+
+    title: str
+    make: tuple[str, ...]
+    folder: str
+    data: str | None
+    on: str
+
+
+SUBJECTS = (
+    Subject(
+        "MNIST, the likeliest weights",
+        ("blrc", "export", "examples/mnist/mnist.pt", "--target", "c", "-o", "WORK/map"),
+        "map",
+        None,
+        "all",
+    ),
+    Subject(
+        "MNIST, five members",
+        ("blrc", "export", "examples/mnist/mnist.pt", "--members", "5", "--target", "c", "-o", "WORK/five"),
+        "five",
+        None,
+        "cortex-m0,cortex-m4,cortex-m55,rv32imc,aarch64,s390x,wasm",
+    ),
+    Subject(
+        "A small network (examples/own_network)",
+        ("python", "examples/own_network/own_network.py", "WORK/own"),
+        "own/out",
+        "own/test.npz",
+        "cortex-m0,avr",
+    ),
+)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data", type=Path, default=MNIST / "data", help="folder of MNIST's test set")
+    parser.add_argument("--no-page", action="store_true", help="verify only")
+    options = parser.parse_args()
+    found = []
+    with tempfile.TemporaryDirectory(prefix="blrc-targets-") as work:
+        for subject in SUBJECTS:
+            print(f"== {subject.title}", file=sys.stderr, flush=True)
+            run(subject.make, work)
+            data = options.data if subject.data is None else Path(work) / subject.data
+            command = ("blrc", "verify", f"WORK/{subject.folder}", "--data", str(data), "--on", subject.on)
+            text, ok = run((*command, "--random", "1000", "--strict", "--json"), work, check=False)
+            report = json.loads(text)
+            for target in report["targets"]:
+                print(target["name"], target["status"], target["detail"], flush=True)
+            if not ok:
+                sys.exit(f"{subject.title}: {report['difference'] or report['problems'] or 'a machine differs'}")
+            found.append((subject, report["targets"]))
+    if not options.no_page:
+        write_atomically(PAGE, page(found).encode())
+        print(f"wrote {PAGE.relative_to(ROOT)}")
+
+
+def run(command: Sequence[str], work: str, check: bool = True) -> tuple[str, bool]:
+    """Standard output of a command with our interpreter, and whether it ended well."""
+    programs = {"blrc": [sys.executable, "-m", "blrc"], "python": [sys.executable]}
+    words = [*programs[command[0]], *(word.replace("WORK", work) for word in command[1:])]
+    done = subprocess.run(words, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=check)
+    return done.stdout, done.returncode == 0
+
+
+def page(found: Sequence[tuple[Subject, Sequence[dict[str, Any]]]]) -> str:
+    """The whole page. This machine's own row is left out: it differs from machine to machine."""
+    parts = [
+        "# Targets",
+        "<!-- Made by benchmarks/targets.py; do not edit. -->",
+        "`make targets` exports three networks, cross-compiles the C with the compilers below, runs it in emulators and "
+        "compares every layer of every member, the scores, the labels and the ensemble's answers with the reference, bit "
+        "for bit: on the recorded vectors, on test images (200; 20 on the AVR) and, each op alone, on maps that reach "
+        "every threshold edge. Flash is the model's code and constants; RAM the arena beside the caller's input; stack a "
+        "bound for one call, from the compiler's `-fstack-usage`. Instructions are those of one classification by one "
+        "member, counted exactly by the emulator; they are not cycles. WebAssembly's are wasmtime's operators, and its "
+        "stack is that in linear memory.",
+    ]
+    for subject, targets in found:
+        rows = [target for target in targets if target["name"] != "host"]
+        parts.append(f"## {subject.title}")
+        parts.append("`" + " ".join(subject.make).replace("WORK", "out") + f"`, then `--on {subject.on}`")
+        parts.append(table(rows))
+        details = [f"{target['name']}: {target['detail']}" for target in rows if target["detail"]]
+        parts += details
+    compilers = {target["compiler"] for _, targets in found for target in targets if target["name"] != "host"} - {None}
+    parts.append("## Compilers and flags")
+    parts.append("\n".join(f"- {compiler}" for compiler in sorted(compilers)))
+    return "\n\n".join(parts) + "\n"
+
+
+def table(targets: Sequence[dict[str, Any]]) -> str:
+    head = ("machine", "", "inputs", "flash (bytes)", "RAM (bytes)", "stack (bytes)", "instructions")
+    lines = [f"| {' | '.join(head)} |", "|---|---|" + "---:|" * (len(head) - 2)]
+    for target in targets:
+        numbers = [target[key] for key in ("inputs", "flash", "ram", "stack", "instructions")]
+        cells = ["-" if not number else f"{number:,}" for number in numbers]
+        lines.append(f"| {target['title']} (`{target['name']}`) | {target['status']} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    main()
