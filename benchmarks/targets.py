@@ -111,7 +111,7 @@ def page(found: Sequence[tuple[Subject, Sequence[dict[str, Any]]]]) -> str:
         "compares every layer of every member, the scores, the labels and the ensemble's answers with the reference, bit "
         "for bit: on the recorded vectors, on test images (200; 20 on the AVR) and, but for the AVR, each op alone on maps that reach "
         "every threshold edge. Flash is the model's code and constants; RAM the arena beside the caller's input; stack a "
-        "bound for one call, from the compiler's `-fstack-usage`. Instructions are those of one classification by one "
+        "bound for `NAME_classify`, or with several members `NAME_predict`, from the compiler's call graph, or looser, all frames of a file, where it writes none (AVR, WebAssembly). Instructions are those of one classification by one "
         "member, counted exactly by the emulator; they are not cycles. WebAssembly's are wasmtime's operators, and its "
         "stack is that in linear memory.",
     ]

@@ -345,7 +345,7 @@ def test_only_a_single_network_has_classify(tmp_path: Path) -> None:
 def test_tables_that_members_share_are_stored_once(tmp_path: Path) -> None:
     program, folder = three(tmp_path)
     text = (folder / "net_weights.c").read_text()
-    tables = re.findall(r"^const \w+ (net_const_\w+?)(?:_\d)?\[", text, re.MULTILINE)
+    tables = re.findall(r"^NET_BLRC_STORED const \w+ (net_const_\w+?)(?:_\d)?(?<!_of)\[", text, re.MULTILINE)
     pointers = re.findall(r"^const \w+ \*const (net_const_\w+)\[3\]", text, re.MULTILINE)
     assert len(tables) == sum(len(constant.tables) for constant in program.constants.values())
     assert len(pointers) == sum(len(constant.tables) > 1 for constant in program.constants.values())

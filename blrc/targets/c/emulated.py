@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from blrc import program_file
 from blrc.errors import BlrcError
 from blrc.runtime_files import runtime_dir
-from blrc.targets.c import build, driver, driver_device, wasm_objects
+from blrc.targets.c import build, callgraph, driver, driver_device, wasm_objects
 from blrc.targets.c.compiled import Compiled, temporary_files
 from blrc.targets.c.linker import linker_script
 from blrc.targets.c.machines import Machine, Tool
@@ -84,7 +84,8 @@ class EmulatedBuild(Compiled):
         others = [main, selftest, self.folder / f"{name}_vectors.c", *(machines / file for file in machine.sources)]
 
         def compile_one(source: Path) -> Path:
-            extra = ("-fstack-usage",) if source in library else (f"-I{machines}", "-fno-builtin")
+            measured = (callgraph.FLAG,) if machine.call_graph else ("-fstack-usage",)
+            extra = measured if source in library else (f"-I{machines}", "-fno-builtin")
             out = self.build_folder / f"{source.stem}.o"
             return build.compile_object(machine.compiler, [*machine.flags, *extra], source, out, self.folder)
 
@@ -142,7 +143,14 @@ class EmulatedBuild(Compiled):
 
     @property
     def stack(self) -> int:
-        """A bound on the stack of one call, in bytes (`build.stack_bound`)."""
+        """A bound on the stack, in bytes, of ``NAME_classify``, or with several members of ``NAME_predict``.
+
+        Without a call graph it is looser (`build.stack_bound`).
+        """
+        if self.machine.call_graph:
+            graph = callgraph.read_call_graph(self.build_folder)
+            call = "predict" if len(self.program.members) > 1 else "classify"
+            return callgraph.deepest(graph, f"{self.name}_{call}", 0)
         return build.stack_bound(build.stack_usage(self.build_folder), self.name)
 
     @property

@@ -62,6 +62,7 @@ class Machine:
         memory: of a bare-metal machine, which is linked by a script of our own.
         fits: bytes of flash and RAM that the model has to fit into, or None.
         order: of bytes in a word, ``<`` or ``>``.
+        call_graph: whether the compiler can write one (gcc 10 and newer), which gives the stack exactly.
         limit: at most so many inputs of each kind (slow emulators).
     """
 
@@ -79,6 +80,7 @@ class Machine:
     memory: Memory | None = None
     fits: tuple[int, int] | None = None
     order: str = "<"
+    call_graph: bool = False
     limit: int | None = None
 
 
@@ -112,6 +114,7 @@ def _cortex(core: str, board: str, memory: Memory, flags: tuple[str, ...] = (), 
         files=True,
         memory=memory,
         fits=(memory.flash_bytes, memory.ram_bytes) if limits else None,
+        call_graph=True,
     )
 
 
@@ -129,6 +132,7 @@ def _riscv(name: str, title: str, march: str, link_march: str, abi: str, cpu: tu
         run,
         _counted(run),
         (_RISCV, Tool(run[0], "qemu-user")),
+        call_graph=True,
     )
 
 
@@ -146,6 +150,7 @@ def _linux(name: str, title: str, prefix: str, libc: str, order: str = "<", flag
         _counted(run),
         (Tool(f"{prefix}-gcc", f"gcc-{prefix} {libc}"), Tool(run[0], "qemu-user")),
         order=order,
+        call_graph=True,
     )
 
 
