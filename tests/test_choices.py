@@ -30,7 +30,10 @@ def of(checkpoint: Checkpoint, members: int) -> dict[str, Choice]:
 def exported_tables(folder: Path) -> int:
     """Counted in the text of the C."""
     text = "".join(path.read_text() for path in folder.glob("net_weights*.c"))
-    return sum(BYTES[kind] * int(n) for kind, n in re.findall(r"^const (\w+) \w+\[(\d+)\] = \{", text, re.MULTILINE))
+    declared = re.findall(
+        r"^NET_BLRC_STORED const (\w+) (?!\w+_of\[)\w+\[(?:NET_BLRC_\w+\()?(\d+)[^]]*\] = \{", text, re.MULTILINE
+    )
+    return sum(BYTES[kind] * int(n) for kind, n in declared)
 
 
 def mixed() -> nn.Module:

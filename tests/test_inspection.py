@@ -164,7 +164,9 @@ def test_bytes_are_those_of_the_exported_c(kind: str, tmp_path: Path) -> None:
     api.export(source, tmp_path / "out", ["c"], name="net")
     per_type = {"uint32_t": 4, "int32_t": 4, "int8_t": 1, "uint8_t": 1, "int16_t": 2}
     tables = "".join(path.read_text() for path in (tmp_path / "out").glob("net_weights*.c"))
-    declared = re.findall(r"^const (\w+) \w+\[(\d+)\] = \{", tables, re.MULTILINE)
+    declared = re.findall(
+        r"^NET_BLRC_STORED const (\w+) (?!\w+_of\[)\w+\[(?:NET_BLRC_\w+\()?(\d+)[^]]*\] = \{", tables, re.MULTILINE
+    )
     assert declared
     assert found.flash == sum(per_type[c_type] * int(count) for c_type, count in declared)
     header = (tmp_path / "out" / "net.h").read_text()

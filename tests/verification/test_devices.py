@@ -79,7 +79,7 @@ def test_a_difference_is_named(
     for file in broken.glob("net_blrc*"):
         text = file.read_text(encoding="ascii")
         file.write_text(
-            text.replace("<= taps->n - thresholds", "< taps->n - thresholds").replace(">= thresholds", "> thresholds"),
+            text.replace("<= n - NET_BLRC_READ", "< n - NET_BLRC_READ").replace(">= NET_BLRC_READ", "> NET_BLRC_READ"),
             encoding="ascii",
         )
     assert any(file.read_bytes() != (folder / file.name).read_bytes() for file in broken.iterdir())
