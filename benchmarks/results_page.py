@@ -134,8 +134,9 @@ def _plain(known: Mapping[str, Record]) -> str:
     repeats = known["eval-plain"]["eval"]["repeats"]
     return "\n\n".join(
         [
-            f"No augmentation, no soft labels. BLRNet: `{best.command}`, the best of {_count('plain')} runs by validation; the "
-            f"Binarized NN: `{bnn.command}`, the best of {_count('bnn')} learning rates; FPNet: "
+            f"No augmentation, no soft labels. BLRNet: `{best.command}`, the best of {_count('plain')} runs by validation "
+            "(two seeds, with and without a restart in which the weights' variance shrinks); the Binarized NN: "
+            f"`{bnn.command}`, the best of {_count('bnn')} learning rates at as many epochs as the runs without a restart have; FPNet: "
             f"`{_run('fp').command}`. Ensembles: mean and standard deviation over {repeats} draws of members.",
             table(["", "paper", "here"], _table_rows(["bnn", "map", "2", "5", "16", "fp"], ours)),
         ]
@@ -151,11 +152,11 @@ def _distilled(known: Mapping[str, Record]) -> str:
     repeats = known["eval-distilled"]["eval"]["repeats"]
     return "\n\n".join(
         [
-            "Soft labels from a full-precision network of the same architecture (with dropout and shifted images; "
-            f"{100 * teacher:.2f} % on validation), images shifted by up to 2 pixels, and a restart in which the weights' variance "
-            f"shrinks: `{best.command}`. Mean and standard deviation over {repeats} draws. `examples/mnist/mnist.pt` is this "
-            "checkpoint. Validation did not choose this recipe: the plain runs are as good "
-            "or better there. It is shipped because it was measured to be better before these runs.",
+            "Soft labels from a full-precision network of the same architecture (with dropout; "
+            f"{100 * teacher:.2f} % on validation), images shifted by up to 2 pixels, turned by up to 10 degrees and stretched by "
+            f"up to 10 %, and a restart in which the weights' variance shrinks: `{best.command}`, the best of "
+            f"{_count('distilled')} runs by validation, and of all runs here. Mean and standard deviation over {repeats} draws. "
+            "`examples/mnist/mnist.pt` is this checkpoint.",
             table(["", "here", "validation"], [[NAMES[n], ours[n], percent(held["validation"].get(n))] for n in names]),
         ]
     )
@@ -266,10 +267,9 @@ def _runs(known: Mapping[str, Record]) -> str:
     return "\n\n".join(
         [
             "Every run that has a record; epochs of all stages together, CPU seconds of those epochs that recorded them (the first "
-            "epochs of the distilled run did not). They were trained piecewise, on a machine that did other work too: stopped and "
-            "resumed, and the restarts continued from finished runs, which the seeds make equal to one uninterrupted command. "
-            "Without a record: a plain run with `--weight-lr 0.06`, which this rate's default was chosen against on validation, "
-            "and distilled runs of other seeds that were given up. BLRNet and Binarized NN: the MAP network, and 16 members "
+            "epochs of distilled-0 did not). They were trained on a machine that did other work too; some were stopped and "
+            "resumed. Without a record: a plain run with `--weight-lr 0.06`, which this rate's default was chosen against on "
+            "validation, and runs of other seeds that were given up. BLRNet and Binarized NN: the MAP network, and 16 members "
             "(seed 0); FPNet: itself.",
             table(head, rows),
         ]

@@ -44,7 +44,7 @@ def train() -> None:
     type=click.Choice(sorted(RECIPES)),
     default="plain",
     show_default=True,
-    help="plain: nothing but the images; distilled: shifted images, soft labels from a stronger network, a restart.",
+    help="plain: nothing but the images; distilled: altered images, soft labels from a stronger network, a restart.",
 )
 @_option(
     "--model",

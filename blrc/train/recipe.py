@@ -113,10 +113,12 @@ class Recipe:
 PLAIN: Mapping[str, float | int] = {}
 DISTILLED: Mapping[str, float | int] = {
     "epochs": 20,
-    "pretrain_epochs": 9,
+    "pretrain_epochs": 12,
     "pretrain_decay": 1e-2,
     "dropout": 0.2,
     "shifts": 2,
+    "rotation": 10.0,
+    "zoom": 0.1,
     "weight_lr": 0.06,
     "distillation": 0.7,
     "restart_epochs": 8,
