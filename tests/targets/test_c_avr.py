@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from avr_build import FLAGS, AvrBuild
 from c_exports import assert_equal, export, one_conv
 from random_networks import calibrated_net, deep_network, raw_samples
 from random_programs import gated, random_inputs, random_program
@@ -22,37 +21,44 @@ from blrc.lower import lower
 from blrc.program import Conv, Encode, Program, Value, Window
 from blrc.runtime_files import runtime_dir
 from blrc.targets.c import build
+from blrc.targets.c.emulated import EmulatedBuild
 from blrc.targets.c.layout import lay_out
+from blrc.targets.c.machines import Machine, find
 from blrc.targets.c.simavr import SimAvr
 
 pytestmark = pytest.mark.needs("avr-gcc", "avr-size")
 MEGA = ("avr-gcc", "-mmcu=atmega2560")
+FLAGS = ("-mmcu=atmega2560", "-Os", *build.STRICT)
 ARDUINO = ("-Os", "-std=gnu11", "-ffunction-sections", "-fdata-sections", "-flto", "-Wl,--gc-sections")
 
 
-def check_program(
-    program: Program, folder: Path, machine: SimAvr, samples: int = 3, flags: tuple[str, ...] = ()
-) -> None:
+@pytest.fixture
+def avr(simulated_avr: SimAvr) -> Machine:
+    """An ATmega2560 for which everything is compiled without a warning."""
+    return replace(find("avr"), flags=FLAGS)
+
+
+def check_program(program: Program, folder: Path, machine: Machine, samples: int = 3) -> None:
     """All layers of all members, what they say together, and the self-test."""
     raw = random_inputs(program, samples)
-    c = AvrBuild(export(program, folder, raw[:2]), "net", machine, (*FLAGS, *flags))
-    for member in range(len(program.members)):
-        assert_equal(program, c.run(raw, member), raw, [step.y.name for step in c.layout.steps], member)
-    expected, found = reference.answer(program, raw), c.answers(raw)
-    for field in ("label", "members", "mean", "variance", "log_p"):
-        np.testing.assert_array_equal(getattr(found, field), getattr(expected, field), err_msg=field)
-    assert c.selftest() == 0
+    with EmulatedBuild(export(program, folder, raw[:2]), "net", machine) as c:
+        for member in range(len(program.members)):
+            assert_equal(program, c.run(raw, member), raw, [step.y.name for step in c.layout.steps], member)
+        expected, found = reference.answer(program, raw), c.answers(raw)
+        for field in ("label", "members", "mean", "variance", "log_p"):
+            np.testing.assert_array_equal(getattr(found, field), getattr(expected, field), err_msg=field)
+        assert c.selftest() == 0
 
 
 @pytest.mark.parametrize(("seed", "kind"), [(0, "bits"), (1, "int8"), (2, "uint8"), (4, "bits"), (5, "uint8")])
-def test_random_programs(simulated_avr: SimAvr, tmp_path: Path, seed: int, kind: str) -> None:
-    check_program(random_program(seed, kind), tmp_path, simulated_avr)
+def test_random_programs(avr: Machine, tmp_path: Path, seed: int, kind: str) -> None:
+    check_program(random_program(seed, kind), tmp_path, avr)
 
 
-def test_an_ensemble_of_three_with_a_gate(simulated_avr: SimAvr, tmp_path: Path) -> None:
+def test_an_ensemble_of_three_with_a_gate(avr: Machine, tmp_path: Path) -> None:
     program = gated(random_program(3, "uint8", members=3), 40_000)
     assert any(len(constant.tables) > 1 for constant in program.constants.values())
-    check_program(program, tmp_path, simulated_avr, samples=6)
+    check_program(program, tmp_path, avr, samples=6)
 
 
 KERNELS: dict[str, Callable[[], Program]] = {
@@ -71,25 +77,25 @@ def both_read(program: Program) -> Program:
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_kernels_that_are_rare(simulated_avr: SimAvr, tmp_path: Path, kernel: str) -> None:
+def test_kernels_that_are_rare(avr: Machine, tmp_path: Path, kernel: str) -> None:
     program = KERNELS[kernel]()
-    check_program(program, tmp_path, simulated_avr)
+    check_program(program, tmp_path, avr)
     assert kernel in (tmp_path / "net.h").read_text()
 
 
-def test_a_network_from_torch(simulated_avr: SimAvr, tmp_path: Path) -> None:
+def test_a_network_from_torch(avr: Machine, tmp_path: Path) -> None:
     checkpoint, net = calibrated_net(deep_network, 3)
     program = lower([net])
     raw = np.moveaxis(raw_samples(checkpoint.encoding, 2, 1), 1, -1)
-    c = AvrBuild(export(program, tmp_path, raw), "net", simulated_avr)
-    assert_equal(program, c.run(raw), raw, [step.y.name for step in c.layout.steps])
+    with EmulatedBuild(export(program, tmp_path, raw), "net", avr) as c:
+        assert_equal(program, c.run(raw), raw, [step.y.name for step in c.layout.steps])
 
 
 @pytest.mark.parametrize("flags", [("-O1",), ("-O2",), ARDUINO], ids=["O1", "O2", "Arduino's"])
-def test_tables_beyond_32_and_64_kb(simulated_avr: SimAvr, tmp_path: Path, flags: tuple[str, ...]) -> None:
+def test_tables_beyond_32_and_64_kb(avr: Machine, tmp_path: Path, flags: tuple[str, ...]) -> None:
     # 80,640 bytes of weights in three parts.
     program = one_conv((6, 6, 33), 280, Window((6, 6)))
-    check_program(program, tmp_path, simulated_avr, samples=2, flags=flags)
+    check_program(program, tmp_path, replace(avr, flags=(*FLAGS, *flags)), samples=2)
     assert "net_const_conv_weights_part_3[" in (tmp_path / "net_weights.c").read_text()
 
 
@@ -130,12 +136,12 @@ def test_a_cpu_that_cannot_read_its_flash_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_mnist(simulated_avr: SimAvr, tmp_path: Path) -> None:
+def test_mnist(avr: Machine, tmp_path: Path) -> None:
     examples = runtime_dir().parent / "examples" / "mnist"
     api.export(examples / "mnist.pt", tmp_path / "out", targets=("c",))
-    c = AvrBuild(tmp_path / "out", "mnist", simulated_avr)
     raw = read_idx(examples / "data" / "t10k-images-idx3-ubyte.gz")[:5, :, :, None]
-    assert_equal(c.program, c.run(raw), raw, [step.y.name for step in c.layout.steps])
-    sizes = c.sizes()
+    with EmulatedBuild(tmp_path / "out", "mnist", avr) as c:
+        assert_equal(c.program, c.run(raw), raw, [step.y.name for step in c.layout.steps])
+        sizes = build.measure([c.build_folder / "device.elf"], "avr-size")["device.elf"]
     assert sizes.text + sizes.data <= 256 * 1024
     assert sizes.data + sizes.bss <= 4 * 1024

@@ -123,6 +123,30 @@ def test_what_is_too_large_does_not_fit(folder: Path) -> None:
         EmulatedBuild(folder, "net", replace(find("host"), fits=(10**6, 3)))
 
 
+def test_what_is_so_large_that_it_does_not_compile(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Arrays of an AVR have 32,767 bytes at most; the tables say that it does not fit."""
+
+    def refuse(*arguments: object) -> None:
+        raise BlrcError("too large for the compiler")
+
+    monkeypatch.setattr(build, "compile_object", refuse)
+    with pytest.raises(DoesNotFitError, match=r"needs [\d,]+ bytes of flash"):
+        EmulatedBuild(folder, "net", replace(find("host"), fits=(1000, 8 * 1024)))
+    with pytest.raises(BlrcError, match="too large for the compiler"):
+        EmulatedBuild(folder, "net", replace(find("host"), fits=(10**6, 8 * 1024)))
+
+
+@pytest.mark.parametrize("emulated", ["cortex-m0"], indirect=True)
+def test_a_program_that_does_not_fit_beside_the_test_itself(emulated: Machine, folder: Path) -> None:
+    """The model fits, the linker says that model and test together do not: that is no difference."""
+    with EmulatedBuild(folder, "net", emulated) as c:
+        flash = c.flash
+    assert emulated.memory is not None
+    tight = replace(emulated, fits=(flash, 8 * 1024), memory=replace(emulated.memory, flash_bytes=flash))
+    with pytest.raises(DoesNotFitError, match="overflowed"):
+        EmulatedBuild(folder, "net", tight)
+
+
 def test_a_missing_tool_is_named(folder: Path) -> None:
     machine = replace(find("host"), tools=(Tool("no-such-gcc", "gcc-no-such"),))
     with pytest.raises(BlrcError, match="no-such-gcc not found; install gcc-no-such"):

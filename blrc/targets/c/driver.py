@@ -139,6 +139,19 @@ static int driver_ask(int predict, uint32_t argument, const void *x)
     }
     return status < 0 ? status : name_settled(&driver_ensemble);
 }
+
+/* What driver_ask found: the sums, the answer, and whether it is settled (answers.record). */
+static void driver_tell(void (*write)(const void *data, uint32_t bytes), int32_t settled)
+{
+    write(driver_ensemble.log_p, sizeof driver_ensemble.log_p);
+    write(driver_ensemble.p, sizeof driver_ensemble.p);
+    write(driver_ensemble.p_squared, sizeof driver_ensemble.p_squared);
+    write(&driver_got.label, sizeof driver_got.label);
+    write(&driver_got.members, sizeof driver_got.members);
+    write(&driver_got.mean, sizeof driver_got.mean);
+    write(&driver_got.variance, sizeof driver_got.variance);
+    write(&settled, sizeof settled);
+}
 """
 
 
@@ -230,14 +243,7 @@ static void driver_answer(int predict, uint32_t argument)
         fprintf(stderr, "driver: error %ld of the ensemble\\n", (long)settled);
         exit(3);
     }
-    driver_write(driver_ensemble.log_p, sizeof driver_ensemble.log_p);
-    driver_write(driver_ensemble.p, sizeof driver_ensemble.p);
-    driver_write(driver_ensemble.p_squared, sizeof driver_ensemble.p_squared);
-    driver_write(&driver_got.label, sizeof driver_got.label);
-    driver_write(&driver_got.members, sizeof driver_got.members);
-    driver_write(&driver_got.mean, sizeof driver_got.mean);
-    driver_write(&driver_got.variance, sizeof driver_got.variance);
-    driver_write(&settled, sizeof settled);
+    driver_tell(driver_write, settled);
 }
 
 int main(int argc, char **argv)

@@ -42,14 +42,7 @@ static int device_answer(int predict, uint32_t argument)
     if (settled < 0) {
         return 4;
     }
-    io_write(driver_ensemble.log_p, sizeof driver_ensemble.log_p);
-    io_write(driver_ensemble.p, sizeof driver_ensemble.p);
-    io_write(driver_ensemble.p_squared, sizeof driver_ensemble.p_squared);
-    io_write(&driver_got.label, sizeof driver_got.label);
-    io_write(&driver_got.members, sizeof driver_got.members);
-    io_write(&driver_got.mean, sizeof driver_got.mean);
-    io_write(&driver_got.variance, sizeof driver_got.variance);
-    io_write(&settled, sizeof settled);
+    driver_tell(io_write, settled);
     return 0;
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import struct
 import subprocess
 import tempfile
@@ -64,6 +65,13 @@ class EmulatedBuild(Compiled):
         self.build_folder = Path(self._temporary.name)
         try:
             self._compile()
+        except DoesNotFitError:
+            self.close()
+            raise
+        except BlrcError:  # arrays of an AVR have 32,767 bytes at most: what is far too large does not compile
+            self.close()
+            self._check_size(sum(step.flash for step in self.layout.steps))
+            raise
         except BaseException:
             self.close()
             raise
@@ -93,7 +101,7 @@ class EmulatedBuild(Compiled):
             *objects, device, test, vectors = pool.map(compile_one, [*library, *others[3:], *others[:3]])
         self._library, runtime = objects[: len(library)], objects[len(library) :]
         self._helpers = self._compile_helpers()
-        self._check_size()
+        self._check_size(self.flash)
         # The driver includes <name>.c, which is therefore not linked by itself.
         own = [path for path in self._library if path.stem != name]
         self._binary = self._link([device, *own, *runtime], "device.elf")
@@ -112,11 +120,11 @@ class EmulatedBuild(Compiled):
             helpers["{runner}"] = str(build_runner(self.build_folder))
         return helpers
 
-    def _check_size(self) -> None:
+    def _check_size(self, flash: int) -> None:
         fits = self.machine.fits
-        if fits is not None and (self.flash > fits[0] or self.ram > fits[1]):
+        if fits is not None and (flash > fits[0] or self.ram > fits[1]):
             raise DoesNotFitError(
-                f"{self.machine.title}: needs {self.flash:,} bytes of flash and {self.ram:,} of RAM beside the input; "
+                f"{self.machine.title}: needs {flash:,} bytes of flash and {self.ram:,} of RAM beside the input; "
                 f"there are {fits[0]:,} and {fits[1]:,}"
             )
 
@@ -125,7 +133,12 @@ class EmulatedBuild(Compiled):
         script = () if machine.memory is None else (f"-T{self.build_folder / 'machine.ld'}",)
         binary = self.build_folder / out
         command = [*machine.compiler, *machine.flags, *script, *map(str, objects), *machine.link, "-o", str(binary)]
-        build.run_tool(command, f"{machine.name}: linking {self.name}")
+        try:
+            build.run_tool(command, f"{machine.name}: linking {self.name}")
+        except BlrcError as error:
+            if re.search(r"overflowed by|will not fit in region|is not within region", str(error)):
+                raise DoesNotFitError(f"{machine.title}: not with the test's own code and data ({error})") from None
+            raise
         return binary
 
     @property
