@@ -21,6 +21,11 @@ from blrc.targets.c.simavr import SimAvr, build_runner
 
 ROOT = Path(__file__).parent
 
+# `make test` is a make of its own. The makes that tests start must not take themselves for its children: they would
+# inherit its options, and say "Entering directory" around what the tests read.
+for name in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL"):
+    os.environ.pop(name, None)
+
 # The same examples in every run: a red test must be red again when it is looked at. No deadline: two shared cores.
 settings.register_profile("repeatable", derandomize=True, deadline=None, database=None)
 settings.load_profile("repeatable")

@@ -1,4 +1,4 @@
-"""The root conftest.py: a test whose program is absent is skipped with a reason, but fails in CI."""
+"""The root conftest.py: an absent program is a reason to skip, in CI to fail; variables of make are taken away."""
 
 from __future__ import annotations
 
@@ -49,3 +49,24 @@ def test_absent_tools(ci: str, closing: str, reason: str, tmp_path: Path) -> Non
     assert reason in done.stdout
     assert f"no ONNX Runtime 1.17 at {tmp_path / 'nowhere'}: run make ort117" in done.stdout
     assert f"no packagers at {tmp_path}: run make packagers" in done.stdout
+
+
+@pytest.mark.needs("make")
+def test_a_make_inside_a_test_is_not_the_child_of_the_one_that_runs_the_suite(tmp_path: Path) -> None:
+    """Below `make test` it inherited -w, whose "Entering directory" lines stood around the output that tests read."""
+    shutil.copy(ROOT / "conftest.py", tmp_path)
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    (tmp_path / "Makefile").write_text("all:\n\t@echo made\n")
+    (tmp_path / "test_suite.py").write_text(
+        "import subprocess\n\ndef test_make():\n"
+        "    done = subprocess.run(['make'], capture_output=True, text=True)\n"
+        "    assert 'made' in done.stdout and 'directory' not in done.stdout\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "test_suite.py"],
+        cwd=tmp_path,
+        env={**os.environ, "MAKELEVEL": "1", "MAKEFLAGS": "w"},
+        capture_output=True,
+        text=True,
+    )
+    assert "1 passed" in done.stdout, done.stdout
