@@ -29,7 +29,7 @@ import torch
 from blrc import checkpoint, datasets, head, models, reference
 from blrc.api import build
 from blrc.encode import device_layout
-from blrc.files import write_atomically
+from blrc.files import cache_folder, write_atomically
 from blrc.members import parse_members
 from blrc.train.mnist import ENCODING
 from blrc.train.stage import accuracy
@@ -94,7 +94,7 @@ def main() -> None:
     parser.add_argument("--train-only", action="store_true", help="no evaluation, no page")
     options = parser.parse_args()
     datasets.mnist(options.data)  # downloaded where it is not there yet
-    folder = options.data or datasets.cache_folder("mnist")
+    folder = options.data or cache_folder("mnist")
     chosen = [run for run in RUNS if options.only is None or run.name in options.only]
     unknown = set(options.only or ()) - {run.name for run in RUNS}
     if unknown:

@@ -3,6 +3,7 @@
     blrc.save(model, "model.pt", input=blrc.pixels(...), calibration=samples)
     blrc.export("model.pt", "out", targets=["c", "onnx"])
     blrc.verify("out")
+    net = blrc.compile("out")    # the generated C: labels = net(images)
 
 Layers are in `blrc.nn`. These names load what they need when they are first used, so that ``import blrc`` is quick.
 """
@@ -17,6 +18,7 @@ from blrc import version
 if TYPE_CHECKING:
     from blrc.api import export, verify
     from blrc.checkpoint import Checkpoint, load, save
+    from blrc.compiling import compile
     from blrc.encode import InputEncoding, bits, int8_codes, pixels
     from blrc.ensembles import anytime
     from blrc.errors import BlrcError
@@ -30,6 +32,7 @@ __all__ = [
     "__version__",
     "anytime",
     "bits",
+    "compile",
     "export",
     "int8_codes",
     "load",
@@ -44,6 +47,7 @@ _HOME = {
     "InputEncoding": "encode",
     "anytime": "ensembles",
     "bits": "encode",
+    "compile": "compiling",
     "export": "api",
     "int8_codes": "encode",
     "load": "checkpoint",

@@ -9,7 +9,6 @@ from __future__ import annotations
 import gzip
 import hashlib
 import http.client
-import os
 import urllib.request
 import zlib
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blrc.errors import BlrcError
-from blrc.files import write_atomically
+from blrc.files import cache_folder, write_atomically
 
 MIRRORS = (
     "https://ossci-datasets.s3.amazonaws.com/mnist/",
@@ -86,12 +85,6 @@ def split(dataset: Dataset, validation: int = VALIDATION) -> tuple[Dataset, Data
     if not 0 < validation < len(dataset):
         raise BlrcError(f"cannot take {validation} validation samples from {len(dataset)}")
     return dataset[: len(dataset) - validation], dataset[len(dataset) - validation :]
-
-
-def cache_folder(name: str) -> Path:
-    """``$XDG_CACHE_HOME/blrc/<name>``, by default ``~/.cache/blrc/<name>``."""
-    base = os.environ.get("XDG_CACHE_HOME", "")
-    return (Path(base) if base else Path.home() / ".cache") / "blrc" / name
 
 
 def read_idx(path: str | Path) -> Bytes:

@@ -12,6 +12,21 @@ from pathlib import Path
 from blrc.errors import BlrcError
 
 
+def cache_folder(name: str) -> Path:
+    """``$BLRC_CACHE/<name>``; where that is not set, ``$XDG_CACHE_HOME/blrc/<name>``, or ``~/.cache/blrc/<name>``.
+
+    Raises:
+        BlrcError: none of them is set and the user has no home folder.
+    """
+    if own := os.environ.get("BLRC_CACHE", ""):
+        return Path(own) / name
+    try:
+        base = os.environ.get("XDG_CACHE_HOME", "") or Path.home() / ".cache"
+    except RuntimeError:
+        raise BlrcError("no home folder for files to keep; set BLRC_CACHE to a folder") from None
+    return Path(base) / "blrc" / name
+
+
 def write_atomically(path: Path, content: bytes) -> None:
     """Replace the file at `path` by `content`, or leave it as it was.
 

@@ -30,6 +30,14 @@ def mnist_folder(data_folder: Path) -> Path:
     return folder
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Tests neither use nor fill the user's cache."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("BLRC_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
 @pytest.fixture(autouse=True)
 def _seeded() -> Iterator[None]:
     """Every test starts from the same state of torch's default generator, and leaves none behind."""

@@ -83,6 +83,7 @@ ROOMS = (
     Room("eval_report", torch="yes"),
     Room("plots"),
     Room("api", torch="yes"),
+    Room("compiling", torch="direct"),
     Room("", torch="direct"),  # blrc/__init__.py
     Room("cli_train", torch="direct"),
     Room("cli", torch="direct"),

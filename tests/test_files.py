@@ -13,7 +13,7 @@ from typing import NoReturn
 import pytest
 
 from blrc.errors import BlrcError
-from blrc.files import write_atomically, write_folder
+from blrc.files import cache_folder, write_atomically, write_folder
 
 NEW = {"a.h": b"new", "sub/b.c": b"two\n", "empty": b""}
 
@@ -71,7 +71,7 @@ LIMITED = """
 import resource, signal, sys
 from pathlib import Path
 from blrc.errors import BlrcError
-from blrc.files import write_atomically, write_folder
+from blrc.files import cache_folder, write_atomically, write_folder
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
 folder = Path(sys.argv[1])
@@ -243,3 +243,26 @@ def test_a_relative_path_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     write_folder(Path("out"), NEW, None)
     write_atomically(Path("x"), b"1")
     assert tree(tmp_path) == {"x": b"1", **{f"out/{name}": content for name, content in NEW.items()}}
+
+
+def test_the_cache_is_where_the_user_says_or_at_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("BLRC_CACHE", "XDG_CACHE_HOME"):
+        monkeypatch.setenv(name, "")  # as if it were not set
+    monkeypatch.setenv("HOME", "/home/someone")
+    assert cache_folder("mnist") == Path("/home/someone/.cache/blrc/mnist")
+    monkeypatch.setenv("XDG_CACHE_HOME", "/var/cache")
+    assert cache_folder("mnist") == Path("/var/cache/blrc/mnist")
+    monkeypatch.setenv("BLRC_CACHE", "/mine")
+    assert cache_folder("mnist") == Path("/mine/mnist")
+
+
+def test_without_a_home_the_cache_has_to_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("BLRC_CACHE", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+
+    def homeless() -> NoReturn:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", homeless)
+    with pytest.raises(BlrcError, match="set BLRC_CACHE"):
+        cache_folder("mnist")

@@ -11,14 +11,14 @@ from blrc.targets.c.layout import Layout, Step
 from blrc.targets.c.symbols import Symbols, element
 
 
-def core(symbols: Symbols) -> str:
-    """``driver_step``, ``driver_run`` and the sizes of every step's maps."""
-    layout, name, upper = symbols.layout, symbols.name, symbols.upper
+def step_cases(symbols: Symbols) -> str:
+    """Cases of a switch over a step's index that run it alone, from ``x`` to ``y`` for ``member``."""
+    layout = symbols.layout
 
     def whole(step: Step) -> list[str]:
         return [f"&{symbols.shape(step)}"] if layout.in_strips(step) else []
 
-    cases = "".join(
+    return "".join(
         f"    case {i}:\n"
         + text.call(
             symbols.step(step),
@@ -28,6 +28,11 @@ def core(symbols: Symbols) -> str:
         + "        break;\n"
         for i, step in enumerate(layout.steps)
     )
+
+
+def core(symbols: Symbols) -> str:
+    """``driver_step``, ``driver_run`` and the sizes of every step's maps."""
+    layout, name, upper = symbols.layout, symbols.name, symbols.upper
     x_bytes = ", ".join(str(step.x.nbytes) for step in layout.steps)
     y_bytes = ", ".join(str(step.y.nbytes) for step in layout.steps)
     return (
@@ -35,14 +40,14 @@ def core(symbols: Symbols) -> str:
         f"#define DRIVER_OPS {len(layout.steps)}\n"
         f"#define DRIVER_MEMBERS {len(layout.program.members)}\n"
         f"#define DRIVER_INPUT_BYTES {layout.program.input.nbytes}\n"
-        f"#define DRIVER_MOST_WORDS {_most_words(layout)}\n\n"
+        f"#define DRIVER_MOST_WORDS {most_words(layout)}\n\n"
         f"static const uint32_t driver_x_bytes[DRIVER_OPS] = {{{x_bytes}}};\n"
         f"static const uint32_t driver_y_bytes[DRIVER_OPS] = {{{y_bytes}}};\n"
         f"static uint32_t driver_arena[({upper}_ARENA_SIZE + 3) / 4];\n"
         f"static int32_t driver_scores[{upper}_CLASSES];\n\n"
         + text.comment("One step alone.")
         + "static void driver_step(uint32_t op, uint32_t member, const void *x, void *y)\n{\n    switch (op) {\n"
-        + cases
+        + step_cases(symbols)
         + "    default:\n        break;\n    }\n}\n\n"
         + text.comment("All steps; the observer sees each output.")
         + f"static int driver_run(uint32_t member, const void *x, {name}_observer observer, void *context)\n{{\n"
@@ -106,7 +111,8 @@ static int driver_run_whole(uint32_t member, const void *x, name_observer observ
 """
 
 
-def _most_words(layout: Layout) -> int:
+def most_words(layout: Layout) -> int:
+    """Words that hold the largest map that a step reads or writes."""
     most = max(max(step.x.nbytes, step.y.nbytes) for step in layout.steps)
     return (max(most, layout.program.input.nbytes) + 3) // 4
 

@@ -1,0 +1,176 @@
+"""Exports as shared libraries of this machine, built once and kept in a cache.
+
+An entry of the cache is a folder with the library and its SHA-256. It is written beside its place and renamed, so that
+two processes that build at once leave one whole entry; what is damaged is built again. Its name says all that the
+library depends on: the generated files, the compiler with all that it predefines under these flags (version, ABI,
+instruction set), the command. Deleting the cache, or any entry, is always safe.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import TracebackType
+
+import numpy as np
+
+from blrc import program_file
+from blrc.files import cache_folder
+from blrc.program import Program
+from blrc.targets.c import build
+from blrc.targets.c.compiled import temporary_files
+from blrc.targets.c.emit import emit
+from blrc.targets.c.host_wrapper import FILE, host_wrapper
+from blrc.targets.c.layout import lay_out
+from blrc.targets.c.symbols import name_all
+from blrc.targets.options import EmitOptions
+from blrc.vectors import record
+from blrc.version import VERSION
+
+LIBRARY, CHECKSUM = "library.so", "sha256"
+OPTIMISED = ("-O3",)
+_ALWAYS = ("-fPIC", "-fvisibility=hidden")
+ATTEMPTS = 3
+
+
+def library_files(program: Program, name: str) -> dict[str, bytes]:
+    """The C of a library of `program`, as `blrc export` writes it, by file name.
+
+    Raises:
+        BlrcError: the name cannot be used in C.
+    """
+    nothing = np.zeros((1, *program.input.shape), bool if program.input.dtype == "bits" else program.input.dtype)
+    emitted = emit(program, EmitOptions(name, record(program, nothing), VERSION))
+    return {file: content for file, content in emitted.files.items() if in_library(file, name)}
+
+
+def in_library(file: str, name: str) -> bool:
+    """Whether this file of an export of model `name` belongs to its library: C, but no self-test and no package."""
+    tests = (f"{name}_vectors.c", f"{name}_selftest.c")
+    return "/" not in file and file.endswith((".c", ".h")) and file not in tests
+
+
+class Shared:
+    """A shared library of an export's C with `host_wrapper`'s entry points.
+
+    Attributes:
+        path: of the library; it has been checked, and is there as long as this object is not closed.
+        built: whether it was compiled now; else it was in the cache.
+
+    Args:
+        files: the C, as `library_files` gives it or as it lies in an export.
+        name, program: of the model.
+        flags: of the compiler, besides those that make a shared library.
+        cc: the compiler, by default `build.find_compiler`'s.
+
+    Raises:
+        BlrcError: no compiler, or it refuses the code.
+    """
+
+    def __init__(
+        self,
+        files: Mapping[str, bytes],
+        name: str,
+        program: Program,
+        flags: Sequence[str] = OPTIMISED,
+        cc: str | None = None,
+    ) -> None:
+        self.name = name
+        self._compiler = build.find_compiler(cc)
+        self._flags = (*flags, *_ALWAYS)
+        wrapper = host_wrapper(name_all(lay_out(program), name, program_file.digest(program)))
+        self._files = {**files, FILE: wrapper.encode("ascii")}
+        self._temporary: tempfile.TemporaryDirectory[str] | None = None
+        self.built = False
+        self.path = self._cached()
+
+    def close(self) -> None:
+        """Remove what the cache does not keep; what has been loaded goes on without its file."""
+        if self._temporary is not None:
+            self._temporary.cleanup()
+
+    def __enter__(self) -> Shared:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _cached(self) -> Path:
+        entry = cache_folder("native") / self._key()
+        try:
+            entry.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            for _ in range(ATTEMPTS):
+                if _whole(entry):
+                    return entry / LIBRARY
+                self._fill(entry)
+        except OSError:
+            pass
+        # The cache cannot be written, or another user's entry is in the way: a library for this process alone.
+        with temporary_files():
+            self._temporary = tempfile.TemporaryDirectory(prefix="blrc-native-")
+            try:
+                return self._build(Path(self._temporary.name))
+            except BaseException:
+                self.close()
+                raise
+
+    def _fill(self, entry: Path) -> None:
+        """Build the entry beside its place and put it there, unless another process was faster."""
+        with tempfile.TemporaryDirectory(prefix=f".{entry.name[:16]}.", dir=entry.parent) as folder:
+            beside, new = Path(folder), Path(folder) / "new"
+            library = self._build(beside)
+            new.mkdir()
+            library.rename(new / LIBRARY)
+            (new / CHECKSUM).write_text(_sha256(new / LIBRARY), encoding="ascii")
+            if entry.exists() and not _whole(entry):
+                entry.rename(beside / "damaged")
+            try:
+                new.rename(entry)
+            except OSError as error:
+                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                    raise
+
+    def _key(self) -> str:
+        command = (*self._compiler, *self._flags)
+        predefined = build.run_tool([*command, "-dM", "-E", "-x", "c", os.devnull], "asking the compiler what it is")
+        parts = [b"1", repr(command).encode(), predefined.encode()]
+        for name, content in sorted(self._files.items()):
+            parts += [name.encode(), content]
+        # Hashes of the parts, so that no part can pass for two.
+        return hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).hexdigest()
+
+    def _build(self, folder: Path) -> Path:
+        """Compile everything in `folder`: the library. The wrapper includes ``<name>.c``."""
+        for name, content in self._files.items():
+            (folder / name).write_bytes(content)
+
+        def compile_one(file: str) -> Path:
+            source = folder / file
+            return build.compile_object(self._compiler, self._flags, source, source.with_suffix(".o"), folder)
+
+        sources = sorted(file for file in self._files if file.endswith(".c") and file != f"{self.name}.c")
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            objects = list(pool.map(compile_one, sources))
+        self.built = True
+        return build.link(self._compiler, (*self._flags, "-shared"), objects, folder / LIBRARY)
+
+
+def _whole(entry: Path) -> bool:
+    """The entry is this user's, and its library is what was written."""
+    try:
+        mine = not hasattr(os, "getuid") or entry.stat().st_uid == os.getuid()
+        return mine and _sha256(entry / LIBRARY) == (entry / CHECKSUM).read_text(encoding="ascii")
+    except (OSError, ValueError):
+        return False
+
+
+def _sha256(file: Path) -> str:
+    with file.open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()
