@@ -13,7 +13,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from blrc import head, metrics, quick
+from blrc import head, metrics, scoring
 from blrc.calibrate import calibrate
 from blrc.checkpoint import Checkpoint
 from blrc.errors import BlrcError
@@ -159,4 +159,4 @@ def _tables(nets: Sequence[Net], gate: int) -> int:
 
 
 def _scores(net: Net, data: Labelled) -> Scores:
-    return quick.scores([lower([net])], data.raw)[0]
+    return scoring.scores([lower([net])], data.raw)[0]

@@ -14,7 +14,7 @@ from blrc.manifest import read_manifest
 from blrc.program import Program
 from blrc.targets.c.names import check_name
 from blrc.targets.c.native import Native
-from blrc.targets.c.shared import OPTIMISED, in_library, library_files
+from blrc.targets.c.shared import in_library, library_files
 
 if TYPE_CHECKING:
     from blrc.checkpoint import Checkpoint
@@ -30,7 +30,7 @@ def compile(
     freeze: str | float | Fraction = 0,
     gate: str | float | Fraction | None = None,
     threads: int | None = None,
-    flags: Sequence[str] = OPTIMISED,
+    flags: Sequence[str] | None = None,
     cc: str | None = None,
 ) -> Native:
     """A callable on NumPy arrays, backed by the C of a model, which is compiled once and then found in a cache.
@@ -40,7 +40,7 @@ def compile(
             ``.program.npz``, or a checkpoint or its path, whose C is written first.
         members, seed, sample, freeze, gate: which networks of a checkpoint, as for `blrc.export`; by default ``map``.
         threads: to share the samples of a call among, at most; by default, as many as this process may use CPUs.
-        flags: of the compiler.
+        flags: of the compiler; by default those of fast code for this machine (`blrc.targets.c.shared.host_flags`).
         cc: the compiler; by default ``$CC``, cc, gcc or clang.
 
     The cache is ``$BLRC_CACHE/native``, by default ``~/.cache/blrc/native``; it may be deleted at any time.

@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from blrc import head, metrics, quick
+from blrc import head, metrics, scoring
 from blrc.calibrate import calibrate
 from blrc.checkpoint import Checkpoint
 from blrc.encode import torch_layout
@@ -210,7 +210,7 @@ def _both(checkpoint: Checkpoint, member: Member, data: Labelled) -> Scored:
     """
     nets = [_calibrated(checkpoint, member), sample(checkpoint, member, running=True)]
     programs = [lower([net]) for net in nets]
-    scores = quick.scores(programs, data.raw)
+    scores = scoring.scores(programs, data.raw)
     scales = [head.scale_of(program.score_scale) for program in programs]
     return dict(zip(NORMS, zip(scores, scales, strict=True), strict=True))
 
@@ -291,7 +291,7 @@ def _by_batches(checkpoint: Checkpoint, member: Member, steps: Sequence[int], da
         _calibrated(checkpoint, member, step * BATCH) if step else sample(checkpoint, member, running=True)
         for step in steps
     ]
-    scores = quick.scores([lower([net]) for net in nets], data.raw)
+    scores = scoring.scores([lower([net]) for net in nets], data.raw)
     return tuple(metrics.accuracy(s.argmax(axis=1), data.labels) for s in scores)
 
 

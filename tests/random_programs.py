@@ -44,6 +44,12 @@ def gated(program: Program, gate: int) -> Program:
     return check(replace(program, members=("map", *program.members[1:]), gate=gate))
 
 
+def alone(program: Program, member: int) -> Program:
+    """One member of an ensemble as a program of its own."""
+    constants = {name: Constant((program.constant(name, member),), (0,)) for name in program.constants}
+    return replace(program, constants=constants, members=("map",), gate=0)
+
+
 def top_probability(program: Program, raw: NDArray[Any]) -> NDArray[np.int64]:
     """What the first member gives its likeliest class, Q16: where a gate decides."""
     log_p = head.log_probabilities(reference.scores(program, raw), head.scale_of(program.score_scale))

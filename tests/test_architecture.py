@@ -78,6 +78,7 @@ ROOMS = (
     Room("inspect_report", torch="direct"),
     Room("baselines", torch="yes"),
     Room("eval_choice", torch="direct"),
+    Room("scoring", torch="yes"),
     Room("evaluation", torch="yes"),
     Room("cheap", torch="yes"),
     Room("eval_report", torch="yes"),

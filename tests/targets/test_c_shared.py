@@ -205,3 +205,24 @@ def test_what_belongs_to_a_library() -> None:
     names = ["net.c", "net.h", "net_ensemble.c", "net_weights_2.c", "net_blrc_head.h"]
     others = ["net_vectors.c", "net_selftest.c", "cmake/net/src/net.c", "Makefile", "net.onnx"]
     assert [name for name in (*names, *others) if in_library(name, "net")] == names
+
+
+@pytest.mark.parametrize(
+    ("machine", "cpuinfo", "flags"),
+    [
+        ("x86_64", "flags\t\t: fpu sse4_2 popcnt avx\n", ("-O3", "-mpopcnt")),
+        ("x86_64", "flags\t\t: fpu sse2 avx512_vpopcntdq\n", ("-O3",)),
+        ("aarch64", "Features\t: fp asimd popcnt\n", ("-O3",)),
+        ("x86_64", None, ("-O3",)),
+    ],
+)
+def test_flags_are_those_of_the_machine(
+    machine: str, cpuinfo: str | None, flags: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if cpuinfo is not None:
+        (tmp_path / "cpuinfo").write_text(cpuinfo, encoding="ascii")
+    monkeypatch.setattr(shared, "CPUINFO", tmp_path / "cpuinfo")
+    monkeypatch.setattr(shared.platform, "machine", lambda: machine)
+    shared._cpuinfo.cache_clear()
+    assert shared.host_flags() == flags
+    shared._cpuinfo.cache_clear()

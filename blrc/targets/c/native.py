@@ -14,7 +14,7 @@ from blrc.program import BinaryScores, Conv, Program, Scores, Value
 from blrc.targets.c.answers import Answers
 from blrc.targets.c.layout import Step, lay_out
 from blrc.targets.c.native_calls import Arguments, Calls, Work, address, checked, usable_cpus
-from blrc.targets.c.shared import OPTIMISED, Shared
+from blrc.targets.c.shared import Shared
 
 Order = Literal["NHWC", "NCHW"]
 
@@ -33,8 +33,9 @@ class Native:
     Args:
         files: its C, as `shared.library_files` gives it or as it lies in an export.
         threads: to share the samples of a call among, at most; by default, as many as this process may use CPUs.
-        flags: of the compiler; macros may be defined here.
+        flags: of the compiler; macros may be defined here. By default `shared.host_flags`: fast code for this machine.
         cc: the compiler, by default ``$CC``, cc, gcc or clang.
+        slots: the files are those of `slots.Slots`.
 
     Raises:
         BlrcError: no compiler, or it refuses the code.
@@ -46,15 +47,16 @@ class Native:
         name: str,
         program: Program,
         threads: int | None = None,
-        flags: Sequence[str] = OPTIMISED,
+        flags: Sequence[str] | None = None,
         cc: str | None = None,
+        slots: bool = False,
     ) -> None:
         self.name, self.program, self.layout = name, program, lay_out(program)
         self.threads = usable_cpus() if threads is None else checked(threads)
         macs = sum(op.macs for op in program.ops if isinstance(op, Conv | Scores | BinaryScores))
         with Shared(files, name, program, flags, cc) as shared:
             self.built = shared.built
-            self.calls = Calls(shared.path, name, max(1, macs))
+            self.calls = Calls(shared.path, name, max(1, macs), slots)
 
     def __call__(self, raw: NDArray[Any], threads: int | None = None, order: Order = "NHWC") -> NDArray[np.int64]:
         """Labels ``(N,)``: of an ensemble what its members say together, none asked that cannot change the label.

@@ -7,7 +7,7 @@ import ctypes
 import os
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
@@ -25,12 +25,13 @@ MACS_A_CALL = 200_000_000  # multiply-adds of one call into C: some 10 ms, after
 MACS_A_THREAD = 2_000_000  # for fewer than these it is not worth to wake another thread
 COPY_BYTES = 2**24  # of samples that have to be copied, at a time
 _POINTER, _U64, _U32, _INT = ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint32, ctypes.c_int
-_SIGNATURES: Mapping[str, Sequence[Any]] = {
+_SIGNATURES: dict[str, Sequence[Any]] = {
     "scores": [_POINTER, _U64, _U32, _POINTER, _POINTER, _POINTER],
     "answers": [_POINTER, _U64, _INT, _U32, _POINTER, *[_POINTER] * 8],
     "run": [_POINTER, _U64, _U32, _POINTER, _POINTER, _POINTER],
     "op": [_U32, _POINTER, _U64, _U32, _POINTER, _POINTER],
 }
+_OF_SLOTS: dict[str, Sequence[Any]] = {"set": [_U32, _U32, _POINTER]}  # see `slots`
 
 
 class Calls:
@@ -40,12 +41,13 @@ class Calls:
         path: of the library.
         name: of the model.
         macs: multiply-adds of one sample, at least 1: by them the work is cut.
+        slots: whether it is a library of `slots`.
 
     Raises:
         BlrcError: the library cannot be loaded.
     """
 
-    def __init__(self, path: Path, name: str, macs: int) -> None:
+    def __init__(self, path: Path, name: str, macs: int, slots: bool = False) -> None:
         self.name, self.macs = name, macs
         self.entries: dict[str, Any] = {}
         self._idle: list[Work] = []
@@ -57,7 +59,7 @@ class Calls:
             raise BlrcError(f"{name}: the compiled library cannot be loaded: {error}") from None
         # An entry keeps the library alive: it is unloaded behind the last call, not under it.
         weakref.finalize(library, _ctypes.dlclose, library._handle).atexit = False
-        for function, arguments in _SIGNATURES.items():
+        for function, arguments in (_SIGNATURES | _OF_SLOTS if slots else _SIGNATURES).items():
             found = library[entry(name, function)]
             found.argtypes, found.restype = tuple(arguments), _INT
             self.entries[function] = found
