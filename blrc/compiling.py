@@ -14,7 +14,7 @@ from blrc.manifest import read_manifest
 from blrc.program import Program
 from blrc.targets.c.names import check_name
 from blrc.targets.c.native import Native
-from blrc.targets.c.shared import in_library, library_files
+from blrc.targets.c.shared import exported_files, library_files
 
 if TYPE_CHECKING:
     from blrc.checkpoint import Checkpoint
@@ -72,14 +72,7 @@ def _exported(folder: Path) -> tuple[str, Program, dict[str, bytes]]:
     name = manifest.name
     if "c" not in manifest.targets:
         raise BlrcError(f"{folder}: holds no C; export it again with --target c")
-    files = {}
-    for file in sorted(manifest.files):
-        if in_library(file, name):
-            try:
-                files[file] = (folder / file).read_bytes()
-            except OSError as error:
-                raise BlrcError(f"{folder / file}: cannot be read ({error.strerror or error}); export again") from None
-    return name, program_file.load(folder / f"{name}{PROGRAM}"), files
+    return name, program_file.load(folder / f"{name}{PROGRAM}"), exported_files(folder, name, manifest.files)
 
 
 def _sampled(

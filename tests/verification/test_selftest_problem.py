@@ -7,8 +7,11 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from c_exports import export
+from random_programs import random_inputs, random_program
 
 from blrc import api
+from blrc.targets.c.layout import lay_out
 from blrc.verification import engines
 from blrc.verification.report import to_text
 
@@ -29,6 +32,10 @@ def test_edited_vector_is_found_by_the_selftest(tmp_path: Path) -> None:
     assert any("step" in problem and "differs" in problem for problem in _problems(broken))
 
 
+def _names(folder: Path, builds: ExitStack) -> list[str]:
+    return [engine.name for engine in engines.compile_c(folder, "net", lambda *_: None, builds).engines]
+
+
 def _problems(folder: Path) -> tuple[str, ...]:
     with ExitStack() as builds:
         return engines.compile_c(folder, "tiny", lambda *_: None, builds).problems
@@ -45,11 +52,28 @@ def test_an_engine_that_fails_is_a_problem_in_the_report(tmp_path: Path) -> None
     assert any("compiling" in problem and "failed" in problem for problem in report.problems)
     crashing = Path(shutil.copytree(tmp_path / "out", tmp_path / "crashing"))
     text = (crashing / "tiny.c").read_text()
-    head, call, tail = text.rpartition("tiny_run(0, input, arena, scores, observer, context);")
+    head, call, tail = text.rpartition("tiny_run(member, input, arena, scores, observer, context);")
+    assert call
     (crashing / "tiny.c").write_text(f"{head}scores = (int32_t *)0; {call}{tail}")
     report = api.verify(crashing, random=5)
     assert not report.equal
     assert len(report.problems) > 1
+    assert report.engines == ("C, -O2", "C, ASan+UBSan")  # not in this process, which would have crashed
+
+
+@pytest.mark.needs("cc", "size")
+def test_what_the_sanitizers_complain_of_is_never_loaded(tmp_path: Path) -> None:
+    """A write behind the scores: in this process it would have hit the comparison's own memory."""
+    program = random_program(3, "uint8", members=2)
+    out = export(program, tmp_path / "out", random_inputs(program, 2))
+    text = (out / "net.c").read_text()
+    step = lay_out(program).steps[-1]
+    opening = f"static void net_op_{step.op.name}(uint32_t member, const uint32_t *x, int32_t *y)\n{{\n"
+    assert text.count(opening) == 1
+    broken = f"{opening}    if (member == 1u) {{\n        y[{program.classes}] = 7;\n    }}\n"
+    (out / "net.c").write_text(text.replace(opening, broken))
+    with ExitStack() as builds:
+        assert _names(out, builds) == ["C, -O2", "C, ASan+UBSan"]
 
 
 @pytest.mark.needs("cc", "size")

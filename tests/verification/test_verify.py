@@ -99,7 +99,7 @@ def test_random_networks_are_equal_everywhere(exported: tuple[Path, Checkpoint],
     assert found["difference"] is None
     assert found["digest"] == program_file.digest(program)
     assert found["accuracy"] == 80.0
-    assert found["engines"] == ["C, -O2", "C, ASan+UBSan", "onnxruntime"]
+    assert found["engines"] == ["C, -O3", "C, ASan+UBSan", "onnxruntime"]
     assert [layer["name"] for layer in found["layers"]] == [*(op.name for op in program.ops), "label", "answer"]
     assert all(layer["values_compared"] > 0 for layer in found["layers"])
     assert found["values_compared"] == sum(layer["values_compared"] for layer in found["layers"])
@@ -277,7 +277,7 @@ def test_an_edited_table_of_the_c_is_reported_and_named(pixels: tuple[Path, Chec
     assert not found.equal
     assert any("net_weights.c: was changed since the export" in problem for problem in found.problems)
     assert found.difference is not None
-    assert found.difference.startswith("C, -O2 differs on ")
+    assert found.difference.startswith("C, -O3 differs on ")
 
 
 @pytest.mark.usefixtures("fake_c")
