@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from test_fold import every_decision
 
+import blrc
 from blrc import api, checkpoint, labelled, reference
 from blrc.calibrate import calibrate
 from blrc.sample import Member, sample
@@ -34,6 +35,8 @@ def test_accuracy_of_the_likeliest_weights() -> None:
     labels = reference.labels(reference.scores(program, test.raw))
     assert len(labels) == 10_000
     assert np.mean(labels == test.labels) >= 0.99
+    with blrc.compile(program) as net:
+        np.testing.assert_array_equal(net(test.raw), labels)
     agreement = torch_agreement(nets[0], test.raw.transpose(0, 3, 1, 2)[:1000], labels[:1000])
     assert agreement.differences == 0
     assert agreement.same_labels >= 995
