@@ -116,8 +116,8 @@ def test_a_binarized_nn_is_described() -> None:
     )
     found = inspect(checkpoint_of(model, "uint8", (2, 9, 10)))
     assert [(each.name, each.kind, each.kernel, each.weights, each.certainty) for each in found.layers] == [
-        ("input.encode", "encode", "conv_codes", 0, None),
-        ("0", "conv", "conv_codes", 2 * 6 * 9, None),
+        ("input.encode", "encode", "conv_pairs", 0, None),
+        ("0", "conv", "conv_pairs", 2 * 6 * 9, None),
         ("5", "dense", "scores_binary", 120 * 7, None),
     ]
     last = found.layers[-1]

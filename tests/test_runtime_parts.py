@@ -40,6 +40,30 @@ def test_inline_parts(tmp_path: Path, flags: tuple[str, ...]) -> None:
     assert (done.returncode, done.stderr) == (0, ""), f"check_parts.c, line {done.returncode}"
 
 
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ("-O2",),
+        ("-O2", "-DBLRC_UNIT_BITS=32"),
+        ("-O2", "-DBLRC_UNIT_BITS=32", "-DBLRC_HAS_POPCOUNT=1"),
+        (*SANITIZE, "-DBLRC_UNIT_BITS=32"),
+    ],
+    ids=" ".join,
+)
+def test_runs_of_every_number_of_words(tmp_path: Path, flags: tuple[str, ...]) -> None:
+    compiler = build.find_compiler()
+    check = Path(__file__).parents[1] / "runtime" / "tests" / "check_runs.c"
+    sources = [check, *(RUNTIME / "src" / file for file in ("blrc_run.c", "blrc_run_real.c"))]
+    flags = (*flags, *STRICT, f"-I{RUNTIME / 'src'}")
+    objects = [
+        build.compile_object(compiler, flags, path, tmp_path / f"{path.stem}.o", RUNTIME / "include")
+        for path in sources
+    ]
+    binary = build.link(compiler, flags, objects, tmp_path / "main")
+    done = subprocess.run([binary], capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stderr) == (0, ""), f"check_runs.c, line {done.returncode}"
+
+
 def test_rows_of_a_window_in_the_padding_have_no_address(tmp_path: Path) -> None:
     """Where no column of a window was inside, the address of a run was computed outside the map."""
     compiler = build.find_compiler()
@@ -76,7 +100,9 @@ def test_house_rules(path: Path) -> None:
     # The prefix is what the exporter renames; what has none would clash in a firmware of two models.
     assert re.match(r"blrc(_\w+)?\.[ch]$", path.name)
     assert all(m.startswith("BLRC_") for m in re.findall(r"^#define (\w+)", code, re.MULTILINE))
-    functions = re.findall(r"^(?:static (?:inline )?)?(?:void|u?int\d+_t|blrc_\w+) \*?(\w+)\(", code, re.MULTILINE)
+    functions = re.findall(
+        r"^(?:static (?:inline |BLRC_INLINE |BLRC_APART )?)?(?:void|u?int\d+_t|blrc_\w+) \*?(\w+)\(", code, re.MULTILINE
+    )
     assert all(function.startswith("blrc_") for function in functions)
     assert set(re.findall(r"#include <(.+)>", code)) <= {"stdint.h"}
     for word in ("malloc", "float", "double", "printf", "//", "goto", " int ", "long", "restrict", "alloca"):

@@ -41,7 +41,7 @@
 
 /* Changes whenever a signature, a struct, a digest or the layout of a table changes: generated files refuse another
  * number. */
-#define BLRC_ABI 3
+#define BLRC_ABI 4
 
 /* Bits of the thresholds in tables, of binary convolutions and dense layers, and of convolutions of codes. An export
  * writes 16 where all of them, and the largest sums, fit: INT16_MAX then is "never", as INT32_MAX is with 32. */
@@ -141,6 +141,12 @@ void blrc_dense(int32_t inputs, int32_t words, int32_t outputs, const uint32_t *
  * thresholds: for each group one for each row, padded with "never" to a multiple of 8. */
 void blrc_conv_codes(const blrc_conv *op, const void *x, BLRC_TABLE(int8_t) table, int32_t table_rows,
                      BLRC_TABLE(uint32_t) weights, BLRC_TABLE(blrc_code_threshold) thresholds, uint32_t *y);
+
+/* The same for groups = 1 and at most BLRC_CODES codes a row, whose sums are at most 16383.
+ *
+ * starts: instead of thresholds: 65537 (32768 - threshold), where "never" is the largest sum + 1. */
+void blrc_conv_pairs(const blrc_conv *op, const void *x, BLRC_TABLE(int8_t) table, int32_t table_rows,
+                     BLRC_TABLE(uint32_t) weights, BLRC_TABLE(uint32_t) starts, uint32_t *y);
 
 /* y[i] = table[channel % table_rows][x[i]] for `pixels` pixels. */
 void blrc_encode(int32_t pixels, int32_t channels, const uint8_t *x, BLRC_TABLE(int8_t) table, int32_t table_rows,

@@ -4,76 +4,87 @@
 #include "blrc_dot.h"
 #include "blrc_group.h"
 #include "blrc_run.h"
-#include "blrc_run_taps.h"
+#include "blrc_run_real.h"
 
-/* y |= bits of the channels first <= c < end from plain rows, inside and at borders: for groups whose outputs do not
- * come in fours. */
-static void blrc_gather_single(const blrc_taps *taps, int32_t first, int32_t end, BLRC_TABLE(uint32_t) w,
-                               BLRC_TABLE(blrc_bit_threshold) thresholds, uint32_t *y)
+/* What a pixel sees, and where its words go. */
+typedef struct blrc_taps {
+    int32_t top, left; /* the pixel under the first tap */
+    int32_t whole;     /* all taps lie inside the map, and `real` is not read */
+    blrc_span ky, kx;
+    uint32_t run[BLRC_GATHER_WORDS], real[BLRC_GATHER_WORDS];
+} blrc_taps;
+
+/* Collect the words of group g. Where a tap lies outside, both are 0. */
+static BLRC_APART void blrc_gather_words(const blrc_conv *op, const blrc_operands *in, int32_t g, blrc_taps *taps)
 {
-    int32_t c, t;
+    const blrc_window *win = &op->window;
+    const int32_t words = blrc_words(op->in_channels);
+    const int32_t tap = blrc_words(in->channels);
+    const int32_t whole_words = op->groups == 1 || in->channels % 32 == 0;
+    const int32_t in_runs = taps->whole && op->groups == 1 && win->dilation_x == 1;
+    uint32_t *to = taps->run, *real = taps->real;
+    int32_t t, s, i;
 
-    for (c = first; c < end; ++c, w = BLRC_SKIP(uint32_t, w, taps->total)) {
-        uint32_t pop = 0;
+    for (t = 0; t < win->kernel_y; ++t) {
+        const int32_t row = (taps->top + t * win->dilation_y) * op->in_width + taps->left;
 
-        for (t = taps->top; t < taps->bottom; ++t) {
-            const int32_t start = t * taps->line + taps->before;
+        if (in_runs) {
+            const uint32_t *from = (const uint32_t *)in->x + row * words;
 
-            pop += blrc_dot1(taps->run + start, BLRC_SKIP(uint32_t, w, start), taps->after - taps->before);
+            for (i = win->kernel_x * words; i > 0; --i) {
+                *to++ = *from++;
+            }
+            continue;
         }
-        y[c / 32] |= blrc_pass(pop, taps->n, thresholds, c) << (c % 32);
+        for (s = 0; s < win->kernel_x; ++s, to += tap, real += tap) {
+            const uint32_t inside = t >= taps->ky.first && t < taps->ky.end && s >= taps->kx.first && s < taps->kx.end;
+            const int32_t at = (row + s * win->dilation_x) * words;
+
+            if (!taps->whole) {
+                for (i = 0; i < tap; ++i) {
+                    to[i] = 0;
+                    real[i] = 0u - inside;
+                }
+            }
+            if (inside) {
+                if (whole_words) {
+                    for (i = 0; i < tap; ++i) {
+                        to[i] = ((const uint32_t *)in->x)[at + g * tap + i];
+                    }
+                } else {
+                    blrc_group_words((const uint32_t *)in->x + at, words, g * in->channels, in->channels, 0, tap, to);
+                }
+            }
+        }
     }
 }
 
 static void blrc_conv_gather_pixel(const blrc_conv *op, const blrc_operands *in, int32_t my, int32_t mx, uint32_t *y)
 {
     const blrc_window *win = &op->window;
-    const int32_t words = blrc_words(op->in_channels);
-    const int32_t channels = in->channels;
-    const int32_t tap = blrc_words(channels);
-    const int32_t top = my * win->stride_y - win->pad_y;
-    const int32_t left = mx * win->stride_x - win->pad_x;
-    const blrc_span ky = blrc_inside(top, win->dilation_y, win->kernel_y, op->in_height);
-    const blrc_span kx = blrc_inside(left, win->dilation_x, win->kernel_x, op->in_width);
-    const int32_t real = (ky.end - ky.first) * (kx.end - kx.first);
+    const int32_t kernel = win->kernel_y * win->kernel_x;
+    const int32_t total = kernel * blrc_words(in->channels);
     BLRC_TABLE(uint32_t) w = in->weights;
-    const int32_t whole_words = op->groups == 1 || channels % 32 == 0;
     blrc_taps taps;
-    int32_t g, t, s, i;
+    int32_t g, n;
 
-    taps.line = win->kernel_x * tap;
-    taps.total = win->kernel_y * taps.line;
-    taps.n = real * channels;
-    taps.before = kx.first * tap;
-    taps.after = kx.end * tap;
-    taps.top = ky.first;
-    taps.bottom = ky.end;
+    taps.top = my * win->stride_y - win->pad_y;
+    taps.left = mx * win->stride_x - win->pad_x;
+    taps.ky = blrc_inside(taps.top, win->dilation_y, win->kernel_y, op->in_height);
+    taps.kx = blrc_inside(taps.left, win->dilation_x, win->kernel_x, op->in_width);
+    n = (taps.ky.end - taps.ky.first) * (taps.kx.end - taps.kx.first);
+    taps.whole = n == kernel && op->rows == BLRC_ROWS;
+    n *= in->channels;
+    for (g = 0; g < op->groups; ++g, w = BLRC_SKIP(uint32_t, w, in->outputs * total)) {
+        const int32_t first = g * in->outputs, end = first + in->outputs;
 
-    for (g = 0; g < op->groups; ++g, w = BLRC_SKIP(uint32_t, w, in->outputs * taps.total)) {
-        const int32_t first = g * in->outputs;
-
-        for (t = taps.top; t < taps.bottom; ++t) {
-            uint32_t *to = taps.run + t * taps.line + taps.before;
-
-            for (s = kx.first; s < kx.end; ++s, to += tap) {
-                const int32_t at = (top + t * win->dilation_y) * op->in_width + left + s * win->dilation_x;
-                const uint32_t *const pixel = (const uint32_t *)in->x + at * words;
-
-                if (whole_words) {
-                    for (i = 0; i < tap; ++i) {
-                        to[i] = pixel[g * tap + i];
-                    }
-                } else {
-                    blrc_group_words(pixel, words, g * channels, channels, 0, tap, to);
-                }
-            }
-        }
+        blrc_gather_words(op, in, g, &taps);
         if (op->rows != BLRC_ROWS) {
-            blrc_gather_single(&taps, first, first + in->outputs, w, in->thresholds, y);
-        } else if (real == win->kernel_y * win->kernel_x) {
-            blrc_run(taps.n, taps.total, first, first + in->outputs, taps.run, w, in->thresholds, y);
+            blrc_single_rows(n, total, first, in->outputs, taps.run, taps.real, w, in->thresholds, y);
+        } else if (taps.whole) {
+            blrc_run(n, total, first, end, taps.run, w, in->thresholds, y);
         } else {
-            blrc_run_taps(&taps, first, first + in->outputs, w, in->thresholds, y);
+            blrc_run_real(n, total, first, end, taps.run, taps.real, w, in->thresholds, y);
         }
     }
 }

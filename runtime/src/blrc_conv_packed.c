@@ -4,6 +4,7 @@
 #include "blrc_dot.h"
 #include "blrc_group.h"
 #include "blrc_run.h"
+#include "blrc_run_real.h"
 
 /* Put the low `count` <= 32 bits of v at bit `at` of `to`; nothing but zeros is there yet. */
 static inline void blrc_put_bits(uint32_t v, int32_t count, int32_t at, uint32_t *to)
@@ -15,34 +16,6 @@ static inline void blrc_put_bits(uint32_t v, int32_t count, int32_t at, uint32_t
     to[at / 32] |= v << shift;
     if (shift + count > 32) {
         to[at / 32 + 1] |= v >> (32 - shift);
-    }
-}
-
-/* Where word i of row r lies in a table whose blocks have `rows` rows. */
-static inline int32_t blrc_word_at(int32_t rows, int32_t words, int32_t r, int32_t i)
-{
-    if (rows == 1) {
-        return i;
-    }
-    return i == words - 1 && words % 2 != 0 ? 4 * i + r : 8 * (i / 2) + 2 * r + i % 2;
-}
-
-/* y |= bits of `outputs` channels from `first` on at a border, where only the bits in `real` count. */
-static void blrc_packed_border(int32_t rows, int32_t n, int32_t words, int32_t first, int32_t outputs,
-                               const uint32_t *run, const uint32_t *real, BLRC_TABLE(uint32_t) w,
-                               BLRC_TABLE(blrc_bit_threshold) thresholds, uint32_t *y)
-{
-    int32_t c, r, i;
-
-    for (c = first; c < first + outputs; c += rows, w = BLRC_SKIP(uint32_t, w, rows * words)) {
-        for (r = 0; r < rows; ++r) {
-            uint32_t pop = 0;
-
-            for (i = 0; i < words; ++i) {
-                pop += blrc_popcount((run[i] ^ BLRC_READ(uint32_t, w, blrc_word_at(rows, words, r, i))) & real[i]);
-            }
-            y[c / 32] |= blrc_pass(pop, n, thresholds, c + r) << ((c + r) % 32);
-        }
     }
 }
 
@@ -84,18 +57,12 @@ static void blrc_conv_packed_pixel(const blrc_conv *op, const blrc_operands *in,
                 }
             }
         }
-        if (taps < kernel) {
-            blrc_packed_border(op->rows, taps * channels, total, first, in->outputs, run, real, w, in->thresholds, y);
-        } else if (op->rows == BLRC_ROWS) {
+        if (op->rows != BLRC_ROWS) {
+            blrc_single_rows(taps * channels, total, first, in->outputs, run, real, w, in->thresholds, y);
+        } else if (taps == kernel) {
             blrc_run(taps * channels, total, first, first + in->outputs, run, w, in->thresholds, y);
         } else {
-            for (c = 0; c < in->outputs; ++c) {
-                const int32_t pop = (int32_t)blrc_dot1(run, BLRC_SKIP(uint32_t, w, c * total), total);
-                const int32_t threshold = BLRC_READ(blrc_bit_threshold, in->thresholds, first + c);
-                const uint32_t bit = 2 * pop <= taps * channels - threshold;
-
-                y[(first + c) / 32] |= bit << ((first + c) % 32);
-            }
+            blrc_run_real(taps * channels, total, first, first + in->outputs, run, real, w, in->thresholds, y);
         }
     }
 }

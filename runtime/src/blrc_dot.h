@@ -5,6 +5,15 @@
 
 #include "blrc_dot_portable.h"
 
+/* Where word i of row r lies in a block of `rows` rows. */
+static inline int32_t blrc_word_at(int32_t rows, int32_t words, int32_t r, int32_t i)
+{
+    if (rows == 1) {
+        return i;
+    }
+    return i == words - 1 && words % 2 != 0 ? 4 * i + r : 8 * (i / 2) + 2 * r + i % 2;
+}
+
 /* acc[row] += popcount(x xor w[row]) over the words first <= i < end of a row of `total` words.
  *
  * x points to the activation of word `first`, w to the whole block. An odd `first` is the second word of its pair, and
@@ -35,6 +44,19 @@ static inline void blrc_dot4_all(const uint32_t *x, BLRC_TABLE(uint32_t) w, int3
     }
 }
 
+/* The same where only the bits in `real` count. */
+static inline void blrc_dot4_real(const uint32_t *x, const uint32_t *real, BLRC_TABLE(uint32_t) w, int32_t total,
+                                  uint32_t *acc)
+{
+    int32_t i, r;
+
+    for (i = 0; i < total; ++i) {
+        for (r = 0; r < BLRC_ROWS; ++r) {
+            acc[r] += blrc_popcount((x[i] ^ BLRC_READ(uint32_t, w, blrc_word_at(BLRC_ROWS, total, r, i))) & real[i]);
+        }
+    }
+}
+
 /* 1 where row r passes, else 0: z >= threshold[r].
  *
  *   z = n - 2 pop;     z >= t  <=>  2 pop <= n - t  (that is, pop <= floor((n - t) / 2))
@@ -54,6 +76,26 @@ static inline uint32_t blrc_pass4(const uint32_t *acc, int32_t n, BLRC_TABLE(blr
     const uint32_t b3 = blrc_pass(acc[3], n, thresholds, 3);
 
     return b0 | b1 << 1 | b2 << 2 | b3 << 3;
+}
+
+/* y |= bits of `outputs` channels from `first` on, from plain rows: for groups whose outputs do not come in
+ * fours. Only the bits in `real` count. */
+static inline void blrc_single_rows(int32_t n, int32_t words, int32_t first, int32_t outputs, const uint32_t *run,
+                               const uint32_t *real, BLRC_TABLE(uint32_t) w, BLRC_TABLE(blrc_bit_threshold) thresholds,
+                               uint32_t *y)
+{
+    int32_t c, i;
+
+    for (c = first; c < first + outputs; ++c) {
+        uint32_t pop = 0;
+
+        for (i = 0; i < words; ++i) {
+            /* All words of the kernel have been collected, but that is a product too much for the analyzer.
+             * NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult) */
+            pop += blrc_popcount((run[i] ^ BLRC_NEXT(uint32_t, w)) & real[i]);
+        }
+        y[c / 32] |= blrc_pass(pop, n, thresholds, c) << (c % 32);
+    }
 }
 
 #endif

@@ -6,7 +6,7 @@
 #ifndef BLRC_DOT_PORTABLE_H
 #define BLRC_DOT_PORTABLE_H
 
-#include "blrc.h"
+#include "blrc_carry.h"
 
 /* Both choices may be given to the compiler instead (-D): tests walk every path so. */
 #ifndef BLRC_HAS_POPCOUNT
@@ -26,31 +26,14 @@
 #endif
 #endif
 
-#if BLRC_UNIT_BITS == 64
-typedef uint64_t blrc_unit; /* two words of one row */
-#else
-typedef uint32_t blrc_unit;
-#endif
-
-/* Sums of neighbouring bits, in place: 2-bit fields hold 0..2, then 4-bit fields hold 0..4 (SWAR, "Hacker's Delight"
- * 5-1). The first line is  2a + b - a = a + b  for each pair of bits ab. */
-static inline blrc_unit blrc_nibbles(blrc_unit v)
-{
-    const blrc_unit fives = (blrc_unit)-1 / 3, threes = (blrc_unit)-1 / 5;
-
-    v -= (v >> 1) & fives;
-    return (v & threes) + ((v >> 2) & threes);
-}
+#define BLRC_CARRY_SAVE (!BLRC_HAS_POPCOUNT && BLRC_UNIT_BITS == 32)
 
 static inline uint32_t blrc_popcount(uint32_t v)
 {
 #if BLRC_HAS_POPCOUNT
     return (uint32_t)__builtin_popcountl((unsigned long)v);
 #else
-    v -= (v >> 1) & 0x55555555u;
-    v = (v & 0x33333333u) + ((v >> 2) & 0x33333333u);
-    v = (v + (v >> 4)) & 0x0F0F0F0Fu;
-    return ((v * 0x01010101u) & 0xFFFFFFFFu) >> 24;
+    return blrc_of_all(blrc_of_eight(blrc_of_four(v)));
 #endif
 }
 
@@ -99,28 +82,38 @@ static inline void blrc_dot4(const uint32_t *x, BLRC_TABLE(uint32_t) w, int32_t 
     }
 }
 
+#elif BLRC_CARRY_SAVE
+
+static inline void blrc_dot4(const uint32_t *x, BLRC_TABLE(uint32_t) w, int32_t pairs, uint32_t *acc)
+{
+    int32_t r;
+
+    for (r = 0; r < 4; ++r, w = BLRC_SKIP(uint32_t, w, 2)) {
+        acc[r] += blrc_count((uint32_t)pairs, x, w);
+    }
+}
+
 #else
 
-/* Bits of a pair that differ, counted in bytes: each byte of the result is at most 16. */
-static inline blrc_unit blrc_bytes(const uint32_t *x, BLRC_TABLE(uint32_t) w)
+/* Bits of a pair that differ, counted in bytes: each byte of the result is at most 16. 2-bit fields first hold 0..2,
+ * then 4-bit fields 0..4 (SWAR, "Hacker's Delight" 5-1): 2a + b - a = a + b for each pair of bits ab. */
+static inline uint64_t blrc_bytes(const uint32_t *x, const uint32_t *w)
 {
-    const blrc_unit low = (blrc_unit)-1 / 17;
-#if BLRC_UNIT_BITS == 64
-    const blrc_unit v = blrc_nibbles(blrc_load(x) ^ blrc_load(w));
-#else
-    const blrc_unit v = blrc_nibbles(x[0] ^ BLRC_READ(uint32_t, w, 0)) +
-                        blrc_nibbles(x[1] ^ BLRC_READ(uint32_t, w, 1)); /* at most 8: no carry */
-#endif
+    const uint64_t fives = (uint64_t)-1 / 3, threes = (uint64_t)-1 / 5, low = (uint64_t)-1 / 17;
+    uint64_t v = blrc_load(x) ^ blrc_load(w);
+
+    v -= (v >> 1) & fives;
+    v = (v & threes) + ((v >> 2) & threes);
     return (v & low) + ((v >> 4) & low);
 }
 
 /* Sum of the bytes, each below 256. Their sum may pass 255, so it is taken in 16-bit fields. */
-static inline uint32_t blrc_sum_bytes(blrc_unit v)
+static inline uint32_t blrc_sum_bytes(uint64_t v)
 {
-    const blrc_unit even = (blrc_unit)-1 / 257, ones = (blrc_unit)-1 / 65535;
+    const uint64_t even = (uint64_t)-1 / 257, ones = (uint64_t)-1 / 65535;
 
     v = (v & even) + ((v >> 8) & even);
-    return (uint32_t)((v * ones) >> (BLRC_UNIT_BITS - 16));
+    return (uint32_t)((v * ones) >> 48);
 }
 
 static inline void blrc_dot4(const uint32_t *x, BLRC_TABLE(uint32_t) w, int32_t pairs, uint32_t *acc)
@@ -128,7 +121,7 @@ static inline void blrc_dot4(const uint32_t *x, BLRC_TABLE(uint32_t) w, int32_t 
     while (pairs > 0) {
         /* 15 pairs of at most 16 keep a byte below 256; only then are bytes added up. */
         int32_t chunk = pairs < 15 ? pairs : 15;
-        blrc_unit a0 = 0, a1 = 0, a2 = 0, a3 = 0;
+        uint64_t a0 = 0, a1 = 0, a2 = 0, a3 = 0;
 
         pairs -= chunk;
         for (; chunk > 0; --chunk, x += 2, w = BLRC_SKIP(uint32_t, w, 8)) {

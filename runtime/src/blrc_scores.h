@@ -4,6 +4,16 @@
 
 #include "blrc.h"
 
+/* The weight, or where `minus` is 1 its negative: x ^ -1 is -x - 1. */
+static inline int32_t blrc_signed(int32_t weight, uint32_t minus)
+{
+    const int32_t mask = -(int32_t)minus;
+
+    return (weight ^ mask) - mask;
+}
+
+#define BLRC_WEIGHT (bits_of_weights == 8 ? BLRC_NEXT(int8_t, narrow) : BLRC_NEXT(int16_t, wide))
+
 /* y[class] = bias[class] + sum of +-weights by the signs in x. The weights are those of `narrow` where
  * `bits_of_weights`, a constant of the caller, is 8, else those of `wide`: nothing is decided when it runs. */
 static inline void blrc_scores(int32_t bits_of_weights, int32_t pixels, int32_t channels, int32_t classes,
@@ -18,15 +28,17 @@ static inline void blrc_scores(int32_t bits_of_weights, int32_t pixels, int32_t 
 
         for (i = 0; i < pixels; ++i) {
             for (c = 0; c < channels; c += 32) {
-                const int32_t end = channels - c < 32 ? channels - c : 32;
-                uint32_t bits = *word++;
-                int32_t b;
+                uint32_t bits = ~*word++;
+                int32_t left = channels - c < 32 ? channels - c : 32;
 
-                for (b = 0; b < end; ++b, bits >>= 1) {
-                    const int32_t minus = (int32_t)(bits & 1u) - 1; /* 0 or -1: (w ^ minus) - minus is +-w */
-                    const int32_t weight = bits_of_weights == 8 ? BLRC_NEXT(int8_t, narrow) : BLRC_NEXT(int16_t, wide);
-
-                    sum += (weight ^ minus) - minus;
+                for (; left >= 4; left -= 4, bits >>= 4) {
+                    sum += blrc_signed(BLRC_WEIGHT, bits & 1u);
+                    sum += blrc_signed(BLRC_WEIGHT, (bits >> 1) & 1u);
+                    sum += blrc_signed(BLRC_WEIGHT, (bits >> 2) & 1u);
+                    sum += blrc_signed(BLRC_WEIGHT, (bits >> 3) & 1u);
+                }
+                for (; left > 0; --left, bits >>= 1) {
+                    sum += blrc_signed(BLRC_WEIGHT, bits & 1u);
                 }
             }
         }

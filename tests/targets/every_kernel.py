@@ -69,6 +69,6 @@ PROGRAMS: dict[str, Callable[[], Program]] = {
 }
 
 KERNELS = {
-    *("encode", "conv_codes", "conv_packed", "conv_rows", "conv_gather", "conv_taps", "dense", "pool_or"),
+    *("encode", "conv_codes", "conv_pairs", "conv_packed", "conv_rows", "conv_gather", "conv_taps", "dense", "pool_or"),
     *("scores_int8", "scores_int16", "scores_binary"),
 }

@@ -131,8 +131,8 @@ def test_a_program_that_hangs_is_stopped(folder: Path, program: Program) -> None
 
 
 def test_a_set_tail_bit_is_an_error(folder: Path, program: Program) -> None:
-    run = folder / "net_blrc_run.c"
-    run.write_text(run.read_text().replace("y[c / 32] |= ", "y[c / 32] |= 0x80000000u | "))
+    rows = folder / "net_blrc_rows.h"
+    rows.write_text(rows.read_text().replace("*to |= ", "*to |= 0x80000000u | "))
     with HostBuild(folder, "net") as c, pytest.raises(BlrcError, match="unused bit of 'out'"):
         c.run(random_inputs(program, 2))
 

@@ -54,10 +54,23 @@ CASES = [
     ("conv_taps", "bits", (2, 2, 2420), 2, Window((1, 1)), 2, None),
     *(("dense", "bits", (1, 1, c), 37, Window((1, 1)), 1, None) for c in (1, 31, 32, 33, 64, 65, 1000)),
     ("dense", "bits", (3, 5, 33), 64, Window((3, 5)), 1, None),
-    *(("conv_codes", "uint8", (2, 2, c), 9, Window((2, 2)), 1, None) for c in (1, 7, 8, 9, 16, 17)),
-    *(("conv_codes", "int8", (4, 5, 2), n, SAME, 1, HALF) for n in (1, 7, 8, 9, 15, 16, 17, 32, 33)),
-    ("conv_codes", "uint8", (7, 6, 3), 34, SKEW, 1, OVERLAP),
-    ("conv_codes", "int8", (3, 4, 5), 6, BEYOND, 1, None),
+    *(
+        ("conv_gather", "bits", (2, 11, 32), 6, Window((1, words), padding=(0, 1, 0, 0)), 1, None)
+        for words in (1, 2, 7, 8, 9, 10)
+    ),
+    *(("conv_gather", "bits", (2, 3, 32 * c), 6, Window((1, 1)), 1, None) for c in (15, 16, 17, 33)),
+    *(("conv_pairs", "uint8", (2, 2, c), 9, Window((2, 2)), 1, None) for c in (1, 7, 8)),
+    *(("conv_codes", "uint8", (2, 2, c), 9, Window((2, 2)), 1, None) for c in (9, 16, 17)),
+    *(("conv_pairs", "int8", (4, 5, 2), n, SAME, 1, HALF) for n in (1, 7, 8, 9, 15, 16, 17, 32, 33)),
+    *(("conv_pairs", "uint8", (3, w, 1), 5, SAME, 1, None) for w in (1, 2, 3, 4, 5)),
+    ("conv_pairs", "uint8", (7, 6, 3), 34, SKEW, 1, OVERLAP),
+    ("conv_pairs", "uint8", (7, 8, 2), 9, SAME, 1, DILATED_POOL),
+    ("conv_pairs", "int8", (3, 4, 5), 6, BEYOND, 1, None),
+    ("conv_pairs", "uint8", (5, 5, 4), 9, Window((2, 3), dilation=(1, 2)), 1, None),
+    ("conv_pairs", "int8", (6, 9, 1), 9, Window((5, 6), (2, 3), (2, 2, 1, 3)), 1, Window((1, 3), (1, 3))),
+    ("conv_codes", "int8", (4, 5, 8), 17, SAME, 1, HALF),
+    ("conv_codes", "uint8", (7, 6, 9), 34, SKEW, 1, OVERLAP),
+    ("conv_codes", "int8", (3, 4, 9), 6, BEYOND, 1, None),
     ("conv_codes", "uint8", (5, 5, 6), 42, SAME, 6, None),  # groups of 7 rows straddle words
     ("conv_codes", "int8", (3, 3, 4), 50, SAME, 2, None),  # the second group's first 8 rows are bits 25 to 32
     ("conv_codes", "uint8", (5, 5, 4), 9, Window((3, 3), dilation=(1, 2)), 1, None),
@@ -76,10 +89,17 @@ def _shared(monkeypatch: pytest.MonkeyPatch, objects: Path) -> None:
     share_runtime_objects(monkeypatch, objects)
 
 
+CARRY_SAVE = ("-O2", "-DNET_BLRC_UNIT_BITS=32", "-DNET_BLRC_HAS_POPCOUNT=0", *STRICT)
+BINARY = [i for i, case in enumerate(CASES) if case[1] == "bits"]
+
+
 # Sanitized builds are slow: every second case.
 @pytest.mark.parametrize(
     ("case", "flags"),
-    [(i, ("-O2", *STRICT)) for i in range(len(CASES))] + [(i, SANITIZE) for i in range(0, len(CASES), 2)],
+    [(i, ("-O2", *STRICT)) for i in range(len(CASES))]
+    + [(i, CARRY_SAVE) for i in BINARY[::2]]
+    + [(i, SANITIZE) for i in range(0, len(CASES), 2)]
+    + [(i, (*SANITIZE, *CARRY_SAVE[1:3])) for i in BINARY[1::4]],
 )
 def test_kernel(tmp_path: Path, case: int, flags: tuple[str, ...]) -> None:
     kernel, kind, shape, outputs, window, groups, pool = CASES[case]
@@ -151,6 +171,7 @@ def test_every_kernel_has_a_case() -> None:
         "conv_rows",
         "conv_taps",
         "dense",
+        "conv_pairs",
         "conv_codes",
     }
 

@@ -87,7 +87,7 @@ def mnist_shaped() -> Program:
 
 def test_the_mnist_network_fits_its_goals() -> None:
     result = lay_out(mnist_shaped())
-    assert [step.kernel for step in result.steps] == ["conv_codes", "conv_gather", "dense", "scores_int8"]
+    assert [step.kernel for step in result.steps] == ["conv_pairs", "conv_gather", "dense", "scores_int8"]
     assert result.arena.size <= 1228  # 1.2 KB beyond the caller's input
     # Binary weights take a bit each, and no more than padding to whole words or blocks adds.
     assert result.steps[2].tables[0].nbytes == 7 * 7 * 64 * 512 // 8

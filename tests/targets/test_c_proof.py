@@ -36,5 +36,5 @@ def test_no_run_time_error_for_any_input(tmp_path: Path) -> None:
     assert "No errors or warnings raised during the analysis." in said
     # It has come to the end of main, and through the kernels.
     assert re.search(r"Values at end of function main:", said)
-    for function in ("net_blrc_conv_codes", "net_blrc_conv_packed", "net_blrc_dense", "net_blrc_head_settled"):
+    for function in ("net_blrc_conv_pairs", "net_blrc_conv_packed", "net_blrc_dense", "net_blrc_head_settled"):
         assert f"Values at end of function {function}:" in said

@@ -150,7 +150,7 @@ def stack_usage(folder: Path) -> dict[str, dict[str, int]]:
 def stack_bound(usage: Mapping[str, Mapping[str, int]], model: str) -> int:
     """A bound on the stack of one call: the model's own file, the hungriest kernel, and what kernels call.
 
-    Within a file no chain can cost more than all its functions together; of the runtime only ``run`` and ``run_taps``
+    Within a file no chain can cost more than all its functions together; of the runtime only ``run`` and ``run_real``
     are called by other kernels, and not by each other. The model's steps are called one at a time, so only the largest
     of them counts; likewise what ``predict`` calls. (Where gcc compiles, `callgraph.deepest` knows better.)
     """
@@ -159,6 +159,6 @@ def stack_bound(usage: Mapping[str, Mapping[str, int]], model: str) -> int:
     steps = [nbytes for name, nbytes in own.items() if name.startswith(f"{model}_op_")]
     rest = sum(nbytes for name, nbytes in own.items() if not name.startswith(f"{model}_op_"))
     runtime = {stem: sum(f.values()) for stem, f in usage.items() if stem.startswith(f"{model}_blrc_")}
-    shared = max(runtime.pop(f"{model}_blrc_{stem}", 0) for stem in ("run", "run_taps"))
+    shared = max(runtime.pop(f"{model}_blrc_{stem}", 0) for stem in ("run", "run_real"))
     rest += ensemble.pop(f"{model}_predict", 0) + max(ensemble.values(), default=0)
     return rest + max(steps, default=0) + max(runtime.values(), default=0) + shared

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-MODES = ("run", "op", "add", "predict", "repeat")
+MODES = ("run", "op", "add", "predict", "repeat", "repeat_op")
 
 
 def device_main() -> str:
     """Reads a header of three words (mode, argument, member) and then samples; writes as `driver.host_main` does.
 
     ``repeat N`` classifies the first sample N times and writes its last label: two runs of it differ by the
-    instructions of N classifications and by nothing else.
+    instructions of N classifications and by nothing else. ``repeat_op`` runs a step on the first map again and again:
+    its argument is the step's index plus, for each run but the first, the number of steps.
     """
     return _MAIN
 
@@ -57,7 +58,10 @@ int main(void)
         io_exit(2);
         return 2;
     }
-    bytes = header[0] == 1 ? driver_x_bytes[header[1]] : DRIVER_INPUT_BYTES;
+    bytes = DRIVER_INPUT_BYTES;
+    if (header[0] == 1 || header[0] == 5) {
+        bytes = driver_x_bytes[header[1] % DRIVER_OPS];
+    }
     while (status == 0 && io_read(device_x, bytes) == bytes) {
         switch (header[0]) {
         case 0:
@@ -78,6 +82,12 @@ int main(void)
                 label = driver_run(header[2], device_x, 0, 0);
             }
             io_write(&label, sizeof label);
+            break;
+        case 5:
+            for (i = header[1] % DRIVER_OPS; i <= header[1]; i += DRIVER_OPS) {
+                driver_step(header[1] % DRIVER_OPS, header[2], device_x, device_y);
+            }
+            io_write(device_y, driver_y_bytes[header[1] % DRIVER_OPS]);
             break;
         default:
             status = 2;

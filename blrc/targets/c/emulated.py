@@ -187,6 +187,29 @@ class EmulatedBuild(Compiled):
         few, more = (self._count(self._header("repeat", repeats, member) + sample) for repeats in (1, 2))
         return more - few
 
+    def step_instructions(self, raw: NDArray[Any], member: int = 0) -> dict[str, int] | None:
+        """Instructions of each step alone on what it reads for the first sample, exactly, by the op's name.
+
+        What `instructions` counts besides is what stands between them: the calls, the label, and row strips.
+
+        Args:
+            raw: as for `run`.
+
+        Returns:
+            None where the emulator cannot count.
+
+        Raises:
+            BlrcError: as for `run`.
+        """
+        if not self.machine.count:
+            return None
+        values, steps, counts = self.run(raw[:1], member), self.layout.steps, {}
+        for i, step in enumerate(steps):
+            sample = self._encode(step.x, values[step.x.name])
+            once, twice = (self._count(self._header("repeat_op", i + k * len(steps), member) + sample) for k in (0, 1))
+            counts[step.op.name] = twice - once
+        return counts
+
     def close(self) -> None:
         """Remove the temporary folder."""
         self._temporary.cleanup()

@@ -24,6 +24,7 @@ GATHER_WORDS = 36  # BLRC_GATHER_WORDS
 CODES = 32  # BLRC_CODES
 CODE_ROWS = 16  # BLRC_CODE_ROWS
 INT16_MAX = 2**15 - 1
+PAIR_SUMS = 2**14 - 1  # twice that, the threshold's distance included, stays within 16 bits
 ARENA_ALIGN = 4
 CONV_INPUTS: tuple[DType, ...] = ("bits", "int8")
 
@@ -181,15 +182,21 @@ def _step(program: Program, op: Op, encode: Encode | None, thresholds: Mapping[D
 
 
 def _conv(program: Program, op: Conv, encode: Encode | None, bits: int) -> Step:
+    largest = program.bounds(op)[1]
     why = f"8-bit input, {op.fan_in} codes a row"
+    if op.groups == 1 and op.fan_in <= CODES and largest <= PAIR_SUMS:
+        kernel, change = "conv_pairs", lambda t: starts(t, largest)
+        why += f", sums within {largest}: two pixels at once"
+    else:
+        kernel, change = "conv_codes", lambda t: never_padded(t, 8, op.groups, bits)
     tables = [
         _map("weights", program.constants[op.weights], lambda t: code_rows(t, op.group_channels, op.groups)),
-        _map("thresholds", program.constants[op.thresholds], lambda t: never_padded(t, 8, op.groups, bits)),
+        _map("thresholds", program.constants[op.thresholds], change),
     ]
     if encode is not None:
         tables.insert(0, _plain(program, "table", encode.table))
         why += ", table look-up fused"
-    return Step(op, encode, "conv_codes", why, 1, tuple(tables))
+    return Step(op, encode, kernel, why, 1, tuple(tables))
 
 
 def _bit_conv(program: Program, op: Conv, bits: int) -> Step:
@@ -245,6 +252,13 @@ def never_padded(thresholds: NDArray[np.int32], block: int, groups: int = 1, bit
     kind, never = (np.int16, INT16_MAX) if bits == 16 else (np.int32, INT32_MAX)
     missing = ((0, 0), (0, -by_group.shape[1] % block))
     return np.pad(by_group, missing, constant_values=never).reshape(-1).astype(kind)
+
+
+def starts(thresholds: NDArray[np.int32], largest: int) -> NDArray[np.uint32]:
+    """Where sums of at most `largest` start, in both halves of a word, for whole blocks of 8 rows: from 32768 on they
+    pass. Missing rows never do."""
+    padded = np.pad(thresholds, (0, -len(thresholds) % 8), constant_values=largest + 1)
+    return ((2**15 - padded).astype(np.uint32) * np.uint32(2**16 + 1)).astype(np.uint32)
 
 
 def code_rows(weights: NDArray[np.uint32], channels: int, groups: int) -> NDArray[np.uint32]:

@@ -30,7 +30,7 @@ def runtime_macros(layout: Layout) -> dict[str, int]:
             collected.append(words(op.fan_in))
         elif step.kernel == "conv_taps":
             collected.append(min(tap, GATHER_WORDS))
-        elif step.kernel == "conv_codes":
+        elif step.kernel in ("conv_codes", "conv_pairs"):
             codes.append(op.fan_in)
     most = max(codes)
     return {

@@ -113,8 +113,8 @@ def runtime_files(layout: Layout) -> set[str]:
     files = kernels | {"argmax", "digest"}
     if kernels & {"dense", "conv_gather", "conv_packed"}:
         files.add("run")
-    if "conv_gather" in kernels:
-        files.add("run_taps")
+    if kernels & {"conv_gather", "conv_packed"}:
+        files.add("run_real")
     if layout.rows:
         files.add("strips")
     return files
@@ -125,7 +125,8 @@ def buffer_bytes(function: str, macros: Mapping[str, int]) -> int:
     words = macros["BLRC_GATHER_WORDS"]
     return {
         "conv_codes": 9 * macros["BLRC_CODES"] + 4 * macros["BLRC_CODE_ROWS"],
-        "conv_gather": 4 * words,
+        "conv_pairs": 16 * macros["BLRC_CODES"],
+        "conv_gather": 8 * words,
         "conv_packed": 8 * words,
         "conv_taps": 4 * words,
     }.get(function, 0)

@@ -10,7 +10,7 @@
 #if TINY_DIGEST_HEAD != 0x8f0ff8e604e2d0a6ULL
 #error "this file and tiny.h are of two exports: run blrc export again and copy all its files"
 #endif
-#if TINY_BLRC_ABI != 3 || TINY_BLRC_BIT_THRESHOLDS != 16 || TINY_BLRC_CODE_THRESHOLDS != 16 || TINY_BLRC_GATHER_WORDS != 1 || TINY_BLRC_CODES != 12 || TINY_BLRC_CODE_ROWS != 8
+#if TINY_BLRC_ABI != 4 || TINY_BLRC_BIT_THRESHOLDS != 16 || TINY_BLRC_CODE_THRESHOLDS != 16 || TINY_BLRC_GATHER_WORDS != 1 || TINY_BLRC_CODES != 12 || TINY_BLRC_CODE_ROWS != 8
 #error "tiny_blrc.h is of another version of blrc or another model: run blrc export again and copy all of its files"
 #endif
 
@@ -25,7 +25,8 @@
 #define TINY_AFTER_OP(member, op) ((void)0)
 #endif
 
-/* conv: 5 x 4 x 1 uint8 -> 2 x 2 x 5 bits. Kernel conv_codes: 8-bit input, 9 codes a row, table look-up fused. */
+/* conv: 5 x 4 x 1 uint8 -> 2 x 2 x 5 bits. Kernel conv_pairs: 8-bit input, 9 codes a row, sums within 1143: two
+ * pixels at once, table look-up fused. */
 static const tiny_blrc_conv tiny_shape_conv = {
     5, 4, 1, /* input: height, width, channels */
     5, 4, /* before pooling */
@@ -37,7 +38,7 @@ static const tiny_blrc_conv tiny_shape_conv = {
 static void tiny_op_conv(uint32_t member, const uint8_t *x, uint32_t *y)
 {
     (void)member; /* all members share these tables */
-    tiny_blrc_conv_codes(&tiny_shape_conv, x, TINY_BLRC_FAR(tiny_const_conv_table), 1,
+    tiny_blrc_conv_pairs(&tiny_shape_conv, x, TINY_BLRC_FAR(tiny_const_conv_table), 1,
                          TINY_BLRC_FAR(tiny_const_conv_weights), TINY_BLRC_FAR(tiny_const_conv_thresholds), y);
 }
 

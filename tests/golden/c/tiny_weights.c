@@ -32,9 +32,9 @@ TINY_BLRC_STORED const uint32_t tiny_const_conv_weights[3] = {
     0x000ddf54, 0x000d290f, 0x00001011
 };
 
-/* conv: thresholds, 16 bytes */
-TINY_BLRC_STORED const int16_t tiny_const_conv_thresholds[8] = {
-    37, 196, 81, 112, 34, 32767, 32767, 32767
+/* conv: thresholds, 32 bytes */
+TINY_BLRC_STORED const uint32_t tiny_const_conv_thresholds[8] = {
+    0x7fdb7fdb, 0x7f3c7f3c, 0x7faf7faf, 0x7f907f90, 0x7fde7fde, 0x7b887b88, 0x7b887b88, 0x7b887b88
 };
 
 /* scores: weights, 40 bytes */

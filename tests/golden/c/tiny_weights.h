@@ -19,7 +19,7 @@ extern "C" {
 
 extern const int8_t tiny_const_conv_table[256];
 extern const uint32_t tiny_const_conv_weights[3];
-extern const int16_t tiny_const_conv_thresholds[8];
+extern const uint32_t tiny_const_conv_thresholds[8];
 extern const int8_t tiny_const_scores_weights[40];
 extern const int32_t tiny_const_scores_bias[2];
 
