@@ -18,8 +18,8 @@ from random_programs import gated, random_inputs, random_program, top_probabilit
 from blrc import api, head, reference
 from blrc.errors import BlrcError
 from blrc.members import parse_members
-from blrc.program import Program
-from blrc.targets.c import native_calls, strips
+from blrc.program import Program, Value
+from blrc.targets.c import native, native_calls, strips
 from blrc.targets.c.build import STRICT
 from blrc.targets.c.native import Native
 from blrc.targets.c.shared import library_files
@@ -320,13 +320,26 @@ def test_an_error_in_one_thread_is_the_call_s(monkeypatch: pytest.MonkeyPatch) -
         ("observer(context, member, op, output, bytes)", "observer(context, member, op, output, bytes + 4)", "-100"),
     ],
 )
-def test_a_step_that_tells_of_too_little_or_too_much(old: str, new: str, error: str) -> None:
+def test_a_step_that_tells_of_too_little_or_too_much(
+    old: str, new: str, error: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     program = random_program(3, "uint8")
     files = library_files(program, "net")
     assert files["net.c"].decode().count(old) == 1
     files["net.c"] = files["net.c"].decode().replace(old, new).encode()
+    guarded: list[NDArray[Any]] = []
+
+    def in_the_middle(value: Value, count: int) -> NDArray[Any]:
+        size = count * int(np.prod(value.shape))
+        guarded.append(np.full(size + 64, 85, np.bool_ if value.dtype == "bits" else value.dtype))
+        return guarded[-1][:size].reshape(count, *value.shape)
+
+    monkeypatch.setattr(native, "_empty", in_the_middle)
     with Native(files, "net", program) as net, pytest.raises(BlrcError, match=f"error {error} in 'run'"):
-        net.run(random_inputs(program, 2))
+        net.run(random_inputs(program, 1))
+    # Nothing is written behind the caller's arrays.
+    for array in guarded:
+        assert (array[-64:] == np.full(1, 85, array.dtype)).all()
 
 
 def test_an_unused_bit_that_is_set_is_an_error() -> None:
