@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +45,46 @@ def test_any_name(name: str) -> None:
     with Native(library_files(program, name), name, program, 1, ("-O0",)) as net:
         np.testing.assert_array_equal(net(raw), reference.answer(program, raw).label)
         np.testing.assert_array_equal(net.scores(raw, 1), reference.scores(program, raw, 1))
+
+
+SANITIZED = """
+import sys
+import numpy as np
+from random_programs import random_inputs, random_program
+from blrc import reference
+from blrc.targets.c.native import Native
+from blrc.targets.c.shared import library_files
+from blrc.targets.c.slots import Slots
+flags = ("-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+for seed, kind in enumerate(("uint8", "bits")):
+    program = random_program(seed + 3, kind, members=2)
+    raw = random_inputs(program, 9)
+    net = Native(library_files(program, "net"), "net", program, 2, flags)
+    found = net.run(raw, 1)
+    for step in net.layout.steps:
+        assert np.array_equal(net.run_op(step.op.name, found[step.x.name], 1), found[step.y.name])
+    assert np.array_equal(net(raw), net.answers(raw, stop=True).label)
+    assert np.array_equal(net.scores(raw, 1), reference.scores(program, raw, 1))
+    assert np.array_equal(Slots(program, flags).scores(program, raw), reference.scores(program, raw))
+print("clean")
+"""
+
+
+@pytest.mark.needs("gcc")
+def test_sanitizers_find_nothing_in_it() -> None:
+    """Python itself has to run with the sanitizer's library, which sees the arrays that the C writes to."""
+    where = subprocess.run(["gcc", "-print-file-name=libasan.so"], capture_output=True, text=True, check=True)
+    library = where.stdout.strip()
+    assert Path(library).is_absolute(), "gcc has no address sanitizer here; install libasan"
+    environment = {
+        **os.environ,
+        "CC": "gcc",
+        "LD_PRELOAD": library,
+        "ASAN_OPTIONS": "detect_leaks=0",
+        "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+    }
+    done = subprocess.run([sys.executable, "-c", SANITIZED], capture_output=True, text=True, env=environment)
+    assert (done.returncode, done.stdout) == (0, "clean\n"), done.stderr
 
 
 def test_a_wrapper_of_another_program_is_refused(tmp_path: Path) -> None:
