@@ -293,6 +293,27 @@ def test_an_error_of_the_c_is_raised_and_the_object_goes_on() -> None:
         np.testing.assert_array_equal(net.scores(raw), reference.scores(program, raw))
 
 
+def test_an_interrupt_ends_the_call_and_the_object_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    program = random_program(1, "uint8")
+    raw = random_inputs(program, 20)
+    with compiled(program) as net:
+        monkeypatch.setattr(native_calls, "MACS_A_CALL", net.calls.macs)
+        called, count = net.calls.entries["scores"], 0
+
+        def interrupted(*arguments: Any) -> int:
+            nonlocal count
+            count += 1
+            if count == 3:
+                raise KeyboardInterrupt
+            return int(called(*arguments))
+
+        net.calls.entries["scores"] = interrupted
+        with pytest.raises(KeyboardInterrupt):
+            net.scores(raw)
+        assert count == 3
+        np.testing.assert_array_equal(net.scores(raw), reference.scores(program, raw))
+
+
 def test_an_error_in_one_thread_is_the_call_s(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(native_calls, "MACS_A_THREAD", 1)
     program = random_program(1, "uint8")

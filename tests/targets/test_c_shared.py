@@ -126,6 +126,16 @@ def test_without_a_cache_that_can_be_written_it_still_works(program: Program, tm
     assert works(program)  # compiled again: there is nowhere to keep it
 
 
+def test_without_a_home_it_still_works(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+    def homeless() -> NoReturn:
+        raise RuntimeError("Could not determine home directory.")
+
+    for name in ("BLRC_CACHE", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(Path, "home", homeless)
+    assert works(program)
+
+
 def test_a_full_disk_is_the_user_s_to_mend(program: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object, **__: object) -> NoReturn:
         raise OSError(errno.ENOSPC, "No space left on device", "/tmp/x")

@@ -144,16 +144,17 @@ class Shared:
         self.close()
 
     def _cached(self) -> Path:
-        entry = cache_folder("native") / self._key()
-        try:
-            entry.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            for _ in range(ATTEMPTS):
-                if _whole(entry):
-                    return entry / LIBRARY
-                self._fill(entry)
-        except OSError:
-            pass
-        # The cache cannot be written, or another user's entry is in the way: a library for this process alone.
+        key = self._key()
+        if (cache := _cache()) is not None:
+            try:
+                cache.mkdir(parents=True, exist_ok=True, mode=0o700)
+                for _ in range(ATTEMPTS):
+                    if _whole(cache / key):
+                        return cache / key / LIBRARY
+                    self._fill(cache / key)
+            except OSError:
+                pass
+        # No cache, none that can be written, or another user's entry in the way: a library for this process alone.
         with temporary_files():
             self._temporary = tempfile.TemporaryDirectory(prefix="blrc-native-")
             try:
@@ -201,6 +202,13 @@ class Shared:
             objects = list(pool.map(compile_one, sources))
         self.built = True
         return build.link(self._compiler, (*self._flags, "-shared"), objects, folder / LIBRARY)
+
+
+def _cache() -> Path | None:
+    try:
+        return cache_folder("native")
+    except BlrcError:  # a user without a home folder, as in some containers
+        return None
 
 
 def _whole(entry: Path) -> bool:
