@@ -26,6 +26,7 @@ from blrc.net import Net
 from blrc.program import Program
 from blrc.sample import MAP, NONE, Member, parse_freeze, sample, sampled_layers
 from blrc.settings import describe, recorded_inputs
+from blrc.targets.c.choice import parse_optimize
 from blrc.targets.c.names import check_name
 from blrc.targets.c.packages.registry import parse_packages
 from blrc.targets.options import EmitOptions
@@ -77,6 +78,7 @@ def export(
     packages: str | Sequence[str] = (),
     flash: str | int | None = None,
     ram: str | int | None = None,
+    optimize: str = "size",
 ) -> Exported:
     """Compile a checkpoint and write the artefacts of every target into one folder.
 
@@ -95,6 +97,8 @@ def export(
         packages: one or several names from `blrc.targets.c.packages.registry.PACKAGES`: a library of that ecosystem,
             with an example, in ``<package>/<name>`` of the folder. Needs the target ``c``.
         flash, ram: bytes that the C may take of each, as numbers or such as ``256K``; what does not fit is refused.
+        optimize: ``size``, or ``speed``: the C takes more RAM, at most `ram`, where that saves instructions on CPUs
+            without a popcount instruction, such as Cortex-M.
 
     Raises:
         BlrcError: for every mistake that a user can make; nothing is written then.
@@ -110,6 +114,9 @@ def export(
     for target in set(targets) & set(NEEDS):
         NEEDS[target]()
     limits = parse_budget(flash, ram, targets)
+    wanted_speed = parse_optimize(optimize)
+    if optimize != "size" and "c" not in targets:
+        raise BlrcError(f"--optimize {optimize} is about the C; add --target c")
     q16 = parse_gate(gate)
     parse_members(members, seed, gate=q16)  # refuses bad numbers before a file is read
     source = model if isinstance(model, Checkpoint) else checkpoint.load(model)
@@ -129,7 +136,7 @@ def export(
     about = {}
     for target in sorted(set(targets)):
         say(f"emitting {target}")
-        emitted = TARGETS[target](program, EmitOptions(name, recorded, VERSION, wanted))
+        emitted = TARGETS[target](program, EmitOptions(name, recorded, VERSION, wanted, wanted_speed, limits.ram))
         files.update(emitted.files)
         about[target] = emitted.about
     settings = describe(source, chosen[-1], q16)

@@ -64,6 +64,12 @@ def main() -> None:
 @click.option("--gate", help="Run MAP first, and the members only where its top probability is below this.")
 @click.option("--flash", help="Refuse C that takes more flash than this: bytes, or such as 256K.")
 @click.option("--ram", help="Refuse C that takes more RAM, the caller's buffers and the stack included.")
+@click.option(
+    "--optimize",
+    default="size",
+    show_default=True,
+    help="size; or speed: more RAM, at most --ram, for fewer instructions without a popcount instruction (Cortex-M).",
+)
 @click.option("--name", help="Prefix of files and symbols [default: the checkpoint's file name].")
 @click.option("--force", is_flag=True, help="Replace an earlier export in the folder.")
 def export(
@@ -78,6 +84,7 @@ def export(
     gate: str | None,
     flash: str | None,
     ram: str | None,
+    optimize: str,
     name: str | None,
     force: bool,
 ) -> None:
@@ -86,7 +93,7 @@ def export(
     from blrc import api
 
     done = api.export(
-        model, folder, targets, members, seed, name, force, _say, sample, freeze, gate, packages, flash, ram
+        model, folder, targets, members, seed, name, force, _say, sample, freeze, gate, packages, flash, ram, optimize
     )
     click.echo(f"{folder}: {', '.join(done.manifest.targets)} of {model}, program {done.manifest.digest}")
 

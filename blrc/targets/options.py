@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 from blrc.vectors import Vectors
 
@@ -17,12 +18,16 @@ class EmitOptions:
         vectors: recorded inputs with the reference's values, for self-tests.
         version: of blrc, for headers and metadata.
         packages: of the C target: as which ecosystems' libraries it is written as well.
+        optimize: of the C target: ``size`` or ``speed`` (`blrc.targets.c.choice.choose`).
+        ram: of the C target: bytes that kernels which are faster with more memory have to fit into, or None.
     """
 
     name: str
     vectors: Vectors
     version: str
     packages: tuple[str, ...] = ()
+    optimize: Literal["size", "speed"] = "size"
+    ram: int | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -127,6 +127,15 @@ void blrc_conv_packed(const blrc_conv *op, const uint32_t *x, BLRC_TABLE(uint32_
 void blrc_conv_taps(const blrc_conv *op, const uint32_t *x, BLRC_TABLE(uint32_t) weights,
                     BLRC_TABLE(blrc_bit_threshold) thresholds, uint32_t *y);
 
+/* 3x3, stride and dilation 1, padding 1 on all sides, groups = 1, a multiple of 8 channels, at most 1816, maps at most 32
+ * wide; no pooling, or of 2x2 pixels with stride 2 and no padding. 32 pixels at a time, in tables of the caller.
+ *
+ * weights: for each output for each kernel row for each 8 channels a word of 8 nibbles, the first channel lowest: bit k
+ *   is the weight of kernel column k.
+ * scratch: 48 * in_channels words. */
+void blrc_conv_slices(const blrc_conv *op, const uint32_t *x, BLRC_TABLE(uint32_t) weights,
+                      BLRC_TABLE(blrc_bit_threshold) thresholds, uint32_t *scratch, uint32_t *y);
+
 /* A dense layer, bits -> bits: `words` words of x (`inputs` real bits) against `outputs` rows in blocks of 4. */
 void blrc_dense(int32_t inputs, int32_t words, int32_t outputs, const uint32_t *x, BLRC_TABLE(uint32_t) weights,
                 BLRC_TABLE(blrc_bit_threshold) thresholds, uint32_t *y);

@@ -16,7 +16,8 @@ from blrc.pack import unpack, words
 from blrc.program import Value
 from blrc.targets.c import answers
 from blrc.targets.c.answers import Answers
-from blrc.targets.c.layout import Step, lay_out
+from blrc.targets.c.header import read_layout
+from blrc.targets.c.layout import Step
 from blrc.vectors import memory
 
 BATCH_BYTES = 64 * 2**20
@@ -36,7 +37,11 @@ class Compiled:
         self.folder = folder
         self.name = name
         self.program = program_file.load(folder / f"{self.name}.program.npz")
-        self.layout = lay_out(self.program)
+        try:
+            header = (folder / f"{name}.h").read_text(encoding="ascii")
+        except (OSError, ValueError) as error:
+            raise BlrcError(f"{folder / f'{name}.h'}: cannot be read ({error}); export again") from None
+        self.layout = read_layout(self.program, name, header)
 
     def _execute(self, mode: str, argument: str, member: int, data: bytes) -> bytes:
         """Run the program in one of the driver's modes (`driver.host_main`) on samples as they lie in its memory."""

@@ -11,18 +11,22 @@ from blrc.targets.c.layout import Layout, Step
 from blrc.targets.c.symbols import Symbols, element
 
 
-def step_cases(symbols: Symbols) -> str:
-    """Cases of a switch over a step's index that run it alone, from ``x`` to ``y`` for ``member``."""
+def step_cases(symbols: Symbols, scratch: str) -> str:
+    """Cases of a switch over a step's index that run it alone, from ``x`` to ``y`` for ``member``; those that need memory
+    besides have it in the array `scratch`."""
     layout = symbols.layout
 
     def whole(step: Step) -> list[str]:
         return [f"&{symbols.shape(step)}"] if layout.in_strips(step) else []
 
+    def between(step: Step) -> list[str]:
+        return [scratch] if step.scratch else []
+
     return "".join(
         f"    case {i}:\n"
         + text.call(
             symbols.step(step),
-            ["member", *whole(step), f"(const {element(step.x)} *)x", f"({element(step.y)} *)y"],
+            ["member", *whole(step), f"(const {element(step.x)} *)x", *between(step), f"({element(step.y)} *)y"],
             "        ",
         )
         + "        break;\n"
@@ -47,7 +51,7 @@ def core(symbols: Symbols) -> str:
         f"static int32_t driver_scores[{upper}_CLASSES];\n\n"
         + text.comment("One step alone.")
         + "static void driver_step(uint32_t op, uint32_t member, const void *x, void *y)\n{\n    switch (op) {\n"
-        + step_cases(symbols)
+        + step_cases(symbols, "driver_arena")
         + "    default:\n        break;\n    }\n}\n\n"
         + text.comment("All steps; the observer sees each output.")
         + f"static int driver_run(uint32_t member, const void *x, {name}_observer observer, void *context)\n{{\n"

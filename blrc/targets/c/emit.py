@@ -12,9 +12,10 @@ from blrc.legal import check
 from blrc.program import Program
 from blrc.runtime_files import runtime_dir
 from blrc.targets.c import cortex_m4, memory, selftest
+from blrc.targets.c.choice import choose
 from blrc.targets.c.ensemble import ensemble_file
 from blrc.targets.c.header import header
-from blrc.targets.c.layout import Layout, lay_out
+from blrc.targets.c.layout import Layout
 from blrc.targets.c.macros import DEFAULTS, runtime_macros
 from blrc.targets.c.makefile import makefile
 from blrc.targets.c.packages.example import image_header
@@ -35,7 +36,7 @@ def emit(program: Program, options: EmitOptions) -> Emitted:
     check(program)
     if len(options.vectors.inputs) == 0:
         raise BlrcError("target c: no recorded vectors; the self-test needs at least one input")
-    layout = lay_out(program)
+    layout = choose(program, options.optimize, options.ram)
     symbols = name_all(layout, options.name, program_file.digest(program))
     name, version = options.name, options.version
     runtime = runtime_sources(layout, name)
@@ -56,7 +57,8 @@ def emit(program: Program, options: EmitOptions) -> Emitted:
     files.update(package_files(options.packages, _library(symbols, options, files)))
     content = {file: text.encode("ascii") for file, text in files.items()}
     packages = {package: place_of(package, name) for package in options.packages}
-    return Emitted(content, {**_about(symbols, selftest.count(options.vectors)), "packages": packages})
+    about = _about(symbols, selftest.count(options.vectors))
+    return Emitted(content, {**about, "optimize": options.optimize, "packages": packages})
 
 
 def _library(symbols: Symbols, options: EmitOptions, files: Mapping[str, str]) -> Library:
@@ -139,6 +141,7 @@ def _about(symbols: Symbols, vectors: int) -> dict[str, object]:
             "flash_bytes": step.flash,
             "tables": {table.role: table.nbytes for table in step.tables},
             "ram_bytes": layout.slot_bytes(step.y),
+            "scratch_bytes": step.scratch,
             "rows_kept": layout.rows.get(step.y.name),
             "stack_bytes": found.step_stack[step.op.name],
         }

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
+from blrc.program import Program
 from blrc.targets.c import text
 from blrc.targets.c.ensemble import declarations
+from blrc.targets.c.layout import Layout, lay_out
 from blrc.targets.c.symbols import Symbols, describe, element, elements, head
 
 
@@ -23,6 +27,13 @@ def observe_arguments(symbols: Symbols) -> list[str]:
     pointer = f"const {element(symbols.layout.program.input)} *input"
     observer = f"{symbols.name}_observer observer"
     return ["uint32_t member", pointer, "void *arena", "int32_t *scores", observer, "void *context"]
+
+
+def read_layout(program: Program, name: str, header: str) -> Layout:
+    """The layout with which the C of a program was written whose ``<name>.h`` is given."""
+    found = re.search(rf'^#define {name.upper()}_SLICED "([0-9 ]+)"', header, re.MULTILINE)
+    indices = [] if found is None else [int(i) for i in found[1].split()]
+    return lay_out(program, [program.ops[i].name for i in indices if i < len(program.ops)])
 
 
 def _macros(symbols: Symbols, vectors: int) -> str:
@@ -46,6 +57,9 @@ def _macros(symbols: Symbols, vectors: int) -> str:
         ("ERROR_EMPTY", "(-4)", "no member has been added"),
         ("OPS", len(layout.steps), "steps, in this order:"),
     ]
+    if layout.sliced:
+        sliced = " ".join(str(i) for i, op in enumerate(program.ops) if op.name in layout.sliced)
+        facts.insert(-1, ("SLICED", f'"{sliced}"', "ops of the program that are bit-sliced"))
     if program.gate:
         note = "Q16: where the first member's probability is at least this, it answers alone"
         facts.insert(3, ("GATE", program.gate, note))

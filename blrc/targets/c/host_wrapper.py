@@ -34,8 +34,10 @@ def host_wrapper(symbols: Symbols) -> str:
     """
     layout = symbols.layout
     steps, value = layout.steps, layout.program.input
+    scratch = max(step.scratch for step in steps)
     words = {
-        "STEP_CASES": step_cases(symbols),
+        "STEP_CASES": step_cases(symbols, "scratch"),
+        "STEP_SCRATCH": f"    uint32_t scratch[{scratch // 4}];\n\n" if scratch else "",
         "X_MAPS": ",\n    ".join(_map(step.x) for step in steps),
         "Y_MAPS": ",\n    ".join(_map(step.y) for step in steps),
         "INPUT_MAP": _map(value),
@@ -148,7 +150,7 @@ static int64_t host_unpack(const host_map *map, const void *written, uint32_t by
 
 static void host_step(uint32_t op, uint32_t member, const void *x, void *y)
 {
-    switch (op) {
+STEP_SCRATCH    switch (op) {
 STEP_CASES    default:
         break;
     }

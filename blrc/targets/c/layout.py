@@ -6,7 +6,7 @@ that convolution: the codes are looked up where they are read, and their map is 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, assert_never
 
@@ -17,7 +17,7 @@ from blrc.errors import BlrcError
 from blrc.pack import pack, unpack, words
 from blrc.plan import Arena
 from blrc.program import INT32_MAX, BinaryScores, Constant, Conv, DType, Encode, Op, Pool, Program, Scores, Value
-from blrc.targets.c import strips
+from blrc.targets.c import slices, strips
 
 ROWS = 4  # BLRC_ROWS of the runtime: output channels that share one activation word
 GATHER_WORDS = 36  # BLRC_GATHER_WORDS
@@ -54,6 +54,7 @@ class Step:
         why: this kernel and not another.
         rows: rows of a block of its weights (binary convolutions).
         tables: in the order in which the kernel takes them.
+        scratch: bytes of the arena that it needs while it runs, besides its maps.
     """
 
     op: Op
@@ -62,6 +63,7 @@ class Step:
     why: str
     rows: int
     tables: tuple[Table, ...]
+    scratch: int = 0
 
     @property
     def x(self) -> Value:
@@ -109,14 +111,22 @@ class Layout:
         """Bytes of the arena that hold a value, or the rows that are kept of it."""
         return value.nbytes // value.shape[0] * self.rows.get(value.name, value.shape[0])
 
+    @property
+    def sliced(self) -> frozenset[str]:
+        """Names of the ops that are bit-sliced."""
+        return frozenset(step.op.name for step in self.steps if step.kernel == "conv_slices")
+
     def in_strips(self, step: Step) -> bool:
         """The step runs row by row, together with others."""
         at = self.steps.index(step)
         return any(first <= at < end and end - first > 1 for first, end in self.groups)
 
 
-def lay_out(program: Program) -> Layout:
+def lay_out(program: Program, sliced: Collection[str] = ()) -> Layout:
     """Choose kernels, lay out tables, plan the arena.
+
+    Args:
+        sliced: names of convolutions that `slices.fits`, which are to be bit-sliced.
 
     Raises:
         BlrcError: a map is too large for the kernels' 32-bit indices.
@@ -128,7 +138,9 @@ def lay_out(program: Program) -> Layout:
     thresholds = {dtype: threshold_bits(program, dtype) for dtype in CONV_INPUTS}
     encodes = {op.y.name: op for op in program.ops if isinstance(op, Encode)}
     steps = tuple(
-        _step(program, op, encodes[op.x.name] if op.x.name in fused else None, thresholds)
+        _sliced(program, op, thresholds["bits"])
+        if op.name in sliced and isinstance(op, Conv)
+        else _step(program, op, encodes[op.x.name] if op.x.name in fused else None, thresholds)
         for op in program.ops
         if op.y.name not in fused
     )
@@ -158,8 +170,8 @@ def _fused(program: Program) -> frozenset[str]:
 
 def _work(step: Step) -> strips.Work:
     in_place = isinstance(step.op, Pool) and step.op.window.padding[:2] == (0, 0)
-    by_rows = step.op if isinstance(step.op, Conv) and step.kernel != "dense" else None
-    return strips.Work(step.x, step.y, by_rows, in_place)
+    by_rows = step.op if isinstance(step.op, Conv) and step.kernel not in ("dense", "conv_slices") else None
+    return strips.Work(step.x, step.y, by_rows, in_place, step.scratch)
 
 
 def _step(program: Program, op: Op, encode: Encode | None, thresholds: Mapping[DType, int]) -> Step:
@@ -220,6 +232,15 @@ def _bit_conv(program: Program, op: Conv, bits: int) -> Step:
     weights = _map("weights", program.constants[op.weights], change)
     thresholds = _map("thresholds", program.constants[op.thresholds], lambda t: never_padded(t, rows, 1, bits))
     return Step(op, None, kernel, why, rows, (weights, thresholds))
+
+
+def _sliced(program: Program, op: Conv, bits: int) -> Step:
+    scratch = slices.scratch_bytes(op)
+    channels = op.group_channels
+    weights = _map("weights", program.constants[op.weights], lambda t: slices.weight_patterns(t, channels))
+    thresholds = _map("thresholds", program.constants[op.thresholds], lambda t: never_padded(t, 1, 1, bits))
+    why = f"bit-sliced, {slices.used_lanes(op)} of {slices.LANES} lanes, {scratch} bytes of tables in the arena"
+    return Step(op, None, "conv_slices", why, 1, (weights, thresholds), scratch)
 
 
 def _plain(program: Program, role: str, name: str) -> Table:

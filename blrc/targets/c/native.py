@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from blrc.errors import BlrcError
 from blrc.program import BinaryScores, Conv, Program, Scores, Value
 from blrc.targets.c.answers import Answers
-from blrc.targets.c.layout import Step, lay_out
+from blrc.targets.c.header import read_layout
+from blrc.targets.c.layout import Step
 from blrc.targets.c.native_calls import Arguments, Calls, Work, address, checked, usable_cpus
 from blrc.targets.c.shared import Shared
 
@@ -51,7 +52,8 @@ class Native:
         cc: str | None = None,
         slots: bool = False,
     ) -> None:
-        self.name, self.program, self.layout = name, program, lay_out(program)
+        self.name, self.program = name, program
+        self.layout = read_layout(program, name, files[f"{name}.h"].decode("ascii"))
         self.threads = usable_cpus() if threads is None else checked(threads)
         macs = sum(op.macs for op in program.ops if isinstance(op, Conv | Scores | BinaryScores))
         with Shared(files, name, program, flags, cc) as shared:

@@ -10,6 +10,7 @@ from blrc.program import BinaryScores, Conv, Encode, Pool, Scores, Window
 from blrc.targets.c import stored, text
 from blrc.targets.c.header import OBSERVED, observe_arguments
 from blrc.targets.c.layout import Layout, Step, Table
+from blrc.targets.c.strips import scratch_of
 from blrc.targets.c.symbols import Symbols, describe, element, head
 
 _NO_POOL = Window((1, 1))
@@ -73,15 +74,20 @@ def _step(symbols: Symbols, step: Step) -> str:
     arguments = _arguments(symbols, step)
     part = ""
     if symbols.layout.in_strips(step):
-        part = f"const {symbols.runtime('conv')} *shape, "
+        part = f"const {symbols.runtime('conv')} *shape"
         arguments[0] = "shape"
+    scratch = "uint32_t *scratch" if step.scratch else ""
     body = text.call(symbols.runtime(step.kernel), arguments)
     if not any(len(table.arrays) > 1 for table in step.tables):
         body = "    (void)member; /* all members share these tables */\n" + body
     return (
         text.comment(title)
         + shape
-        + f"static void {function}(uint32_t member, {part}const {element(step.x)} *x, {element(step.y)} *y)\n"
+        + text.wrap(
+            f"static void {function}(",
+            ["uint32_t member", *filter(None, [part, f"const {element(step.x)} *x", scratch]), f"{element(step.y)} *y"],
+            ")",
+        )
         + f"{{\n{body}}}\n\n"
     )
 
@@ -112,6 +118,8 @@ def _arguments(symbols: Symbols, step: Step) -> list[str]:
         if step.kernel in ("conv_codes", "conv_pairs"):
             table = [tables[0], str(_table_rows(step))] if step.encode is not None else ["0", "1"]
             return [f"&{symbols.shape(step)}", "x", *table, *tables[-2:], "y"]
+        if step.scratch:
+            return [f"&{symbols.shape(step)}", "x", *tables, "scratch", "y"]
         return [f"&{symbols.shape(step)}", "x", *tables, "y"]
     assert_never(op)
 
@@ -171,6 +179,8 @@ def _one_step(
     """A step's call with all that stands around it; of a `part` of its rows, with as many bytes."""
     index = symbols.index(step)
     arguments = ["member", *([part] if part else []), maps[step.x.name], maps[step.y.name]]
+    if step.scratch:
+        arguments.insert(-1, f"words + {symbols.layout.arena.offsets[scratch_of(step.y)] // 4}")
     told = [*WATCHING, "member", index, maps[step.y.name], str(nbytes or step.y.nbytes)]
     return (
         f"{indent}{symbols.upper}_BEFORE_OP(member, {index});\n"

@@ -25,12 +25,14 @@ class Work:
         x, y: what it reads and writes; a value that no step writes is the caller's.
         strips: the convolution, where its kernel can compute a part of its rows.
         in_place: it may write where it reads.
+        scratch: bytes that it needs besides.
     """
 
     x: Value
     y: Value
     strips: Conv | None = None
     in_place: bool = False
+    scratch: int = 0
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,11 @@ def plan(work: Sequence[Work], align: int) -> Plan:
     _, groups = _best(work, least)
     strips = placed(work, groups, align)
     return strips if strips.arena.size + PAYS <= whole.arena.size else whole
+
+
+def scratch_of(y: Value) -> str:
+    """Name of the slot that the step which writes y has for itself."""
+    return f"{y.name}.scratch"
 
 
 def rows_needed(reader: Conv) -> int:
@@ -120,7 +127,8 @@ def _live(work: Sequence[Work], first: int, end: int) -> int:
     written = {step.y.name for step in work}
     x, y = work[first].x, work[end - 1].y
     read = x.nbytes if x.name in written and not work[first].in_place else 0
-    return read + sum(_kept(work, i) * _row_bytes(work[i].y) for i in range(first, end - 1)) + y.nbytes
+    kept = sum(_kept(work, i) * _row_bytes(work[i].y) for i in range(first, end - 1))
+    return read + kept + y.nbytes + max(step.scratch for step in work[first:end])
 
 
 def placed(work: Sequence[Work], groups: Sequence[tuple[int, int]], align: int) -> Plan:
@@ -132,4 +140,6 @@ def placed(work: Sequence[Work], groups: Sequence[tuple[int, int]], align: int) 
         nbytes = step.y.nbytes if step.y.name not in rows else rows[step.y.name] * _row_bytes(step.y)
         dies = max([time[i], *(time[j] for j, other in enumerate(work) if other.x == step.y)])
         slots.append(Slot(step.y.name, nbytes, time[i], dies, step.x.name if step.in_place else None))
+        if step.scratch:
+            slots.append(Slot(scratch_of(step.y), step.scratch, time[i], time[i]))
     return Plan(tuple(groups), rows, place(slots, align))

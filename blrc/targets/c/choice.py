@@ -1,0 +1,60 @@
+"""Which kernels an export takes that cost memory: as much speed as fits."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+from blrc.errors import BlrcError
+from blrc.program import Conv, Program
+from blrc.targets.c import memory, slices
+from blrc.targets.c.layout import Layout, lay_out
+
+Optimize = Literal["size", "speed"]
+
+LEAST_LANES = 0.6
+"""Of the lanes that a bit-sliced convolution computes, so many have to be pixels that are wanted."""
+LEAST_OUTPUTS = 16
+"""Outputs that share a bit-sliced convolution's tables."""
+
+
+def parse_optimize(optimize: str) -> Optimize:
+    """What ``--optimize`` says.
+
+    Raises:
+        BlrcError: something else.
+    """
+    for choice in get_args(Optimize):
+        if optimize == choice:
+            return choice  # type: ignore[no-any-return]
+    raise BlrcError(f"--optimize {optimize}: expected {' or '.join(get_args(Optimize))}")
+
+
+def choose(program: Program, optimize: Optimize, ram: int | None = None) -> Layout:
+    """The layout of an export.
+
+    Args:
+        optimize: ``size``: no memory but for maps. ``speed``: what takes fewer instructions on CPUs without a popcount
+            instruction, as long as it fits into `ram`; what needs most memory is given up first.
+        ram: bytes that the C may take, the caller's buffers and the stack included (`memory.Memory.ram_bytes`).
+    """
+    plain = lay_out(program)
+    if optimize == "size":
+        return plain
+    wanted = {op.name: slices.scratch_bytes(op) for op in program.ops if isinstance(op, Conv) and _pays(op)}
+    while wanted:
+        layout = lay_out(program, wanted)
+        if ram is None or memory.measure(layout).ram_bytes <= ram:
+            return layout
+        del wanted[max(wanted, key=lambda name: (wanted[name], name))]
+    return plain
+
+
+def _pays(op: Conv) -> bool:
+    """Being bit-sliced takes fewer instructions than counting bits."""
+    if not slices.fits(op) or op.y.shape[2] < LEAST_OUTPUTS:
+        return False
+    pool = 1 if op.pool is None else 2
+    pixels = op.y.shape[0] * op.y.shape[1] * pool * pool
+    rows = slices.LANES // slices.pitch(op)
+    words = -(-op.y.shape[0] * pool // rows)
+    return pixels >= LEAST_LANES * slices.LANES * words

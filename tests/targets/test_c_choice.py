@@ -1,0 +1,67 @@
+"""Which kernels `--optimize` takes, and that `--ram` is kept."""
+
+from __future__ import annotations
+
+import pytest
+from c_exports import one_conv
+from test_c_layout import mnist_shaped
+
+from blrc.errors import BlrcError
+from blrc.program import Window
+from blrc.targets.c import memory
+from blrc.targets.c.choice import choose, parse_optimize
+from blrc.targets.c.header import read_layout
+from blrc.targets.c.layout import lay_out
+
+SAME = Window((3, 3), padding=(1, 1, 1, 1))
+
+
+def test_size_takes_no_memory_but_for_maps() -> None:
+    program = mnist_shaped()
+    assert choose(program, "size").arena == lay_out(program).arena
+    assert not choose(program, "size", 10**6).sliced
+
+
+def test_speed_takes_memory_where_it_pays() -> None:
+    layout = choose(mnist_shaped(), "speed")
+    assert layout.sliced == {"conv2"}
+    assert [step.kernel for step in layout.steps] == ["conv_pairs", "conv_slices", "dense", "scores_int8"]
+    scratch = layout.steps[1].scratch
+    assert scratch == 4 * 48 * 32
+    assert layout.arena_bytes == lay_out(mnist_shaped()).arena_bytes + scratch
+
+
+def test_the_ram_given_is_kept() -> None:
+    program = mnist_shaped()
+    least, most = (memory.measure(choose(program, how)).ram_bytes for how in ("size", "speed"))
+    assert choose(program, "speed", most).sliced
+    assert not choose(program, "speed", most - 1).sliced
+    assert memory.measure(choose(program, "speed", most - 1)).ram_bytes == least
+
+
+@pytest.mark.parametrize(
+    ("shape", "outputs", "sliced"),
+    [
+        ((14, 14, 32), 16, True),
+        ((14, 14, 32), 15, False),  # too few outputs share the tables
+        ((32, 32, 8), 16, True),
+        ((32, 17, 8), 16, False),  # too few lanes
+        ((1, 8, 8), 16, False),  # one row, where a word has four
+        ((3, 8, 8), 16, True),
+        ((14, 14, 36), 16, False),  # not in eights
+    ],
+)
+def test_where_it_pays(shape: tuple[int, int, int], outputs: int, sliced: bool) -> None:
+    assert bool(choose(one_conv(shape, outputs, SAME), "speed").sliced) == sliced
+
+
+def test_the_header_says_what_was_chosen() -> None:
+    program = mnist_shaped()
+    assert read_layout(program, "net", '#define NET_SLICED "2" /* ops */\n').sliced == {"conv2"}
+    assert read_layout(program, "net", '#define OTHER_SLICED "2"\n').sliced == frozenset()
+
+
+def test_other_words_are_refused() -> None:
+    assert [parse_optimize(word) for word in ("size", "speed")] == ["size", "speed"]
+    with pytest.raises(BlrcError, match="--optimize fast: expected size or speed"):
+        parse_optimize("fast")

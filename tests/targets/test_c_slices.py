@@ -1,0 +1,144 @@
+"""Bit-sliced convolutions: which can be one, their weights, and every edge of the kernel against the reference."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from c_exports import assert_equal, export, one_conv, share_runtime_objects
+from hypothesis import given
+from hypothesis import strategies as st
+from random_programs import random_inputs
+
+from blrc import legal
+from blrc.pack import pack, pack_signs
+from blrc.program import Constant, Conv, Program, Window
+from blrc.targets.c import slices
+from blrc.targets.c.build import STRICT
+from blrc.targets.c.emulated import EmulatedBuild
+from blrc.targets.c.host import SANITIZE, HostBuild
+from blrc.targets.c.layout import lay_out
+from blrc.targets.c.machines import Machine
+
+SAME = Window((3, 3), padding=(1, 1, 1, 1))
+HALF = Window((2, 2), (2, 2))
+
+# input shape, outputs, pool
+CASES = [
+    *(((4, width, 8), 3, HALF) for width in (2, 7, 8, 9, 15, 16, 17, 31, 32)),
+    *(((3, width, 16), 5, None) for width in (1, 2, 7, 8, 9, 16, 17, 31, 32)),
+    *(((height, 14, 8), 2, HALF) for height in (2, 3, 5, 6)),
+    *(((height, 7, 8), 2, None) for height in (1, 2, 4, 5, 9)),
+    *(((height, 8, 8), 2, HALF) for height in (2, 7, 8, 10)),
+    *(((height, 20, 8), 2, HALF) for height in (2, 3, 7)),
+    *(((5, 6, channels), 4, HALF) for channels in (24, 32, 40, 64, 72)),
+    *(((4, 5, 32), outputs, None) for outputs in (1, 31, 32, 33, 65)),
+    ((3, 3, 1816), 2, None),
+]
+
+
+def conv_of(program: Program) -> Conv:
+    return next(op for op in program.ops if isinstance(op, Conv))
+
+
+@pytest.fixture(scope="module")
+def objects(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("objects")
+
+
+@pytest.fixture(autouse=True)
+def _sliced(monkeypatch: pytest.MonkeyPatch, objects: Path) -> None:
+    """Every convolution that can be is bit-sliced, whether it pays or not."""
+    share_runtime_objects(monkeypatch, objects)
+    monkeypatch.setattr(
+        sys.modules["blrc.targets.c.emit"], "choose", lambda program, *_: lay_out(program, fitting(program))
+    )
+
+
+def fitting(program: Program) -> list[str]:
+    return [op.name for op in program.ops if isinstance(op, Conv) and slices.fits(op)]
+
+
+def check(program: Program, folder: Path, seed: int, flags: tuple[str, ...]) -> None:
+    raw = random_inputs(program, 12, seed=seed)
+    export(program, folder, raw[:1])
+    with HostBuild(folder, "net", flags) as c:
+        assert c.step("conv").kernel == "conv_slices"
+        found = c.run(raw)
+        assert_equal(program, found, raw, ["out", "scores"])
+        assert 0 < found["out"].mean() < 1  # thresholds that decide something
+        np.testing.assert_array_equal(c.run_op("conv", raw), found["out"])
+
+
+@pytest.mark.parametrize("case", range(len(CASES)))
+def test_every_edge(tmp_path: Path, case: int) -> None:
+    shape, outputs, pool = CASES[case]
+    check(one_conv(shape, outputs, SAME, pool=pool, seed=case), tmp_path, case, ("-O2", *STRICT))
+
+
+@pytest.mark.parametrize("case", range(0, len(CASES), 5))
+def test_edges_under_sanitizers(tmp_path: Path, case: int) -> None:
+    shape, outputs, pool = CASES[case]
+    check(one_conv(shape, outputs, SAME, pool=pool, seed=case), tmp_path, case, SANITIZE)
+
+
+def test_thresholds_at_both_ends(tmp_path: Path) -> None:
+    """Sums that are as large or small as they can be, at borders and inside; thresholds there and beyond."""
+    program = one_conv((4, 5, 8), 12, SAME)
+    n = 72
+    constants = dict(program.constants)
+    signs = np.repeat([[[[1]]], [[[-1]]]], 6, axis=0) * np.ones((12, 3, 3, 8), np.int8)
+    constants["weights"] = Constant((pack_signs(signs),), (0,))
+    constants["thresholds"] = Constant((np.array([-n, 1 - n, 0, n - 1, n, n + 1] * 2, np.int32),), (0,))
+    program = legal.check(replace(program, constants=constants))
+    raw = np.zeros((2, 4, 5, 8), np.bool_)
+    raw[1] = True
+    with HostBuild(export(program, tmp_path, raw[:1]), "net", SANITIZE) as c:
+        found = c.run(raw)
+        assert_equal(program, found, raw, ["out", "scores"])
+        ends = found["out"][:, 1, 1].astype(int).tolist()
+        assert ends == [[1, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 0], [1, 1, 1, 1, 1, 0, 1, 0, 0, 0, 0, 0]]
+
+
+@pytest.mark.parametrize("emulated", ["cortex-m0", "cortex-m4", "rv32imc", "s390x", "avr"], indirect=True)
+def test_on_other_machines(emulated: Machine, tmp_path: Path) -> None:
+    program = one_conv((5, 14, 16), 33, SAME, pool=HALF, seed=3)  # what fits an AVR
+    raw = random_inputs(program, 4)
+    with EmulatedBuild(export(program, tmp_path, raw[:1]), "net", emulated) as c:
+        assert c.step("conv").kernel == "conv_slices"
+        assert_equal(program, c.run(raw), raw, ["out", "scores"])
+        assert c.selftest() == 0
+
+
+@given(st.integers(1, 3), st.integers(1, 5), st.integers(0, 99))
+def test_weights_are_nibbles_of_three_columns(out: int, eighths: int, seed: int) -> None:
+    channels = 8 * eighths
+    bits = np.random.default_rng(seed).integers(0, 2, (out, 3, 3, channels)).astype(np.bool_)
+    patterns = slices.weight_patterns(pack(bits), channels)
+    assert patterns.shape == (out, 3, eighths)
+    for o, row, channel in np.ndindex(out, 3, channels):
+        nibble = int(patterns[o, row, channel // 8]) >> (4 * (channel % 8)) & 15
+        assert nibble == sum(int(bits[o, row, column, channel]) << column for column in range(3))
+
+
+@pytest.mark.parametrize(
+    ("shape", "window", "groups", "pool"),
+    [
+        ((5, 33, 8), SAME, 1, None),
+        ((5, 5, 12), SAME, 1, None),
+        ((3, 3, 1824), SAME, 1, None),
+        ((5, 5, 16), SAME, 2, None),
+        ((5, 5, 8), Window((3, 3)), 1, None),
+        ((5, 5, 8), Window((3, 3), (2, 2), (1, 1, 1, 1)), 1, None),
+        ((5, 5, 8), Window((5, 5), padding=(2, 2, 2, 2)), 1, None),
+        ((6, 6, 8), SAME, 1, Window((3, 3), (3, 3))),
+        ((6, 6, 8), SAME, 1, Window((2, 2), (1, 1))),
+    ],
+)
+def test_what_cannot_be_sliced(shape: tuple[int, int, int], window: Window, groups: int, pool: Window | None) -> None:
+    assert not slices.fits(conv_of(one_conv(shape, 4, window, groups, pool)))
+    assert slices.fits(conv_of(one_conv((5, 32, 8), 4, SAME)))
+    assert not slices.fits(conv_of(one_conv((5, 32, 8), 4, SAME, kind="int8")))
