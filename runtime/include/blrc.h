@@ -127,8 +127,8 @@ void blrc_conv_packed(const blrc_conv *op, const uint32_t *x, BLRC_TABLE(uint32_
 void blrc_conv_taps(const blrc_conv *op, const uint32_t *x, BLRC_TABLE(uint32_t) weights,
                     BLRC_TABLE(blrc_bit_threshold) thresholds, uint32_t *y);
 
-/* 3x3, stride and dilation 1, padding 1 on all sides, groups = 1, a multiple of 8 channels, at most 1816, maps at most 32
- * wide; no pooling, or of 2x2 pixels with stride 2 and no padding. 32 pixels at a time, in tables of the caller.
+/* 3x3, stride and dilation 1, padding 1 on all sides, groups = 1, a multiple of 8 channels, at most 1816, maps at most
+ * 32 wide; no pooling, or of 2x2 pixels with stride 2 and no padding. 32 pixels at a time, in memory of the caller.
  *
  * weights: for each output for each kernel row for each 8 channels a word of 8 nibbles, the first channel lowest: bit k
  *   is the weight of kernel column k.
@@ -156,6 +156,12 @@ void blrc_conv_codes(const blrc_conv *op, const void *x, BLRC_TABLE(int8_t) tabl
  * starts: instead of thresholds: 65537 (32768 - threshold), where "never" is the largest sum + 1. */
 void blrc_conv_pairs(const blrc_conv *op, const void *x, BLRC_TABLE(int8_t) table, int32_t table_rows,
                      BLRC_TABLE(uint32_t) weights, BLRC_TABLE(uint32_t) starts, uint32_t *y);
+
+/* The same where a kernel row has at most 4 codes and a kernel at most BLRC_CODES / 4 rows, with dilation_y = 1.
+ *
+ * weights: as those of a kernel of rows of 4 codes, missing ones are 0. */
+void blrc_conv_columns(const blrc_conv *op, const void *x, BLRC_TABLE(int8_t) table, int32_t table_rows,
+                       BLRC_TABLE(uint32_t) weights, BLRC_TABLE(uint32_t) starts, uint32_t *y);
 
 /* y[i] = table[channel % table_rows][x[i]] for `pixels` pixels. */
 void blrc_encode(int32_t pixels, int32_t channels, const uint8_t *x, BLRC_TABLE(int8_t) table, int32_t table_rows,

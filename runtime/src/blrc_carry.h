@@ -67,11 +67,33 @@ static BLRC_INLINE uint32_t blrc_add_pair(uint32_t *low, const uint32_t *x, cons
     return blrc_add3(low, first, blrc_differ(x, real, border, i + 1, BLRC_READ(uint32_t, w, 1)));
 }
 
+/* low + the differing bits of four pairs of words; the carries, which stand for eight, are returned. */
+static BLRC_INLINE uint32_t blrc_add_eight(uint32_t *ones, uint32_t *twos, uint32_t *fours, const uint32_t *x,
+                                           const uint32_t *real, int32_t border, BLRC_TABLE(uint32_t) w)
+{
+    uint32_t two = blrc_add_pair(ones, x, real, border, 0, w), four;
+
+    four = blrc_add3(twos, two, blrc_add_pair(ones, x, real, border, 2, BLRC_SKIP(uint32_t, w, 8)));
+    two = blrc_add_pair(ones, x, real, border, 4, BLRC_SKIP(uint32_t, w, 16));
+    two = blrc_add3(twos, two, blrc_add_pair(ones, x, real, border, 6, BLRC_SKIP(uint32_t, w, 24)));
+    return blrc_add3(fours, four, two);
+}
+
+/* Set bits of four planes. A nibble is at most 4 + 2 * 4, and a byte twice that; their sum may pass 255. */
+static BLRC_INLINE uint32_t blrc_planes(uint32_t ones, uint32_t twos, uint32_t fours, uint32_t eights)
+{
+    uint32_t sum = blrc_of_eight(blrc_of_four(ones) + 2 * blrc_of_four(twos));
+
+    sum += 4 * blrc_of_eight(blrc_of_four(fours) + 2 * blrc_of_four(eights));
+    sum = (sum & 0x00FF00FFu) + ((sum >> 8) & 0x00FF00FFu);
+    return (sum + (sum >> 16)) & 0xFFFFu;
+}
+
 /* Bits in `ones`, and those that differ in so many pairs of words of one row of a blocked table, from x and w on. */
 static BLRC_INLINE uint32_t blrc_count_pairs(uint32_t ones, uint32_t pairs, const uint32_t *x, const uint32_t *real,
                                              int32_t border, BLRC_TABLE(uint32_t) w)
 {
-    uint32_t twos = 0, fours = 0, eights = 0, i;
+    uint32_t twos = 0, fours = 0, eights = 0, sixteens = 0, i;
 
     /* At most 1 + 3 * 2 = 7 at any position: no carry leaves the fours. */
     for (i = pairs % 4; i != 0; --i) {
@@ -83,41 +105,38 @@ static BLRC_INLINE uint32_t blrc_count_pairs(uint32_t ones, uint32_t pairs, cons
         real += 2;
         w = BLRC_SKIP(uint32_t, w, 8);
     }
-    for (i = pairs / 4; i != 0; --i) {
-        uint32_t two, four;
-
-        two = blrc_add_pair(&ones, x, real, border, 0, w);
-        four = blrc_add3(&twos, two, blrc_add_pair(&ones, x, real, border, 2, BLRC_SKIP(uint32_t, w, 8)));
-        two = blrc_add_pair(&ones, x, real, border, 4, BLRC_SKIP(uint32_t, w, 16));
-        two = blrc_add3(&twos, two, blrc_add_pair(&ones, x, real, border, 6, BLRC_SKIP(uint32_t, w, 24)));
-        eights += blrc_of_all(blrc_of_eight(blrc_of_four(blrc_add3(&fours, four, two))));
+    if ((pairs & 4) != 0) { /* at most 15 now */
+        eights = blrc_add_eight(&ones, &twos, &fours, x, real, border, w);
         x += 8;
         real += 8;
         w = BLRC_SKIP(uint32_t, w, 32);
     }
-    /* A nibble is at most 4 + 2 * 4, a byte twice that and 4 * 8, their sum 4 * 56. */
-    twos = blrc_of_eight(blrc_of_four(ones) + 2 * blrc_of_four(twos));
-    return 8 * eights + blrc_of_all(twos + 4 * blrc_of_eight(blrc_of_four(fours)));
+    for (i = pairs / 8; i != 0; --i) {
+        uint32_t eight = blrc_add_eight(&ones, &twos, &fours, x, real, border, w);
+
+        x += 8;
+        real += 8;
+        eight = blrc_add3(&eights, eight,
+                          blrc_add_eight(&ones, &twos, &fours, x, real, border, BLRC_SKIP(uint32_t, w, 32)));
+        sixteens += blrc_of_all(blrc_of_eight(blrc_of_four(eight)));
+        x += 8;
+        real += 8;
+        w = BLRC_SKIP(uint32_t, w, 64);
+    }
+    return 16 * sixteens + blrc_planes(ones, twos, fours, eights);
 }
 
 /* The same for nine words, a 3x3 kernel's on 32 channels: three levels of adders and one count. `ones` is the ninth. */
-static BLRC_INLINE uint32_t blrc_count_nine(uint32_t ones, const uint32_t *x, const uint32_t *real,
-                                            int32_t border, BLRC_TABLE(uint32_t) w)
+static BLRC_INLINE uint32_t blrc_count_nine(uint32_t ones, const uint32_t *x, const uint32_t *real, int32_t border,
+                                            BLRC_TABLE(uint32_t) w)
 {
-    uint32_t twos = blrc_add_pair(&ones, x, real, border, 0, w), fours, eights, two, four;
+    uint32_t twos = blrc_add_pair(&ones, x, real, border, 0, w), fours, two, four;
 
     two = blrc_add_pair(&ones, x, real, border, 2, BLRC_SKIP(uint32_t, w, 8));
     fours = blrc_add3(&twos, two, blrc_add_pair(&ones, x, real, border, 4, BLRC_SKIP(uint32_t, w, 16)));
     two = blrc_add_pair(&ones, x, real, border, 6, BLRC_SKIP(uint32_t, w, 24));
     four = twos & two;
-    twos ^= two;
-    eights = fours & four;
-    fours ^= four;
-    /* A nibble is at most 4 + 2 * 4, and a byte twice that; their sum may pass 255. */
-    twos = blrc_of_eight(blrc_of_four(ones) + 2 * blrc_of_four(twos));
-    twos += 4 * blrc_of_eight(blrc_of_four(fours) + 2 * blrc_of_four(eights));
-    twos = (twos & 0x00FF00FFu) + ((twos >> 8) & 0x00FF00FFu);
-    return (twos + (twos >> 16)) & 0xFFFFu;
+    return blrc_planes(ones, twos ^ two, fours ^ four, fours & four);
 }
 
 /* Pairs of words of one row. */

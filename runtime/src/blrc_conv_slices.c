@@ -1,10 +1,10 @@
-/* Binary 3x3 convolution, bit-sliced: the lanes of a word are up to 32 pixels of a map, and numbers are spread over words,
- * one for each of their bits.
+/* Binary 3x3 convolution, bit-sliced: the lanes of a word are up to 32 pixels of a map, and numbers are spread over
+ * words, one for each of their bits.
  *
- * For every channel and kernel row the differences of all 8 sign patterns of the three taps (0 to 3, two words) are
- * tabulated for 32 pixels at once, out of the channel's bits and the same shifted by a pixel to either side. Every output
- * looks up the pattern of its weights and adds, in carry-save adders: nothing is ever counted. A bit-sliced comparison
- * gives the outputs of all lanes.
+ * For every channel and kernel row the differences from all 8 sign patterns of the three taps (0 to 3, two words) are
+ * tabulated for 32 pixels at once, out of the channel's bits and the same shifted by a pixel to either side. Every
+ * output looks up the pattern of its weights and adds, in carry-save adders: nothing is ever counted. A bit-sliced
+ * comparison gives the outputs of all lanes.
  *
  * A lane whose taps lie partly outside the map starts with half of the bits that it lacks: with n = 9 channels,
  *
@@ -119,8 +119,8 @@ static void blrc_lacking(const blrc_conv *op, const blrc_lanes *in, int32_t top,
 
 static BLRC_INLINE uint32_t blrc_add2(uint32_t *low, uint32_t a)
 {
-    /* Sums stay below 2 to the number of planes, so that no carry reaches what no plane was put in: not for the analyzer
-     * to know. NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult) */
+    /* Sums stay below 2 to the number of planes, so that no carry reaches a plane that is not there: not for the
+     * analyzer to know. NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult) */
     const uint32_t carry = *low & a;
 
     *low ^= a;

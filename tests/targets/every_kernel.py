@@ -20,6 +20,8 @@ def gated_members() -> Program:
     codes = builder.x, builder.sample
     builder.conv("unread", Window((2, 2)), None, groups=1, per_group=9)
     builder.x, builder.sample = codes
+    builder.conv("columns", Window((3, 1), padding=(1, 0, 1, 0)), None, groups=1, per_group=9)
+    builder.x, builder.sample = codes
     builder.conv("codes", SAME, HALF, groups=1, per_group=33)
     builder.conv("packed", SAME, None, groups=1, per_group=129)
     builder.conv("rows", SAME, None, groups=1, per_group=6)
@@ -69,6 +71,17 @@ PROGRAMS: dict[str, Callable[[], Program]] = {
 }
 
 KERNELS = {
-    *("encode", "conv_codes", "conv_pairs", "conv_packed", "conv_rows", "conv_gather", "conv_taps", "dense", "pool_or"),
+    *(
+        "encode",
+        "conv_codes",
+        "conv_columns",
+        "conv_pairs",
+        "conv_packed",
+        "conv_rows",
+        "conv_gather",
+        "conv_taps",
+        "dense",
+        "pool_or",
+    ),
     *("scores_int8", "scores_int16", "scores_binary"),
 }

@@ -25,7 +25,7 @@ def test_size_takes_no_memory_but_for_maps() -> None:
 def test_speed_takes_memory_where_it_pays() -> None:
     layout = choose(mnist_shaped(), "speed")
     assert layout.sliced == {"conv2"}
-    assert [step.kernel for step in layout.steps] == ["conv_pairs", "conv_slices", "dense", "scores_int8"]
+    assert [step.kernel for step in layout.steps] == ["conv_columns", "conv_slices", "dense", "scores_int8"]
     scratch = layout.steps[1].scratch
     assert scratch == 4 * 48 * 32
     assert layout.arena_bytes == lay_out(mnist_shaped()).arena_bytes + scratch

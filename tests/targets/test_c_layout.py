@@ -10,7 +10,7 @@ from blrc.pack import pack
 from blrc.program import INT32_MAX, Program, Window
 from blrc.targets.c import layout
 from blrc.targets.c.emit import runtime_constant
-from blrc.targets.c.layout import blocked, code_rows, lay_out, never_padded
+from blrc.targets.c.layout import blocked, code_rows, column_rows, lay_out, never_padded, starts
 from blrc.targets.c.macros import DEFAULTS
 
 
@@ -54,6 +54,25 @@ def test_code_rows_hold_nibbles_of_eight_rows(groups: int, per_group: int, taps:
     assert next(words, None) is None
 
 
+@given(st.integers(1, 20), st.integers(1, 8), st.integers(1, 4))
+def test_kernel_rows_have_nibbles_of_their_own(out: int, kernel: int, codes: int) -> None:
+    bits = np.random.default_rng(out + kernel + codes).integers(0, 2, (out, kernel, codes, 1)).astype(np.bool_)
+    words = iter(column_rows(pack(bits), 1).tolist())
+    for eight in range(0, out, 8):
+        for row_of_kernel in range(kernel):
+            word = next(words)
+            for row in range(8):
+                nibble = word >> (4 * row) & 15
+                inside = bits[eight + row, row_of_kernel, :, 0] if eight + row < out else []
+                assert nibble == sum(int(bit) << i for i, bit in enumerate(inside))
+    assert next(words, None) is None
+
+
+def test_starts_let_a_sum_pass_where_it_reaches_its_threshold() -> None:
+    found = starts(np.array([-5, 0, 5, 6], np.int32), 5)
+    assert [(int(v) & 0xFFFF, int(v) >> 16) for v in found] == [(2**15 - t,) * 2 for t in (-5, 0, 5, 6, 6, 6, 6, 6)]
+
+
 def test_missing_rows_never_pass() -> None:
     padded = never_padded(np.array([1, 2, 3, 4, 5, 6], np.int32), 4, groups=2)
     assert padded.tolist() == [1, 2, 3, INT32_MAX, 4, 5, 6, INT32_MAX]
@@ -87,7 +106,7 @@ def mnist_shaped() -> Program:
 
 def test_the_mnist_network_fits_its_goals() -> None:
     result = lay_out(mnist_shaped())
-    assert [step.kernel for step in result.steps] == ["conv_pairs", "conv_gather", "dense", "scores_int8"]
+    assert [step.kernel for step in result.steps] == ["conv_columns", "conv_gather", "dense", "scores_int8"]
     assert result.arena.size <= 1228  # 1.2 KB beyond the caller's input
     # Binary weights take a bit each, and no more than padding to whole words or blocks adds.
     assert result.steps[2].tables[0].nbytes == 7 * 7 * 64 * 512 // 8

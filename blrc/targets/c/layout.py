@@ -196,13 +196,17 @@ def _step(program: Program, op: Op, encode: Encode | None, thresholds: Mapping[D
 def _conv(program: Program, op: Conv, encode: Encode | None, bits: int) -> Step:
     largest = program.bounds(op)[1]
     why = f"8-bit input, {op.fan_in} codes a row"
+    lay = lambda t: code_rows(t, op.group_channels, op.groups)  # noqa: E731
     if op.groups == 1 and op.fan_in <= CODES and largest <= PAIR_SUMS:
         kernel, change = "conv_pairs", lambda t: starts(t, largest)
         why += f", sums within {largest}: two pixels at once"
+        if 3 <= op.window.kernel[1] * op.group_channels <= 4 and op.window.dilation[0] == 1:
+            kernel, lay = "conv_columns", lambda t: column_rows(t, op.group_channels)
+            why += ", column by column"
     else:
         kernel, change = "conv_codes", lambda t: never_padded(t, 8, op.groups, bits)
     tables = [
-        _map("weights", program.constants[op.weights], lambda t: code_rows(t, op.group_channels, op.groups)),
+        _map("weights", program.constants[op.weights], lay),
         _map("thresholds", program.constants[op.thresholds], change),
     ]
     if encode is not None:
@@ -280,6 +284,12 @@ def starts(thresholds: NDArray[np.int32], largest: int) -> NDArray[np.uint32]:
     pass. Missing rows never do."""
     padded = np.pad(thresholds, (0, -len(thresholds) % 8), constant_values=largest + 1)
     return ((2**15 - padded).astype(np.uint32) * np.uint32(2**16 + 1)).astype(np.uint32)
+
+
+def column_rows(weights: NDArray[np.uint32], channels: int) -> NDArray[np.uint32]:
+    """As `code_rows`, but every kernel row, of at most four codes, has a nibble of its own."""
+    bits = unpack(weights, channels).reshape(*weights.shape[:2], 1, -1)
+    return code_rows(pack(np.pad(bits, ((0, 0), (0, 0), (0, 0), (0, 4 - bits.shape[3])))), 4, 1)
 
 
 def code_rows(weights: NDArray[np.uint32], channels: int, groups: int) -> NDArray[np.uint32]:

@@ -32,6 +32,8 @@ def runtime_macros(layout: Layout) -> dict[str, int]:
             collected.append(min(tap, GATHER_WORDS))
         elif step.kernel in ("conv_codes", "conv_pairs"):
             codes.append(op.fan_in)
+        elif step.kernel == "conv_columns":
+            codes.append(4 * op.window.kernel[0])
     most = max(codes)
     return {
         "BLRC_BIT_THRESHOLDS": layout.thresholds["bits"],

@@ -126,6 +126,7 @@ def buffer_bytes(function: str, macros: Mapping[str, int]) -> int:
     return {
         "conv_codes": 9 * macros["BLRC_CODES"] + 4 * macros["BLRC_CODE_ROWS"],
         "conv_pairs": 16 * macros["BLRC_CODES"],
+        "conv_columns": 16 * macros["BLRC_CODES"],
         "conv_gather": 8 * words,
         "conv_packed": 8 * words,
         "conv_taps": 4 * words,

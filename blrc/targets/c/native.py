@@ -53,7 +53,7 @@ class Native:
         slots: bool = False,
     ) -> None:
         self.name, self.program = name, program
-        self.layout = read_layout(program, name, files[f"{name}.h"].decode("ascii"))
+        self.layout = read_layout(program, name, files.get(f"{name}.h", b"").decode("ascii"))
         self.threads = usable_cpus() if threads is None else checked(threads)
         macs = sum(op.macs for op in program.ops if isinstance(op, Conv | Scores | BinaryScores))
         with Shared(files, name, program, flags, cc) as shared:

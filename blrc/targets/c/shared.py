@@ -29,8 +29,8 @@ from blrc.program import Program
 from blrc.targets.c import build
 from blrc.targets.c.compiled import temporary_files
 from blrc.targets.c.emit import emit
-from blrc.targets.c.host_wrapper import FILE, host_wrapper
 from blrc.targets.c.header import read_layout
+from blrc.targets.c.host_wrapper import FILE, host_wrapper
 from blrc.targets.c.symbols import name_all
 from blrc.targets.options import EmitOptions
 from blrc.vectors import record
@@ -124,7 +124,7 @@ class Shared:
         self.name = name
         self._compiler = build.find_compiler(cc)
         self._flags = (*(host_flags() if flags is None else flags), *_ALWAYS)
-        layout = read_layout(program, name, files[f"{name}.h"].decode("ascii"))
+        layout = read_layout(program, name, files.get(f"{name}.h", b"").decode("ascii"))
         wrapper = host_wrapper(name_all(layout, name, program_file.digest(program)))
         self._files = {**files, FILE: wrapper.encode("ascii")}
         self._temporary: tempfile.TemporaryDirectory[str] | None = None

@@ -115,7 +115,7 @@ def _arguments(symbols: Symbols, step: Step) -> list[str]:
     if isinstance(op, Conv):
         if step.kernel == "dense":
             return [str(op.fan_in), str(height * width * words(channels)), str(op.y.shape[2]), "x", *tables, "y"]
-        if step.kernel in ("conv_codes", "conv_pairs"):
+        if step.kernel in ("conv_codes", "conv_pairs", "conv_columns"):
             table = [tables[0], str(_table_rows(step))] if step.encode is not None else ["0", "1"]
             return [f"&{symbols.shape(step)}", "x", *table, *tables[-2:], "y"]
         if step.scratch:

@@ -25,8 +25,8 @@
 #define TINY_AFTER_OP(member, op) ((void)0)
 #endif
 
-/* conv: 5 x 4 x 1 uint8 -> 2 x 2 x 5 bits. Kernel conv_pairs: 8-bit input, 9 codes a row, sums within 1143: two
- * pixels at once, table look-up fused. */
+/* conv: 5 x 4 x 1 uint8 -> 2 x 2 x 5 bits. Kernel conv_columns: 8-bit input, 9 codes a row, sums within 1143: two
+ * pixels at once, column by column, table look-up fused. */
 static const tiny_blrc_conv tiny_shape_conv = {
     5, 4, 1, /* input: height, width, channels */
     5, 4, /* before pooling */
@@ -38,8 +38,8 @@ static const tiny_blrc_conv tiny_shape_conv = {
 static void tiny_op_conv(uint32_t member, const uint8_t *x, uint32_t *y)
 {
     (void)member; /* all members share these tables */
-    tiny_blrc_conv_pairs(&tiny_shape_conv, x, TINY_BLRC_FAR(tiny_const_conv_table), 1,
-                         TINY_BLRC_FAR(tiny_const_conv_weights), TINY_BLRC_FAR(tiny_const_conv_thresholds), y);
+    tiny_blrc_conv_columns(&tiny_shape_conv, x, TINY_BLRC_FAR(tiny_const_conv_table), 1,
+                           TINY_BLRC_FAR(tiny_const_conv_weights), TINY_BLRC_FAR(tiny_const_conv_thresholds), y);
 }
 
 /* scores: 2 x 2 x 5 bits -> 1 x 1 x 2 int32. Kernel scores_int8: int8 weights. */

@@ -28,7 +28,7 @@
 #define TINY_ERROR_MEMBERS (-3) /* there is no such member: all have been added */
 #define TINY_ERROR_EMPTY (-4) /* no member has been added */
 #define TINY_OPS 2 /* steps, in this order: */
-#define TINY_OP_CONV 0 /* conv: conv_pairs, gives 2 x 2 x 5 bits */
+#define TINY_OP_CONV 0 /* conv: conv_columns, gives 2 x 2 x 5 bits */
 #define TINY_OP_SCORES 1 /* scores: scores_int8, gives 1 x 1 x 2 int32 */
 /* Their names: static const char *const names[TINY_OPS] = TINY_STEP_NAMES; */
 #define TINY_STEP_NAMES { \

@@ -29,7 +29,7 @@ TINY_BLRC_STORED const int8_t tiny_const_conv_table[256] = {
 
 /* conv: weights, 12 bytes */
 TINY_BLRC_STORED const uint32_t tiny_const_conv_weights[3] = {
-    0x000ddf54, 0x000d290f, 0x00001011
+    0x00055754, 0x00035306, 0x00034247
 };
 
 /* conv: thresholds, 32 bytes */
