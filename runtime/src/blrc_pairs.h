@@ -1,8 +1,8 @@
 /* First layers that compute two pixels at once, in the halves of a word: what conv_pairs and conv_columns share.
  *
  * A code is that of the one pixel plus 65536 times that of the other, and so are sums. A row's sum starts at
- * 32768 - threshold in both halves, so that at the end it lies between 0 and 65535 in each, nothing was borrowed between
- * them, and the half's highest bit says whether it passes. */
+ * 32768 - threshold in both halves, so that at the end it lies between 0 and 65535 in each, nothing was borrowed
+ * between them, and the half's highest bit says whether it passes. */
 #ifndef BLRC_PAIRS_H
 #define BLRC_PAIRS_H
 
@@ -63,11 +63,12 @@ static inline void blrc_row_codes(const blrc_conv *op, const blrc_pair_input *in
 {
     const blrc_window *win = &op->window;
     const int32_t line = win->kernel_x * op->in_channels, row = y * op->in_width;
-    int32_t i;
 
     if (y < 0 || y >= op->in_height) {
-        for (i = 0; i < line; ++i) {
-            to[i] = 0;
+        const uint32_t *const end = to + line;
+
+        while (to != end) {
+            *to++ = 0;
         }
     } else if (in->table != 0 && in->row == 0 && win->dilation_x == 1 && column >= 0 && further >= 0 &&
                column + further + win->kernel_x <= op->in_width) {

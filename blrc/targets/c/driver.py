@@ -12,8 +12,11 @@ from blrc.targets.c.symbols import Symbols, element
 
 
 def step_cases(symbols: Symbols, scratch: str) -> str:
-    """Cases of a switch over a step's index that run it alone, from ``x`` to ``y`` for ``member``; those that need memory
-    besides have it in the array `scratch`."""
+    """Cases of a switch over a step's index that run it alone, from ``x`` to ``y`` for ``member``.
+
+    Args:
+        scratch: an array, for steps that need memory besides.
+    """
     layout = symbols.layout
 
     def whole(step: Step) -> list[str]:

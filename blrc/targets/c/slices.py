@@ -21,7 +21,7 @@ _HALF = Window((2, 2), (2, 2))
 
 
 def fits(op: Conv) -> bool:
-    """The kernel can compute it: 3x3 within a map of at most 32 columns, all channels in eights, pooled by 2x2 or not."""
+    """The kernel can compute it: 3x3 on a map of at most 32 columns, all channels in eights, pooled by 2x2 or not."""
     channels = op.x.shape[2]
     return (
         op.x.dtype == "bits"
@@ -35,7 +35,7 @@ def fits(op: Conv) -> bool:
 
 
 def scratch_bytes(op: Conv) -> int:
-    """Memory that the kernel needs while it runs: three map rows or more, 8 patterns of every channel, two words each."""
+    """Memory that the kernel needs while it runs: of three words' map rows, 8 patterns a channel, two words each."""
     return 4 * 3 * 8 * 2 * op.x.shape[2]
 
 
