@@ -54,6 +54,13 @@ SUBJECTS = (
         "all",
     ),
     Subject(
+        "MNIST, the likeliest weights, --optimize speed",
+        ("blrc", "export", "examples/mnist/mnist.pt", "--optimize", "speed", "--target", "c", "-o", "WORK/speed"),
+        "speed",
+        None,
+        "cortex-m0,cortex-m4,cortex-m55,rv32imc,rv32imc_zbb,aarch64,armv7,s390x,wasm",
+    ),
+    Subject(
         "MNIST, five members",
         ("blrc", "export", "examples/mnist/mnist.pt", "--members", "5", "--target", "c", "-o", "WORK/five"),
         "five",
@@ -107,7 +114,7 @@ def page(found: Sequence[tuple[Subject, Sequence[dict[str, Any]]]]) -> str:
     parts = [
         "# Targets",
         "<!-- Made by benchmarks/targets.py; do not edit. -->",
-        "`make targets` exports three networks, cross-compiles the C with the compilers below, runs it in emulators and "
+        "`make targets` exports these networks, cross-compiles the C with the compilers below, runs it in emulators and "
         "compares every layer of every member, the scores, the labels and the ensemble's answers with the reference, bit "
         "for bit: on the recorded vectors, on test images (200; 20 on the AVR) and, but for the AVR, each op alone on maps that reach "
         "every threshold edge. Flash is the model's code and constants; RAM the arena beside the caller's input; stack a "

@@ -98,7 +98,7 @@ def export(
             with an example, in ``<package>/<name>`` of the folder. Needs the target ``c``.
         flash, ram: bytes that the C may take of each, as numbers or such as ``256K``; what does not fit is refused.
         optimize: ``size``, or ``speed``: the C takes more RAM, at most `ram`, where that saves instructions on CPUs
-            without a popcount instruction, such as Cortex-M.
+            without a popcount instruction, such as Cortex-M; or ``ram``: the least RAM, for more code.
 
     Raises:
         BlrcError: for every mistake that a user can make; nothing is written then.

@@ -68,7 +68,8 @@ def main() -> None:
     "--optimize",
     default="size",
     show_default=True,
-    help="size; or speed: more RAM, at most --ram, for fewer instructions without a popcount instruction (Cortex-M).",
+    help="size; speed: more RAM, at most --ram, for fewer instructions without a popcount instruction (Cortex-M); "
+    "or ram: more code for less RAM.",
 )
 @click.option("--name", help="Prefix of files and symbols [default: the checkpoint's file name].")
 @click.option("--force", is_flag=True, help="Replace an earlier export in the folder.")

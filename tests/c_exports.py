@@ -52,7 +52,7 @@ def export(program: Program, folder: Path, inputs: NDArray[Any], name: str = "ne
     return folder
 
 
-def longest_strips(work: Sequence[Work], align: int) -> Plan:
+def longest_strips(work: Sequence[Work], align: int, pays: int | None = None) -> Plan:
     """In place of `strips.plan`: every group as long as it can be, whether that helps or not."""
     groups: list[tuple[int, int]] = []
     for i in range(len(work)):

@@ -18,7 +18,7 @@ class EmitOptions:
         vectors: recorded inputs with the reference's values, for self-tests.
         version: of blrc, for headers and metadata.
         packages: of the C target: as which ecosystems' libraries it is written as well.
-        optimize: of the C target: ``size`` or ``speed`` (`blrc.targets.c.choice.choose`).
+        optimize: of the C target: ``size``, ``speed`` or ``ram`` (`blrc.targets.c.choice.choose`).
         ram: of the C target: bytes that kernels which are faster with more memory have to fit into, or None.
     """
 
@@ -26,7 +26,7 @@ class EmitOptions:
     vectors: Vectors
     version: str
     packages: tuple[str, ...] = ()
-    optimize: Literal["size", "speed"] = "size"
+    optimize: Literal["size", "speed", "ram"] = "size"
     ram: int | None = None
 
 

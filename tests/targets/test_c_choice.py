@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
-from c_exports import one_conv
+from c_exports import assert_equal, one_conv
+from random_programs import random_inputs
 from test_c_layout import mnist_shaped
 
 from blrc.errors import BlrcError
 from blrc.program import Window
-from blrc.targets.c import memory
+from blrc.program_file import to_bytes
+from blrc.targets.c import emit, memory
 from blrc.targets.c.choice import choose, parse_optimize
 from blrc.targets.c.header import read_layout
+from blrc.targets.c.host import HostBuild
 from blrc.targets.c.layout import lay_out
+from blrc.targets.options import EmitOptions
+from blrc.vectors import record
 
 SAME = Window((3, 3), padding=(1, 1, 1, 1))
 
@@ -55,6 +62,21 @@ def test_where_it_pays(shape: tuple[int, int, int], outputs: int, sliced: bool) 
     assert bool(choose(one_conv(shape, outputs, SAME), "speed").sliced) == sliced
 
 
+def test_ram_takes_strips_that_save_little(tmp_path: Path) -> None:
+    program = mnist_shaped()
+    plain, least = choose(program, "size"), choose(program, "ram")
+    assert (least.arena_bytes, plain.arena_bytes) == (616, 1176)
+    assert memory.measure(least).ram_bytes < memory.measure(plain).ram_bytes
+    raw = random_inputs(program, 2)
+    options = EmitOptions("net", record(program, raw), "0.0", optimize="ram")
+    for file, content in {**emit(program, options).files, "net.program.npz": to_bytes(program)}.items():
+        (tmp_path / file).write_bytes(content)
+    with HostBuild(tmp_path, "net") as c:
+        assert c.layout.arena_bytes == 616
+        assert_equal(program, c.run(raw), raw, [step.y.name for step in c.layout.steps])
+        c.selftest()  # raises where it finds a difference
+
+
 def test_the_header_says_what_was_chosen() -> None:
     program = mnist_shaped()
     assert read_layout(program, "net", '#define NET_SLICED "2" /* ops */\n').sliced == {"conv2"}
@@ -62,6 +84,6 @@ def test_the_header_says_what_was_chosen() -> None:
 
 
 def test_other_words_are_refused() -> None:
-    assert [parse_optimize(word) for word in ("size", "speed")] == ["size", "speed"]
-    with pytest.raises(BlrcError, match="--optimize fast: expected size or speed"):
+    assert [parse_optimize(word) for word in ("size", "speed", "ram")] == ["size", "speed", "ram"]
+    with pytest.raises(BlrcError, match="--optimize fast: expected size, speed or ram"):
         parse_optimize("fast")

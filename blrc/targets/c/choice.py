@@ -1,4 +1,4 @@
-"""Which kernels an export takes that cost memory: as much speed as fits."""
+"""What an export trades: RAM for speed, or code for RAM."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from blrc.program import Conv, Program
 from blrc.targets.c import memory, slices
 from blrc.targets.c.layout import Layout, lay_out
 
-Optimize = Literal["size", "speed"]
+Optimize = Literal["size", "speed", "ram"]
 
 LEAST_LANES = 0.6
 """Of the lanes that a bit-sliced convolution computes, so many have to be pixels that are wanted."""
@@ -26,7 +26,7 @@ def parse_optimize(optimize: str) -> Optimize:
     for choice in get_args(Optimize):
         if optimize == choice:
             return choice  # type: ignore[no-any-return]
-    raise BlrcError(f"--optimize {optimize}: expected {' or '.join(get_args(Optimize))}")
+    raise BlrcError(f"--optimize {optimize}: expected {', '.join(get_args(Optimize)[:-1])} or {get_args(Optimize)[-1]}")
 
 
 def choose(program: Program, optimize: Optimize, ram: int | None = None) -> Layout:
@@ -34,12 +34,15 @@ def choose(program: Program, optimize: Optimize, ram: int | None = None) -> Layo
 
     Args:
         optimize: ``size``: no memory but for maps. ``speed``: what takes fewer instructions on CPUs without a popcount
-            instruction, as long as it fits into `ram`; what needs most memory is given up first.
+            instruction, as long as it fits into `ram`; what needs most memory is given up first. ``ram``: row strips
+            wherever they save any (`strips`), for more code.
         ram: bytes that the C may take, the caller's buffers and the stack included (`memory.Memory.ram_bytes`).
     """
     plain = lay_out(program)
     if optimize == "size":
         return plain
+    if optimize == "ram":
+        return min(plain, lay_out(program, pays=1), key=lambda layout: memory.measure(layout).ram_bytes)
     wanted = {op.name: slices.scratch_bytes(op) for op in program.ops if isinstance(op, Conv) and _pays(op)}
     while wanted:
         layout = lay_out(program, wanted)

@@ -33,7 +33,8 @@ def read_layout(program: Program, name: str, header: str) -> Layout:
     """The layout with which the C of a program was written whose ``<name>.h`` is given."""
     found = re.search(rf'^#define {name.upper()}_SLICED "([0-9 ]+)"', header, re.MULTILINE)
     indices = [] if found is None else [int(i) for i in found[1].split()]
-    return lay_out(program, [program.ops[i].name for i in indices if i < len(program.ops)])
+    pays = 1 if re.search(rf"^#define {name.upper()}_STRIPS 1\b", header, re.MULTILINE) else None
+    return lay_out(program, [program.ops[i].name for i in indices if i < len(program.ops)], pays)
 
 
 def _macros(symbols: Symbols, vectors: int) -> str:
@@ -60,6 +61,8 @@ def _macros(symbols: Symbols, vectors: int) -> str:
     if layout.sliced:
         sliced = " ".join(str(i) for i, op in enumerate(program.ops) if op.name in layout.sliced)
         facts.insert(-1, ("SLICED", f'"{sliced}"', "ops of the program that are bit-sliced"))
+    if layout.rows and not lay_out(program, layout.sliced).rows:
+        facts.insert(-1, ("STRIPS", 1, "steps run row by row although that saves little"))
     if program.gate:
         note = "Q16: where the first member's probability is at least this, it answers alone"
         facts.insert(3, ("GATE", program.gate, note))

@@ -122,11 +122,12 @@ class Layout:
         return any(first <= at < end and end - first > 1 for first, end in self.groups)
 
 
-def lay_out(program: Program, sliced: Collection[str] = ()) -> Layout:
+def lay_out(program: Program, sliced: Collection[str] = (), pays: int | None = None) -> Layout:
     """Choose kernels, lay out tables, plan the arena.
 
     Args:
         sliced: names of convolutions that `slices.fits`, which are to be bit-sliced.
+        pays: see `strips.plan`.
 
     Raises:
         BlrcError: a map is too large for the kernels' 32-bit indices.
@@ -144,7 +145,7 @@ def lay_out(program: Program, sliced: Collection[str] = ()) -> Layout:
         for op in program.ops
         if op.y.name not in fused
     )
-    planned = strips.plan([_work(step) for step in steps], ARENA_ALIGN)
+    planned = strips.plan([_work(step) for step in steps], ARENA_ALIGN, pays)
     return Layout(program, steps, planned.groups, planned.rows, planned.arena, ARENA_ALIGN, thresholds)
 
 

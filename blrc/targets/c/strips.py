@@ -49,13 +49,13 @@ class Plan:
     arena: Arena
 
 
-def plan(work: Sequence[Work], align: int) -> Plan:
-    """Strips where they make the arena smaller by `PAYS` or more, and then as few as reach the smallest."""
+def plan(work: Sequence[Work], align: int, pays: int | None = None) -> Plan:
+    """Strips where they make the arena smaller by `pays` (`PAYS`) bytes or more; then as few as reach the smallest."""
     whole = placed(work, [(i, i + 1) for i in range(len(work))], align)
     least, _ = _best(work, None)
     _, groups = _best(work, least)
     strips = placed(work, groups, align)
-    return strips if strips.arena.size + PAYS <= whole.arena.size else whole
+    return strips if strips.arena.size + (PAYS if pays is None else pays) <= whole.arena.size else whole
 
 
 def scratch_of(y: Value) -> str:
