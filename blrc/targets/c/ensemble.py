@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 
 from blrc.head import scale_of
+from blrc.targets.c import text
 from blrc.targets.c.symbols import Symbols, element, head
 
 
@@ -13,14 +14,15 @@ def ensemble_file(symbols: Symbols, version: str) -> str:
     """The text of ``<name>_ensemble.c``."""
     name, layout = symbols.name, symbols.layout
     scale = scale_of(layout.program.score_scale)
-    body = (
-        _gated(_ENSEMBLE, layout.program.gate)
-        .replace("INPUT_TYPE", element(layout.program.input))
-        .replace("SCORES_AT", str(layout.arena.offsets[layout.program.output.name] // 4))
-        .replace("MULTIPLIER", str(scale.multiplier))
-        .replace("SHIFT", str(scale.shift))
-        .replace("NAME_", f"{symbols.upper}_")
-        .replace("name_", f"{name}_")
+    body = text.fill(
+        _gated(_ENSEMBLE, layout.program.gate),
+        {
+            **text.model(name),
+            "INPUT_TYPE": element(layout.program.input),
+            "SCORES_AT": str(layout.arena.offsets[layout.program.output.name] // 4),
+            "MULTIPLIER": str(scale.multiplier),
+            "SHIFT": str(scale.shift),
+        },
     )
     includes = f'#include "{name}.h"\n#include "{name}_blrc.h"\n\n{symbols.refuse()}\n'
     return head(symbols, version, f"{name}: what all members say together.") + includes + body
@@ -28,12 +30,9 @@ def ensemble_file(symbols: Symbols, version: str) -> str:
 
 def declarations(symbols: Symbols) -> str:
     """What ``<name>.h`` says of it."""
-    return (
-        _gated(_DECLARATIONS, symbols.layout.program.gate)
-        .replace("INPUT_TYPE", element(symbols.layout.program.input))
-        .replace("NAME_", f"{symbols.upper}_")
-        .replace("name_", f"{symbols.name}_")
-    )
+    program = symbols.layout.program
+    values = {**text.model(symbols.name), "INPUT_TYPE": element(program.input)}
+    return text.fill(_gated(_DECLARATIONS, program.gate), values)
 
 
 def _gated(template: str, gate: int) -> str:

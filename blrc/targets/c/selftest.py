@@ -49,10 +49,14 @@ def vectors_file(symbols: Symbols, version: str, vectors: Vectors) -> str:
         + table("answers", moments.astype(np.int32))
         + "\n"
         + _digest(symbols)
-        + _SELFTEST.replace(" GATED", " && name_gated(&ensemble) != 1" if program.gate else "")
-        .replace("INPUT_TYPE", element(program.input))
-        .replace("NAME_", f"{upper}_")
-        .replace("name_", f"{name}_")
+        + text.fill(
+            _SELFTEST,
+            {
+                **text.model(name),
+                " GATED": f" && {name}_gated(&ensemble) != 1" if program.gate else "",
+                "INPUT_TYPE": element(program.input),
+            },
+        )
     )
 
 
@@ -199,7 +203,7 @@ int name_selftest(void *arena)
 def main_file(symbols: Symbols, version: str) -> str:
     """The text of ``<name>_selftest.c``: a main function for the host; no part of the library."""
     what = f"{symbols.name}: runs the self-test on the host (make selftest). No part of the library."
-    body = _MAIN.replace("NAME_", f"{symbols.upper}_").replace("name_", f"{symbols.name}_")
+    body = text.fill(_MAIN, text.model(symbols.name))
     return head(symbols, version, what) + f'#include <stdio.h>\n\n#include "{symbols.name}.h"\n\n{body}'
 
 

@@ -45,7 +45,7 @@ def source(symbols: Symbols, version: str, runtime: Mapping[str, int]) -> str:
         "#endif\n",
         _too_large(symbols),
         "\n",
-        _HOOKS.replace("NAME_", f"{upper}_"),
+        text.fill(_HOOKS, text.model(name)),
         *(_step(symbols, step) for step in symbols.layout.steps),
         _tell(symbols),
         *(_strips(symbols, first, end) for first, end in symbols.layout.groups if end - first > 1),

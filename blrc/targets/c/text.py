@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -36,6 +36,17 @@ def comment(text: str) -> str:
         for line in textwrap.wrap(paragraph, WIDTH - 6, break_long_words=False) or [""]
     ]
     return "/* " + "\n * ".join(lines).replace(" * \n", " *\n") + " */\n"
+
+
+def fill(template: str, values: Mapping[str, str]) -> str:
+    """`template` with a value for each of these words, in one pass: what a value holds is never replaced itself."""
+    longest_first = sorted(values, key=len, reverse=True)
+    return re.sub("|".join(map(re.escape, longest_first)), lambda word: values[word[0]], template)
+
+
+def model(name: str) -> dict[str, str]:
+    """The words in templates that stand for a model's name: the prefixes of its symbols and macros."""
+    return {"name_": f"{name}_", "NAME_": f"{name.upper()}_"}
 
 
 def define(name: str, value: object, note: str = "") -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from blrc.targets.c import text
 from blrc.targets.c.packages.licence import LICENCE
 from blrc.targets.c.symbols import Symbols, describe
 
@@ -44,7 +45,6 @@ class Library:
     def fill(self, template: str) -> str:
         """`template` with the model's name for ``name_``, ``NAME_``, ``@name@`` and ``@NAME@``, and the version,
         description and digest for those words between ``@``."""
-        text = template.replace("NAME_", f"{self.symbols.upper}_").replace("name_", f"{self.name}_")
         known = {
             "name": self.name,
             "NAME": self.symbols.upper,
@@ -52,9 +52,7 @@ class Library:
             "description": self.description,
             "digest": self.symbols.digest,
         }
-        for word, value in known.items():
-            text = text.replace(f"@{word}@", value)
-        return text
+        return text.fill(template, {**text.model(self.name), **{f"@{word}@": value for word, value in known.items()}})
 
     def placed(self, how: str, include: str = "include", src: str = "src") -> dict[str, str]:
         """The model's files, the public header in one folder and the rest in another, with licence and README.
