@@ -127,7 +127,7 @@ def verify(
     from blrc import api
     from blrc.verification.report import to_plain, to_text
 
-    report = api.verify(folder, data, model, random, seed, _progress, on, strict)
+    report = api.verify(folder, data, model, random, seed, _Changes(), on, strict)
     click.echo(json.dumps(to_plain(report), indent=2) if as_json else to_text(report))
     sys.exit(0 if report.equal else 1)
 
@@ -190,6 +190,17 @@ def _share_cores() -> None:
 
 def _say(what: str) -> None:
     click.echo(what, err=True)
+
+
+class _Changes:
+    """Progress of several tasks: in a log a line for the first and last of each, and where it says something new."""
+
+    def __init__(self) -> None:
+        self.said = ""
+
+    def __call__(self, what: str, done: int, total: int) -> None:
+        _progress(what, done, total, every=what != self.said)
+        self.said = what
 
 
 class _Steps:

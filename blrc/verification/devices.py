@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Literal
 
-import numpy as np
-
 from blrc.errors import BlrcError
 from blrc.program import Program
-from blrc.targets.c.emulated import DoesNotFitError, EmulatedBuild, missing_tools
+from blrc.targets.c.emulated import EmulatedBuild, missing_tools
+from blrc.targets.c.emulator import TimedOutError
+from blrc.targets.c.fit import DoesNotFitError, Need
 from blrc.targets.c.machines import ALL, Machine, find
 from blrc.verification.engines import c_engine
-from blrc.verification.run import InputSet, Progress, Tally, compare_inputs, compare_ops, not_compared
+from blrc.verification.run import InputSet, Progress, Tally, compare_inputs, compare_ops, compare_ties, not_compared
 
-Status = Literal["equal", "differs", "does not fit", "skipped"]
+Status = Literal["equal", "differs", "timed out", "does not fit", "no room to test", "skipped"]
 
 
 @dataclass(frozen=True)
@@ -28,15 +28,19 @@ class Device:
 
     Attributes:
         name, title: of the machine.
-        status: ``differs`` also where the code does not compile, crashes, or fails its self-test.
-        detail: the first difference, the numbers of what does not fit, or what to install; empty where all is equal.
-        inputs: on how many whole inputs all layers of all members were compared.
+        status: ``differs`` also where the code does not compile, crashes, or fails its self-test; ``no room to test``
+            where the model fits, but not together with what compares its layers there.
+        detail: the first difference, the numbers of what does not fit, or what to install; empty where all is equal but
+            for a note on what could not be done.
+        inputs: on how many whole inputs all layers of all members were compared; `sets`: on how many of each kind.
         values_compared: all values, those of each op alone included.
-        flash: bytes of code and constants of the model, as compiled.
+        flash: bytes of code and constants of the model, as compiled; of its tables where it was not: it is too large.
         ram: bytes of the arena.
         stack: bound in bytes for one call.
         instructions: of one classification of the first recorded input by the first member; None where not counted.
         compiler: with its version and flags.
+        needs_ram: bytes of RAM in all: arena, input, scores or sums of members, and stack.
+        has: bytes of flash and RAM of the machine, where these are limits.
     """
 
     name: str
@@ -50,6 +54,9 @@ class Device:
     stack: int | None = None
     instructions: int | None = None
     compiler: str | None = None
+    needs_ram: int | None = None
+    has: tuple[int, int] | None = None
+    sets: Mapping[str, int] = field(default_factory=dict)
 
 
 def parse_machines(text: str) -> tuple[str, ...]:
@@ -93,7 +100,7 @@ def verify_devices(
 def verify_device(folder: Path, name: str, machine_name: str, inputs: Sequence[InputSet], seed: int) -> Device:
     """One machine: build, self-test, each op alone, the inputs, and what one classification costs."""
     machine = find(machine_name)
-    made = partial(Device, machine.name, machine.title)
+    made: Callable[..., Device] = partial(Device, machine.name, machine.title, has=machine.fits)
     lacking = missing_tools(machine)
     if lacking:
         return made("skipped", "; ".join(f"{tool.program} not found: install {tool.package}" for tool in lacking))
@@ -101,19 +108,34 @@ def verify_device(folder: Path, name: str, machine_name: str, inputs: Sequence[I
         with EmulatedBuild(folder, name, machine) as build:
             return _compared(build, machine, inputs, seed, made)
     except DoesNotFitError as error:
-        return made("does not fit", str(error))
+        return made("does not fit", str(error), **_numbers(error.need))
+    except TimedOutError as error:
+        return made("timed out", str(error))
     except BlrcError as error:
         return made("differs", str(error))
+
+
+def _numbers(need: Need) -> dict[str, int | None]:
+    return {
+        "flash": need.flash,
+        "ram": need.arena,
+        "stack": None if need.least else need.stack,
+        "needs_ram": need.ram,
+    }
 
 
 def _compared(
     build: EmulatedBuild, machine: Machine, inputs: Sequence[InputSet], seed: int, made: Callable[..., Device]
 ) -> Device:
+    measured = {**_numbers(build.need), "compiler": build.compiler}
+    if not build.runs:
+        return _only_selftest(build, machine, partial(made, **measured))
     program: Program = build.program
-    engine = c_engine(build, machine.title, machine.limit)
+    engine = c_engine(build, machine.title, machine.limit, build.step_fits)
     tally = Tally()
     if machine.limit is None:  # the maps that reach every edge would take a slow emulator hours
         compare_ops(program, [engine], seed, tally, _quiet)
+    compare_ties(program, [engine], tally)
     for each in inputs:
         if tally.difference is None:
             compare_inputs(program, [engine], each, tally, _quiet)
@@ -121,20 +143,40 @@ def _compared(
     problems += [] if problems else not_compared(program, [engine], tally)
     if not problems and (failed := build.selftest()):
         problems.append(f"{machine.title}: the export's self-test returns {failed}")
-    recorded = inputs[0].raw
-    if not problems and not np.array_equal(build.answers(recorded, stop=True).label, build.answers(recorded).label):
-        problems.append(f"{machine.title}: stopping early changes a label of the recorded vectors")
+    notes = [f"{build.no_room}: no self-test"] if build.no_room else []
+    if machine.limit is None and (large := [s.op.name for s in build.layout.steps if not build.step_fits(s.op.name)]):
+        notes.append(f"{machine.title}: no room to run alone, on maps that reach its thresholds: {', '.join(large)}")
+    sets = {name: counts[engine.name] for name, counts in tally.inputs.items() if engine.name in counts}
+    instructions = None
+    try:
+        instructions = build.instructions(inputs[0].raw)
+    except TimedOutError:
+        raise
+    except BlrcError as error:  # the same program ran well without being counted
+        notes.append(f"instructions not counted ({str(error).splitlines()[0]})")
     return made(
         "differs" if problems else "equal",
-        "; ".join(problems),
-        sum(counts.get(engine.name, 0) for counts in tally.inputs.values()),
+        "; ".join(problems or notes),
+        sum(sets.values()),
         sum(tally.values.get(engine.name, {}).values()),
-        build.flash,
-        build.ram,
-        build.stack,
-        build.instructions(recorded),
-        build.compiler,
+        instructions=instructions,
+        sets=sets,
+        **measured,
     )
+
+
+def _only_selftest(build: EmulatedBuild, machine: Machine, made: Callable[..., Device]) -> Device:
+    failed = build.selftest()
+    if failed:
+        return made("differs", f"{machine.title}: the export's self-test returns {failed}")
+    done = "nor its self-test" if failed is None else "only its self-test was run, and found no difference"
+    return made("no room to test", f"{build.no_room}; {done}")
+
+
+def unchecked(devices: Sequence[Device], strict: bool) -> tuple[str, ...]:
+    """A line for each machine on which not all was compared that had to be: with `strict`, also where it could not."""
+    demanded = ("timed out", "no room to test", "skipped") if strict else ("timed out",)
+    return tuple(f"{each.name}: {each.status}: {each.detail}" for each in devices if each.status in demanded)
 
 
 def _quiet(what: str, done: int, total: int) -> None:

@@ -17,6 +17,7 @@ from blrc.head import Answer
 from blrc.manifest import read_manifest
 from blrc.program import Encode, Op, Program
 from blrc.targets.c import build
+from blrc.targets.c.answers import Answers
 from blrc.targets.c.compiled import Compiled
 from blrc.targets.c.host import SANITIZE, HostBuild
 from blrc.targets.c.native import Native
@@ -44,6 +45,8 @@ class Engine:
             the engine gives them.
         fuses_encode: its first layer reads raw uint8 itself, so that, alone, it takes raw values instead of codes.
         limit: inputs that it is given at most of each kind (slow ones), or None.
+        predict: raw inputs and a confidence in Q16 to what ``NAME_predict`` says, or None where there is no such thing.
+        settled: sums of log p ``(N, classes)`` of so many members ``(N,)`` to what ``NAME_settled`` says, or None.
         layers: whether it shows its layers; else it only answers, and `run` gives nothing.
     """
 
@@ -54,6 +57,8 @@ class Engine:
     fuses_encode: bool = False
     limit: int | None = None
     layers: bool = True
+    predict: Callable[[NDArray[Any], int], Answers] | None = None
+    settled: Callable[[NDArray[Any], NDArray[Any]], NDArray[np.bool_]] | None = None
 
 
 @dataclass(frozen=True)
@@ -148,17 +153,27 @@ def lacking_sanitizers() -> str | None:
     return None
 
 
-def c_engine(built: Compiled | Native, label: str, limit: int | None) -> Engine:
-    """The compiled C, on whatever machine it was compiled for."""
+def c_engine(
+    built: Compiled | Native, label: str, limit: int | None, has_room: Callable[[str], bool] = lambda op: True
+) -> Engine:
+    """The compiled C, on whatever machine it was compiled for.
+
+    Args:
+        has_room: whether the machine has room for that op alone.
+    """
 
     def alone(op: Op, x: NDArray[Any], member: int) -> NDArray[Any] | None:
-        return None if isinstance(op, Encode) else built.run_op(op.name, x, member)
+        return None if isinstance(op, Encode) or not has_room(op.name) else built.run_op(op.name, x, member)
 
     def answer(raw: NDArray[Any]) -> tuple[Answer, None]:
         found = built.answers(raw)
         return Answer(found.label, found.log_p, found.mean, found.variance, found.members), None
 
-    return Engine(label, built.run, alone, answer, fuses_encode=True, limit=limit)
+    def predict(raw: NDArray[Any], confidence: int) -> Answers:
+        return built.answers(raw, stop=True, confidence=confidence)
+
+    settled = built.settled if isinstance(built, Compiled) else None
+    return Engine(label, built.run, alone, answer, fuses_encode=True, limit=limit, predict=predict, settled=settled)
 
 
 def onnx_engine(model: bytes, program: Program) -> Engine:

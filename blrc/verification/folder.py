@@ -21,12 +21,13 @@ from blrc.program import BinaryScores, Conv, Program, Scores
 from blrc.targets.c.build import find_compiler
 from blrc.verification.agreement import Agreement, torch_agreement
 from blrc.verification.compare import ANSWER, LABEL
-from blrc.verification.devices import verify_devices
+from blrc.verification.devices import unchecked, verify_devices
 from blrc.verification.engines import Engine, compile_c, onnx_engine, page_engine
 from blrc.verification.lowered import first_other_bits
 from blrc.verification.report import Report
-from blrc.verification.run import InputSet, Progress, Tally, compare_inputs, compare_ops, not_compared
+from blrc.verification.run import InputSet, Progress, Tally, compare_inputs, compare_ops, compare_ties, not_compared
 from blrc.verification.stimuli import adversarial_inputs, random_inputs
+from blrc.verification.stopping import STOPPING
 
 RANDOM_INPUTS = 10_000
 DEVICE_INPUTS = 200  # emulators are slow
@@ -102,6 +103,7 @@ def verify_folder(
             problems.append(f"{folder}: holds no target that could be compared; export it again with --target c")
         with _as_problem(problems):
             compare_ops(program, engines, seed, tally, progress)
+            compare_ties(program, engines, tally)
             for each in inputs:
                 if tally.difference is None:
                     compare_inputs(program, engines, each, tally, progress)
@@ -123,11 +125,17 @@ def verify_folder(
     if tally.difference is None:
         problems += not_compared(program, engines, tally)
     devices = verify_devices(folder, name, on, _device_inputs(program, inputs, seed), seed, progress) if on else ()
-    if strict:
-        problems += [f"{device.name}: {device.detail}" for device in devices if device.status == "skipped"]
+    left_out = unchecked(devices, strict)
     report = _report(manifest, program, engines, tally, tuple(problems), agreement, flash, ram)
-    equal = report.equal and all(device.status != "differs" for device in devices)
-    return replace(report, equal=equal, skipped=tuple(skipped), devices=devices)
+    differs = not report.equal or any(device.status == "differs" for device in devices)
+    return replace(
+        report,
+        equal=not differs and not left_out,
+        differs=differs,
+        skipped=tuple(skipped),
+        devices=devices,
+        unchecked=left_out,
+    )
 
 
 def _device_inputs(program: Program, inputs: Sequence[InputSet], seed: int) -> list[InputSet]:
@@ -184,13 +192,16 @@ def _report(
     ram: int | None,
 ) -> Report:
     layers = {op.name: sum(counts.get(op.name, 0) for counts in tally.values.values()) for op in program.ops}
-    for name in (LABEL, ANSWER):
+    stopping = [STOPPING] if any(engine.predict is not None for engine in engines) else []
+    for name in (LABEL, ANSWER, *stopping):
         layers[name] = sum(counts.get(name, 0) for counts in tally.values.values())
     accuracy = None
     if engines and tally.labelled and tally.difference is None:
         accuracy = 100.0 * tally.correct[engines[0].name] / tally.labelled
+    equal = tally.difference is None and not problems and bool(engines)
     return Report(
-        equal=tally.difference is None and not problems and bool(engines),
+        equal=equal,
+        differs=not equal,
         name=manifest.name,
         digest=manifest.digest,
         engines=tuple(engine.name for engine in engines),

@@ -16,7 +16,8 @@ class Report:
 
     Attributes:
         equal: all compared values were equal, the program's digest is that of the artefacts and, where a checkpoint was
-            given, that of the checkpoint.
+            given, that of the checkpoint; and nothing that had to be compared was left out (`unchecked`).
+        differs: something was found that is not as it should be; false where things were only left out.
         name, digest: of the exported network.
         engines: names, in order.
         inputs: for each set of inputs, how many each engine ran.
@@ -29,10 +30,13 @@ class Report:
         skipped: what could not be done on this machine, and why.
         agreement: with the torch network, where a checkpoint was given.
         devices: what was found on other machines (``--on``).
+        unchecked: what had to be compared and was not: a machine's program did not end; with ``--strict``, its tools
+            are missing, or it has no room for the test.
         flash, ram: bytes of the C (code as compiled here, and tables; arena), or None without C.
     """
 
     equal: bool
+    differs: bool
     name: str
     digest: str
     engines: tuple[str, ...]
@@ -48,6 +52,7 @@ class Report:
     ram: int | None
     skipped: tuple[str, ...] = ()
     devices: tuple[Device, ...] = ()
+    unchecked: tuple[str, ...] = ()
 
 
 def to_plain(report: Report) -> dict[str, Any]:
@@ -79,6 +84,7 @@ def to_text(report: Report) -> str:
     if report.devices:
         lines += ["on other machines", to_table(report.devices)]
     lines += [f"NOT DONE: {what}" for what in report.skipped]
+    lines += [f"NOT CHECKED: {what}" for what in report.unchecked]
     lines += [f"PROBLEM: {problem}" for problem in report.problems]
     if report.difference is not None:
         lines.append(f"FIRST DIFFERENCE: {report.difference}")
@@ -88,5 +94,8 @@ def to_text(report: Report) -> str:
         lines.append(f"flash: {report.flash} bytes")
     if report.ram is not None:
         lines.append(f"ram: {report.ram} bytes")
-    lines.append(f"bit-exact: {'yes' if report.equal else 'NO'}")
+    verdict = (
+        "yes" if report.equal else "NO" if report.differs else "what was compared is, but not everything was checked"
+    )
+    lines.append(f"bit-exact: {verdict}")
     return "\n".join(lines)

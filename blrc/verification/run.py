@@ -16,6 +16,7 @@ from blrc.errors import BlrcError
 from blrc.head import Answer
 from blrc.pack import unpack
 from blrc.program import BinaryScores, Conv, Encode, Op, Pool, Program, Scores, constant_names
+from blrc.verification import stopping
 from blrc.verification.compare import (
     ANSWER,
     LABEL,
@@ -93,6 +94,7 @@ def compare_inputs(
                 if shipped is not None:
                     for member, right_scores in enumerate(scores):
                         tally.add(engine.name, compare_scores(program, member, right_scores[:count], shipped, *where))
+                _compare_stopping(program, engine, raw[:count], [each[:count] for each in scores], tally, where)
                 counts = tally.inputs.setdefault(inputs.name, {})
                 counts[engine.name] = counts.get(engine.name, 0) + count
                 if inputs.labels is not None:
@@ -105,6 +107,33 @@ def compare_inputs(
     progress(inputs.name, len(inputs.raw), len(inputs.raw))
 
 
+def _compare_stopping(
+    program: Program,
+    engine: Engine,
+    raw: NDArray[Any],
+    scores: Sequence[NDArray[np.int32]],
+    tally: Tally,
+    where: tuple[str, str, int],
+) -> None:
+    """What an engine that may stop early says, for each of some confidences."""
+    if engine.predict is None or not len(raw):
+        return
+    scale = head.scale_of(program.score_scale)
+    for confidence in stopping.confidences(program, scores):
+        expected = stopping.predicted(scores, scale, program.gate, confidence)
+        what = f"predict with confidence {confidence}"
+        found = engine.predict(raw, confidence)
+        tally.add(engine.name, stopping.compare_stopping(expected, found, what, *where))
+
+
+def compare_ties(program: Program, engines: Sequence[Engine], tally: Tally) -> None:
+    """Whether engines know exactly when no remaining member can change the label."""
+    log_p, members = stopping.ties(program)
+    for engine in engines:
+        if engine.settled is not None:
+            tally.add(engine.name, stopping.compare_ties(program, engine.settled(log_p, members), engine.name))
+
+
 def not_compared(program: Program, engines: Sequence[Engine], tally: Tally) -> list[str]:
     """A sentence for each engine of which some layer was never compared: "equal" must not mean "not looked at".
 
@@ -115,6 +144,7 @@ def not_compared(program: Program, engines: Sequence[Engine], tally: Tally) -> l
         counts = tally.values.get(engine.name, {})
         inner = [op.name for op in program.ops if not (engine.fuses_encode and isinstance(op, Encode))]
         wanted = (*inner, LABEL, ANSWER) if engine.layers else (ANSWER,)
+        wanted += () if engine.predict is None else (stopping.STOPPING,)
         missing = [name for name in wanted if not counts.get(name)]
         if missing:
             problems.append(f"{engine.name}: nothing of {', '.join(map(repr, missing))} was compared")

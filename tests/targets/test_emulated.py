@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from c_exports import assert_equal, export
-from random_programs import gated, random_inputs, random_program, top_probability
+from c_exports import assert_equal, export, one_conv
+from random_programs import Builder, gated, random_inputs, random_program, top_probability
 
 from blrc import reference
 from blrc.errors import BlrcError
-from blrc.program import Program
+from blrc.program import Program, Value
 from blrc.targets.c import build
-from blrc.targets.c.emulated import DoesNotFitError, EmulatedBuild
+from blrc.targets.c.emulated import EmulatedBuild
+from blrc.targets.c.fit import DoesNotFitError, NoRoomToTestError
 from blrc.targets.c.machines import ALL, Machine, Tool, find
+from blrc.window import Window
 
 MEMBERS = 3
 
@@ -55,6 +58,16 @@ def test_every_machine_agrees_with_the_reference(emulated: Machine, program: Pro
         assert tables < c.flash < tables + 36_000  # an AVR computes 8 bits at a time
         assert 0 < c.stack < 4_000
         assert c.compiler.endswith(" ".join(emulated.flags))
+
+
+@pytest.mark.parametrize("name", ["FILENAME", "netNAME", "MULTIPLIER"])
+def test_names_that_hold_the_templates_words(tmp_path: Path, name: str) -> None:
+    """What stands for the model's name in a template is replaced once: not again in the name itself."""
+    program = gated(random_program(0, "bits", members=2), 40_000)
+    raw = random_inputs(program, 2)
+    with EmulatedBuild(export(program, tmp_path, raw, name), name, find("host")) as c:
+        assert c.selftest() == 0
+        np.testing.assert_array_equal(c.answers(raw).label, reference.answer(program, raw).label)
 
 
 @pytest.mark.parametrize("emulated", ["host", "cortex-m0", "rv32imc", "wasm"], indirect=True)
@@ -112,8 +125,7 @@ def test_instructions_of_a_known_loop_are_exact(tmp_path: Path, folder: Path) ->
             subprocess.run(
                 [*machine.compiler, *machine.flags, *map(str, objects), *machine.link, "-o", str(binary)], check=True
             )
-            c._binary = binary
-            counts.append(c._count(b""))
+            counts.append(c._emulator.count(binary, b""))
         # li of a large number may take two instructions where that of a small one takes one
         assert counts[1] - counts[0] in (300_000, 300_001)
 
@@ -148,10 +160,36 @@ def test_what_is_so_large_that_it_does_not_compile(folder: Path, monkeypatch: py
         raise BlrcError("too large for the compiler")
 
     monkeypatch.setattr(build, "compile_object", refuse)
-    with pytest.raises(DoesNotFitError, match=r"needs [\d,]+ bytes of flash"):
+    with pytest.raises(DoesNotFitError, match=r"needs at least [\d,]+ bytes of flash"):
         EmulatedBuild(folder, "net", replace(find("host"), fits=(1000, 8 * 1024)))
     with pytest.raises(BlrcError, match="too large for the compiler"):
         EmulatedBuild(folder, "net", replace(find("host"), fits=(10**6, 8 * 1024)))
+
+
+@pytest.mark.needs("avr-gcc", "avr-size")
+def test_an_input_that_no_avr_can_hold_does_not_fit(tmp_path: Path) -> None:
+    """Its C does not even compile there: it has to be refused by its numbers before."""
+    program = one_conv((192, 192, 1), 2, Window((192, 192)), kind="int8")
+    folder = export(program, tmp_path, random_inputs(program, 1))
+    with pytest.raises(DoesNotFitError, match=r"of RAM \(.*input 36,864, .*there are 262,144 and 8,192") as found:
+        EmulatedBuild(folder, "net", find("avr"))
+    assert found.value.need.input == 192 * 192
+
+
+def test_the_stack_counts(folder: Path) -> None:
+    """The arena, the input and the scores fit, and with the stack they do not."""
+    host = find("host")
+    with EmulatedBuild(folder, "net", host) as c:
+        need = c.need
+    assert need.stack > 0 and need.ram == need.arena + need.input + need.scores + need.stack
+    with pytest.raises(DoesNotFitError, match=f"stack {need.stack:,}"):
+        EmulatedBuild(folder, "net", replace(host, fits=(10**6, need.ram - 1)))
+
+
+def in_ram(machine: Machine, nbytes: int) -> Machine:
+    """The machine with so much RAM."""
+    assert machine.memory is not None and machine.fits is not None
+    return replace(machine, fits=(machine.fits[0], nbytes), memory=replace(machine.memory, ram_bytes=nbytes))
 
 
 @pytest.mark.parametrize("emulated", ["cortex-m0"], indirect=True)
@@ -161,8 +199,59 @@ def test_a_program_that_does_not_fit_beside_the_test_itself(emulated: Machine, f
         flash = c.flash
     assert emulated.memory is not None
     tight = replace(emulated, fits=(flash, 8 * 1024), memory=replace(emulated.memory, flash_bytes=flash))
-    with pytest.raises(DoesNotFitError, match="overflowed"):
-        EmulatedBuild(folder, "net", tight)
+    with EmulatedBuild(folder, "net", tight) as c:
+        assert "FLASH is" in c.no_room and c.selftest() is None
+        with pytest.raises(NoRoomToTestError):
+            c.run(random_inputs(c.program, 1))
+
+
+@pytest.mark.parametrize("emulated", ["cortex-m0"], indirect=True)
+def test_with_little_ram_the_stack_stays_free(emulated: Machine, folder: Path, program: Program) -> None:
+    """Just what model, stack and test need is enough; less is refused by the linker, not seen as a wrong answer."""
+    raw = random_inputs(program, 2)
+    with EmulatedBuild(folder, "net", emulated) as c:
+        need, expected = c.need, c.run(raw)
+    enough, lacks = -(-need.ram // 8) * 8, True
+    while lacks:
+        with EmulatedBuild(folder, "net", in_ram(emulated, enough)) as c:
+            lacks = bool(c.no_room)
+            if lacks:
+                found = re.search(r"RAM is ([\d,]+) bytes too small", c.no_room)
+                assert found is not None
+                enough += -(-int(found[1].replace(",", "")) // 8) * 8
+            else:
+                for name, values in c.run(raw).items():
+                    np.testing.assert_array_equal(values, expected[name])
+                assert c.selftest() == 0
+    assert need.ram < enough < need.ram + 1024
+
+
+@pytest.mark.parametrize("emulated", ["cortex-m0"], indirect=True)
+def test_large_maps_that_only_exist_in_strips(emulated: Machine, tmp_path: Path) -> None:
+    """The maps of a model in row strips exist nowhere as a whole, so they need not fit the machine: parts are put
+    together on the host. Steps alone, which need them whole, are run where there is room."""
+    program = tall()
+    raw = random_inputs(program, 2)
+    with EmulatedBuild(export(program, tmp_path, raw), "net", emulated) as c:
+        whole = sum(step.y.nbytes for step in c.layout.steps)
+        assert c.layout.rows and c.need.ram < 16 * 1024 < whole and not c.no_room
+        assert_equal(program, c.run(raw), raw, [step.y.name for step in c.layout.steps])
+        fits = {step.op.name: c.step_fits(step.op.name) for step in c.layout.steps}
+        assert set(fits.values()) == {True, False}
+        step = next(step for step in c.layout.steps if fits[step.op.name])
+        x = random_inputs(replace(program, input=step.x), 2)
+        np.testing.assert_array_equal(c.run_op(step.op.name, x), reference.apply(program, step.op, x))
+        assert c.selftest() == 0
+
+
+def tall() -> Program:
+    """Convolutions at 32 x 32 with about 100 channels, pooled twice, as networks for small images begin."""
+    builder = Builder(Value("x", "bits", (32, 32, 3)), np.random.default_rng(5), 1)
+    same, half = Window((3, 3), padding=(1, 1, 1, 1)), Window((2, 2), (2, 2))
+    builder.conv("conv0", same, None, 1, 128)
+    builder.conv("conv1", same, half, 1, 96)
+    builder.conv("conv2", same, half, 1, 32)
+    return builder.finish()
 
 
 def test_a_missing_tool_is_named(folder: Path) -> None:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -14,14 +17,17 @@ from click.testing import CliRunner
 from random_networks import checkpoint_of, deep_network
 from random_programs import random_inputs, random_program
 
+from blrc import cli
 from blrc.api import export
 from blrc.cli import main
 from blrc.errors import BlrcError
 from blrc.program import Program
 from blrc.targets.c import machines
+from blrc.targets.c.emulated import EmulatedBuild
+from blrc.targets.c.fit import NoRoomToTestError
 from blrc.targets.c.machines import ALL, Machine, Tool
 from blrc.verification import devices
-from blrc.verification.devices import Device, parse_machines, to_table, verify_device, verify_devices
+from blrc.verification.devices import Device, parse_machines, to_table, unchecked, verify_device, verify_devices
 from blrc.verification.run import InputSet
 
 
@@ -85,7 +91,7 @@ def test_a_difference_is_named(
     assert any(file.read_bytes() != (folder / file.name).read_bytes() for file in broken.iterdir())
     found = verify_device(broken, "net", "host", inputs, 0)
     assert found.status == "differs"
-    for word in ("member 'sample 0:0'", "op 'conv0'", "position", "channel", "z ", "threshold", "expected", "found"):
+    for word in ("member 'sample 0:0'", "op 'conv", "position", "channel", "z ", "threshold", "expected", "found"):
         assert word in found.detail, found.detail
 
 
@@ -158,7 +164,9 @@ def test_the_command(exported: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
     altered(monkeypatch, tools=(Tool("no-such", "no-such-package"),))
     code, output = run(exported, "--random", 20, "--on", "host", "--strict")
-    assert code == 1 and "PROBLEM: host: no-such not found: install no-such-package" in output
+    assert code == 1 and "NOT CHECKED: host: skipped: no-such not found: install no-such-package" in output
+
+    assert output.endswith("bit-exact: what was compared is, but not everything was checked\n")
 
     altered(monkeypatch, fits=(10, 10))
     code, output = run(exported, "--random", 20, "--on", "host", "--strict")
@@ -180,3 +188,91 @@ def test_mistakes(exported: Path, tmp_path: Path) -> None:
     export(checkpoint_of(model, "uint8", shape, 3), tmp_path / "onnx", ["onnx"], name="net")
     code, output = run(tmp_path / "onnx", "--on", "host")
     assert code == 1 and "holds no C to run on host; export it again with --target c" in output
+
+
+def test_a_c_library_that_is_missing_is_named(
+    folder: Path, inputs: list[InputSet], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cross compiler without its C library finds no stdio.h: that is no difference."""
+    for name in ("aarch64", "armv7", "s390x", "avr"):
+        assert any(tool.header_of and "lib" in tool.package for tool in machines.find(name).tools)
+    assert Tool("stdio.h", "libc6-dev", header_of="cc").found
+    assert Tool("no_such.h", "libc6-dev", header_of="no-such-cc").found  # the compiler is what is missing
+    altered(monkeypatch, tools=(Tool("cc", "gcc"), Tool("no_such.h", "libc6-dev-no-such-cross", header_of="cc")))
+    found = verify_device(folder, "net", "host", inputs, 0)
+    assert (found.status, found.detail) == ("skipped", "no_such.h not found: install libc6-dev-no-such-cross")
+
+
+def test_every_machine_s_size_is_a_tool() -> None:
+    for name in ALL:
+        machine = machines.find(name)
+        names = {tool.program: tool.package for tool in machine.tools}
+        assert machine.size is None or names[machine.size].startswith("binutils")
+
+
+def test_an_emulator_that_cannot_count_is_no_difference(
+    folder: Path, inputs: list[InputSet], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As QEMU without plugins: it knows no such option."""
+    altered(monkeypatch, count=("sh", "-c", "echo unknown option plugin >&2; exit 1"))
+    found = verify_device(folder, "net", "host", inputs, 0)
+    assert (found.status, found.instructions, found.inputs) == ("equal", None, 12)
+    assert "instructions not counted" in found.detail and "unknown option plugin" in found.detail
+
+
+def test_a_program_that_hangs_is_a_status_of_its_own(
+    folder: Path, inputs: list[InputSet], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    altered(monkeypatch, run=("sleep", "30"))
+    monkeypatch.setattr(devices, "EmulatedBuild", partial(devices.EmulatedBuild, timeout=0.5))
+    found = verify_device(folder, "net", "host", inputs, 0)
+    assert found.status == "timed out" and "did not finish in" in found.detail
+    assert unchecked([found], strict=False) == (f"host: timed out: {found.detail}",)
+
+
+def test_what_counts_as_not_checked() -> None:
+    found = [Device(status, "title", status, "why") for status in get_args(devices.Status)]
+    assert unchecked(found, strict=False) == ("timed out: timed out: why",)
+    assert {line.split(":")[0] for line in unchecked(found, strict=True)} == {"timed out", "no room to test", "skipped"}
+
+
+def test_where_only_the_self_test_fits(folder: Path, inputs: list[InputSet], monkeypatch: pytest.MonkeyPatch) -> None:
+    link = EmulatedBuild._link
+
+    def cramped(self: EmulatedBuild, objects: Sequence[Path], out: str) -> Path:
+        if out in without:
+            raise NoRoomToTestError("no room", "RAM", 10**9)
+        return link(self, objects, out)
+
+    monkeypatch.setattr(EmulatedBuild, "_link", cramped)
+    without = {"device"}
+    found = verify_device(folder, "net", "host", inputs, 0)
+    assert found.status == "no room to test" and found.detail.endswith(
+        "only its self-test was run, and found no difference"
+    )
+    assert found.flash and found.needs_ram and found.inputs == 0
+    with monkeypatch.context() as patch:
+        patch.setattr(EmulatedBuild, "selftest", lambda self: 3)
+        assert verify_device(folder, "net", "host", inputs, 0).status == "differs"
+    without = {"steps"}
+    found = verify_device(folder, "net", "host", inputs, 0)
+    assert found.status == "equal" and "no room to run alone" in found.detail and "conv0" in found.detail
+    assert found.inputs == 12
+    without = {"selftest"}
+    found = verify_device(folder, "net", "host", inputs, 0)
+    assert found.status == "equal" and found.detail == "no room: no self-test"
+    without = {"selftest", "device"}
+    found = verify_device(folder, "net", "host", inputs, 0)
+    assert found.status == "no room to test" and found.detail == "no room; nor its self-test"
+
+
+def test_a_line_in_the_log_for_each_machine(capsys: pytest.CaptureFixture[str]) -> None:
+    say = cli._Changes()
+    for done, what in enumerate(("machines", "machines (a: equal)", "machines (b: skipped)")):
+        say(what, done, 3)
+    say("machines (b: skipped)", 2, 3)
+    assert capsys.readouterr().err.splitlines() == [
+        "machines: 0 of 3",
+        "machines (a: equal): 1 of 3",
+        "machines (b: skipped): 2 of 3",
+    ]

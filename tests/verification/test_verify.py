@@ -28,6 +28,7 @@ from blrc.head import Answer
 from blrc.program import Conv, Program
 from blrc.verification import engines, folder, report
 from blrc.verification.engines import CompiledC
+from blrc.verification.stopping import ties
 
 KINDS = ["uint8", "int8", "bits"]
 
@@ -78,11 +79,11 @@ def test_a_binarized_nn_is_equal_everywhere(tmp_path: Path) -> None:
     export(tmp_path / "net.pt", tmp_path / "out")
     code, found = verify_json(tmp_path / "out", "--checkpoint", tmp_path / "net.pt", "--random", 30)
     assert (code, found["equal"], found["difference"], found["problems"]) == (0, True, None, [])
-    assert found["layers"][-3]["name"] == "2"
+    assert found["layers"][-4]["name"] == "2"
     # Alone: 14 extreme inputs and 256 random ones, on three engines; the rest are whole inputs, whose scores ONNX
     # Runtime gives twice.
     whole = sum(sum(counts.values()) + counts["onnxruntime"] for counts in found["inputs"].values())
-    assert found["layers"][-3]["values_compared"] == 7 * (whole + 3 * (14 + 256))
+    assert found["layers"][-4]["values_compared"] == 7 * (whole + 3 * (14 + 256))
 
 
 @pytest.mark.needs("cc", "size")
@@ -100,7 +101,8 @@ def test_random_networks_are_equal_everywhere(exported: tuple[Path, Checkpoint],
     assert found["digest"] == program_file.digest(program)
     assert found["accuracy"] == 80.0
     assert found["engines"] == ["C, -O3", "C, ASan+UBSan", "onnxruntime"]
-    assert [layer["name"] for layer in found["layers"]] == [*(op.name for op in program.ops), "label", "answer"]
+    layers = [layer["name"] for layer in found["layers"]]
+    assert layers == [*(op.name for op in program.ops), "label", "answer", "predict"]
     assert all(layer["values_compared"] > 0 for layer in found["layers"])
     assert found["values_compared"] == sum(layer["values_compared"] for layer in found["layers"])
     ran = found["inputs"]
@@ -108,7 +110,9 @@ def test_random_networks_are_equal_everywhere(exported: tuple[Path, Checkpoint],
     assert ran["test set"] == dict.fromkeys(found["engines"], count)
     assert ran["random inputs"] == dict.fromkeys(found["engines"], 30)
     whole = sum(counts["onnxruntime"] for counts in ran.values())
-    assert found["layers"][-1]["values_compared"] == 3 * whole * (program.classes + 3)
+    assert found["layers"][-2]["values_compared"] == 3 * whole * (program.classes + 3)
+    stopped = 2 * whole * (3 * program.classes + 5) + len(ties(program)[1])  # only C stops; one of them shows the ties
+    assert found["layers"][-1]["values_compared"] == stopped
     for op in program.ops:
         if isinstance(op, Conv):
             assert 0 < found["edges"][op.name]["reached"] <= found["edges"][op.name]["wanted"]

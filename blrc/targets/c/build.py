@@ -120,6 +120,8 @@ def measure(objects: Sequence[Path], size: str = "size") -> dict[str, Sizes]:
     Raises:
         BlrcError: the tool is missing or its output is not understood.
     """
+    if shutil.which(size) is None:
+        raise BlrcError(f"measuring objects: {size} not found; install binutils")
     output = run_tool([size, "-B", *map(str, objects)], "measuring objects")
     result = {}
     for line in output.splitlines()[1:]:

@@ -14,7 +14,7 @@ from blrc import program_file
 from blrc.errors import BlrcError
 from blrc.pack import unpack, words
 from blrc.program import Value
-from blrc.targets.c import answers
+from blrc.targets.c import answers, observed
 from blrc.targets.c.answers import Answers
 from blrc.targets.c.header import read_layout
 from blrc.targets.c.layout import Step
@@ -60,12 +60,17 @@ class Compiled:
         """
         value = self.program.input
         maps = [step.y for step in self.layout.steps]
-        record = sum(y.nbytes for y in maps) + 4
-        output = self._batches("run", "0", member, value, raw, record)
-        columns = np.split(output, np.cumsum([y.nbytes for y in maps]), axis=1)
+        sizes = [*(y.nbytes for y in maps), 4]
+        parts: list[list[NDArray[np.uint8]]] = [[np.empty((0, size), np.uint8)] for size in sizes]
+        for output, count in self._outputs("run", "0", member, value, raw, sum(sizes)):
+            for whole, found in zip(
+                parts, observed.together(output, count, sizes, self._order, self.name), strict=True
+            ):
+                whole.append(found)
+        *values, label = [np.concatenate(whole) for whole in parts]
         result = {value.name: raw.astype(bool) if value.dtype == "bits" else raw}
-        result |= {y.name: self._decode(y, c) for y, c in zip(maps, columns, strict=False)}
-        result["label"] = np.ascontiguousarray(columns[-1]).view(f"{self._order}i4").astype(np.int32).reshape(-1)
+        result |= {y.name: self._decode(y, found) for y, found in zip(maps, values, strict=True)}
+        result["label"] = np.ascontiguousarray(label).view(f"{self._order}i4").astype(np.int32).reshape(-1)
         return result
 
     def run_op(self, op: str, x: NDArray[Any], member: int = 0) -> NDArray[Any]:
@@ -106,6 +111,18 @@ class Compiled:
         output = self._batches(mode, str(argument), 0, self.program.input, raw, size)
         return answers.read(output, self.program.classes, self._order)
 
+    def settled(self, log_p: NDArray[Any], members: NDArray[Any]) -> NDArray[np.bool_]:
+        """What ``NAME_settled`` says of sums of log p ``(N, classes)`` of so many members ``(N,)``: bool ``(N,)``.
+
+        Raises:
+            BlrcError: the program fails, or answers with an error.
+        """
+        words = np.concatenate([np.asarray(members)[:, None], log_p], axis=1).astype(f"{self._order}i4")
+        found = np.frombuffer(self._execute("settle", "0", 0, words.tobytes()), f"{self._order}i4")
+        if len(found) != len(log_p) or ((found != 0) & (found != 1)).any():
+            raise BlrcError(f"{self.name}: NAME_settled of {len(log_p)} sums gave {found[:8].tolist()}")
+        return np.asarray(found == 1)
+
     def step(self, op: str) -> Step:
         """The step that computes `op`.
 
@@ -125,17 +142,23 @@ class Compiled:
     def _batches(
         self, mode: str, argument: str, member: int, value: Value, x: NDArray[Any], record: int
     ) -> NDArray[np.uint8]:
+        parts = [np.empty((0, record), np.uint8)]
+        for output, count in self._outputs(mode, argument, member, value, x, record):
+            if len(output) != record * count:
+                raise BlrcError(f"{self.name}: {len(output)} bytes for {count} samples, expected {record} each")
+            parts.append(np.frombuffer(output, np.uint8).reshape(count, record))
+        return np.concatenate(parts)
+
+    def _outputs(
+        self, mode: str, argument: str, member: int, value: Value, x: NDArray[Any], record: int
+    ) -> Iterator[tuple[bytes, int]]:
+        """What the program writes, and for how many samples; `record` is about how many bytes for each."""
         if x.shape[1:] != value.shape:
             raise BlrcError(f"{self.name}: {value.name!r} has shape {x.shape[1:]}, expected {value.shape}")
         per_batch = max(1, BATCH_BYTES // (record + value.nbytes))
-        parts = [np.empty((0, record), np.uint8)]
         for start in range(0, len(x), per_batch):
             part = x[start : start + per_batch]
-            output = self._execute(mode, argument, member, self._encode(value, part))
-            if len(output) != record * len(part):
-                raise BlrcError(f"{self.name}: {len(output)} bytes for {len(part)} samples, expected {record} each")
-            parts.append(np.frombuffer(output, np.uint8).reshape(len(part), record))
-        return np.concatenate(parts)
+            yield self._execute(mode, argument, member, self._encode(value, part)), len(part)
 
     def _encode(self, value: Value, maps: NDArray[Any]) -> bytes:
         array = memory(value, maps)

@@ -6,6 +6,9 @@ for an emulator as well. The host's main function moves samples between files an
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from blrc.program import Value
 from blrc.targets.c import text
 from blrc.targets.c.layout import Layout, Step
 from blrc.targets.c.symbols import Symbols, element
@@ -38,95 +41,73 @@ def step_cases(symbols: Symbols, scratch: str) -> str:
 
 
 def core(symbols: Symbols) -> str:
-    """``driver_step``, ``driver_run`` and the sizes of every step's maps."""
-    layout, name, upper = symbols.layout, symbols.name, symbols.upper
-    x_bytes = ", ".join(str(step.x.nbytes) for step in layout.steps)
-    y_bytes = ", ".join(str(step.y.nbytes) for step in layout.steps)
+    """``driver_step``, ``driver_run``, ``driver_ask`` and the sizes of every step's maps.
+
+    Compiled with ``DRIVER_NO_STEPS`` or ``DRIVER_NO_WHOLE`` it has only the rest, and only the memory that this needs:
+    on a small device the model and the driver of both may not fit together.
+    """
+    layout, name = symbols.layout, symbols.name
+    program = layout.program
+    scratch = max(step.scratch for step in layout.steps)
+    whole = text.fill(
+        _WHOLE,
+        {
+            **text.model(name),
+            "INPUT_TYPE": element(program.input),
+            "GATED": f"{name}_gated(&driver_ensemble)" if program.gate else "0",
+        },
+    )
     return (
         f'#include "{name}.c"\n\n'
         f"#define DRIVER_OPS {len(layout.steps)}\n"
-        f"#define DRIVER_MEMBERS {len(layout.program.members)}\n"
-        f"#define DRIVER_INPUT_BYTES {layout.program.input.nbytes}\n"
+        f"#define DRIVER_MEMBERS {len(program.members)}\n"
+        f"#define DRIVER_CLASSES {program.classes}\n"
+        f"#define DRIVER_INPUT_BYTES {program.input.nbytes}\n"
         f"#define DRIVER_MOST_WORDS {most_words(layout)}\n\n"
-        f"static const uint32_t driver_x_bytes[DRIVER_OPS] = {{{x_bytes}}};\n"
-        f"static const uint32_t driver_y_bytes[DRIVER_OPS] = {{{y_bytes}}};\n"
-        f"static uint32_t driver_arena[({upper}_ARENA_SIZE + 3) / 4];\n"
-        f"static int32_t driver_scores[{upper}_CLASSES];\n\n"
+        f"#ifndef DRIVER_NO_WHOLE\n{whole}#endif\n\n"
+        "#ifndef DRIVER_NO_STEPS\n"
+        + (f"static uint32_t driver_scratch[{-(-scratch // 4)}];\n" if scratch else "")
+        + f"static const uint32_t driver_x_bytes[DRIVER_OPS] = {{{_sizes(step.x for step in layout.steps)}}};\n"
+        f"static const uint32_t driver_y_bytes[DRIVER_OPS] = {{{_sizes(step.y for step in layout.steps)}}};\n\n"
         + text.comment("One step alone.")
         + "static void driver_step(uint32_t op, uint32_t member, const void *x, void *y)\n{\n    switch (op) {\n"
-        + step_cases(symbols, "driver_arena")
-        + "    default:\n        break;\n    }\n}\n\n"
-        + text.comment("All steps; the observer sees each output.")
-        + f"static int driver_run(uint32_t member, const void *x, {name}_observer observer, void *context)\n{{\n"
-        f"    const {element(layout.program.input)} *const input = (const {element(layout.program.input)} *)x;\n\n"
-        f"    return {name}_observe(member, input, driver_arena, driver_scores, observer, context);\n}}\n\n"
-        + _collect(symbols)
-        + _ANSWER.replace("INPUT_TYPE", element(layout.program.input))
-        .replace("GATED", "name_gated(&driver_ensemble)" if layout.program.gate else "0")
-        .replace("name_", f"{name}_")
+        + step_cases(symbols, "driver_scratch")
+        + "    default:\n        break;\n    }\n}\n#endif\n"
     )
 
 
-def _collect(symbols: Symbols) -> str:
-    """``driver_run_whole``: the observer sees every step's whole output, in order, also where steps run row by row."""
-    layout = symbols.layout
-    if not layout.rows:
-        return "#define driver_run_whole driver_run\n\n"
-    starts = [sum(-(-step.y.nbytes // 4) for step in layout.steps[:i]) for i in range(len(layout.steps) + 1)]
-    return (
-        _COLLECT.replace("WORDS", str(starts[-1]))
-        .replace("STARTS", ", ".join(map(str, starts[:-1])))
-        .replace("name_", f"{symbols.name}_")
-    )
-
-
-_COLLECT = """\
-static uint32_t driver_maps[WORDS];
-static uint32_t driver_filled[DRIVER_OPS];
-static const uint32_t driver_starts[DRIVER_OPS] = {STARTS};
-
-static void driver_keep(void *context, uint32_t member, int32_t op, const void *output, uint32_t bytes)
-{
-    unsigned char *const to = (unsigned char *)(driver_maps + driver_starts[op]) + driver_filled[op];
-    uint32_t i;
-
-    (void)context;
-    (void)member;
-    for (i = 0; i < bytes && driver_filled[op] + bytes <= driver_y_bytes[op]; ++i) {
-        to[i] = ((const unsigned char *)output)[i];
-    }
-    driver_filled[op] += bytes;
-}
-
-/* All steps; the observer then sees each output as a whole. A step that gave too much or too little is seen to. */
-static int driver_run_whole(uint32_t member, const void *x, name_observer observer, void *context)
-{
-    int32_t op;
-    int label;
-
-    for (op = 0; op < DRIVER_OPS; ++op) {
-        driver_filled[op] = 0;
-    }
-    label = driver_run(member, x, driver_keep, 0);
-    for (op = 0; op < DRIVER_OPS; ++op) {
-        observer(context, member, op, driver_maps + driver_starts[op],
-                 driver_filled[op] == driver_y_bytes[op] ? driver_filled[op] : 0);
-    }
-    return label;
-}
-
-"""
+def _sizes(values: Iterable[Value]) -> str:
+    return ", ".join(str(value.nbytes) for value in values)
 
 
 def most_words(layout: Layout) -> int:
-    """Words that hold the largest map that a step reads or writes."""
+    """Words that hold the largest sample that the driver reads, or map that a step writes."""
     most = max(max(step.x.nbytes, step.y.nbytes) for step in layout.steps)
-    return (max(most, layout.program.input.nbytes) + 3) // 4
+    return (max(most, layout.program.input.nbytes, 4 + 4 * layout.program.classes) + 3) // 4
 
 
-_ANSWER = """\
+_WHOLE = """\
+static uint32_t driver_arena[(NAME_ARENA_SIZE + 3) / 4];
+static int32_t driver_scores[NAME_CLASSES];
 static name_ensemble driver_ensemble;
 static name_answer driver_got;
+
+/* All steps; the observer sees each output, where steps run row by row in parts. */
+static int driver_run(uint32_t member, const void *x, name_observer observer, void *context)
+{
+    return name_observe(member, (const INPUT_TYPE *)x, driver_arena, driver_scores, observer, context);
+}
+
+/* A part of what a step gave, or after all steps (op is then DRIVER_OPS) the label; the host puts parts together. */
+static void driver_part(void (*write)(const void *data, uint32_t bytes), int32_t op, const void *data, uint32_t bytes)
+{
+    uint32_t about[2];
+
+    about[0] = (uint32_t)op;
+    about[1] = bytes;
+    write(about, sizeof about);
+    write(data, bytes);
+}
 
 /* So many members (0: all, or the first alone where it is gated), or as many as the model wants for this confidence.
  * 1: the answer is settled; 0; or an error. */
@@ -165,18 +146,26 @@ static void driver_tell(void (*write)(const void *data, uint32_t bytes), int32_t
     write(&driver_got.variance, sizeof driver_got.variance);
     write(&settled, sizeof settled);
 }
+
+/* Whether the members and sums of log p that lie in driver_ensemble have settled the label. */
+static int32_t driver_settled(void)
+{
+    return name_settled(&driver_ensemble);
+}
 """
 
 
 def host_main() -> str:
     """The main function on the host: ``driver order OUT``, ``run 0 MEMBER IN OUT``, ``op INDEX MEMBER IN OUT``.
 
-    It reads samples from IN to its end, as they lie in memory. ``run`` writes for each what every step gives, then the
-    label as int32; ``op`` writes what the step gives; ``time REPEATS MEMBER IN OUT`` runs the first sample again and
-    again and writes nanoseconds for each step (uint64 sums over the repeats), then for the whole. ``add MEMBERS 0 IN
-    OUT`` adds so many members (0: as many as the gate asks for) and asks; ``predict CONFIDENCE 0 IN OUT`` lets the
+    It reads samples from IN to its end, as they lie in memory. ``run`` writes for each what every step gives, in parts
+    where it runs row by row, each after its step's index and its bytes; then as the last part the label as int32
+    (`observed.together`); ``op`` writes what the step gives; ``time REPEATS MEMBER IN OUT`` runs the first sample again
+    and again and writes nanoseconds for each step (uint64 sums over the repeats), then for the whole. ``add MEMBERS 0
+    IN OUT`` adds so many members (0: as many as the gate asks for) and asks; ``predict CONFIDENCE 0 IN OUT`` lets the
     model stop early. Both write for each sample the sums, then the answer, then whether it is settled
-    (`answers.record`).
+    (`answers.record`). ``settle 0 0 IN OUT`` reads numbers of members and sums of log p, and writes whether these have
+    settled the label.
     """
     return _MAIN
 
@@ -207,8 +196,7 @@ static void driver_observe(void *context, uint32_t member, int32_t op, const voi
 {
     (void)context;
     (void)member;
-    (void)op;
-    driver_write(output, bytes);
+    driver_part(driver_write, op, output, bytes);
 }
 
 static uint64_t driver_now(void)
@@ -263,6 +251,7 @@ int main(int argc, char **argv)
 {
     const char *const mode = argc > 1 ? argv[1] : "";
     uint32_t op, member, bytes;
+    int32_t word;
     FILE *in;
 
     driver_out = fopen(argv[argc - 1], "wb");
@@ -283,12 +272,21 @@ int main(int argc, char **argv)
     if (in == 0 || member >= DRIVER_MEMBERS || (strcmp(mode, "op") == 0 && op >= DRIVER_OPS)) {
         return 2;
     }
-    bytes = strcmp(mode, "op") == 0 ? driver_x_bytes[op] : DRIVER_INPUT_BYTES;
+    bytes = DRIVER_INPUT_BYTES;
+    if (strcmp(mode, "op") == 0) {
+        bytes = driver_x_bytes[op];
+    } else if (strcmp(mode, "settle") == 0) {
+        bytes = 4 + 4 * DRIVER_CLASSES;
+    }
     while (fread(driver_x, 1, bytes, in) == bytes) {
         if (strcmp(mode, "run") == 0) {
-            const int32_t label = driver_run_whole(member, driver_x, driver_observe, 0);
-
-            driver_write(&label, sizeof label);
+            word = driver_run(member, driver_x, driver_observe, 0);
+            driver_part(driver_write, DRIVER_OPS, &word, sizeof word);
+        } else if (strcmp(mode, "settle") == 0) {
+            driver_ensemble.members = driver_x[0];
+            memcpy(driver_ensemble.log_p, driver_x + 1, sizeof driver_ensemble.log_p);
+            word = driver_settled();
+            driver_write(&word, sizeof word);
         } else if (strcmp(mode, "op") == 0) {
             driver_step(op, member, driver_x, driver_y);
             driver_write(driver_y, driver_y_bytes[op]);

@@ -2,38 +2,50 @@
 
 from __future__ import annotations
 
-MODES = ("run", "op", "add", "predict", "repeat", "repeat_op")
+from blrc.targets.c import text
+
+MODES = ("run", "add", "predict", "repeat", "settle", "op", "repeat_op")
+OF_STEPS = MODES[5:]
 
 
-def device_main() -> str:
-    """Reads a header of three words (mode, argument, member) and then samples; writes as `driver.host_main` does.
+def whole_main() -> str:
+    """Whole inferences: reads a header of three words (mode, argument, member) and then samples; writes as
+    `driver.host_main` does.
 
     ``repeat N`` classifies the first sample N times and writes its last label: two runs of it differ by the
-    instructions of N classifications and by nothing else. ``repeat_op`` runs a step on the first map again and again:
-    its argument is the step's index plus, for each run but the first, the number of steps.
+    instructions of N classifications and by nothing else.
     """
-    return _MAIN
+    return _WHOLE
+
+
+def steps_main() -> str:
+    """Steps alone, of the largest of which ``DRIVER_ROOM`` bytes hold input and output: else as `whole_main`.
+
+    ``repeat_op`` runs a step on the first map again and again: its argument is the step's index plus, for each run but
+    the first, the number of steps.
+    """
+    return _STEPS
 
 
 def selftest_main(name: str) -> str:
     """One call of the export's self-test; writes its result as a word."""
-    return _SELFTEST.replace("name_", f"{name}_").replace("NAME_", f"{name.upper()}_").replace("name.h", f"{name}.h")
+    return text.fill(_SELFTEST, {**text.model(name), "name.h": f"{name}.h"})
 
 
-_MAIN = """\
+_WHOLE = """\
+#define DRIVER_NO_STEPS
+
 #include "machine.h"
 
 #include "driver_core.h"
 
-static uint32_t device_x[DRIVER_MOST_WORDS];
-static uint32_t device_y[DRIVER_MOST_WORDS];
+static uint32_t device_x[(DRIVER_INPUT_BYTES + 3) / 4];
 
 static void device_observe(void *context, uint32_t member, int32_t op, const void *output, uint32_t bytes)
 {
     (void)context;
     (void)member;
-    (void)op;
-    io_write(output, bytes);
+    driver_part(io_write, op, output, bytes);
 }
 
 static int device_answer(int predict, uint32_t argument)
@@ -47,47 +59,46 @@ static int device_answer(int predict, uint32_t argument)
     return 0;
 }
 
+static void device_settle(void)
+{
+    int32_t settled;
+
+    while (io_read(&driver_ensemble.members, 4) == 4 &&
+           io_read(driver_ensemble.log_p, sizeof driver_ensemble.log_p) == sizeof driver_ensemble.log_p) {
+        settled = driver_settled();
+        io_write(&settled, sizeof settled);
+    }
+}
+
 int main(void)
 {
-    uint32_t header[3], bytes, i;
+    uint32_t header[3], i;
     int32_t label;
     int status = 0;
 
-    if (io_read(header, sizeof header) != sizeof header || header[2] >= DRIVER_MEMBERS ||
-        (header[0] == 1 && header[1] >= DRIVER_OPS)) {
+    if (io_read(header, sizeof header) != sizeof header || header[2] >= DRIVER_MEMBERS) {
         io_exit(2);
         return 2;
     }
-    bytes = DRIVER_INPUT_BYTES;
-    if (header[0] == 1 || header[0] == 5) {
-        bytes = driver_x_bytes[header[1] % DRIVER_OPS];
+    if (header[0] == 4) {
+        device_settle();
     }
-    while (status == 0 && io_read(device_x, bytes) == bytes) {
+    while (status == 0 && io_read(device_x, DRIVER_INPUT_BYTES) == DRIVER_INPUT_BYTES) {
         switch (header[0]) {
         case 0:
-            label = driver_run_whole(header[2], device_x, device_observe, 0);
-            io_write(&label, sizeof label);
+            label = driver_run(header[2], device_x, device_observe, 0);
+            driver_part(io_write, DRIVER_OPS, &label, sizeof label);
             break;
         case 1:
-            driver_step(header[1], header[2], device_x, device_y);
-            io_write(device_y, driver_y_bytes[header[1]]);
-            break;
         case 2:
-        case 3:
-            status = device_answer(header[0] == 3, header[1]);
+            status = device_answer(header[0] == 2, header[1]);
             break;
-        case 4:
+        case 3:
             label = 0;
             for (i = 0; i < header[1]; ++i) {
                 label = driver_run(header[2], device_x, 0, 0);
             }
             io_write(&label, sizeof label);
-            break;
-        case 5:
-            for (i = header[1] % DRIVER_OPS; i <= header[1]; i += DRIVER_OPS) {
-                driver_step(header[1] % DRIVER_OPS, header[2], device_x, device_y);
-            }
-            io_write(device_y, driver_y_bytes[header[1] % DRIVER_OPS]);
             break;
         default:
             status = 2;
@@ -95,6 +106,40 @@ int main(void)
         }
     }
     io_exit(status);
+    return 0;
+}
+"""
+
+_STEPS = """\
+#define DRIVER_NO_WHOLE
+
+#include "machine.h"
+
+#include "driver_core.h"
+
+static uint32_t device_maps[DRIVER_ROOM / 4 + 1];
+
+int main(void)
+{
+    uint32_t header[3], op, y, i;
+
+    if (io_read(header, sizeof header) != sizeof header || header[2] >= DRIVER_MEMBERS || header[0] < 5) {
+        io_exit(2);
+        return 2;
+    }
+    op = header[1] % DRIVER_OPS;
+    y = (driver_x_bytes[op] + 3) / 4;
+    if (4 * y + driver_y_bytes[op] > sizeof device_maps || (header[0] == 5 && header[1] != op)) {
+        io_exit(2);
+        return 2;
+    }
+    while (io_read(device_maps, driver_x_bytes[op]) == driver_x_bytes[op]) {
+        for (i = op; i <= header[1]; i += DRIVER_OPS) {
+            driver_step(op, header[2], device_maps, device_maps + y);
+        }
+        io_write(device_maps + y, driver_y_bytes[op]);
+    }
+    io_exit(0);
     return 0;
 }
 """

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-import re
 import struct
-import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
@@ -21,16 +19,14 @@ from blrc.errors import BlrcError
 from blrc.runtime_files import runtime_dir
 from blrc.targets.c import build, callgraph, driver, driver_device, wasm_objects
 from blrc.targets.c.compiled import Compiled, temporary_files
-from blrc.targets.c.linker import linker_script
+from blrc.targets.c.emulator import Emulator
+from blrc.targets.c.fit import DoesNotFitError, NoRoomToTestError, check_fit, needed
+from blrc.targets.c.linker import linker_script, overflow
 from blrc.targets.c.machines import Machine, Tool
-from blrc.targets.c.simavr import build_runner
 from blrc.targets.c.symbols import name_all
 
 RUN_TIMEOUT = 600.0
-
-
-class DoesNotFitError(BlrcError):
-    """The model is larger than the machine's memory; the message has the numbers."""
+RETURNS = 64  # bytes of return addresses, which are not in every compiler's frames
 
 
 def missing_tools(machine: Machine) -> list[Tool]:
@@ -47,6 +43,11 @@ class EmulatedBuild(Compiled):
         machine: one of `machines.MACHINES`.
         timeout: seconds that one run may take.
 
+    Attributes:
+        need: what the model needs of the machine's memory.
+        no_room: what the machine has no room for, where the model fits it, but not together with what compares its
+            layers, or with the recorded inputs of its self-test; else empty.
+
     Raises:
         DoesNotFitError: the model needs more memory than the machine has.
         BlrcError: a tool or a file is missing, the code does not compile, or (later, while it runs) the program fails.
@@ -57,20 +58,26 @@ class EmulatedBuild(Compiled):
         lacking = missing_tools(machine)
         if lacking:
             raise BlrcError(f"{machine.name}: {lacking[0].program} not found; install {lacking[0].package}")
+        least = needed(self.layout)
+        if machine.fits is not None and least.ram > machine.fits[1]:  # what is far too large does not even compile
+            check_fit(least, machine.fits, machine.title)
         self.machine = machine
         self._order = machine.order
-        self._timeout = timeout
         with temporary_files():
             self._temporary = tempfile.TemporaryDirectory(prefix=f"blrc-{machine.name}-")
         self.build_folder = Path(self._temporary.name)
+        self._harness = self.build_folder / "harness"
+        self._emulator = Emulator(machine, self.build_folder, timeout)
+        self._steps: tuple[Path | None, int] | None = None
+        self.no_room = ""
         try:
             self._compile()
-        except DoesNotFitError:
+        except (DoesNotFitError, NoRoomToTestError):
             self.close()
             raise
-        except BlrcError:  # arrays of an AVR have 32,767 bytes at most: what is far too large does not compile
+        except BlrcError:
             self.close()
-            self._check_size(sum(step.flash for step in self.layout.steps))
+            check_fit(least, machine.fits, machine.title)
             raise
         except BaseException:
             self.close()
@@ -79,67 +86,119 @@ class EmulatedBuild(Compiled):
     def _compile(self) -> None:
         machine, name = self.machine, self.name
         symbols = name_all(self.layout, name, program_file.digest(self.program))
-        main, selftest = self.build_folder / "device.c", self.build_folder / "device_selftest.c"
+        texts = {
+            "driver_core.h": driver.core(symbols),
+            "device.c": driver_device.whole_main(),
+            "device_steps.c": driver_device.steps_main(),
+            "device_selftest.c": driver_device.selftest_main(name),
+        }
         with temporary_files():
-            (self.build_folder / "driver_core.h").write_text(driver.core(symbols), encoding="ascii")
-            main.write_text(driver_device.device_main(), encoding="ascii")
-            selftest.write_text(driver_device.selftest_main(name), encoding="ascii")
-            if machine.memory is not None:
-                script = linker_script(machine.memory)
-                (self.build_folder / "machine.ld").write_text(script, encoding="ascii")
-        machines = runtime_dir() / "machines"
+            self._harness.mkdir()
+            for file, content in texts.items():
+                (self._harness / file).write_text(content, encoding="ascii")
         library = build.sources(self.folder, name)
-        others = [main, selftest, self.folder / f"{name}_vectors.c", *(machines / file for file in machine.sources)]
+        around = [runtime_dir() / "machines" / file for file in machine.sources]
+        tests = [self._harness / "device.c", self._harness / "device_selftest.c", self.folder / f"{name}_vectors.c"]
 
         def compile_one(source: Path) -> Path:
-            measured = (callgraph.FLAG,) if machine.call_graph else ("-fstack-usage",)
-            extra = measured if source in library else (f"-I{machines}", "-fno-builtin")
+            if source not in library:
+                return self._compile_test(source)
+            measured = callgraph.FLAG if machine.call_graph else "-fstack-usage"
             out = self.build_folder / f"{source.stem}.o"
-            return build.compile_object(machine.compiler, [*machine.flags, *extra], source, out, self.folder)
+            return build.compile_object(machine.compiler, [*machine.flags, measured], source, out, self.folder)
 
         with ThreadPoolExecutor(os.cpu_count()) as pool:
-            *objects, device, test, vectors = pool.map(compile_one, [*library, *others[3:], *others[:3]])
-        self._library, runtime = objects[: len(library)], objects[len(library) :]
-        self._helpers = self._compile_helpers()
-        self._check_size(self.flash)
-        # The driver includes <name>.c, which is therefore not linked by itself.
-        own = [path for path in self._library if path.stem != name]
-        self._binary = self._link([device, *own, *runtime], "device.elf")
-        self._selftest = self._link([test, vectors, *self._library, *runtime], "selftest.elf")
+            device, selftest, vectors, *objects = pool.map(compile_one, [*tests, *library, *around])
+        self._library, self._around = objects[: len(library)], objects[len(library) :]
+        self.need = needed(self.layout, self.flash, self.stack)
+        check_fit(self.need, machine.fits, machine.title)
+        self._binary = self._selftest = None
+        try:
+            self._selftest = self._link([selftest, vectors, *self._library], "selftest")
+        except NoRoomToTestError as error:
+            self.no_room = str(error)
+        try:
+            self._binary = self._link([device, *self._own()], "device")
+        except NoRoomToTestError as error:
+            self.no_room = str(error)
 
-    def _compile_helpers(self) -> dict[str, str]:
-        """What runs on the host beside the emulator, by its placeholder in the machine's commands."""
-        words = " ".join((*self.machine.run, *self.machine.count))
-        helpers = {}
-        if "{plugin}" in words:
-            source, plugin = runtime_dir() / "machines" / "count_instructions.c", self.build_folder / "count.so"
-            flags = ("-std=c99", "-O2", "-shared", "-fPIC")
-            build.run_tool([*build.find_compiler(), *flags, str(source), "-o", str(plugin)], f"compiling {source.name}")
-            helpers["{plugin}"] = str(plugin)
-        if "{runner}" in words:
-            helpers["{runner}"] = str(build_runner(self.build_folder))
-        return helpers
+    def _compile_test(self, source: Path, *flags: str) -> Path:
+        """One file of what is around the model."""
+        extra = (f"-I{runtime_dir() / 'machines'}", f"-I{self._harness}", "-fno-builtin", "-fstack-usage", *flags)
+        out = self._harness / f"{source.stem}.o"
+        return build.compile_object(self.machine.compiler, [*self.machine.flags, *extra], source, out, self.folder)
 
-    def _check_size(self, flash: int) -> None:
-        fits = self.machine.fits
-        if fits is not None and (flash > fits[0] or self.ram > fits[1]):
-            raise DoesNotFitError(
-                f"{self.machine.title}: needs {flash:,} bytes of flash and {self.ram:,} of RAM beside the input; "
-                f"there are {fits[0]:,} and {fits[1]:,}"
-            )
+    def _own(self) -> list[Path]:
+        """The library without <name>.c, which the driver includes."""
+        return [path for path in self._library if path.stem != self.name]
 
     def _link(self, objects: Sequence[Path], out: str) -> Path:
-        machine = self.machine
-        script = () if machine.memory is None else (f"-T{self.build_folder / 'machine.ld'}",)
-        binary = self.build_folder / out
+        """A program of the machine; the model's and the test's stack are kept free in it.
+
+        Raises:
+            NoRoomToTestError: it is too large.
+        """
+        machine, binary = self.machine, self.build_folder / f"{out}.elf"
+        objects, script = [*objects, *self._around], list[str]()
+        stack = 0 if machine.fits is None else self._stack_of(objects)
+        if machine.memory is not None:
+            file = self._harness / f"{out}.ld"
+            with temporary_files():
+                file.write_text(linker_script(machine.memory, stack), encoding="ascii")
+            script.append(f"-T{file}")
         command = [*machine.compiler, *machine.flags, *script, *map(str, objects), *machine.link, "-o", str(binary)]
+        what = f"{machine.title}: the model fits, not together with what tests it there"
         try:
             build.run_tool(command, f"{machine.name}: linking {self.name}")
         except BlrcError as error:
-            if re.search(r"overflowed by|will not fit in region|is not within region", str(error)):
-                raise DoesNotFitError(f"{machine.title}: not with the test's own code and data ({error})") from None
-            raise
+            if (over := overflow(str(error))) is None:
+                raise
+            raise NoRoomToTestError(f"{what}: {over[0]} is {over[1]:,} bytes too small", *over) from None
+        if machine.memory is None and machine.fits is not None and machine.size is not None:
+            size = build.measure([binary], machine.size)[binary.name]
+            used = {"FLASH": size.text + size.data, "RAM": size.data + size.bss + stack}
+            for (region, nbytes), there in zip(used.items(), machine.fits, strict=True):
+                if nbytes > there:
+                    excess = nbytes - there
+                    raise NoRoomToTestError(f"{what}: {region} is {excess:,} bytes too small", region, excess)
         return binary
+
+    def _stack_of(self, objects: Sequence[Path]) -> int:
+        """A bound on the stack of a whole program: of the model's deepest call, and all frames of what is around it."""
+        frames = build.stack_usage(self._harness)
+        test = {path.stem for path in objects if path.parent == self._harness}
+        vectors = f"{self.name}_vectors"
+        around = sum(
+            nbytes
+            for stem in test
+            for function, nbytes in frames[stem].items()
+            if stem == vectors or not function.startswith(f"{self.name}_")  # the driver includes the model
+        )
+        return self._stack("predict") + around + RETURNS
+
+    @property
+    def runs(self) -> bool:
+        """Whether there is room for what compares whole inferences, layer by layer."""
+        return self._binary is not None
+
+    def step_fits(self, op: str) -> bool:
+        """Whether the machine has room for a step alone: for all that it reads and writes."""
+        step = self.step(op)
+        binary, room = self._for_steps()
+        return binary is not None and _maps(step.x.nbytes, step.y.nbytes) <= room
+
+    def _for_steps(self) -> tuple[Path | None, int]:
+        """The program that runs steps alone, made when first asked for, and the bytes that it has for maps."""
+        if self._steps is None:
+            room = max(_maps(step.x.nbytes, step.y.nbytes) for step in self.layout.steps)
+            self._steps = (None, 0)
+            while room > 0 and self._steps[0] is None:
+                steps = self._compile_test(self._harness / "device_steps.c", f"-DDRIVER_ROOM={room}")
+                try:
+                    self._steps = (self._link([steps, *self._own()], "steps"), room)
+                except NoRoomToTestError as error:
+                    room = room - error.excess - 8 if error.region == "RAM" else 0
+        return self._steps
 
     @property
     def flash(self) -> int:
@@ -160,10 +219,11 @@ class EmulatedBuild(Compiled):
 
         Without a call graph it is looser (`build.stack_bound`).
         """
+        return self._stack("predict" if len(self.program.members) > 1 else "classify")
+
+    def _stack(self, call: str) -> int:
         if self.machine.call_graph:
-            graph = callgraph.read_call_graph(self.build_folder)
-            call = "predict" if len(self.program.members) > 1 else "classify"
-            return callgraph.deepest(graph, f"{self.name}_{call}", 0)
+            return callgraph.deepest(callgraph.read_call_graph(self.build_folder), f"{self.name}_{call}", 0)
         return build.stack_bound(build.stack_usage(self.build_folder), self.name)
 
     @property
@@ -172,9 +232,14 @@ class EmulatedBuild(Compiled):
         first = build.run_tool([*self.machine.compiler, "--version"], "compiler version").splitlines()[0]
         return f"{first} {' '.join(self.machine.flags)}"
 
-    def selftest(self) -> int:
-        """What the export's own self-test returns on the machine: 0, or the number of the first step that differs."""
-        output = self._emulate(self._selftest, b"", "self-test")
+    def selftest(self) -> int | None:
+        """What the export's own self-test returns on the machine: 0, or the number of the first step that differs.
+
+        None where the machine has no room for it.
+        """
+        if self._selftest is None:
+            return None
+        output = self._emulator.run(self._selftest, b"", f"self-test of {self.name}")
         if len(output) != 4:
             raise BlrcError(f"{self.machine.name}: the self-test of {self.name} wrote {len(output)} bytes, expected 4")
         return int(np.frombuffer(output, f"{self._order}i4")[0])
@@ -184,7 +249,7 @@ class EmulatedBuild(Compiled):
         if not self.machine.count:
             return None
         sample = self._encode(self.program.input, raw[:1])
-        few, more = (self._count(self._header("repeat", repeats, member) + sample) for repeats in (1, 2))
+        few, more = (self._count("repeat", repeats, member, sample) for repeats in (1, 2))
         return more - few
 
     def step_instructions(self, raw: NDArray[Any], member: int = 0) -> dict[str, int] | None:
@@ -206,7 +271,7 @@ class EmulatedBuild(Compiled):
         values, steps, counts = self.run(raw[:1], member), self.layout.steps, {}
         for i, step in enumerate(steps):
             sample = self._encode(step.x, values[step.x.name])
-            once, twice = (self._count(self._header("repeat_op", i + k * len(steps), member) + sample) for k in (0, 1))
+            once, twice = (self._count("repeat_op", i + k * len(steps), member, sample) for k in (0, 1))
             counts[step.op.name] = twice - once
         return counts
 
@@ -222,49 +287,23 @@ class EmulatedBuild(Compiled):
     ) -> None:
         self.close()
 
+    def _program(self, mode: str) -> Path:
+        binary = self._for_steps()[0] if mode in driver_device.OF_STEPS else self._binary
+        if binary is None:
+            raise NoRoomToTestError(self.no_room or f"{self.machine.title}: no room for steps alone")
+        return binary
+
     def _header(self, mode: str, argument: int, member: int) -> bytes:
         return struct.pack(f"{self._order}3I", driver_device.MODES.index(mode), argument, member)
 
     def _execute(self, mode: str, argument: str, member: int, data: bytes) -> bytes:
-        what = f"{mode} {argument}, member {member}"
-        return self._emulate(self._binary, self._header(mode, int(argument), member) + data, what)
+        what = f"{self.name}: {mode} {argument}, member {member}"
+        return self._emulator.run(self._program(mode), self._header(mode, int(argument), member) + data, what)
 
-    def _count(self, data: bytes) -> int:
-        with temporary_files(), tempfile.NamedTemporaryFile("r", dir=self.build_folder, suffix=".count") as count:
-            self._emulate(self._binary, data, "counting instructions", count.name)
-            return int(count.read())
-
-    def _emulate(self, binary: Path, data: bytes, what: str, count: str = "") -> bytes:
-        """Run `binary` on `data`: what it writes. `count` is a file for the number of instructions, if wanted."""
-        what = f"{self.machine.name}: running {self.name} ({what})"
-        places = {**self._helpers, "{binary}": str(binary), "{count}": count}
-        command = [_filled(word, places) for word in (self.machine.count if count else self.machine.run)]
-        with temporary_files(), tempfile.TemporaryDirectory(dir=self.build_folder) as temporary:
-            folder = Path(temporary)
-            (folder / "in.bin").write_bytes(data)
-            with (folder / "in.bin").open("rb") as stdin, (folder / "out.bin").open("wb") as stdout:
-                streams: tuple[Any, Any] = (subprocess.DEVNULL, subprocess.DEVNULL)
-                if not self.machine.files:
-                    streams = (stdin, stdout)
-                try:
-                    done = subprocess.run(
-                        command,
-                        cwd=folder,
-                        stdin=streams[0],
-                        stdout=streams[1],
-                        stderr=subprocess.PIPE,
-                        timeout=self._timeout,
-                        check=False,
-                    )
-                except subprocess.TimeoutExpired:
-                    raise BlrcError(f"{what} did not finish in {self._timeout:.0f} s") from None
-            if done.returncode != 0:
-                report = build.first_lines(done.stderr.decode(errors="replace"))
-                raise BlrcError(f"{what} failed (status {done.returncode}): {report or 'no message'}")
-            return (folder / "out.bin").read_bytes()
+    def _count(self, mode: str, argument: int, member: int, data: bytes) -> int:
+        return self._emulator.count(self._program(mode), self._header(mode, argument, member) + data)
 
 
-def _filled(word: str, values: Mapping[str, str]) -> str:
-    for key, value in values.items():
-        word = word.replace(key, value)
-    return word
+def _maps(x: int, y: int) -> int:
+    """Bytes of two maps, one after the other in words."""
+    return (x + 3) // 4 * 4 + y

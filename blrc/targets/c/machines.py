@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import platform
 import shutil
+import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,17 +19,35 @@ MEGA = 1024 * KILO
 
 @dataclass(frozen=True)
 class Tool:
-    """What has to be installed (a program, a file by its path, or a Python module), and the package that has it."""
+    """What has to be installed, and the package that has it.
+
+    Attributes:
+        program: a program, a file by its path, a Python module, or a header.
+        module: it is a Python module.
+        header_of: the compiler that has to find it, where it is a header: cross compilers come without a C library. It
+            counts as found where the compiler is missing, which is another tool.
+    """
 
     program: str
     package: str
     module: bool = False
+    header_of: str = ""
 
     @property
     def found(self) -> bool:
         if self.module:
             return importlib.util.find_spec(self.program) is not None
+        if self.header_of:
+            return shutil.which(self.header_of) is None or _finds_header(self.header_of, self.program)
         return Path(self.program).exists() or shutil.which(self.program) is not None
+
+
+def _finds_header(compiler: str, header: str) -> bool:
+    """Whether the compiler's preprocessor does."""
+    done = subprocess.run(
+        [compiler, "-E", "-x", "c", "-"], input=f"#include <{header}>\n".encode(), capture_output=True, check=False
+    )
+    return done.returncode == 0
 
 
 @dataclass(frozen=True)
@@ -84,8 +103,11 @@ class Machine:
     limit: int | None = None
 
 
-_ARM = Tool("arm-none-eabi-gcc", "gcc-arm-none-eabi")
-_RISCV = Tool("riscv64-unknown-elf-gcc", "gcc-riscv64-unknown-elf")
+_ARM = (Tool("arm-none-eabi-gcc", "gcc-arm-none-eabi"), Tool("arm-none-eabi-size", "binutils-arm-none-eabi"))
+_RISCV = (
+    Tool("riscv64-unknown-elf-gcc", "gcc-riscv64-unknown-elf"),
+    Tool("riscv64-unknown-elf-size", "binutils-riscv64-unknown-elf"),
+)
 _BARE = ("-nostdlib",)
 _WASM = (sys.executable, "-m", "blrc.targets.c.wasm_worker")
 _RISCV_LINK = (*_BARE, "-static", "-Wl,-Ttext-segment=0x100000", "-lgcc")
@@ -97,7 +119,7 @@ def _counted(command: tuple[str, ...]) -> tuple[str, ...]:
     return (*command[:1], "-plugin", "{plugin},out={count}", *command[1:])
 
 
-def _cortex(core: str, board: str, memory: Memory, flags: tuple[str, ...] = (), limits: bool = False) -> Machine:
+def _cortex(core: str, board: str, memory: Memory, flags: tuple[str, ...] = ()) -> Machine:
     run = ("qemu-system-arm", "-M", board, "-nographic", "-monitor", "none", "-serial", "none", *_SEMIHOSTING,
            "-kernel", "{binary}")  # fmt: skip
     return Machine(
@@ -110,10 +132,10 @@ def _cortex(core: str, board: str, memory: Memory, flags: tuple[str, ...] = (), 
         ("cortex_m.c", "freestanding.c"),
         run,
         _counted(run),
-        (_ARM, Tool("qemu-system-arm", "qemu-system-arm")),
+        (*_ARM, Tool("qemu-system-arm", "qemu-system-arm")),
         files=True,
         memory=memory,
-        fits=(memory.flash_bytes, memory.ram_bytes) if limits else None,
+        fits=(memory.flash_bytes, memory.ram_bytes),
         call_graph=True,
     )
 
@@ -131,7 +153,7 @@ def _riscv(name: str, title: str, march: str, link_march: str, abi: str, cpu: tu
         ("riscv.c", "freestanding.c"),
         run,
         _counted(run),
-        (_RISCV, Tool(run[0], "qemu-user")),
+        (*_RISCV, Tool(run[0], "qemu-user")),
         call_graph=True,
     )
 
@@ -148,7 +170,12 @@ def _linux(name: str, title: str, prefix: str, libc: str, order: str = "<", flag
         ("posix.c",),
         run,
         _counted(run),
-        (Tool(f"{prefix}-gcc", f"gcc-{prefix} {libc}"), Tool(run[0], "qemu-user")),
+        (
+            Tool(f"{prefix}-gcc", f"gcc-{prefix} {libc}"),
+            Tool("stdio.h", libc, header_of=f"{prefix}-gcc"),
+            Tool(f"{prefix}-size", f"binutils-{prefix}"),
+            Tool(run[0], "qemu-user"),
+        ),
         order=order,
         call_graph=True,
     )
@@ -169,7 +196,11 @@ def host() -> Machine:
         ("posix.c",),
         run,
         _counted((emulator, *run)) if shutil.which(emulator) else (),
-        (Tool(compiler[0], "gcc"),),
+        (
+            Tool(compiler[0], "gcc"),
+            Tool("stdio.h", "libc6-dev", header_of=compiler[0]),
+            Tool("size", "binutils"),
+        ),
         order="<" if sys.byteorder == "little" else ">",
     )
 
@@ -179,7 +210,7 @@ _BIG = Memory(0x0, 4 * MEGA, 0x20000000, 4 * MEGA)
 MACHINES: Mapping[str, Machine] = {
     machine.name: machine
     for machine in (
-        _cortex("m0", "microbit", Memory(0x0, 256 * KILO, 0x20000000, 16 * KILO), limits=True),
+        _cortex("m0", "microbit", Memory(0x0, 256 * KILO, 0x20000000, 16 * KILO)),
         _cortex("m3", "mps2-an385", _BIG),
         _cortex("m4", "mps2-an386", _BIG),
         _cortex("m7", "mps2-an500", _BIG),
@@ -208,6 +239,8 @@ MACHINES: Mapping[str, Machine] = {
             ("{runner}", "atmega2560", "{binary}", "in.bin", "out.bin", "{count}"),
             (
                 Tool("avr-gcc", "gcc-avr avr-libc"),
+                Tool("avr/io.h", "avr-libc", header_of="avr-gcc"),
+                Tool("avr-size", "binutils-avr"),
                 Tool("/usr/include/simavr/sim_avr.h", "libsimavr-dev"),
                 Tool("/usr/include/libelf.h", "libelf-dev"),
             ),
