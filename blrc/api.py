@@ -231,7 +231,7 @@ def verify(
         seed: of the random inputs.
         progress: is told what is being compared, how much of it is done, and how much there is.
         on: machines to run the C on in emulators, with commas between (`machines.ALL`), or ``all``.
-        strict: a machine whose tools are missing is a problem, not only skipped.
+        strict: a machine that was not checked (its tools are missing, or it has no room for the test) is an error.
 
     Raises:
         BlrcError: the folder is no export, or tools are missing. A difference is not an error but in the report.

@@ -110,7 +110,9 @@ def export(
 )
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the random inputs.")
 @click.option("--on", help="Run the C on other machines in emulators: MACHINE,MACHINE, or all.")
-@click.option("--strict", is_flag=True, help="With --on: a machine whose tools are missing is an error.")
+@click.option(
+    "--strict", is_flag=True, help="With --on: a machine that could not be checked (tools, room) is an error."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def verify(
     folder: Path,

@@ -226,6 +226,18 @@ def test_with_little_ram_the_stack_stays_free(emulated: Machine, folder: Path, p
     assert need.ram < enough < need.ram + 1024
 
 
+@pytest.mark.parametrize("emulated", ["avr"], indirect=True)
+def test_the_stack_counts_where_no_linker_script_keeps_it_free(emulated: Machine, folder: Path) -> None:
+    """An AVR's stack grows down into the data: what is linked is measured."""
+    with EmulatedBuild(folder, "net", emulated) as c:
+        assert not c.no_room
+        need = c.need
+    assert emulated.fits is not None
+    with EmulatedBuild(folder, "net", replace(emulated, fits=(emulated.fits[0], need.ram))) as c:
+        assert not c.runs and re.search(r"RAM is \d+ bytes too small", c.no_room)
+        assert c.selftest() is None
+
+
 @pytest.mark.parametrize("emulated", ["cortex-m0"], indirect=True)
 def test_large_maps_that_only_exist_in_strips(emulated: Machine, tmp_path: Path) -> None:
     """The maps of a model in row strips exist nowhere as a whole, so they need not fit the machine: parts are put

@@ -22,7 +22,7 @@ from blrc.api import export
 from blrc.cli import main
 from blrc.errors import BlrcError
 from blrc.program import Program
-from blrc.targets.c import machines
+from blrc.targets.c import build, machines
 from blrc.targets.c.emulated import EmulatedBuild
 from blrc.targets.c.fit import NoRoomToTestError
 from blrc.targets.c.machines import ALL, Machine, Tool
@@ -120,6 +120,8 @@ def test_skipped_and_too_large(folder: Path, inputs: list[InputSet], monkeypatch
     altered(monkeypatch, fits=(1_000, 1_000))
     found = verify_device(folder, "net", "host", inputs, 0)
     assert found.status == "does not fit" and "there are 1,000 and 1,000" in found.detail
+    assert found.has == (1_000, 1_000) and found.flash and found.ram and found.needs_ram
+    assert found.flash > 1_000 or found.needs_ram > 1_000
 
 
 def test_progress_counts_machines(folder: Path, inputs: list[InputSet], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -204,6 +206,8 @@ def test_a_c_library_that_is_missing_is_named(
 
 
 def test_every_machine_s_size_is_a_tool() -> None:
+    with pytest.raises(BlrcError, match="no-such-size not found; install binutils"):
+        build.measure([Path("x.o")], "no-such-size")
     for name in ALL:
         machine = machines.find(name)
         names = {tool.program: tool.package for tool in machine.tools}
