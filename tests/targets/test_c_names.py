@@ -73,3 +73,11 @@ def test_a_name_that_holds_the_runtimes_is_refused() -> None:
     """net_blrc beside net: two different files net_blrc.h."""
     with pytest.raises(BlrcError, match="'_blrc' is part of the runtime's file names"):
         check_name("net_blrc")
+
+
+@pytest.mark.parametrize("name", ["FILENAME", "netNAME", "name_", "TYPE"])
+def test_templates_are_filled_in_one_pass(name: str) -> None:
+    """What a value holds is not replaced again, whatever comes first."""
+    values = {"TYPE": "uint8_t", **text.model(name), "NAME_LONG": "longest first"}
+    filled = text.fill("name_run(NAME_MOST, TYPE) /* NAME_LONG */", values)
+    assert filled == f"{name}_run({name.upper()}_MOST, uint8_t) /* longest first */"
