@@ -7,6 +7,7 @@
 #   make results   train what has no record in docs/results yet (hours of CPU; goes on where it was stopped), measure,
 #                  draw docs/results.md; DATA=DIR has MNIST's files, else they are downloaded
 #   make targets   verify the exported C on every machine in emulators, write docs/targets.md
+#   make bench     the C at every level of x86-64 against ONNX Runtime in float32; BENCH_JSON=FILE writes the table
 #   make dist      sdist and wheel in dist/
 #   make clean     remove what was built, and caches
 #   make distclean remove the virtual environments too
@@ -20,7 +21,7 @@ BIN       := .venv/bin
 ORT117    := .venv-ort117
 PACKAGERS := .venv-packagers
 
-.PHONY: demo test check format results targets dist clean distclean ort117 packagers
+.PHONY: demo test check format results targets bench dist clean distclean ort117 packagers
 .DELETE_ON_ERROR:
 
 # torch goes first and by itself, so that its options touch no other package.
@@ -72,6 +73,9 @@ results: .venv/.installed
 
 targets: .venv/.installed
 	$(BIN)/python benchmarks/targets.py
+
+bench: .venv/.installed
+	$(BIN)/python benchmarks/bench.py $(if $(BENCH_JSON),--json $(BENCH_JSON))
 
 # setuptools keeps what it built before in build/lib, and would ship a file that has been deleted since.
 dist: .venv/.installed

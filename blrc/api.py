@@ -26,7 +26,7 @@ from blrc.net import Net
 from blrc.program import Program
 from blrc.sample import MAP, NONE, Member, parse_freeze, sample, sampled_layers
 from blrc.settings import describe, recorded_inputs
-from blrc.targets.c.choice import parse_optimize
+from blrc.targets.c.choice import check_cpu, parse_optimize
 from blrc.targets.c.names import check_name
 from blrc.targets.c.packages.registry import parse_packages
 from blrc.targets.options import EmitOptions
@@ -79,6 +79,7 @@ def export(
     flash: str | int | None = None,
     ram: str | int | None = None,
     optimize: str = "size",
+    cpu: str = "portable",
 ) -> Exported:
     """Compile a checkpoint and write the artefacts of every target into one folder.
 
@@ -99,6 +100,7 @@ def export(
         flash, ram: bytes that the C may take of each, as numbers or such as ``256K``; what does not fit is refused.
         optimize: ``size``, or ``speed``: the C takes more RAM, at most `ram`, where that saves instructions on CPUs
             without a popcount instruction, such as Cortex-M; or ``ram``: the least RAM, for more code.
+        cpu: ``portable``: C for every CPU; ``x86-64``: C that takes the best of popcnt, AVX2 and AVX-512 that it finds.
 
     Raises:
         BlrcError: for every mistake that a user can make; nothing is written then.
@@ -115,6 +117,7 @@ def export(
         NEEDS[target]()
     limits = parse_budget(flash, ram, targets)
     wanted_speed = parse_optimize(optimize)
+    check_cpu(cpu, targets, flash is not None or ram is not None or bool(wanted) or optimize != "size")
     if optimize != "size" and "c" not in targets:
         raise BlrcError(f"--optimize {optimize} is about the C; add --target c")
     q16 = parse_gate(gate)
@@ -136,7 +139,7 @@ def export(
     about = {}
     for target in sorted(set(targets)):
         say(f"emitting {target}")
-        emitted = TARGETS[target](program, EmitOptions(name, recorded, VERSION, wanted, wanted_speed, limits.ram))
+        emitted = TARGETS[target](program, EmitOptions(name, recorded, VERSION, wanted, wanted_speed, limits.ram, cpu))
         files.update(emitted.files)
         about[target] = emitted.about
     settings = describe(source, chosen[-1], q16)

@@ -71,6 +71,7 @@ def main() -> None:
     help="size; speed: more RAM, at most --ram, for fewer instructions without a popcount instruction (Cortex-M); "
     "or ram: more code for less RAM.",
 )
+@click.option("--cpu", default="portable", show_default=True, help="portable; or x86-64: up to AVX-512, for hosts.")
 @click.option("--name", help="Prefix of files and symbols [default: the checkpoint's file name].")
 @click.option("--force", is_flag=True, help="Replace an earlier export in the folder.")
 def export(
@@ -86,6 +87,7 @@ def export(
     flash: str | None,
     ram: str | None,
     optimize: str,
+    cpu: str,
     name: str | None,
     force: bool,
 ) -> None:
@@ -94,7 +96,22 @@ def export(
     from blrc import api
 
     done = api.export(
-        model, folder, targets, members, seed, name, force, _say, sample, freeze, gate, packages, flash, ram, optimize
+        model,
+        folder,
+        targets,
+        members,
+        seed,
+        name,
+        force,
+        _say,
+        sample,
+        freeze,
+        gate,
+        packages,
+        flash,
+        ram,
+        optimize,
+        cpu,
     )
     click.echo(f"{folder}: {', '.join(done.manifest.targets)} of {model}, program {done.manifest.digest}")
 

@@ -43,10 +43,10 @@ def share_runtime_objects(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None
     monkeypatch.setattr(build, "compile_object", cached)
 
 
-def export(program: Program, folder: Path, inputs: NDArray[Any], name: str = "net") -> Path:
+def export(program: Program, folder: Path, inputs: NDArray[Any], name: str = "net", cpu: str = "portable") -> Path:
     """Write the C of `program` (any number of members) and the program itself into `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
-    emitted = emit(program, EmitOptions(name, record(program, inputs), "0.0"))
+    emitted = emit(program, EmitOptions(name, record(program, inputs), "0.0", cpu=cpu))
     for file, content in {**emitted.files, f"{name}.program.npz": program_file.to_bytes(program)}.items():
         (folder / file).write_bytes(content)
     return folder

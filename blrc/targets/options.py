@@ -20,6 +20,7 @@ class EmitOptions:
         packages: of the C target: as which ecosystems' libraries it is written as well.
         optimize: of the C target: ``size``, ``speed`` or ``ram`` (`blrc.targets.c.choice.choose`).
         ram: of the C target: bytes that kernels which are faster with more memory have to fit into, or None.
+        cpu: of the C target: whose kernels it takes (`blrc.targets.c.layout.CPUS`).
     """
 
     name: str
@@ -28,6 +29,7 @@ class EmitOptions:
     packages: tuple[str, ...] = ()
     optimize: Literal["size", "speed", "ram"] = "size"
     ram: int | None = None
+    cpu: str = "portable"
 
 
 @dataclass(frozen=True, eq=False)

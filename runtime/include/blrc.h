@@ -61,6 +61,12 @@
 #define BLRC_CODES 32
 #define BLRC_CODE_ROWS 16
 
+/* In exports for x86-64 alone, words on the stack: the padded rows that a window sees, how many these are, and the bits
+ * of one window. */
+#define BLRC_TILE_LINES 1024
+#define BLRC_TILE_HELD 16
+#define BLRC_TILE_RUN 256
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -139,6 +145,15 @@ void blrc_conv_slices(const blrc_conv *op, const uint32_t *x, BLRC_TABLE(uint32_
 /* A dense layer, bits -> bits: `words` words of x (`inputs` real bits) against `outputs` rows in blocks of 4. */
 void blrc_dense(int32_t inputs, int32_t words, int32_t outputs, const uint32_t *x, BLRC_TABLE(uint32_t) weights,
                 BLRC_TABLE(blrc_bit_threshold) thresholds, uint32_t *y);
+
+/* Both on x86-64, whichever level of the instruction set the CPU has: see blrc_tile.h for the tables. groups is 1.
+ * limits: for each kind of place in the map its rows; places: for each row of the map, then for each column, a number;
+ * their sum says which kind. */
+void blrc_conv_tiles(const blrc_conv *op, const uint32_t *x, const uint32_t *weights, const uint8_t *bytes,
+                     const int32_t *limits, const int32_t *places, uint32_t *y);
+/* An even number of words. */
+void blrc_dense_tiles(int32_t words, int32_t outputs, const uint32_t *x, const uint32_t *weights, const int32_t *limits,
+                      uint32_t *y);
 
 /* The same as the convolutions on 8-bit input: z = sum of +-code.
  *

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Literal, get_args
 
 from blrc.errors import BlrcError
 from blrc.program import Conv, Program
 from blrc.targets.c import memory, slices
-from blrc.targets.c.layout import Layout, lay_out
+from blrc.targets.c.layout import CPUS, PORTABLE, Layout, lay_out
 
 Optimize = Literal["size", "speed", "ram"]
 
@@ -29,7 +30,7 @@ def parse_optimize(optimize: str) -> Optimize:
     raise BlrcError(f"--optimize {optimize}: expected {', '.join(get_args(Optimize)[:-1])} or {get_args(Optimize)[-1]}")
 
 
-def choose(program: Program, optimize: Optimize, ram: int | None = None) -> Layout:
+def choose(program: Program, optimize: Optimize, ram: int | None = None, cpu: str = PORTABLE) -> Layout:
     """The layout of an export.
 
     Args:
@@ -37,9 +38,10 @@ def choose(program: Program, optimize: Optimize, ram: int | None = None) -> Layo
             instruction, as long as it fits into `ram`; what needs most memory is given up first. ``ram``: row strips
             wherever they save any (`strips`), for more code.
         ram: bytes that the C may take, the caller's buffers and the stack included (`memory.Memory.ram_bytes`).
+        cpu: one of `blrc.targets.c.layout.CPUS`. For others than ``portable`` there is nothing to choose.
     """
-    plain = lay_out(program)
-    if optimize == "size":
+    plain = lay_out(program, cpu=cpu)
+    if optimize == "size" or cpu != PORTABLE:
         return plain
     if optimize == "ram":
         return min(plain, lay_out(program, pays=1), key=lambda layout: memory.measure(layout).ram_bytes)
@@ -50,6 +52,26 @@ def choose(program: Program, optimize: Optimize, ram: int | None = None) -> Layo
             return layout
         del wanted[max(wanted, key=lambda name: (wanted[name], name))]
     return plain
+
+
+def check_cpu(cpu: str, targets: Collection[str], small: bool) -> None:
+    """What ``--cpu`` says is possible.
+
+    Args:
+        small: options for microcontrollers are given too: budgets, packages, ``--optimize speed``.
+
+    Raises:
+        BlrcError: it is not.
+    """
+    if cpu not in CPUS:
+        raise BlrcError(f"--cpu {cpu}: expected {' or '.join(CPUS)}")
+    if cpu != PORTABLE and "c" not in targets:
+        raise BlrcError(f"--cpu {cpu} is about the C; add --target c")
+    if cpu != PORTABLE and small:
+        raise BlrcError(
+            f"--cpu {cpu} cannot be combined with --flash, --ram, --package or --optimize, which are about small CPUs; "
+            "leave out either"
+        )
 
 
 def _pays(op: Conv) -> bool:

@@ -11,11 +11,11 @@ from blrc.errors import BlrcError
 from blrc.legal import check
 from blrc.program import Program
 from blrc.runtime_files import runtime_dir
-from blrc.targets.c import cortex_m4, memory, selftest
+from blrc.targets.c import cortex_m4, memory, selftest, tiles
 from blrc.targets.c.choice import choose
 from blrc.targets.c.ensemble import ensemble_file
 from blrc.targets.c.header import header
-from blrc.targets.c.layout import Layout
+from blrc.targets.c.layout import PORTABLE, X86_64, Layout
 from blrc.targets.c.macros import DEFAULTS, runtime_macros
 from blrc.targets.c.makefile import makefile
 from blrc.targets.c.packages.example import image_header
@@ -36,7 +36,7 @@ def emit(program: Program, options: EmitOptions) -> Emitted:
     check(program)
     if len(options.vectors.inputs) == 0:
         raise BlrcError("target c: no recorded vectors; the self-test needs at least one input")
-    layout = choose(program, options.optimize, options.ram)
+    layout = choose(program, options.optimize, options.ram, options.cpu)
     symbols = name_all(layout, options.name, program_file.digest(program))
     name, version = options.name, options.version
     runtime = runtime_sources(layout, name)
@@ -91,6 +91,8 @@ def runtime_sources(layout: Layout, name: str) -> dict[str, str]:
     needed = {step.source for step in layout.steps} | {"blrc_argmax.c", "blrc_digest.c", "blrc_head.c"}
     if layout.rows:
         needed.add("blrc_strips.c")
+    if layout.cpu == X86_64:
+        needed.update(tiles.FILES)
     paths = [*sorted((folder / "include").iterdir()), *sorted((folder / "src").iterdir())]
     texts = {path.name: _read(path) for path in paths}
     for macro, value in runtime_macros(layout).items():
@@ -126,7 +128,7 @@ def _read(path: Path) -> str:
 def _about(symbols: Symbols, vectors: int) -> dict[str, object]:
     """What the C target says of itself in the manifest."""
     layout = symbols.layout
-    found = memory.measure(layout)
+    found = memory.measure(layout) if layout.cpu == PORTABLE else None
     layers = [
         {
             "index": i,
@@ -143,7 +145,7 @@ def _about(symbols: Symbols, vectors: int) -> dict[str, object]:
             "ram_bytes": layout.slot_bytes(step.y),
             "scratch_bytes": step.scratch,
             "rows_kept": layout.rows.get(step.y.name),
-            "stack_bytes": found.step_stack[step.op.name],
+            "stack_bytes": None if found is None else found.step_stack[step.op.name],
         }
         for i, step in enumerate(layout.steps)
     ]
@@ -154,7 +156,10 @@ def _about(symbols: Symbols, vectors: int) -> dict[str, object]:
         "table_bytes": sum(step.flash for step in layout.steps),
         "arena": {"bytes": layout.arena_bytes, "align": layout.align, "offsets": dict(layout.arena.offsets)},
         "selftest_vectors": vectors,
-        "memory": {
+        "cpu": layout.cpu,
+        "memory": None
+        if found is None
+        else {
             "bound_for": cortex_m4.COMPILER,
             "flash_bytes": found.flash_bytes,
             "code_bytes": found.code_bytes,

@@ -7,7 +7,7 @@ import re
 from blrc.program import Program
 from blrc.targets.c import text
 from blrc.targets.c.ensemble import declarations
-from blrc.targets.c.layout import Layout, lay_out
+from blrc.targets.c.layout import PORTABLE, Layout, lay_out
 from blrc.targets.c.symbols import Symbols, describe, element, elements, head
 
 
@@ -34,7 +34,9 @@ def read_layout(program: Program, name: str, header: str) -> Layout:
     found = re.search(rf'^#define {name.upper()}_SLICED "([0-9 ]+)"', header, re.MULTILINE)
     indices = [] if found is None else [int(i) for i in found[1].split()]
     pays = 1 if re.search(rf"^#define {name.upper()}_STRIPS 1\b", header, re.MULTILINE) else None
-    return lay_out(program, [program.ops[i].name for i in indices if i < len(program.ops)], pays)
+    cpu = re.search(rf'^#define {name.upper()}_CPU "([^"]+)"', header, re.MULTILINE)
+    sliced = [program.ops[i].name for i in indices if i < len(program.ops)]
+    return lay_out(program, sliced, pays, PORTABLE if cpu is None else cpu[1])
 
 
 def _macros(symbols: Symbols, vectors: int) -> str:
@@ -58,6 +60,8 @@ def _macros(symbols: Symbols, vectors: int) -> str:
         ("ERROR_EMPTY", "(-4)", "no member has been added"),
         ("OPS", len(layout.steps), "steps, in this order:"),
     ]
+    if layout.cpu != PORTABLE:
+        facts.insert(2, ("CPU", f'"{layout.cpu}"', "whose kernels these are"))
     if layout.sliced:
         sliced = " ".join(str(i) for i, op in enumerate(program.ops) if op.name in layout.sliced)
         facts.insert(-1, ("SLICED", f'"{sliced}"', "ops of the program that are bit-sliced"))

@@ -19,6 +19,7 @@ from blrc.errors import BlrcError
 from blrc.targets.c import build, driver
 from blrc.targets.c.compiled import Compiled, temporary_files
 from blrc.targets.c.symbols import name_all
+from blrc.targets.c.tiers import tier_flags
 
 RUN_TIMEOUT = 600.0
 
@@ -56,7 +57,7 @@ class HostBuild(Compiled):
         timeout: float = RUN_TIMEOUT,
     ) -> None:
         super().__init__(folder, name)
-        self.flags = tuple(flags)
+        self.flags = (*flags, *tier_flags(name, self.layout.cpu))
         self._runner = tuple(runner)
         self._timeout = timeout
         with temporary_files():

@@ -30,7 +30,7 @@ def host_wrapper(symbols: Symbols) -> str:
     - ``answers(x, count, predict, argument, work, log_p, p, p_squared, label, members, mean, variance, settled)`` as
       the driver's ``add`` and ``predict``; only ``label`` where ``log_p`` is null;
     - ``run(x, count, member, work, outputs, labels)`` with an array of pointers, one for each step;
-    - ``op(index, x, count, member, work, y)``: one step alone.
+    - ``op(index, repeats, x, count, member, work, y)``: one step alone, `repeats` times on each sample.
     """
     layout = symbols.layout
     steps, value = layout.steps, layout.program.input
@@ -292,17 +292,20 @@ NAME_SHOWN int host_run(const unsigned char *x, uint64_t count, uint32_t member,
     return 0;
 }
 
-NAME_SHOWN int host_op(uint32_t op, const unsigned char *x, uint64_t count, uint32_t member, host_work *work,
-                       unsigned char *y);
-NAME_SHOWN int host_op(uint32_t op, const unsigned char *x, uint64_t count, uint32_t member, host_work *work,
-                       unsigned char *y)
+NAME_SHOWN int host_op(uint32_t op, uint64_t repeats, const unsigned char *x, uint64_t count, uint32_t member,
+                       host_work *work, unsigned char *y);
+NAME_SHOWN int host_op(uint32_t op, uint64_t repeats, const unsigned char *x, uint64_t count, uint32_t member,
+                       host_work *work, unsigned char *y)
 {
-    uint64_t i;
+    uint64_t i, k;
 
     for (i = 0; i < count; ++i) {
+        const void *const input = host_pack(&host_x_maps[op], x, work->x);
         int64_t written;
 
-        host_step(op, member, host_pack(&host_x_maps[op], x, work->x), work->y);
+        for (k = 0; k < repeats; ++k) {
+            host_step(op, member, input, work->y);
+        }
         written = host_unpack(&host_y_maps[op], work->y, host_y_maps[op].inside, y);
         if (written < 0) {
             return (int)written;

@@ -16,8 +16,11 @@ from numpy.typing import NDArray
 from blrc.errors import BlrcError
 from blrc.pack import pack, unpack, words
 from blrc.plan import Arena
-from blrc.program import INT32_MAX, BinaryScores, Constant, Conv, DType, Encode, Op, Pool, Program, Scores, Value
-from blrc.targets.c import slices, strips
+from blrc.program import INT32_MAX, BinaryScores, Conv, DType, Encode, Op, Pool, Program, Scores, Value
+from blrc.targets.c import slices, strips, tiles
+from blrc.targets.c.steps import Step, Table, mapped, plain
+
+__all__ = ["CPUS", "PORTABLE", "X86_64", "Layout", "Step", "Table", "lay_out"]
 
 ROWS = 4  # BLRC_ROWS of the runtime: output channels that share one activation word
 GATHER_WORDS = 36  # BLRC_GATHER_WORDS
@@ -27,61 +30,8 @@ INT16_MAX = 2**15 - 1
 PAIR_SUMS = 2**14 - 1  # twice that, the threshold's distance included, stays within 16 bits
 ARENA_ALIGN = 4
 CONV_INPUTS: tuple[DType, ...] = ("bits", "int8")
-
-
-@dataclass(frozen=True, eq=False)
-class Table:
-    """A constant of one step as the kernel reads it: flat arrays, `of_member[k]` says which is member k's."""
-
-    role: str
-    arrays: tuple[NDArray[Any], ...]
-    of_member: tuple[int, ...]
-
-    @property
-    def nbytes(self) -> int:
-        return sum(array.nbytes for array in self.arrays)
-
-
-@dataclass(frozen=True, eq=False)
-class Step:
-    """One kernel call.
-
-    Attributes:
-        op: what it computes.
-        encode: the table look-up that is fused into it, if any.
-        kernel: the runtime's function, without prefix.
-        source: the runtime's source file that holds it.
-        why: this kernel and not another.
-        rows: rows of a block of its weights (binary convolutions).
-        tables: in the order in which the kernel takes them.
-        scratch: bytes of the arena that it needs while it runs, besides its maps.
-    """
-
-    op: Op
-    encode: Encode | None
-    kernel: str
-    why: str
-    rows: int
-    tables: tuple[Table, ...]
-    scratch: int = 0
-
-    @property
-    def x(self) -> Value:
-        """What it reads in memory."""
-        return self.op.x if self.encode is None else self.encode.x
-
-    @property
-    def y(self) -> Value:
-        return self.op.y
-
-    @property
-    def source(self) -> str:
-        return f"blrc_{self.kernel}.c"
-
-    @property
-    def flash(self) -> int:
-        """Bytes of its tables."""
-        return sum(table.nbytes for table in self.tables)
+PORTABLE, X86_64 = "portable", "x86-64"
+CPUS = (PORTABLE, X86_64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,6 +42,7 @@ class Layout:
         groups: first step and the one after the last; where there are several, they run together row by row (`strips`).
         rows: of the maps between steps of a group, by the value's name: how many rows the arena holds of it.
         thresholds: bits of a threshold (16 or 32) by the type of what convolutions read, ``bits`` and ``int8``.
+        cpu: what it is made for: ``portable``, or ``x86-64`` (`tiles`).
     """
 
     program: Program
@@ -101,6 +52,7 @@ class Layout:
     arena: Arena
     align: int
     thresholds: Mapping[DType, int]
+    cpu: str = PORTABLE
 
     @property
     def arena_bytes(self) -> int:
@@ -122,12 +74,13 @@ class Layout:
         return any(first <= at < end and end - first > 1 for first, end in self.groups)
 
 
-def lay_out(program: Program, sliced: Collection[str] = (), pays: int | None = None) -> Layout:
+def lay_out(program: Program, sliced: Collection[str] = (), pays: int | None = None, cpu: str = PORTABLE) -> Layout:
     """Choose kernels, lay out tables, plan the arena.
 
     Args:
         sliced: names of convolutions that `slices.fits`, which are to be bit-sliced.
         pays: see `strips.plan`.
+        cpu: one of `CPUS`. For ``x86-64`` no maps are kept in strips: there is memory, and whole maps are faster.
 
     Raises:
         BlrcError: a map is too large for the kernels' 32-bit indices.
@@ -138,15 +91,21 @@ def lay_out(program: Program, sliced: Collection[str] = (), pays: int | None = N
     fused = _fused(program)
     thresholds = {dtype: threshold_bits(program, dtype) for dtype in CONV_INPUTS}
     encodes = {op.y.name: op for op in program.ops if isinstance(op, Encode)}
-    steps = tuple(
-        _sliced(program, op, thresholds["bits"])
-        if op.name in sliced and isinstance(op, Conv)
-        else _step(program, op, encodes[op.x.name] if op.x.name in fused else None, thresholds)
-        for op in program.ops
-        if op.y.name not in fused
-    )
-    planned = strips.plan([_work(step) for step in steps], ARENA_ALIGN, pays)
-    return Layout(program, steps, planned.groups, planned.rows, planned.arena, ARENA_ALIGN, thresholds)
+    steps = []
+    for op in program.ops:
+        if op.y.name in fused:
+            continue
+        encode = encodes[op.x.name] if op.x.name in fused else None
+        special = tiles.step(program, op, encode) if cpu == X86_64 else None
+        if op.name in sliced and isinstance(op, Conv):
+            special = _sliced(program, op, thresholds["bits"])
+        steps.append(special or _step(program, op, encode, thresholds))
+    work = [_work(step) for step in steps]
+    if cpu == X86_64:
+        planned = strips.placed(work, [(i, i + 1) for i in range(len(work))], ARENA_ALIGN)
+    else:
+        planned = strips.plan(work, ARENA_ALIGN, pays)
+    return Layout(program, tuple(steps), planned.groups, planned.rows, planned.arena, ARENA_ALIGN, thresholds, cpu)
 
 
 def threshold_bits(program: Program, dtype: DType) -> int:
@@ -177,7 +136,7 @@ def _work(step: Step) -> strips.Work:
 
 def _step(program: Program, op: Op, encode: Encode | None, thresholds: Mapping[DType, int]) -> Step:
     if isinstance(op, Encode):
-        return Step(op, None, "encode", "several layers read the codes", 1, (_plain(program, "table", op.table),))
+        return Step(op, None, "encode", "several layers read the codes", 1, (plain(program, "table", op.table),))
     if isinstance(op, Conv):
         bits = thresholds[op.x.dtype]
         return _conv(program, op, encode, bits) if op.x.dtype == "int8" else _bit_conv(program, op, bits)
@@ -185,12 +144,12 @@ def _step(program: Program, op: Op, encode: Encode | None, thresholds: Mapping[D
         return Step(op, None, "pool_or", "no convolution before it could take it in", 1, ())
     if isinstance(op, Scores):
         kind = program.constants[op.weights].tables[0].dtype.name
-        tables = _plain(program, "weights", op.weights), _plain(program, "bias", op.bias)
+        tables = plain(program, "weights", op.weights), plain(program, "bias", op.bias)
         return Step(op, None, f"scores_{kind}", f"{kind} weights", 1, tables)
     if isinstance(op, BinaryScores):
-        tables = _plain(program, "weights", op.weights), _plain(program, "multiplier", op.multiplier)
+        tables = plain(program, "weights", op.weights), plain(program, "multiplier", op.multiplier)
         why = f"binary weights, {op.fan_in} inputs"
-        return Step(op, None, "scores_binary", why, 1, (*tables, _plain(program, "bias", op.bias)))
+        return Step(op, None, "scores_binary", why, 1, (*tables, plain(program, "bias", op.bias)))
     assert_never(op)
 
 
@@ -207,11 +166,11 @@ def _conv(program: Program, op: Conv, encode: Encode | None, bits: int) -> Step:
     else:
         kernel, change = "conv_codes", lambda t: never_padded(t, 8, op.groups, bits)
     tables = [
-        _map("weights", program.constants[op.weights], lay),
-        _map("thresholds", program.constants[op.thresholds], change),
+        mapped("weights", program.constants[op.weights], lay),
+        mapped("thresholds", program.constants[op.thresholds], change),
     ]
     if encode is not None:
-        tables.insert(0, _plain(program, "table", encode.table))
+        tables.insert(0, plain(program, "table", encode.table))
         why += ", table look-up fused"
     return Step(op, encode, kernel, why, 1, tuple(tables))
 
@@ -234,27 +193,18 @@ def _bit_conv(program: Program, op: Conv, bits: int) -> Step:
         change = lambda t: blocked(pack(unpack(t, op.group_channels).reshape(len(t), -1)), rows)  # noqa: E731
     else:
         change = lambda t: blocked(t.reshape(len(t), -1), rows)  # noqa: E731
-    weights = _map("weights", program.constants[op.weights], change)
-    thresholds = _map("thresholds", program.constants[op.thresholds], lambda t: never_padded(t, rows, 1, bits))
+    weights = mapped("weights", program.constants[op.weights], change)
+    thresholds = mapped("thresholds", program.constants[op.thresholds], lambda t: never_padded(t, rows, 1, bits))
     return Step(op, None, kernel, why, rows, (weights, thresholds))
 
 
 def _sliced(program: Program, op: Conv, bits: int) -> Step:
     scratch = slices.scratch_bytes(op)
     channels = op.group_channels
-    weights = _map("weights", program.constants[op.weights], lambda t: slices.weight_patterns(t, channels))
-    thresholds = _map("thresholds", program.constants[op.thresholds], lambda t: never_padded(t, 1, 1, bits))
+    weights = mapped("weights", program.constants[op.weights], lambda t: slices.weight_patterns(t, channels))
+    thresholds = mapped("thresholds", program.constants[op.thresholds], lambda t: never_padded(t, 1, 1, bits))
     why = f"bit-sliced, {slices.used_lanes(op)} of {slices.LANES} lanes, {scratch} bytes of tables in the arena"
     return Step(op, None, "conv_slices", why, 1, (weights, thresholds), scratch)
-
-
-def _plain(program: Program, role: str, name: str) -> Table:
-    return _map(role, program.constants[name], lambda t: t)
-
-
-def _map(role: str, constant: Constant, change: Any) -> Table:
-    arrays = tuple(np.ascontiguousarray(change(table)).reshape(-1) for table in constant.tables)
-    return Table(role, arrays, constant.of_member)
 
 
 def blocked(rows: NDArray[np.uint32], block: int) -> NDArray[np.uint32]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from blrc.pack import words
 from blrc.program import Conv
-from blrc.targets.c.layout import CODE_ROWS, CODES, GATHER_WORDS, Layout
+from blrc.targets.c import tiles
+from blrc.targets.c.layout import CODE_ROWS, CODES, GATHER_WORDS, X86_64, Layout
 
 DEFAULTS = {
     "BLRC_BIT_THRESHOLDS": 32,
@@ -12,6 +13,9 @@ DEFAULTS = {
     "BLRC_GATHER_WORDS": GATHER_WORDS,
     "BLRC_CODES": CODES,
     "BLRC_CODE_ROWS": CODE_ROWS,
+    "BLRC_TILE_LINES": 1024,
+    "BLRC_TILE_HELD": 16,
+    "BLRC_TILE_RUN": 256,
 }
 """What the runtime's header says of each before an export changes it."""
 
@@ -35,7 +39,14 @@ def runtime_macros(layout: Layout) -> dict[str, int]:
         elif step.kernel == "conv_columns":
             codes.append(4 * op.window.kernel[0])
     most = max(codes)
+    convs = [step.op for step in layout.steps if step.kernel == "conv_tiles" and isinstance(step.op, Conv)]
+    tiled = {
+        "BLRC_TILE_LINES": max(map(tiles.line_words, convs), default=1),
+        "BLRC_TILE_HELD": max((op.window.span[0] for op in convs), default=1),
+        "BLRC_TILE_RUN": max(map(tiles.run_words, convs), default=1),
+    }
     return {
+        **(tiled if layout.cpu == X86_64 else {}),
         "BLRC_BIT_THRESHOLDS": layout.thresholds["bits"],
         "BLRC_CODE_THRESHOLDS": layout.thresholds["int8"],
         "BLRC_GATHER_WORDS": max(collected),

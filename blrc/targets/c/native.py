@@ -155,12 +155,15 @@ class Native:
         shown = np.ascontiguousarray(x)
         return {value.name: shown.view(bool) if value.dtype == "bits" else shown, **maps, "label": labels}
 
-    def run_op(self, op: str, x: NDArray[Any], member: int = 0, threads: int | None = None) -> NDArray[Any]:
+    def run_op(
+        self, op: str, x: NDArray[Any], member: int = 0, threads: int | None = None, repeats: int = 1
+    ) -> NDArray[Any]:
         """One step alone on a batch of its input: for a convolution with fused encoding that is the raw input.
 
         Args:
             op: name of the program's op.
             x: ``(N, H, W, C)``, of the type of the step's input (`step(op).x`).
+            repeats: how often the step is run on each sample: for a clock, since packing bits takes time too.
 
         Raises:
             BlrcError: there is no such step or member, or the input is of another shape or type.
@@ -168,7 +171,7 @@ class Native:
         step = self.step(op)
         index, batch = self.layout.steps.index(step), self._batch(step.x, x, "NHWC")
         y = _empty(step.y, len(batch))
-        self._spread("op", batch, lambda i, work: (self._member(member), work, y[i:]), threads, (index,))
+        self._spread("op", batch, lambda i, work: (self._member(member), work, y[i:]), threads, (index, repeats))
         return y
 
     def step(self, op: str) -> Step:

@@ -29,7 +29,7 @@ _SIGNATURES: dict[str, Sequence[Any]] = {
     "scores": [_POINTER, _U64, _U32, _POINTER, _POINTER, _POINTER],
     "answers": [_POINTER, _U64, _INT, _U32, _POINTER, *[_POINTER] * 8],
     "run": [_POINTER, _U64, _U32, _POINTER, _POINTER, _POINTER],
-    "op": [_U32, _POINTER, _U64, _U32, _POINTER, _POINTER],
+    "op": [_U32, _U64, _POINTER, _U64, _U32, _POINTER, _POINTER],
 }
 _OF_SLOTS: dict[str, Sequence[Any]] = {"set": [_U32, _U32, _POINTER]}  # see `slots`
 

@@ -32,6 +32,7 @@ from blrc.targets.c.emit import emit
 from blrc.targets.c.header import read_layout
 from blrc.targets.c.host_wrapper import FILE, host_wrapper
 from blrc.targets.c.symbols import name_all
+from blrc.targets.c.tiers import host_cpu, tier_flags
 from blrc.targets.options import EmitOptions
 from blrc.vectors import record
 from blrc.version import VERSION
@@ -61,13 +62,13 @@ def _cpuinfo() -> str:
 
 
 def library_files(program: Program, name: str) -> dict[str, bytes]:
-    """The C of a library of `program`, as `blrc export` writes it, by file name.
+    """The C of a library of `program`, as `blrc export` writes it for this machine's CPU, by file name.
 
     Raises:
         BlrcError: the name cannot be used in C.
     """
     nothing = np.zeros((1, *program.input.shape), bool if program.input.dtype == "bits" else program.input.dtype)
-    emitted = emit(program, EmitOptions(name, record(program, nothing), VERSION))
+    emitted = emit(program, EmitOptions(name, record(program, nothing), VERSION, cpu=host_cpu()))
     return {file: content for file, content in emitted.files.items() if in_library(file, name)}
 
 
@@ -123,8 +124,8 @@ class Shared:
     ) -> None:
         self.name = name
         self._compiler = build.find_compiler(cc)
-        self._flags = (*(host_flags() if flags is None else flags), *_ALWAYS)
         layout = read_layout(program, name, files.get(f"{name}.h", b"").decode("ascii"))
+        self._flags = (*(host_flags() if flags is None else flags), *tier_flags(name, layout.cpu), *_ALWAYS)
         wrapper = host_wrapper(name_all(layout, name, program_file.digest(program)))
         self._files = {**files, FILE: wrapper.encode("ascii")}
         self._temporary: tempfile.TemporaryDirectory[str] | None = None

@@ -17,13 +17,14 @@ from numpy.typing import NDArray
 from blrc import program_file
 from blrc.errors import BlrcError
 from blrc.program import Constant, Encode, Program
-from blrc.targets.c import text
+from blrc.targets.c import stored, text
 from blrc.targets.c.host_wrapper import entry
 from blrc.targets.c.layout import Table, lay_out
 from blrc.targets.c.native import Native
 from blrc.targets.c.native_calls import ALIGN, address
 from blrc.targets.c.shared import library_files
 from blrc.targets.c.symbols import Symbols, name_all
+from blrc.targets.c.tiers import host_cpu
 
 NAME = "net"
 SLOTS = 4
@@ -57,7 +58,7 @@ class Slots:
 
     def __init__(self, program: Program, flags: Sequence[str] | None = None, cc: str | None = None) -> None:
         common = structure(program)
-        symbols = name_all(lay_out(common), NAME, program_file.digest(common))
+        symbols = name_all(lay_out(common, cpu=host_cpu()), NAME, program_file.digest(common))
         files = {
             file: content
             for file, content in library_files(common, NAME).items()
@@ -65,7 +66,8 @@ class Slots:
         }
         files |= {f"{NAME}_weights.h": _header(symbols).encode("ascii"), FILE: _source(symbols).encode("ascii")}
         self.program = common
-        self._tables = _tables(common)
+        self._like = [(table.arrays[0].shape, table.arrays[0].dtype) for table in _tables(common)]
+        self._given = [index for index, table in enumerate(_tables(common)) if _differs(table)]
         self._native = Native(files, NAME, common, 1, flags, cc, slots=True)
         self._free: queue.SimpleQueue[int] = queue.SimpleQueue()
         for slot in range(SLOTS):
@@ -78,13 +80,12 @@ class Slots:
             BlrcError: it has another structure; or as for `Native.scores`.
         """
         tables = [_aligned(table.arrays[table.of_member[0]]) for table in _tables(program)]
-        like = [(table.arrays[0].shape, table.arrays[0].dtype) for table in self._tables]
-        if [(table.shape, table.dtype) for table in tables] != like:
+        if [(table.shape, table.dtype) for table in tables] != self._like:
             raise BlrcError(f"{NAME}: the program has other tables than the one that was compiled")
         slot = self._free.get()
         try:
-            for index, table in enumerate(tables):
-                self._native.calls.entries["set"](index, slot, address(table))
+            for index in self._given:
+                self._native.calls.entries["set"](index, slot, address(tables[index]))
             return self._native.scores(raw, slot, threads)
         finally:
             self._free.put(slot)
@@ -95,7 +96,12 @@ class Slots:
 
 
 def _tables(program: Program) -> list[Table]:
-    return [table for step in lay_out(program).steps for table in step.tables]
+    return [table for step in lay_out(program, cpu=host_cpu()).steps for table in step.tables]
+
+
+def _differs(table: Table) -> bool:
+    """It is given for each slot; a table that depends on the structure alone is compiled in."""
+    return len(table.arrays) > 1
 
 
 def _pointers(symbols: Symbols) -> list[str]:
@@ -104,6 +110,19 @@ def _pointers(symbols: Symbols) -> list[str]:
         f"const {text.c_type(table.arrays[0].dtype)} *{symbols.table(step, table)}[{SLOTS}];\n"
         for step in symbols.layout.steps
         for table in step.tables
+        if _differs(table)
+    ]
+
+
+def _fixed(symbols: Symbols) -> list[tuple[str, str]]:
+    """Declaration and definition of each table that all slots share."""
+    upper = symbols.upper
+    return [
+        (stored.declare(upper, name, table.arrays[0]) + ";\n", stored.define(upper, name, table.arrays[0]))
+        for step in symbols.layout.steps
+        for table in step.tables
+        if not _differs(table)
+        for name in [symbols.table(step, table)]
     ]
 
 
@@ -111,6 +130,7 @@ def _header(symbols: Symbols) -> str:
     """In place of ``<name>_weights.h``."""
     includes = f'#include "{NAME}.h"\n#include "{NAME}_blrc.h"\n\n'
     declarations = "".join(f"extern {pointers}" for pointers in _pointers(symbols))
+    declarations += "".join(declaration for declaration, _ in _fixed(symbols))
     return text.guarded(f"{symbols.upper}_WEIGHTS_H", includes + declarations)
 
 
@@ -121,11 +141,13 @@ def _source(symbols: Symbols) -> str:
         f"    case {i}:\n        {symbols.table(step, table)}[slot] = "
         f"(const {text.c_type(table.arrays[0].dtype)} *)data;\n        break;\n"
         for i, (step, table) in enumerate(named)
+        if _differs(table)
     )
     shown = '#if defined(__GNUC__)\n__attribute__((visibility("default")))\n#endif\n'
     signature = f"void {entry(NAME, 'set')}(uint32_t table, uint32_t slot, const void *data)"
     return (
-        f'#include "{NAME}_weights.h"\n\n{"".join(_pointers(symbols))}\n{shown}{signature};\n'
+        f'#include "{NAME}_weights.h"\n\n{"".join(_pointers(symbols))}{"".join(fixed for _, fixed in _fixed(symbols))}'
+        f"\n{shown}{signature};\n"
         f"{signature}\n{{\n    switch (table) {{\n{cases}    default:\n        break;\n    }}\n}}\n"
     )
 

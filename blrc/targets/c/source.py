@@ -113,6 +113,11 @@ def _arguments(symbols: Symbols, step: Step) -> list[str]:
     if isinstance(op, Pool):
         return [f"&{symbols.shape(step)}", "x", "y"]
     if isinstance(op, Conv):
+        if step.kernel == "dense_tiles":
+            return [str(height * width * words(channels)), str(op.y.shape[2]), "x", *tables, "y"]
+        if step.kernel == "conv_tiles":
+            looked_up = tables[1] if len(tables) == 4 else "0"
+            return [f"&{symbols.shape(step)}", "x", tables[0], looked_up, *tables[-2:], "y"]
         if step.kernel == "dense":
             return [str(op.fan_in), str(height * width * words(channels)), str(op.y.shape[2]), "x", *tables, "y"]
         if step.kernel in ("conv_codes", "conv_pairs", "conv_columns"):
@@ -130,7 +135,7 @@ def _table_rows(step: Step) -> int:
 
 def _shape(symbols: Symbols, step: Step) -> str:
     op = step.op
-    if isinstance(op, Conv) and step.kernel != "dense":
+    if isinstance(op, Conv) and step.kernel not in ("dense", "dense_tiles"):
         fields = [
             f"{_numbers(op.x.shape)}, /* input: height, width, channels */",
             f"{_numbers(op.unpooled[:2])}, /* before pooling */",

@@ -1,0 +1,168 @@
+"""Kernels of exports for x86-64: every level of the instruction set gives the reference's bits."""
+
+from __future__ import annotations
+
+import platform
+from pathlib import Path
+
+import numpy as np
+import pytest
+from c_exports import assert_equal, export
+from hypothesis import given
+from hypothesis import strategies as st
+from random_programs import random_program
+from tile_programs import EDGES, inputs, many_convs
+
+from blrc import reference
+from blrc.errors import BlrcError
+from blrc.pack import unpack
+from blrc.program import Conv, Window
+from blrc.targets.c.choice import check_cpu
+from blrc.targets.c.host import SANITIZE, HostBuild
+from blrc.targets.c.layout import lay_out
+from blrc.targets.c.native import Native
+from blrc.targets.c.shared import library_files
+from blrc.targets.c.tiers import TIERS, VARIABLE, tier_flags
+from blrc.targets.c.tiles import LOOK_BLOCKS, LOOK_UNITS, ROWS, limits, look_bytes, units
+
+NEEDED = {
+    "portable": set(),
+    "popcnt": {"popcnt", "ssse3", "sse4_1"},
+    "avx2": {"avx2"},
+    "avx512": {"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512_vpopcntdq", "avx512_vnni"},
+}
+
+pytestmark = [
+    pytest.mark.needs("cc"),
+    pytest.mark.skipif(platform.machine() != "x86_64", reason="this machine is no x86-64"),
+]
+
+
+def need(tier: str) -> None:
+    """Skip where this CPU lacks the level: the code would quietly take a lower one."""
+    found = set(Path("/proc/cpuinfo").read_text(encoding="utf-8").split())
+    if missing := NEEDED[tier] - found:
+        pytest.skip(f"this CPU has no {', '.join(sorted(missing))}")
+
+
+def test_the_runtime_counts_levels_and_blocks_as_python_does() -> None:
+    root = Path(__file__).parents[2] / "runtime" / "src"
+    tier, tile = (root / "blrc_tier.h").read_text(), (root / "blrc_tile.h").read_text()
+    for i, name in enumerate(TIERS):
+        assert f"#define BLRC_TIER_{name.upper()} {i}" in tier
+    assert f"#define BLRC_TIERS {len(TIERS)}\n" in tier
+    assert f"#define BLRC_TILE_ROWS {ROWS} " in tile
+    look = (root / "blrc_tile_lookup.h").read_text()
+    assert f"#define BLRC_LOOK_UNITS {LOOK_UNITS} " in look
+    assert f"#define BLRC_LOOK_BLOCKS {LOOK_BLOCKS} " in look
+
+
+@pytest.mark.parametrize("tier", TIERS)
+@pytest.mark.parametrize("part", range(len(EDGES)))
+def test_every_level_at_the_edges_of_blocks(tier: str, part: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    need(tier)
+    monkeypatch.setenv(VARIABLE, tier)
+    program = many_convs(EDGES[part])
+    with_tiles = {"conv_tiles", "dense_tiles"}
+    native = Native(library_files(program, "net"), "net", program, 1, ("-O1",))
+    assert {step.kernel for step in native.layout.steps[:-1]} <= with_tiles
+    for op in program.ops[:-1]:
+        x = np.random.default_rng(1).random((4, *op.x.shape)) < 0.5
+        x[0], x[1] = False, True  # where all bits of a row differ, too
+        different = np.argwhere(native.run_op(op.name, x) != reference.apply(program, op, x))
+        if len(different):
+            sample, row, column, channel = different[0]
+            assert isinstance(op, Conv)
+            z = reference.preactivation(program, op, x[sample : sample + 1])[0, :, :, channel]
+            threshold = program.constant(op.thresholds)[channel]
+            where = f"sample {sample}, position {(row, column)}, channel {channel}"
+            pytest.fail(f"{tier}: op {op}, {where}: threshold {threshold}, z {z}")
+
+
+@pytest.mark.parametrize("tier", TIERS)
+def test_no_level_reads_or_writes_outside(tier: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    need(tier)
+    monkeypatch.setenv(VARIABLE, tier)
+    program = many_convs(EDGES[0])
+    raw = inputs(program)
+    expected = reference.run(program, raw)
+    with HostBuild(export(program, tmp_path, raw, cpu="x86-64"), "net", SANITIZE) as build:
+        assert_equal(program, build.run(raw), raw, list(expected))
+
+
+@given(seed=st.integers(0, 10**6))
+def test_limits_are_thresholds(seed: int) -> None:
+    """popcount(run xor weights) <= limit is z >= threshold, wherever the window lies."""
+    rng = np.random.default_rng(seed)
+    kernel, size = tuple(rng.integers(1, 4, 2)), tuple(rng.integers(2, 6, 2))
+    window = Window(
+        (int(kernel[0]), int(kernel[1])), padding=tuple(int(p) for p in rng.integers(0, 3, 4)), dilation=(1, 2)
+    )
+    if min(window.output(*size)) < 1:
+        return
+    program = many_convs([(int(size[0]), int(size[1]), int(rng.integers(1, 40)), 3, window, None)], seed)
+    op = program.ops[0]
+    assert isinstance(op, Conv)
+    x = inputs(program, 1, seed)
+    z = reference.preactivation(program, op, x)[0]
+    weights, thresholds = program.constant(op.weights), program.constant(op.thresholds)
+    step = lay_out(program, cpu="x86-64").steps[0]
+    places = step.tables[-1].arrays[0]
+    table = limits(op, weights, thresholds)
+    top, left, bottom, right = window.padding
+    padded = np.pad(x[0], ((top, bottom), (left, right), (0, 0)))
+    bits = unpack(weights, op.group_channels)
+    for my in range(op.unpooled[0]):
+        for mx in range(op.unpooled[1]):
+            seen = padded[my : my + window.span[0], mx : mx + window.span[1] : window.dilation[1]]
+            ones = (seen[None] != bits).sum(axis=(1, 2, 3))
+            limit = table[places[my] + places[op.unpooled[0] + mx], : len(thresholds)]
+            np.testing.assert_array_equal(ones <= limit, z[my, mx] >= thresholds, err_msg=f"{op} at {my}, {mx}")
+
+
+def test_tables_hold_every_bit_once() -> None:
+    rng = np.random.default_rng(0)
+    for out, total in ((1, 1), (32, 2), (33, 7), (16 * 32 + 5, 9)):
+        rows = rng.integers(0, 2**32, (out, total)).astype(np.uint32)
+        by_unit = units(rows).reshape(-1, -(-total // 2), 32, 2)
+        ones = int(np.bitwise_count(rows).sum())
+        assert int(np.bitwise_count(by_unit).sum()) == int(np.bitwise_count(look_bytes(rows)).sum()) == ones
+        assert by_unit[0, 0, 0, 0] == rows[0, 0]
+        if out > 2:
+            assert (by_unit[0, 0, 8, 0], by_unit[0, 0, 1, 0]) == (rows[1, 0], rows[2, 0])
+
+
+def test_random_networks_with_every_op() -> None:
+    for seed in range(3):
+        program = random_program(seed, "uint8", members=2, layers=3)
+        raw = np.random.default_rng(seed).integers(0, 256, (5, *program.input.shape)).astype(np.uint8)
+        native = Native(library_files(program, "net"), "net", program, 1, ("-O1",))
+        for member in range(2):
+            assert_equal(program, native.run(raw, member), raw, [s.y.name for s in native.layout.steps], member)
+
+
+def test_the_level_is_an_option_of_the_user() -> None:
+    assert tier_flags("net", "x86-64", {}) == ()
+    assert tier_flags("net", "x86-64", {VARIABLE: "avx2"}) == ("-DNET_BLRC_TIER_MOST=2",)
+    assert tier_flags("net", "portable", {VARIABLE: "avx2"}) == ()
+    with pytest.raises(BlrcError, match="BLRC_TIER=avx: there is no such level of x86-64; take one of por"):
+        tier_flags("net", "x86-64", {VARIABLE: "avx"})
+
+
+@pytest.mark.parametrize(
+    ("cpu", "targets", "small", "message"),
+    [
+        ("x86", ("c",), False, "--cpu x86: expected portable or x86-64"),
+        ("x86-64", ("onnx",), False, "--cpu x86-64 is about the C; add --target c"),
+        ("x86-64", ("c",), True, "--cpu x86-64 cannot be combined with --flash, --ram, --package or --optimize"),
+    ],
+)
+def test_wrong_options(cpu: str, targets: tuple[str, ...], small: bool, message: str) -> None:
+    with pytest.raises(BlrcError, match=message):
+        check_cpu(cpu, targets, small)
+
+
+def test_large_layers_fall_back_to_portable_kernels() -> None:
+    huge = Window((9, 9), padding=(4, 4, 4, 4))
+    program = many_convs([(12, 12, 2048, 3, huge, None), (40, 600, 2000, 3, Window((3, 3)), None)])
+    assert [step.kernel for step in lay_out(program, cpu="x86-64").steps[:2]] == ["conv_rows", "conv_rows"]
