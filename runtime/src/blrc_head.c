@@ -142,7 +142,22 @@ uint32_t blrc_head_mean(uint32_t members, uint32_t p)
 
 uint32_t blrc_head_variance(uint32_t members, uint32_t p, uint64_t p_squared)
 {
-    return (uint32_t)((members * p_squared - (uint64_t)p * p) / ((uint64_t)members * members));
+    /* Bit by bit: a compiler's division of 64-bit integers takes more flash and stack than all of this file's code. The
+     * variance is at most 2^30, and the divisor below 2^21, since sums of log p have room for 1,365 members. */
+    uint64_t rest = members * p_squared - (uint64_t)p * p;
+    uint64_t part = ((uint64_t)members * members) << 30;
+    uint32_t variance = 0;
+    int32_t bit;
+
+    for (bit = 30; bit >= 0; --bit) {
+        variance <<= 1;
+        if (rest >= part) {
+            rest -= part;
+            variance |= 1u;
+        }
+        part >>= 1;
+    }
+    return variance;
 }
 
 int32_t blrc_head_settled(int32_t classes, uint32_t remaining, const int32_t *log_p)

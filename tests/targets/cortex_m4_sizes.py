@@ -7,10 +7,12 @@ Write `blrc/targets/c/cortex_m4.py` again after a change of the runtime or of wh
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,17 +24,26 @@ COMPILER = ("arm-none-eabi-gcc",)
 FLAGS = ("-mcpu=cortex-m4", "-mthumb", "-Os", FLAG)
 WRITTEN = Path(build.__file__).parent / "cortex_m4.py"
 
-# Settings of the runtime's macros, from the smallest layers to the largest.
+# Settings of the runtime's macros: every pair of code buffers that layers can ask for, from the smallest to the largest.
 VARIANTS = [
-    {"BLRC_BIT_THRESHOLDS": bits, "BLRC_CODE_THRESHOLDS": bits, **buffers}
+    {
+        "BLRC_BIT_THRESHOLDS": bits,
+        "BLRC_CODE_THRESHOLDS": bits,
+        "BLRC_GATHER_WORDS": gathered,
+        "BLRC_CODES": codes,
+        "BLRC_CODE_ROWS": rows,
+    }
     for bits in (16, 32)
-    for buffers in (
-        {"BLRC_GATHER_WORDS": 1, "BLRC_CODES": 4, "BLRC_CODE_ROWS": 8},
-        {"BLRC_GATHER_WORDS": 9, "BLRC_CODES": 12, "BLRC_CODE_ROWS": 8},
-        {"BLRC_GATHER_WORDS": 36, "BLRC_CODES": 28, "BLRC_CODE_ROWS": 8},
-        {"BLRC_GATHER_WORDS": 36, "BLRC_CODES": 32, "BLRC_CODE_ROWS": 16},
+    for gathered, codes, rows in (
+        *((1, codes, 8) for codes in (4, 8)),
+        *((9, codes, 8) for codes in (12, 16, 20)),
+        *((36, codes, 8) for codes in (24, 28, 32)),
+        (36, 32, 16),
     )
 ]
+
+
+WITH_CODES = "blrc_conv_[cp][oa][dli]*.c"  # conv_codes, conv_columns, conv_pairs: they need no other file
 
 
 @dataclass(frozen=True)
@@ -43,16 +54,49 @@ class Measured:
     graph: CallGraph
 
 
-def measure_folder(folder: Path, include: Path, objects: Path) -> Measured:
-    """Compile every C file of `folder`."""
+def measure_folder(folder: Path, include: Path, objects: Path, files: str = "*.c") -> Measured:
+    """Compile every C file of `folder`, or those that match."""
     objects.mkdir()
     made = [
         build.compile_object(COMPILER, FLAGS, source, objects / f"{source.stem}.o", include)
-        for source in sorted(folder.glob("*.c"))
+        for source in sorted(folder.glob(files))
     ]
     sizes = build.measure(made, "arm-none-eabi-size")
     assert not any(size.data or size.bss for size in sizes.values())
     return Measured({Path(name).stem: size.text for name, size in sizes.items()}, read_call_graph(objects))
+
+
+# What a firmware brings itself: start-up, and what a compiler may call in any program.
+_FIRMWARE = """
+#include <stddef.h>
+void *memcpy(void *to, const void *from, size_t n)
+{ char *t = to; const char *f = from; while (n-- > 0) *t++ = *f++; return to; }
+void *memset(void *to, int value, size_t n) { char *t = to; while (n-- > 0) *t++ = (char)value; return to; }
+void *volatile keep[] = {(void *)memcpy, (void *)memset};
+void start(void) { CALL; for (;;) { } }
+"""
+
+
+def linked_bytes(folder: Path, objects: Path, calls: str) -> int:
+    """Flash that the export in `folder` brings to a firmware which has the C statement `calls` and leaves out what it does
+    not need: that of the linked image, libgcc included, minus that of a firmware without the model."""
+    objects.mkdir()
+    flags = ("-mcpu=cortex-m4", "-mthumb", "-Os", "-ffunction-sections", "-fdata-sections")
+    library = [
+        build.compile_object(COMPILER, flags, source, objects / f"{source.stem}.o", folder)
+        for source in sorted(folder.glob("*.c"))
+    ]
+
+    def image(name: str, call: str, parts: Sequence[Path]) -> int:
+        main = objects / f"{name}.c"
+        main.write_text(("#include \"net.h\"\n" if parts else "") + _FIRMWARE.replace("CALL", call), encoding="ascii")
+        made = build.compile_object(COMPILER, [*flags, "-fno-builtin"], main, objects / f"{name}.o", folder)
+        elf = objects / f"{name}.elf"
+        link = [*COMPILER, *flags[:2], "-nostdlib", "-Wl,--gc-sections,-e,start,--undefined=keep", str(made)]
+        build.run_tool([*link, *map(str, parts), "-lgcc", "-o", str(elf)], "linking")
+        return next(iter(build.measure([elf], "arm-none-eabi-size").values())).text
+
+    return image("with", calls, library) - image("without", "", [])
 
 
 def measure_runtime(variant: Mapping[str, int], folder: Path) -> Measured:
@@ -64,7 +108,9 @@ def measure_runtime(variant: Mapping[str, int], folder: Path) -> Measured:
         for macro, value in variant.items():
             text = re.sub(rf"^(#define {macro}) \d+$", rf"\1 {value}", text, flags=re.MULTILINE)
         (sources / path.name).write_text(text, encoding="ascii")
-    return measure_folder(sources, sources, folder / "objects")
+    # Files that have no code buffers are the same in most variants.
+    files = "*.c" if variant["BLRC_CODES"] in (4, 12, 28) or variant["BLRC_CODE_ROWS"] == 16 else WITH_CODES
+    return measure_folder(sources, sources, folder / "objects", files)
 
 
 def runtime_figures() -> tuple[dict[str, int], dict[str, int]]:
@@ -74,9 +120,14 @@ def runtime_figures() -> tuple[dict[str, int], dict[str, int]]:
 
     code: dict[str, int] = {}
     stack: dict[str, int] = {}
-    for variant in VARIANTS:
+
+    def measured_variant(variant: Mapping[str, int]) -> Measured:
         with tempfile.TemporaryDirectory() as folder:
-            measured = measure_runtime(variant, Path(folder) / "runtime")
+            return measure_runtime(variant, Path(folder) / "runtime")
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        found = list(pool.map(measured_variant, VARIANTS))
+    for variant, measured in zip(VARIANTS, found, strict=True):
         for file, nbytes in measured.code.items():
             name = file.removeprefix("blrc_")
             code[name] = max(code.get(name, 0), nbytes)

@@ -1,14 +1,18 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
+from c_exports import export
 from hypothesis import given
 from hypothesis import strategies as st
+from random_programs import random_program
 
 from blrc.errors import BlrcError
 from blrc.targets.c import text
 from blrc.targets.c.names import KEYWORDS, check_name, identifiers
+from blrc.verification.stimuli import random_inputs
 
 
 @pytest.mark.parametrize("name", ["mnist", "A", "net_2", "x1__y", "n" * 48])
@@ -81,3 +85,20 @@ def test_templates_are_filled_in_one_pass(name: str) -> None:
     values = {"TYPE": "uint8_t", **text.model(name), "NAME_LONG": "longest first"}
     filled = text.fill("name_run(NAME_MOST, TYPE) /* NAME_LONG */", values)
     assert filled == f"{name}_run({name.upper()}_MOST, uint8_t) /* longest first */"
+
+
+@pytest.mark.parametrize("name", ["net_weights", "net_Ensemble", "NET_VECTORS", "net_selftest"])
+def test_a_name_of_another_model_s_file_is_refused(name: str) -> None:
+    """net_weights.h would be the header of one and the tables of the other, net."""
+    with pytest.raises(BlrcError, match=f"a model '{name[:3]}' has a file {name}"):
+        check_name(name)
+
+
+def test_every_file_of_a_model_is_refused_as_a_name(tmp_path: Path) -> None:
+    program = random_program(1, members=2)
+    export(program, tmp_path, random_inputs(program.input, 1, 0))
+    stems = {path.stem for path in tmp_path.glob("net_*.[ch]")}
+    assert {"net_weights", "net_ensemble"} < stems
+    for stem in stems:
+        with pytest.raises(BlrcError, match="give a"):
+            check_name(stem)

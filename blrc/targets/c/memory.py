@@ -16,9 +16,10 @@ from blrc.targets.c.macros import runtime_macros
 # Frames of the generated functions, and their code.
 CLASSIFY_FRAME = 16
 PREDICT_FRAMES = 24 + 32  # predict and add, above observe
-PREDICT_OTHER = 24 + 24 + 16 + 64  # predict, ask, and the head's division
+PREDICT_OTHER = 24 + 32 + 80  # predict, ask or add, and the head
+MEMBER_FRAME = 8  # what observe takes more where tables are chosen by member
 STRIPS_FRAME = 32  # what observe takes more where steps run in strips, besides
-STRIP_BYTES = 20  # the state of each of them
+STRIP_BYTES = 24  # the state of each of them, and the address of its map
 PART_BYTES = 112  # and the geometry of the rows at hand, of each group
 ENSEMBLE_CODE = 332
 GATE_CODE = 64
@@ -146,7 +147,7 @@ def _kernel_stack(step: Step, macros: Mapping[str, int]) -> int:
 
 def _observe_frame(layout: Layout) -> int:
     """It holds the addresses of maps: the more, the more steps. Where steps run in strips, their state lies there."""
-    plain = 48 + 4 * max(0, len(layout.steps) - 3) // 8 * 8
+    plain = 48 + 4 * (len(layout.steps) - 2) // 8 * 8 + (MEMBER_FRAME if len(layout.program.members) > 1 else 0)
     groups = _strip_groups(layout)
     if not groups:
         return plain

@@ -33,6 +33,9 @@ HEADERS = _words(
     """
 )
 
+# A model NAME has files NAME_weights.h, ...: another one of that name would have files of the same name.
+FILE_ENDINGS = ("_weights", "_ensemble", "_vectors", "_selftest")
+
 LONGEST = 48
 
 
@@ -41,7 +44,7 @@ def check_name(name: str) -> str:
 
     Raises:
         BlrcError: it is no C identifier, starts with an underscore (reserved), is too long, a keyword of C or C++, or
-            the name of a standard header.
+            the name of a standard header; or the name of another model's file, such as ``net_weights`` beside ``net``.
     """
     if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name, re.ASCII):
         raise BlrcError(f"name {name!r}: must be letters, digits and underscores, and start with a letter; give --name")
@@ -49,6 +52,11 @@ def check_name(name: str) -> str:
         raise BlrcError(f"name {name!r}: longer than {LONGEST} characters; give a shorter --name")
     if "_blrc" in name.lower():
         raise BlrcError(f"name {name!r}: '_blrc' is part of the runtime's file names; give another --name")
+    ending = next((ending for ending in FILE_ENDINGS if name.lower().endswith(ending)), None)
+    if ending is not None:
+        raise BlrcError(
+            f"name {name!r}: a model {name[: -len(ending)]!r} has a file {name}.*; give a --name that does not end in {ending}"
+        )
     if name in KEYWORDS:
         raise BlrcError(f"name {name!r}: is a keyword of C or C++; give another --name")
     if name.lower() in HEADERS:
