@@ -46,14 +46,14 @@ def to_text(inspection: Inspection) -> str:
             for i, (cell, width) in enumerate(zip(row, widths, strict=True))
         ]
         lines.append("  ".join(cells).rstrip())
-    flash = inspection.flash + inspection.code
     ram = inspection.arena + inspection.input_bytes + inspection.scores_bytes + inspection.stack
     lines += [
         "",
         "certainty: mean of max(p, 1-p); settled: weights with min(p, 1-p) < 0.1; ops: multiply-adds inside the map;",
         "tables, ram: bytes of tables and of the output's slot; total of ram: the arena, whose slots are shared;",
         "stack: bytes while the layer runs; code and stack are upper bounds for a Cortex-M4, -Os",
-        f"flash: tables {inspection.flash:,} bytes and code {inspection.code:,}: {flash:,} bytes; "
+        f"flash: tables {inspection.flash:,} bytes, code {inspection.code:,} and alignment {inspection.alignment:,}: "
+        f"{inspection.flash_total:,} bytes; "
         f"mean and variance take {inspection.certainty_code:,} more",
         f"ram: arena {inspection.arena:,} bytes, the caller's input {inspection.input_bytes:,} and scores "
         f"{inspection.scores_bytes:,}, stack {inspection.stack:,}: {ram:,} bytes",

@@ -85,6 +85,8 @@ class Inspection:
         input_bytes, scores_bytes: the caller's buffers.
         stack, code, certainty_code: bytes, upper bounds on a Cortex-M4 (`blrc.targets.c.memory`): of ``NAME_classify``,
             and what ``NAME_predict`` brings on top.
+        alignment: bytes that may be lost before tables.
+        flash_total: tables, code and alignment: what `blrc export --flash` and the manifest count.
         choices: what one network and ensembles of it cost.
     """
 
@@ -103,6 +105,8 @@ class Inspection:
     stack: int
     code: int
     certainty_code: int
+    alignment: int
+    flash_total: int
     binary_operations: int
     integer_operations: int
     choices: tuple[choices.Choice, ...]
@@ -144,6 +148,8 @@ def inspect(checkpoint: Checkpoint) -> Inspection:
         stack=found.stack,
         code=found.code_bytes,
         certainty_code=found.certainty_flash,
+        alignment=sum(part.nbytes for part in found.flash if part.what == "alignment"),
+        flash_total=found.flash_bytes,
         binary_operations=binary_operations,
         integer_operations=integer_operations,
         choices=choices.choices(checkpoint, layout, binary_operations + integer_operations),

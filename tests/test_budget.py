@@ -184,3 +184,22 @@ def test_the_command_refuses_before_it_writes(tmp_path: Path) -> None:
     assert re.search(r"does not fit: flash [\d,]+ of 1,048,576 bytes fits; RAM [\d,]+ of 64 bytes, [\d,]+ too", output)
     assert command(*arguments, "--ram", "64K")[0] == 0
     assert (tmp_path / "out").exists()
+
+
+def test_one_figure_for_the_shipped_network_everywhere(tmp_path: Path) -> None:
+    """The README, the refusal, `blrc inspect` and the manifest say the same bytes."""
+    root = Path(__file__).parents[1]
+    model = root / "examples" / "mnist" / "mnist.pt"
+    manifest = api.export(model, tmp_path / "out", ["c"]).manifest.targets["c"]["memory"]
+    found = CliRunner().invoke(main, ["inspect", str(model)]).output
+    refused = CliRunner().invoke(
+        main, ["export", str(model), "--target", "c", "-o", str(tmp_path / "no"), "--flash", "9"]
+    )
+    readme = " ".join((root / "README.md").read_text(encoding="utf-8").split())
+    flash, stack, arena = (
+        f"{n:,}" for n in (manifest["flash_bytes"], manifest["stack_bytes"], manifest["ram"]["arena"])
+    )
+    assert f"takes {flash} bytes of flash, an arena of {arena} bytes" in readme
+    assert f"and {stack} bytes of stack" in readme
+    assert f": {flash} bytes;" in found and f"stack {stack}:" in found and f"arena {arena} bytes" in found
+    assert f"flash {flash} of 9 bytes" in refused.output

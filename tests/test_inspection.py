@@ -230,7 +230,8 @@ def test_plain_is_json_and_text_names_every_layer(seed: int) -> None:
     assert f"arena {found.arena:,} bytes" in text
     total = found.arena + found.input_bytes + found.scores_bytes + found.stack
     assert f"stack {found.stack:,}: {total:,} bytes" in text
-    assert f"code {found.code:,}: {found.flash + found.code:,} bytes" in text
+    total = found.flash + found.code + found.alignment
+    assert found.flash_total == total and f"and alignment {found.alignment:,}: {total:,} bytes" in text
 
 
 def run(*arguments: Any) -> tuple[int, str]:

@@ -89,7 +89,7 @@ def linked_bytes(folder: Path, objects: Path, calls: str) -> int:
 
     def image(name: str, call: str, parts: Sequence[Path]) -> int:
         main = objects / f"{name}.c"
-        main.write_text(("#include \"net.h\"\n" if parts else "") + _FIRMWARE.replace("CALL", call), encoding="ascii")
+        main.write_text(('#include "net.h"\n' if parts else "") + _FIRMWARE.replace("CALL", call), encoding="ascii")
         made = build.compile_object(COMPILER, [*flags, "-fno-builtin"], main, objects / f"{name}.o", folder)
         elf = objects / f"{name}.elf"
         link = [*COMPILER, *flags[:2], "-nostdlib", "-Wl,--gc-sections,-e,start,--undefined=keep", str(made)]

@@ -87,7 +87,7 @@ def test_templates_are_filled_in_one_pass(name: str) -> None:
     assert filled == f"{name}_run({name.upper()}_MOST, uint8_t) /* longest first */"
 
 
-@pytest.mark.parametrize("name", ["net_weights", "net_Ensemble", "NET_VECTORS", "net_selftest"])
+@pytest.mark.parametrize("name", ["net_weights", "net_Ensemble", "NET_VECTORS", "net_selftest", "net_weights_2"])
 def test_a_name_of_another_model_s_file_is_refused(name: str) -> None:
     """net_weights.h would be the header of one and the tables of the other, net."""
     with pytest.raises(BlrcError, match=f"a model '{name[:3]}' has a file {name}"):

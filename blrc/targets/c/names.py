@@ -34,7 +34,7 @@ HEADERS = _words(
 )
 
 # A model NAME has files NAME_weights.h, ...: another one of that name would have files of the same name.
-FILE_ENDINGS = ("_weights", "_ensemble", "_vectors", "_selftest")
+FILE_ENDING = re.compile(r"_(weights(_\d+)?|ensemble|vectors|selftest)$", re.IGNORECASE | re.ASCII)
 
 LONGEST = 48
 
@@ -52,10 +52,10 @@ def check_name(name: str) -> str:
         raise BlrcError(f"name {name!r}: longer than {LONGEST} characters; give a shorter --name")
     if "_blrc" in name.lower():
         raise BlrcError(f"name {name!r}: '_blrc' is part of the runtime's file names; give another --name")
-    ending = next((ending for ending in FILE_ENDINGS if name.lower().endswith(ending)), None)
-    if ending is not None:
+    if ending := FILE_ENDING.search(name):
+        other = name[: ending.start()]
         raise BlrcError(
-            f"name {name!r}: a model {name[: -len(ending)]!r} has a file {name}.*; give a --name that does not end in {ending}"
+            f"name {name!r}: a model {other!r} has a file {name}.*; give a --name that does not end in {ending[0]}"
         )
     if name in KEYWORDS:
         raise BlrcError(f"name {name!r}: is a keyword of C or C++; give another --name")
