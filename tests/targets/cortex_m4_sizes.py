@@ -24,7 +24,7 @@ COMPILER = ("arm-none-eabi-gcc",)
 FLAGS = ("-mcpu=cortex-m4", "-mthumb", "-Os", FLAG)
 WRITTEN = Path(build.__file__).parent / "cortex_m4.py"
 
-# Settings of the runtime's macros: every pair of code buffers that layers can ask for, from the smallest to the largest.
+# Settings of the runtime's macros: every pair of code buffers that layers can ask for, from the smallest on.
 VARIANTS = [
     {
         "BLRC_BIT_THRESHOLDS": bits,
@@ -78,8 +78,8 @@ void start(void) { CALL; for (;;) { } }
 
 
 def linked_bytes(folder: Path, objects: Path, calls: str) -> int:
-    """Flash that the export in `folder` brings to a firmware which has the C statement `calls` and leaves out what it does
-    not need: that of the linked image, libgcc included, minus that of a firmware without the model."""
+    """Flash that the export in `folder` brings to a firmware which has the C statement `calls` and links only what it
+    needs: that of the linked image, libgcc included, minus that of a firmware without the model."""
     objects.mkdir()
     flags = ("-mcpu=cortex-m4", "-mthumb", "-Os", "-ffunction-sections", "-fdata-sections")
     library = [
