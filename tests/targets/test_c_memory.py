@@ -140,8 +140,9 @@ def test_buffers_hold_the_widest_layer_and_no_more(channels: int, outputs: int, 
 
 
 def test_variants_cover_every_macro() -> None:
-    assert all(variant.keys() == DEFAULTS.keys() for variant in VARIANTS)
-    assert DEFAULTS in VARIANTS
+    portable = {macro: value for macro, value in DEFAULTS.items() if not macro.startswith("BLRC_TILE_")}
+    assert all(variant.keys() == portable.keys() for variant in VARIANTS)
+    assert portable in VARIANTS
 
 
 def code_buffers(fan_in: int) -> tuple[int, int]:
