@@ -1,7 +1,7 @@
 # Works on a machine that has Python 3.11 or newer, make and a C compiler.
 #
 #   make demo      compile the shipped MNIST network to C and ONNX, verify it, classify the test images
-#   make test      the whole test suite
+#   make test      the whole test suite, JOBS=2 files at a time
 #   make check     formatting, lint and types
 #   make format    rewrite the sources as `make check` wants them
 #   make results   train what has no record in docs/results yet (hours of CPU; goes on where it was stopped), measure,
@@ -17,6 +17,7 @@
 
 PYTHON    ?= python3
 PIP_TORCH ?=
+JOBS      ?= 2
 BIN       := .venv/bin
 ORT117    := .venv-ort117
 PACKAGERS := .venv-packagers
@@ -53,7 +54,7 @@ $(PACKAGERS)/.installed: constraints-packagers.txt
 	|| { rm -rf $(PACKAGERS); echo "note: the packagers could not be installed; their tests will be skipped"; [ "$$CI" != true ]; }
 
 test: .venv/.installed ort117 packagers
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile
 
 check: .venv/.installed
 	$(BIN)/ruff check .
