@@ -41,6 +41,8 @@ def load(path: Path, value: Value, classes: int, validation: bool = False) -> La
         raise BlrcError(f"{path}: --validation is for MNIST folders; give an .npz file of validation data as --data")
     if path.suffix == ".npz":
         images, labels = _read_npz(path)
+    elif path.is_file():
+        raise BlrcError(f"{path}: is a file, but no .npz; give a folder with MNIST's test files, or such a file")
     elif not _is_dir(path):
         raise BlrcError(f"{path}: no such folder; give one with MNIST's test files, or an .npz of images and labels")
     elif value.dtype == "uint8" and value.shape == (28, 28, 1):

@@ -554,7 +554,7 @@ def test_folders_that_are_no_export(good: Path, tmp_path: Path) -> None:
         shutil.copy(manifest, tmp_path / "two" / f"{name}{SUFFIX}")
     for name, words in [
         ("none", "no such folder; export a model first"),
-        ("file", "no such folder"),
+        ("file", "is a file; give the folder"),
         ("empty", "is no export"),
         ("two", "holds several manifests"),
     ]:

@@ -203,3 +203,11 @@ def test_one_figure_for_the_shipped_network_everywhere(tmp_path: Path) -> None:
     assert f"and {stack} bytes of stack" in readme
     assert f": {flash} bytes;" in found and f"stack {stack}:" in found and f"arena {arena} bytes" in found
     assert f"flash {flash} of 9 bytes" in refused.output
+
+
+@pytest.mark.parametrize(
+    ("size", "message"), [("0", "--flash '0': must be more than 0;"), ("", "--flash '': expected a")]
+)
+def test_a_size_that_is_none_is_quoted(size: str, message: str) -> None:
+    with pytest.raises(BlrcError, match=message):
+        parse_bytes(size, "--flash")

@@ -102,3 +102,9 @@ def test_which_files_an_export_may_replace(tmp_path: Path) -> None:
     # --force is not recommended where it would be refused.
     with pytest.raises(BlrcError, match=r"exists already; choose another folder with -o$"):
         previous_files(tmp_path / "mine", False)
+
+
+def test_a_file_in_place_of_the_folder_is_called_one(tmp_path: Path) -> None:
+    (tmp_path / "net.pt").write_bytes(b"")
+    with pytest.raises(BlrcError, match=r"net\.pt: is a file; give the folder that holds the export"):
+        read_manifest(tmp_path / "net.pt")
