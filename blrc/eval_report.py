@@ -84,7 +84,8 @@ def to_text(plain: Mapping[str, Any]) -> str:
         rest = (_pair(row, "nll", 4), _pair(row, "brier", 4), _pair(row, "ece", 2), _pair(row, "coverage_area", 4))
         rows.append((label, accuracy, own, *rest))
     lines = [
-        f"{plain['checkpoint']} on {plain['samples']:,} samples of {plain['data']}, {plain['repeats']} repeat{'' if plain['repeats'] == 1 else 's'}",
+        f"{plain['checkpoint']} on {plain['samples']:,} samples of {plain['data']}, "
+        f"{plain['repeats']} repeat{'' if plain['repeats'] == 1 else 's'}",
         "",
     ]
     lines += _columns(rows)
