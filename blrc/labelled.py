@@ -30,8 +30,7 @@ def load(path: Path, value: Value, classes: int, validation: bool = False) -> La
 
     Args:
         path: a folder with MNIST's test files (for 28 x 28 uint8 input), or an ``.npz`` file with the arrays
-        ``images``,
-            ``(N, C, H, W)`` or ``(N, F)`` of the input's type, and ``labels``, ``(N,)``.
+            ``images``, ``(N, C, H, W)`` or ``(N, F)`` of the input's type, and ``labels``, ``(N,)``.
         validation: of an MNIST folder the last 5,000 training images instead, on which choices are made.
 
     Raises:
@@ -41,9 +40,9 @@ def load(path: Path, value: Value, classes: int, validation: bool = False) -> La
         raise BlrcError(f"{path}: --validation is for MNIST folders; give an .npz file of validation data as --data")
     if path.suffix == ".npz":
         images, labels = _read_npz(path)
-    elif path.is_file():
-        raise BlrcError(f"{path}: is a file, but no .npz; give a folder with MNIST's test files, or such a file")
     elif not _is_dir(path):
+        if path.is_file():
+            raise BlrcError(f"{path}: is a file, but no .npz; give a folder with MNIST's test files, or such a file")
         raise BlrcError(f"{path}: no such folder; give one with MNIST's test files, or an .npz of images and labels")
     elif value.dtype == "uint8" and value.shape == (28, 28, 1):
         part = datasets.split(datasets.mnist(path))[1] if validation else datasets.mnist(path, train=False)

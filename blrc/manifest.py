@@ -74,9 +74,9 @@ def read_manifest(folder: Path) -> Manifest:
     Raises:
         BlrcError: no such folder, no or several manifests, damaged, or written by a newer blrc.
     """
-    if folder.is_file():
-        raise BlrcError(f"{folder}: is a file; give the folder that holds the export")
     if not _is_dir(folder):
+        if folder.is_file():
+            raise BlrcError(f"{folder}: is a file; give the folder that holds the export")
         raise BlrcError(f"{folder}: no such folder; export a model first: blrc export model.pt --target c -o {folder}")
     found = sorted(folder.glob(f"*{SUFFIX}"))
     if len(found) != 1:
