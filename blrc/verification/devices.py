@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from typing import Literal
@@ -60,16 +61,18 @@ class Device:
 
 
 def parse_machines(text: str) -> tuple[str, ...]:
-    """Names with commas between, or ``all``; in the order of `machines.ALL`, each once.
+    """Names with commas between, or ``all``; in the order of `machines.ALL`, each once. Capitals do not matter.
 
     Raises:
         BlrcError: a name that there is not.
     """
-    names = [name.strip() for name in text.split(",") if name.strip()]
+    names = [name.strip().lower() for name in text.split(",") if name.strip()]
     unknown = [name for name in names if name != "all" and name not in ALL]
     if unknown or not names:
+        near = [match for name in unknown for match in get_close_matches(name, ALL, 1, 0.9)]
+        meant = f" (did you mean {', '.join(near)}?)" if near else ""
         raise BlrcError(
-            f"--on {text!r}: no machine {', '.join(unknown) or 'named'}; there are {', '.join(ALL)}, and all"
+            f"--on {text!r}: no machine {', '.join(unknown) or 'named'}{meant}; there are {', '.join(ALL)}, and all"
         )
     return tuple(name for name in ALL if name in names or "all" in names)
 

@@ -62,6 +62,9 @@ def test_names() -> None:
     for text, named in (("cortex-m9", "cortex-m9"), ("", "named"), (" , ", "named"), ("host,x,y", "x, y")):
         with pytest.raises(BlrcError, match=f"no machine {named}; there are host, cortex-m0, "):
             parse_machines(text)
+    assert parse_machines("Cortex-M4") == ("cortex-m4",)
+    with pytest.raises(BlrcError, match=r"no machine cortexm4 \(did you mean cortex-m4\?\); there are"):
+        parse_machines("cortexm4")
 
 
 def test_equal(folder: Path, inputs: list[InputSet], program: Program) -> None:
