@@ -3,9 +3,11 @@
     python benchmarks/bench.py [a b c d e f g h] [--rounds 15] [--json FILE]
 
 One thread, batch 1. For every shape all contestants run in turn, in one process, and the median of each one's CPU time
-is taken: the C (-O3) at each level of the instruction set that this machine has, and ONNX Runtime in float32 with all
+is taken: the C at each level of the instruction set that this machine has, and ONNX Runtime in float32 with all
 optimisations on the same layer (the convolution or matrix product alone, on real-valued input) or network (with bias,
-ReLU and max pooling). Weights are random. Every result of the C is compared with the reference before it is timed.
+ReLU and max pooling). The C is compiled with `blrc.targets.c.shared.host_flags`: -O3, and -mpopcnt where the CPU has
+it, which the portable level has too, then. Weights are random. Every result of the C is compared with the reference
+before it is timed.
 """
 
 from __future__ import annotations

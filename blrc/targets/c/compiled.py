@@ -129,10 +129,7 @@ class Compiled:
         Raises:
             BlrcError: there is none; a fused encoding has none of its own.
         """
-        for step in self.layout.steps:
-            if step.op.name == op:
-                return step
-        raise BlrcError(f"{self.name}: no step {op!r} in the C; there are {[s.op.name for s in self.layout.steps]}")
+        return self.layout.step(op, self.name)
 
     @property
     def ram(self) -> int:

@@ -68,6 +68,17 @@ class Layout:
         """Names of the ops that are bit-sliced."""
         return frozenset(step.op.name for step in self.steps if step.kernel == "conv_slices")
 
+    def step(self, op: str, name: str) -> Step:
+        """The step that computes `op` in the C of model `name`.
+
+        Raises:
+            BlrcError: there is none; a fused encoding has none of its own.
+        """
+        for step in self.steps:
+            if step.op.name == op:
+                return step
+        raise BlrcError(f"{name}: no step {op!r} in the C; there are {[s.op.name for s in self.steps]}")
+
     def in_strips(self, step: Step) -> bool:
         """The step runs row by row, together with others."""
         at = self.steps.index(step)

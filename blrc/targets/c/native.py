@@ -180,10 +180,7 @@ class Native:
         Raises:
             BlrcError: there is none; a fused encoding has none of its own.
         """
-        for step in self.layout.steps:
-            if step.op.name == op:
-                return step
-        raise BlrcError(f"{self.name}: no step {op!r} in the C; there are {[s.op.name for s in self.layout.steps]}")
+        return self.layout.step(op, self.name)
 
     def close(self) -> None:
         """Let go of the library and of the threads. Calls that are under way end first; later ones are refused."""
