@@ -53,6 +53,8 @@ CASES = (
     Case("d conv 32->64 @14", 14, 32, 64),
     Case("d x16", 14, 32, 64, batch=16),
     Case("first conv 1->32 @28", 28, 1, 32),
+    Case("first conv 3->128 @32", 32, 3, 128),
+    Case("conv 64->64 @14, 16 groups", 14, 64, 64, groups=16),
     Case("depthwise 256 @14", 14, 256, 256, groups=256),
     Case("1x1 256->256 @14", 14, 256, 256, kernel=1),
     Case("e dense 3136->512", 1, 3136, 512, kernel=0),
@@ -117,6 +119,21 @@ def forms(program: Program, op: Conv) -> dict[str, bytes]:
             uint8,
         ),
     }
+    if not dense:
+        # acc = 4 (z - t) + 2, clipped to {0, 2}; convolution and clip are one kernel.
+        reals = {"w": (4 * w).astype(np.int8), "bias": (2 - 4 * t.reshape(-1)).astype(np.float32), "one": np.float32(1)}
+        limits = {"zero": np.float32(0), "two": np.float32(2)}
+        found["fused float32"] = model(
+            [
+                *to_float,
+                ("Conv", "xs wf bias", "acc", geometry),
+                ("Clip", "acc zero two", "bits", {}),
+                ("Cast", "bits", "y", {"to": 2}),
+            ],
+            {**reals, **limits},
+            uint8,
+            uint8,
+        )
     if dense:
         kernel = np.ascontiguousarray(w.T * 2).reshape(*w.T.shape, 1, 1)
         tensors = {"w": kernel, "s": np.float32(1), "one": ONE, "i": np.int8(0), "axes": np.array([2, 3])}
@@ -167,7 +184,7 @@ def main() -> None:
         found = medians(case, arguments.seconds)
         base = found["float32 alone"]
         table[case.name] = {name: round(1e6 * value, 1) for name, value in found.items()}
-        print(f"{case.name:22}", "  ".join(f"{n} {1e6 * v:.0f} ({base / v:.1f})" for n, v in found.items()), flush=True)
+        print(f"{case.name:26}", "  ".join(f"{n} {1e6 * v:.0f} ({base / v:.1f})" for n, v in found.items()), flush=True)
     if arguments.json is not None:
         arguments.json.write_text(json.dumps({"onnxruntime": onnxruntime.__version__, "us": table}, indent=2) + "\n")
 

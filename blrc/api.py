@@ -29,6 +29,7 @@ from blrc.settings import describe, recorded_inputs
 from blrc.targets.c.choice import check_cpu, parse_optimize
 from blrc.targets.c.names import check_name
 from blrc.targets.c.packages.registry import parse_packages
+from blrc.targets.onnx_nodes import parse_onnx_weights
 from blrc.targets.options import EmitOptions
 from blrc.targets.registry import NEEDS, TARGETS
 from blrc.verification.devices import parse_machines
@@ -80,6 +81,7 @@ def export(
     ram: str | int | None = None,
     optimize: str = "size",
     cpu: str = "portable",
+    onnx_weights: str = "bytes",
 ) -> Exported:
     """Compile a checkpoint and write the artefacts of every target into one folder.
 
@@ -101,6 +103,7 @@ def export(
         optimize: ``size``, or ``speed``: the C takes more RAM, at most `ram`, where that saves instructions on CPUs
             without a popcount instruction, such as Cortex-M; or ``ram``: the least RAM, for more code.
         cpu: ``portable``: C for every CPU; ``x86-64``: C that takes the best of popcnt, AVX2 and AVX-512 that it finds.
+        onnx_weights: ``bytes``, or ``bits``: an eighth of the ONNX file, whose weights are unpacked while it is loaded.
 
     Raises:
         BlrcError: for every mistake that a user can make; nothing is written then.
@@ -118,6 +121,7 @@ def export(
     limits = parse_budget(flash, ram, targets)
     wanted_speed = parse_optimize(optimize)
     check_cpu(cpu, targets, flash is not None or ram is not None or bool(wanted) or optimize != "size")
+    onnx_form = parse_onnx_weights(onnx_weights, targets)
     if optimize != "size" and "c" not in targets:
         raise BlrcError(f"--optimize {optimize} is about the C; add --target c")
     q16 = parse_gate(gate)
@@ -136,10 +140,11 @@ def export(
         f"{name}.program.npz": program_file.to_bytes(program),
         f"{name}.vectors.npz": vectors.to_bytes(program, recorded),
     }
+    options = EmitOptions(name, recorded, VERSION, wanted, wanted_speed, limits.ram, cpu, onnx_form)
     about = {}
     for target in sorted(set(targets)):
         say(f"emitting {target}")
-        emitted = TARGETS[target](program, EmitOptions(name, recorded, VERSION, wanted, wanted_speed, limits.ram, cpu))
+        emitted = TARGETS[target](program, options)
         files.update(emitted.files)
         about[target] = emitted.about
     settings = describe(source, chosen[-1], q16)

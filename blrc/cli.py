@@ -72,6 +72,9 @@ def main() -> None:
     "or ram: more code for less RAM.",
 )
 @click.option("--cpu", default="portable", show_default=True, help="portable; or x86-64: up to AVX-512, for hosts.")
+@click.option(
+    "--onnx-weights", default="bytes", show_default=True, help="bytes; or bits: a smaller file, unpacked when loaded."
+)
 @click.option("--name", help="Prefix of files and symbols [default: the checkpoint's file name].")
 @click.option("--force", is_flag=True, help="Replace an earlier export in the folder.")
 def export(
@@ -88,6 +91,7 @@ def export(
     ram: str | None,
     optimize: str,
     cpu: str,
+    onnx_weights: str,
     name: str | None,
     force: bool,
 ) -> None:
@@ -112,6 +116,7 @@ def export(
         ram,
         optimize,
         cpu,
+        onnx_weights,
     )
     click.echo(f"{folder}: {', '.join(done.manifest.targets)} of {model}, program {done.manifest.digest}")
 

@@ -206,6 +206,21 @@ def test_one_target_alone(checkpoint: Checkpoint, tmp_path: Path) -> None:
     assert set(both) == {*one, *other}
 
 
+def test_weights_of_the_onnx_file_as_bits(checkpoint: Checkpoint, tmp_path: Path) -> None:
+    assert checkpoint.calibration is not None
+    blrc.save(checkpoint.model(), tmp_path / "net.pt", input=checkpoint.encoding, calibration=checkpoint.calibration)
+    line = ["export", str(tmp_path / "net.pt"), "--target", "onnx", "--onnx-weights", "bits", "-o"]
+    done = CliRunner().invoke(main, [*line, str(tmp_path / "bits")])
+    assert done.exit_code == 0, done.output
+    api.export(checkpoint, tmp_path / "bytes", targets="onnx", name="net")
+    sizes = {name: (tmp_path / name / "net.onnx").stat().st_size for name in ("bits", "bytes")}
+    about = {name: read_manifest(tmp_path / name).targets["onnx"] for name in sizes}
+    assert {name: (found["weights"], found["bytes"]) for name, found in about.items()} == {
+        name: (name, size) for name, size in sizes.items()
+    }
+    assert api.verify(tmp_path / "bits", random=20).equal
+
+
 @pytest.mark.parametrize(("file", "name"), [("my-net v2.pt", "my_net_v2"), ("x.y.pt", "x_y"), ("Net", "Net")])
 def test_the_name_comes_from_the_file(file: str, name: str, checkpoint: Checkpoint, tmp_path: Path) -> None:
     assert checkpoint.calibration is not None
@@ -221,6 +236,7 @@ def test_mistakes(checkpoint: Checkpoint, tmp_path: Path) -> None:
         ({"members": "2000"}, "1365 members at most"),
         ({"seed": -1}, "seed -1"),
         ({"name": "1"}, "start with a letter"),
+        ({"targets": ["c"], "onnx_weights": "bits"}, "--onnx-weights bits is about the ONNX file"),
     ]:
         with pytest.raises(BlrcError, match=words):
             api.export(checkpoint, tmp_path / "out", **arguments)  # type: ignore[arg-type]

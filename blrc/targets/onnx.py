@@ -44,7 +44,7 @@ def emit(program: Program, options: EmitOptions) -> Emitted:
     Raises:
         BlrcError: a layer or the file is too large for ONNX.
     """
-    graph = Graph()
+    graph = Graph(options.onnx_weights)
     start = read_input(graph, program)
     members = [Lowering(graph, program, k, start) for k in range(len(program.members))]
     costs = {op.name: _Cost() for op in program.ops}
@@ -78,6 +78,7 @@ def emit(program: Program, options: EmitOptions) -> Emitted:
     about = {
         "ir_version": IR_VERSION,
         "opset": OPSET,
+        "weights": options.onnx_weights,
         "bytes": len(content),
         "operators": sorted({node.op_type for node in model.graph.node}),
         "layers": [{"op": name, "nodes": cost.nodes, "bytes": cost.nbytes} for name, cost in costs.items()],

@@ -11,7 +11,8 @@ Convolution and threshold are one `QLinearConv` with all scales 1, weights +-2 a
 acc is odd, so never 0: the float32 rescaling inside the runtime may round a large acc but cannot change its sign, so
 this is exact at every size. The largest value left is cut to 2 after the pool, with which the cut commutes. Runtimes
 keep their fastest int8 kernels behind this op (benchmarks/onnx_forms.py times the exact forms). A dense layer is
-`MatMulInteger` and z >= t. A binary weight takes one byte in the file, an int16 score weight two.
+`MatMulInteger` and z >= t. A binary weight takes one byte in the file, or one bit (`onnx_nodes.Graph.signs`), an int16
+score weight two bytes.
 
 x86 without VNNI adds pairs of products of uint8 x int8 in int16, and saturates. No pair here can: activations of
 {0, 2} x any int8 stay below 2 x 2 x 128, codes x +-2 below 2 x 255 x 2. (uint8 x uint8, for the low bytes, does not.)
@@ -44,6 +45,8 @@ from blrc.program import (
 )
 from blrc.targets.onnx_head import OUTPUTS
 from blrc.targets.onnx_nodes import Graph
+
+ONE, TWO = (np.int8(-1), np.int8(1)), (np.int8(-2), np.int8(2))
 
 
 def tensor_name(program: Program, value: Value, member: int = 0) -> str:
@@ -159,7 +162,7 @@ class Lowering:
         x = self.tensor(value)
         if not is_flat(value):
             return x
-        return self.node("Unsqueeze", [x, self.constant("int64/2,3", np.array([2, 3], dtype=np.int64))], f"{y}/x")
+        return self.node("Unsqueeze", [x, self.graph.integers(2, 3)], f"{y}/x")
 
     def rows(self, value: Value, y: str) -> str:
         """`value` as (N, C x H x W), for the op that makes `y`."""
@@ -189,7 +192,7 @@ class Lowering:
         self.require_int32(op, max(255 * 2 * op.fan_in, 4 * self.program.bounds(op)[1] + 2))
         name, packed = self.table(op.weights)
         signs = unpack_signs(packed, op.group_channels).transpose(0, 3, 1, 2)
-        kernel = self.constant(f"{name}/kernel", np.ascontiguousarray(signs * np.int8(2)))
+        kernel = self.graph.signs(f"{name}/kernel", np.ascontiguousarray(signs), *TWO)
         name, thresholds = self.table(op.thresholds)
         bias = self.constant(f"{name}/bias", (1 - 2 * thresholds.astype(np.int64)).astype(np.int32))
         scale = self.constant("float32/1", np.array(1, dtype=np.float32))
@@ -204,7 +207,7 @@ class Lowering:
     def dense(self, op: Conv, y: str) -> None:
         self.require_int32(op, max(255 * 2 * op.fan_in, 4 * self.program.bounds(op)[1] + 2))
         name, packed = self.table(op.weights)
-        matrix = self.constant(f"{name}/matrix", _matrix(unpack_signs(packed, op.group_channels)))
+        matrix = self.graph.signs(f"{name}/matrix", _matrix(unpack_signs(packed, op.group_channels)), *ONE)
         z = self.product(op, self.rows(op.x, y), matrix, f"{y}/sum")
         thresholds = self.constant(*self.table(op.thresholds))
         choose(self.graph, self.node("GreaterOrEqual", [z, thresholds], f"{y}/reached"), y)
@@ -228,7 +231,7 @@ class Lowering:
     def binary_scores(self, op: BinaryScores, y: str) -> None:
         self.require_int32(op, 255 * 2 * op.fan_in)
         name, packed = self.table(op.weights)
-        matrix = self.constant(f"{name}/matrix", _matrix(unpack_signs(packed, op.x.shape[2])))
+        matrix = self.graph.signs(f"{name}/matrix", _matrix(unpack_signs(packed, op.x.shape[2])), *ONE)
         z = self.product(op, self.rows(op.x, y), matrix, f"{y}/sum")
         scaled = self.node("Mul", [z, self.constant(*self.table(op.multiplier))], f"{y}/scaled")
         self.node("Add", [scaled, self.constant(*self.table(op.bias))], y)
@@ -243,7 +246,7 @@ class Lowering:
         """
         if any(window.padding) and window.dilation != (1, 1):
             top, left, bottom, right = window.padding
-            pads = self.constant(f"{output}/pads", np.array([0, 0, top, left, 0, 0, bottom, right], dtype=np.int64))
+            pads = self.graph.integers(0, 0, top, left, 0, 0, bottom, right)
             x = self.node("Pad", [x, pads, self.scalar("uint8", 0)], f"{output}/padded")
             window = Window(window.kernel, window.stride, dilation=window.dilation)
         return self.node("MaxPool", [x], output, **_geometry(window))

@@ -3,25 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 import onnx
 from numpy.typing import NDArray
-from onnx import helper, numpy_helper
+from onnx import TensorProto, helper, numpy_helper
 
 from blrc.errors import BlrcError
 
+OnnxWeights = Literal["bytes", "bits"]
 IR_VERSION = 8
 OPSET = 17
 FILE_BYTES = 2**31 - 1
 NODE_BYTES = 4096  # more than a node, its output's description and their names take
 
 
-class Graph:
-    """The nodes and constants made so far. A node's only output bears the node's name."""
+def parse_onnx_weights(weights: str, targets: Sequence[str]) -> OnnxWeights:
+    """What ``--onnx-weights`` says, for these targets.
 
-    def __init__(self) -> None:
+    Raises:
+        BlrcError: something else than ``bytes`` or ``bits``, or bits where no ONNX file is written.
+    """
+    if weights not in get_args(OnnxWeights):
+        raise BlrcError(f"--onnx-weights {weights}: expected {' or '.join(get_args(OnnxWeights))}")
+    if weights != "bytes" and "onnx" not in targets:
+        raise BlrcError(f"--onnx-weights {weights} is about the ONNX file; add --target onnx")
+    return weights  # type: ignore[return-value]
+
+
+class Graph:
+    """The nodes and constants made so far. A node's only output bears the node's name.
+
+    Args:
+        weights: how the file holds signs: ``bytes``, or ``bits`` that its first nodes unpack.
+    """
+
+    def __init__(self, weights: OnnxWeights = "bytes") -> None:
+        self.weights = weights
         self.nodes: list[onnx.NodeProto] = []
         self.constants: dict[str, NDArray[Any]] = {}
         self.made: set[str] = set()
@@ -38,6 +57,30 @@ class Graph:
         known = self.constants.setdefault(name, array)
         assert known is array or (known.dtype == array.dtype and np.array_equal(known, array)), name
         return name
+
+    def signs(self, name: str, signs: NDArray[Any], minus: np.integer[Any], plus: np.integer[Any]) -> str:
+        """A constant in the shape of `signs`, which holds +-1: of `minus` and `plus`, bytes of one type.
+
+        As bits, eight signs are a byte, the first its highest bit, and a table gives each byte's eight signs. These
+        nodes read constants only: a runtime that folds constants runs them once, while it loads the file.
+        """
+        if self.weights == "bytes":
+            return self.constant(name, np.where(signs > 0, plus, minus))
+        if name in self.made:
+            return name
+        patterns = np.unpackbits(np.arange(256, dtype=np.uint8).reshape(-1, 1), axis=1)
+        table = self.constant(f"{plus.dtype}/eight of {minus}, {plus}", np.where(patterns, plus, minus))
+        packed = self.constant(f"{name}/bits", np.packbits(signs.reshape(-1) > 0))
+        x = self.node("Cast", [packed], f"{name}/indices", to=TensorProto.INT32)
+        x = self.node("Gather", [table, x], f"{name}/bytes")
+        if signs.size % 8:
+            x = self.node("Reshape", [x, self.integers(-1)], f"{name}/row")
+            x = self.node("Slice", [x, self.integers(0), self.integers(signs.size)], f"{name}/used")
+        return self.node("Reshape", [x, self.integers(*signs.shape)], name)
+
+    def integers(self, *numbers: int) -> str:
+        """A list of int64, such as a shape."""
+        return self.constant(f"int64/{list(numbers)}", np.array(numbers, dtype=np.int64))
 
     def scalar(self, kind: str, number: int) -> str:
         return self.constant(f"{kind}/{number}", np.array(number, dtype=kind))

@@ -21,6 +21,7 @@ class EmitOptions:
         optimize: of the C target: ``size``, ``speed`` or ``ram`` (`blrc.targets.c.choice.choose`).
         ram: of the C target: bytes that kernels which are faster with more memory have to fit into, or None.
         cpu: of the C target: whose kernels it takes (`blrc.targets.c.layout.CPUS`).
+        onnx_weights: of the ONNX target: how the file holds binary weights (`blrc.targets.onnx_nodes.Graph.signs`).
     """
 
     name: str
@@ -30,6 +31,7 @@ class EmitOptions:
     optimize: Literal["size", "speed", "ram"] = "size"
     ram: int | None = None
     cpu: str = "portable"
+    onnx_weights: Literal["bytes", "bits"] = "bytes"
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,6 +11,7 @@ from blrc import head, reference
 from blrc.legal import check
 from blrc.program import Constant, Conv, Op, Program, Scores, Value, Window
 from blrc.targets.onnx import emit
+from blrc.targets.onnx_nodes import OnnxWeights
 from blrc.targets.onnx_run import OnnxRun
 from blrc.targets.options import EmitOptions
 from blrc.vectors import Vectors
@@ -18,12 +19,12 @@ from blrc.vectors import Vectors
 KINDS = ("uint8", "int8", "bits")
 
 
-def options(name: str = "net") -> EmitOptions:
-    return EmitOptions(name, Vectors(np.zeros(0), ()), version="1.2.3")
+def options(name: str = "net", weights: OnnxWeights = "bytes") -> EmitOptions:
+    return EmitOptions(name, Vectors(np.zeros(0), ()), version="1.2.3", onnx_weights=weights)
 
 
-def emitted(program: Program) -> bytes:
-    return emit(program, options()).files["net.onnx"]
+def emitted(program: Program, weights: OnnxWeights = "bytes") -> bytes:
+    return emit(program, options(weights=weights)).files["net.onnx"]
 
 
 def difference(
