@@ -136,7 +136,7 @@ def _plain(known: Mapping[str, Record]) -> str:
         [
             f"No augmentation, no soft labels. BLRNet: `{best.command}`, the best of {_count('plain')} runs by validation "
             "(two seeds, with and without a restart in which the weights' variance shrinks); the Binarized NN: "
-            f"`{bnn.command}`, the best of {_count('bnn')} learning rates at as many epochs as the runs without a restart have; FPNet: "
+            f"`{bnn.command}`, the best of {_count('bnn')} learning rates at as many epochs as the runs with a restart have in all; FPNet: "
             f"`{_run('fp').command}`. Ensembles: mean and standard deviation over {repeats} draws of members.",
             table(["", "paper", "here"], _table_rows(["bnn", "map", "2", "5", "16", "fp"], ours)),
         ]
