@@ -21,9 +21,10 @@ import torch
 from blrc.datasets import Dataset
 from blrc.nn import reuse_noise
 from blrc.train.memory import keep_freed_memory
-from blrc.train.mnist import ENCODING, mnist_stages
+from blrc.train.mnist import ENCODING
 from blrc.train.recipe import Recipe
 from blrc.train.stage import optimiser, run_epoch
+from blrc.train.stages import stages_of
 
 BATCH, STEPS = 128, 430
 
@@ -39,7 +40,7 @@ def main() -> None:
     count = options.steps * BATCH
     data = Dataset(rng.integers(0, 256, (count, 1, 28, 28), np.uint8), rng.integers(0, 10, count, np.uint8))
     print(f"{options.threads} threads, {options.steps} steps of {BATCH}, freed memory kept: {kept}")
-    stages = {stage.name: stage for stage in mnist_stages(Recipe(), data, data, ENCODING)}
+    stages = {stage.name: stage for stage in stages_of(Recipe(), data, data, ENCODING)}
     for name, stage in stages.items():
         torch.manual_seed(0)
         model = stage.build({})

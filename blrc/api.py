@@ -172,7 +172,7 @@ def evaluate(
 
     Args:
         model: a checkpoint or its path.
-        data: test data (see `blrc.labelled.load`); with `validation` the last 5,000 training images of an MNIST folder.
+        data: test data (see `blrc.labelled.load`); with `validation` the last 5,000 training images of a folder.
         members: entries, ``map``, ``stochastic`` and numbers, with commas between.
         repeats: how often ensembles (and the stochastic network) are drawn anew: repeat r is of seed + r.
         sample, freeze: of the members, as for `export`.
@@ -210,7 +210,7 @@ def evaluate(
 
 def _labelled(source: Checkpoint, path: Path, validation: bool) -> Labelled:
     program = lower([sample(source, MAP, running=True)])
-    return labelled.load(path, program.input, program.classes, validation)
+    return labelled.load(path, program.input, program.classes, validation, source.whitening)
 
 
 def _plots() -> Callable[[Mapping[str, Any]], dict[str, bytes]]:
@@ -235,6 +235,7 @@ def verify(
         folder: written by `export`.
         data: test data (see `blrc.labelled.load`).
         model: the checkpoint: it is lowered again and must give the same program, and agreement with torch is measured.
+            A network of whitened images takes a folder of `data` only with it.
         random: number of random inputs; by default 10,000, fewer for networks over 6 million operations.
         seed: of the random inputs.
         progress: is told what is being compared, how much of it is done, and how much there is.
@@ -249,9 +250,10 @@ def verify(
     machines = () if on is None else parse_machines(on)
     if strict and not machines:
         raise BlrcError("--strict is about machines; name some with --on")
-    lower_again = None
+    lower_again, whitening = None, None
     if model is not None:
         source = checkpoint.load(model)
+        whitening = source.whitening
 
         def lower_again(members: Sequence[str], gate: int) -> tuple[Program, list[Net]]:
             try:
@@ -260,6 +262,5 @@ def verify(
                 raise BlrcError(f"{folder}: its program has members {', '.join(members)}; export it again") from None
             return build(source, parsed, gate)
 
-    return verify_folder(
-        Path(folder), None if data is None else Path(data), lower_again, random, seed, progress, machines, strict
-    )
+    path = None if data is None else Path(data)
+    return verify_folder(Path(folder), path, lower_again, random, seed, progress, machines, strict, whitening)

@@ -18,7 +18,7 @@ from blrc.sample import MAP, sample
 def baselines_beside(source: Checkpoint, paths: Sequence[Path]) -> dict[str, Checkpoint | nn.Module]:
     """Networks to stand beside `source` in an evaluation, by the names of their rows (the files' without suffix).
 
-    A full-precision network (``blrc train mnist --model fp``) comes as a torch module, everything else as a checkpoint.
+    A full-precision network (``blrc train --model fp``) comes as a torch module, everything else as a checkpoint.
 
     Raises:
         BlrcError: a name that is taken, no network, or one for other data (each file is named).
@@ -44,11 +44,19 @@ def baselines_beside(source: Checkpoint, paths: Sequence[Path]) -> dict[str, Che
 
 def _real(path: Path, program: Program) -> nn.Module:
     tensors = checkpoint.load_real(path)
-    model = models.mnist("fp", norm="norm1.weight" in tensors)
+    norm, first = "norm1.weight" in tensors, tensors.get("conv1.weight")
+    colour = first is not None and first.ndim == 4 and first.shape[1] == 3
     try:
+        model = (
+            models.cifar10("fp", len(first) / 128, norm) if colour and first is not None else models.mnist("fp", norm)
+        )
         model.load_state_dict(tensors)
     except RuntimeError:
-        raise BlrcError(f"--baseline {path}: not the MNIST network of 'blrc train mnist --model fp'") from None
-    if program.input != Value("input", "uint8", (28, 28, 1)) or program.classes != models.CLASSES:
-        raise BlrcError(f"--baseline {path}: is a network for MNIST, but the evaluated one is not")
+        raise BlrcError(f"--baseline {path}: not a network of 'blrc train mnist --model fp', or of cifar10") from None
+    takes = Value("input", checkpoint.real_kind(path), (32, 32, 3) if colour else (28, 28, 1))
+    if program.input != takes or program.classes != models.CLASSES:
+        raise BlrcError(
+            f"--baseline {path}: takes {takes.dtype} {takes.shape} (H, W, C), but the evaluated network "
+            f"{program.input.dtype} {program.input.shape}"
+        )
     return model

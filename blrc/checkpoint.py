@@ -8,6 +8,7 @@ The file is a sealed torch zip of tensors and plain data (`blrc.sealed`).
                        a Binarized NN's shadow weights as float32, or their signs as int8
     input              the input's encoding
     calibration        raw samples on which norm statistics are re-estimated, deflated, or None
+    whitening          how images become raw samples (`blrc.whiten`), or None
 """
 
 from __future__ import annotations
@@ -23,10 +24,11 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from blrc import logits, sealed
-from blrc.encode import InputEncoding
+from blrc import logits, sealed, whiten
+from blrc.encode import InputEncoding, InputKind
 from blrc.errors import BlrcError
 from blrc.graph import GraphModel, Node, capture
+from blrc.whiten import Whitening
 
 FORMAT = "blrc-checkpoint"
 REAL_FORMAT = "blrc-full-precision"
@@ -44,6 +46,7 @@ class Checkpoint:
         encoding: how raw input becomes codes.
         calibration: raw samples ``(N, *encoding.shape)``, or None.
         source: what to call it in messages (the path).
+        whitening: how images become raw input, where the network takes whitened images.
     """
 
     nodes: tuple[Node, ...]
@@ -51,6 +54,7 @@ class Checkpoint:
     encoding: InputEncoding
     calibration: NDArray[Any] | None
     source: str
+    whitening: Whitening | None = None
 
     def model(self) -> nn.Module:
         """The network as a torch module, in training mode, with the state_dict keys of the one that was saved."""
@@ -90,6 +94,7 @@ def save(
     input: InputEncoding,
     calibration: NDArray[Any] | torch.Tensor | None,
     compact: bool = False,
+    whitening: Whitening | None = None,
 ) -> None:
     """Write a checkpoint (atomically).
 
@@ -97,10 +102,11 @@ def save(
         model: any module made of `blrc.nn` layers; a user's own class needs no registration.
         input: how raw input becomes codes (`blrc.encode.pixels`, `int8_codes` or `bits`).
         calibration: raw samples ``(N, *input.shape)`` of type ``input.dtype``, at least 2; a few hundred suffice.
-        None leaves a
+            None leaves a
             checkpoint that cannot be exported without re-estimation samples.
         compact: hold logits as 8-bit codes, a quarter of the size. MAP weights and samples stay the same bit for bit.
             Of a Binarized NN it holds the signs: the same network, but it cannot be trained on as if not saved.
+        whitening: kept with a network that takes whitened images, so that `blrc eval` and others can whiten (9.5 MB).
 
     Raises:
         BlrcError: layers without a binary form, values that are not finite, samples of the wrong shape or type.
@@ -126,6 +132,8 @@ def save(
         },
         "calibration": _deflate(checkpoint.calibration),
     }
+    if whitening is not None:
+        content["whitening"] = _tensors(whiten.pack(whitening))
     sealed.write(content, path)
 
 
@@ -170,9 +178,13 @@ def load(path: str | Path) -> Checkpoint:
     return checkpoint
 
 
-def save_real(model: nn.Module, path: str | Path) -> None:
-    """Write a full-precision network (`blrc.models`, flavour ``fp``): a baseline, which cannot be compiled."""
-    content = {"format": REAL_FORMAT, "version": VERSION, "tensors": dict(model.state_dict())}
+def save_real(model: nn.Module, path: str | Path, kind: InputKind = "uint8") -> None:
+    """Write a full-precision network (`blrc.models`, flavour ``fp``): a baseline, which cannot be compiled.
+
+    Args:
+        kind: of its input: pixels, or whitened codes.
+    """
+    content = {"format": REAL_FORMAT, "version": VERSION, "tensors": dict(model.state_dict()), "kind": kind}
     sealed.write(content, Path(path))
 
 
@@ -184,8 +196,14 @@ def load_real(path: str | Path) -> dict[str, torch.Tensor]:
     """
     content = sealed.read(Path(path))
     if content.get("format") != REAL_FORMAT:
-        raise BlrcError(f"{path}: not a full-precision network; make one with 'blrc train mnist --model fp'")
+        raise BlrcError(f"{path}: not a full-precision network; make one with 'blrc train --model fp'")
     return dict(content["tensors"])
+
+
+def real_kind(path: str | Path) -> InputKind:
+    """The kind of input of the network that `save_real` wrote."""
+    kind: InputKind = sealed.read(Path(path)).get("kind", "uint8")  # files of before whitening do not say it
+    return kind
 
 
 def _decode(content: Mapping[str, Any], source: str) -> Checkpoint:
@@ -193,7 +211,17 @@ def _decode(content: Mapping[str, Any], source: str) -> Checkpoint:
     encoding = InputEncoding(raw["kind"], tuple(raw["shape"]), raw["scale"], tuple(raw["mean"]), tuple(raw["std"]))
     nodes = tuple(Node(n["name"], n["kind"], tuple(n["inputs"]), dict(n["options"])) for n in content["nodes"])
     tensors = {key: value.contiguous().numpy() for key, value in content["tensors"].items()}
-    return Checkpoint(nodes, tensors, encoding, _inflate(content["calibration"]), source)
+    held = content.get("whitening")
+    whitening = None if held is None else whiten.unpack(_arrays(held))
+    return Checkpoint(nodes, tensors, encoding, _inflate(content["calibration"]), source, whitening)
+
+
+def _tensors(plain: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: torch.from_numpy(value) if isinstance(value, np.ndarray) else value for key, value in plain.items()}
+
+
+def _arrays(plain: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value.numpy() if isinstance(value, torch.Tensor) else value for key, value in plain.items()}
 
 
 def _check(checkpoint: Checkpoint) -> None:

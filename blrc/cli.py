@@ -123,7 +123,9 @@ def export(
 
 @main.command()
 @click.argument("folder", type=click.Path(path_type=Path))
-@click.option("--data", type=click.Path(path_type=Path), help="MNIST folder, or an .npz of images and labels.")
+@click.option(
+    "--data", type=click.Path(path_type=Path), help="Folder of MNIST or CIFAR-10, or an .npz of images and labels."
+)
 @click.option(
     "--checkpoint", "model", type=click.Path(path_type=Path), help="Lower it again and compare; measure torch."
 )
@@ -172,7 +174,10 @@ def inspect(model: Path, as_json: bool) -> None:
 @main.command("eval")
 @click.argument("model", type=click.Path(path_type=Path))
 @click.option(
-    "--data", type=click.Path(path_type=Path), required=True, help="MNIST folder, or an .npz of images and labels."
+    "--data",
+    type=click.Path(path_type=Path),
+    required=True,
+    help="Folder of MNIST or CIFAR-10, or an .npz of images and labels.",
 )
 @click.option(
     "--members",
@@ -184,7 +189,7 @@ def inspect(model: Path, as_json: bool) -> None:
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the first draw.")
 @click.option("--sample", default="all", show_default=True, help="As for blrc export.")
 @click.option("--freeze", default="0", show_default=True, help="As for blrc export.")
-@click.option("--validation", is_flag=True, help="The last 5,000 training images of an MNIST folder, to choose by.")
+@click.option("--validation", is_flag=True, help="The last 5,000 training images of a folder, to choose by.")
 @click.option("--cheap", is_flag=True, help="Cheap ensembles side by side: accuracy, tables, networks run.")
 @click.option(
     "--baseline", "baselines", type=click.Path(path_type=Path), multiple=True, help="Another checkpoint, as map."

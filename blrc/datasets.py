@@ -13,6 +13,7 @@ import urllib.request
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,11 +46,11 @@ class Dataset:
     """Labelled images.
 
     Attributes:
-        images: uint8 ``(N, C, H, W)``.
+        images: ``(N, C, H, W)``; uint8, or int8 where they are whitened.
         labels: uint8 ``(N,)``.
     """
 
-    images: Bytes
+    images: NDArray[Any]
     labels: Bytes
 
     def __len__(self) -> int:

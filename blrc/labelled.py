@@ -10,9 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blrc import datasets, npz
+from blrc.cifar import cifar10
 from blrc.encode import device_layout
 from blrc.errors import BlrcError
 from blrc.program import Value
+from blrc.whiten import Whitening
 
 _DTYPES = {"uint8": np.uint8, "int8": np.int8, "bits": np.uint8}
 
@@ -25,34 +27,52 @@ class Labelled:
     labels: NDArray[np.int64]
 
 
-def load(path: Path, value: Value, classes: int, validation: bool = False) -> Labelled:
+def load(
+    path: Path, value: Value, classes: int, validation: bool = False, whitening: Whitening | None = None
+) -> Labelled:
     """Read test data that fits the input `value`.
 
     Args:
-        path: a folder with MNIST's test files (for 28 x 28 uint8 input), or an ``.npz`` file with the arrays
-            ``images``, ``(N, C, H, W)`` or ``(N, F)`` of the input's type, and ``labels``, ``(N,)``.
-        validation: of an MNIST folder the last 5,000 training images instead, on which choices are made.
+        path: a folder with the test files of MNIST (for 28 x 28 uint8 input) or CIFAR-10 (for 32 x 32 x 3), or an
+            ``.npz`` file with the arrays ``images``, ``(N, C, H, W)`` or ``(N, F)`` of the input's type, and
+            ``labels``, ``(N,)``.
+        validation: of a folder the last 5,000 training images instead, on which choices are made.
+        whitening: the network's, which CIFAR-10's images then go through.
 
     Raises:
         BlrcError: nothing there, or it does not fit the network.
     """
     if validation and path.suffix == ".npz":
-        raise BlrcError(f"{path}: --validation is for MNIST folders; give an .npz file of validation data as --data")
+        raise BlrcError(f"{path}: --validation is for folders; give an .npz file of validation data as --data")
     if path.suffix == ".npz":
         images, labels = _read_npz(path)
     elif not _is_dir(path):
         if path.is_file():
-            raise BlrcError(f"{path}: is a file, but no .npz; give a folder with MNIST's test files, or such a file")
-        raise BlrcError(f"{path}: no such folder; give one with MNIST's test files, or an .npz of images and labels")
-    elif value.dtype == "uint8" and value.shape == (28, 28, 1):
-        part = datasets.split(datasets.mnist(path))[1] if validation else datasets.mnist(path, train=False)
-        images, labels = part.images, part.labels
-    else:
+            raise BlrcError(
+                f"{path}: is a file, but no .npz; give a folder with a data set's test files, or such a file"
+            )
         raise BlrcError(
-            f"{path}: a folder is read as MNIST, but this network takes {value.dtype} {value.shape}; "
-            "give an .npz file with the arrays images and labels"
+            f"{path}: no such folder; give one with a data set's test files, or an .npz of images and labels"
         )
+    else:
+        images, labels = _read_folder(path, value, validation, whitening)
     return _fit(path, images, labels, value, classes)
+
+
+def _read_folder(
+    path: Path, value: Value, validation: bool, whitening: Whitening | None
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    read = {(28, 28, 1): datasets.mnist, (32, 32, 3): cifar10}.get(value.shape)
+    if read is None or (value.dtype != "uint8" and whitening is None):
+        remedy = "give an .npz file with the arrays images and labels"
+        if value.dtype == "int8" and read is not None:
+            remedy += ", or the checkpoint too if it holds a whitening"
+        raise BlrcError(
+            f"{path}: a folder is read as MNIST or CIFAR-10, "
+            f"but this network takes {value.dtype} {value.shape}; {remedy}"
+        )
+    part = datasets.split(read(path))[1] if validation else read(path, train=False)
+    return part.images if whitening is None else whitening.codes(part.images), part.labels
 
 
 def _is_dir(path: Path) -> bool:

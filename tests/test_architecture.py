@@ -44,6 +44,8 @@ ROOMS = (
     Room("nn.*", torch="yes"),
     Room("models", torch="yes"),
     Room("datasets"),
+    Room("cifar"),
+    Room("whiten"),
     Room("net"),
     Room("graph", torch="yes"),
     Room("sealed", torch="yes"),

@@ -18,11 +18,11 @@ from blrc.train import RECIPES, Recipe, Trained
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
     calls: list[tuple[Any, ...]] = []
 
-    def train_mnist(*args: Any, threads: int, log: Path | None) -> Trained:
+    def run(*args: Any, threads: int, log: Path | None) -> Trained:
         calls.append((*args, threads, log))
         return Trained(nn.Sequential(), {"fp": [0.999], "blrnet": [0.97, 0.9912, 0.98]}, [])
 
-    monkeypatch.setattr(cli_train, "train_mnist", train_mnist)
+    monkeypatch.setattr(cli_train, "run", run)
     return calls
 
 
@@ -35,19 +35,37 @@ def test_the_defaults_are_the_recipe_s(calls: list[tuple[Any, ...]]) -> None:
 def test_every_option_arrives(calls: list[tuple[Any, ...]]) -> None:
     options = "--data d --seed 3 --epochs 4 --pretrain-epochs 5 --batch 6 --lr 0.7 --weight-lr 0.8 --soft "
     options += "--tau 0.9 --threads 2 --shifts 1 --rotation 5 --zoom 0.1 --distillation 0.25 --restart-epochs 7 "
-    options += "--no-norm --log l.csv --model blrnet"
+    options += "--no-norm --log l.csv --model blrnet --schedule plateau"
     CliRunner().invoke(cli_train.train, ["mnist", "-o", "m.pt", *options.split(), "--objective", "bound", "--resume"])
     recipe = Recipe(
         seed=3, epochs=4, pretrain_epochs=5, batch=6, weight_lr=0.8, lr=0.7, objective="bound", hard=False, tau=0.9,
         shifts=1, rotation=5.0, zoom=0.1, distillation=0.25, restart_epochs=7, norm=False,
+        schedule="plateau",
     )  # fmt: skip
     assert calls == [(Path("m.pt"), Path("d"), recipe, True, 2, Path("l.csv"))]
 
 
 def test_a_recipe_by_name_and_an_option_of_its_own(calls: list[tuple[Any, ...]]) -> None:
     CliRunner().invoke(cli_train.train, ["mnist", "-o", "m.pt", "--recipe", "distilled", "--epochs", "4"])
-    assert calls[0][2] == Recipe(**{**RECIPES["distilled"], "epochs": 4})
+    assert calls[0][2] == Recipe(**{**RECIPES["mnist"]["distilled"], "epochs": 4})
     assert calls[0][2].distillation > 0 and calls[0][2].shifts > 0
+
+
+def test_cifar10_has_options_of_its_own(calls: list[tuple[Any, ...]]) -> None:
+    for options in (
+        "",
+        "--width 0.25 --whiten --translate 2 --no-flip --recipe paper",
+        "--model fp --recipe distilled",
+    ):
+        result = CliRunner().invoke(cli_train.train, ["cifar10", "-o", "c.pt", *options.split()])
+        assert (result.exit_code == 0) == ("distilled" not in options)
+    recipes = RECIPES["cifar10"]
+    assert [call[2] for call in calls] == [
+        Recipe(**recipes["plain"]),
+        Recipe(**{**recipes["paper"], "width": 0.25, "whiten": True, "translate": 2, "flip": False}),
+    ]
+    assert calls[0][2].task == "cifar10" and calls[0][2].translate == 4 and calls[0][2].flip
+    assert calls[1][2].schedule == "plateau" and calls[1][2].weight_lr == calls[1][2].lr == 0.01
 
 
 def test_output_is_required(calls: list[tuple[Any, ...]]) -> None:
@@ -73,10 +91,10 @@ def test_the_help_names_the_defaults_of_every_recipe() -> None:
 
 
 def test_an_interrupted_run_says_how_to_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    def train_mnist(*_: Any, **__: Any) -> Trained:
+    def run(*_: Any, **__: Any) -> Trained:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cli_train, "train_mnist", train_mnist)
+    monkeypatch.setattr(cli_train, "run", run)
     result = CliRunner().invoke(main, ["train", "mnist", "-o", "m.pt"])
     assert result.exit_code == 1
     assert "the same command with --resume goes on after the last finished epoch (m.pt.training)" in result.output

@@ -97,7 +97,7 @@ def test_figures_are_the_same_bytes_every_time(plain: dict[str, Any], model: Pat
             "--cheap is about ensembles; name one of 2 or more in --members, for example map,16",
         ),
         (["--members", "some"], "'some' is not map, stochastic"),
-        (["--members", "map", "--validation"], "--validation is for MNIST folders"),
+        (["--members", "map", "--validation"], "--validation is for folders"),
         (["--members", "2", "--sample", "nothing"], "nothing"),
         (["--members", "map,1", "--cheap"], "--cheap is about ensembles; name one of 2 or more in --members"),
         (["--members", "map", "--baseline", EXAMPLE / "data"], "data: cannot read"),

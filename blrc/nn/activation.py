@@ -12,6 +12,7 @@ from torch.autograd.function import once_differentiable
 from blrc.errors import BlrcError
 from blrc.nn.gaussian import Gaussian, expect_gaussian
 from blrc.nn.noise import Noise, Noisy
+from blrc.nn.ste import signs
 
 VAR_FLOOR = 1e-6  # added to every variance: var = 0 would give 0/0, and gamma -> 0 makes mean / std blow up
 UNIFORM_MARGIN = 1e-6  # float32 uniform noise can be exactly 0, whose logit is -inf
@@ -107,8 +108,7 @@ class _Concrete(torch.autograd.Function):
             ctx.save_for_backward(dmean, z, rstd)
         if not hard:
             return y
-        one = torch.ones((), dtype=y.dtype, device=y.device)
-        return torch.where(argument >= 0, one, -one)
+        return signs(argument)
 
     @staticmethod
     @once_differentiable  # type: ignore[untyped-decorator, unused-ignore]

@@ -11,6 +11,9 @@ import torch.nn.functional as F
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
+from blrc.encode import InputEncoding
+from blrc.train.recipe import Recipe
+
 Augment = Callable[[NDArray[Any], np.random.Generator], NDArray[Any]]
 """Images ``(N, C, H, W)`` to altered ones of the same shape and type."""
 
@@ -29,6 +32,30 @@ def shifted(images: NDArray[Any], reach: int, rng: np.random.Generator) -> NDArr
     top, left = places[rng.integers(0, len(places), len(images))].T
     windows = sliding_window_view(padded, (height, width), axis=(2, 3))
     return np.ascontiguousarray(windows[np.arange(len(images)), :, top, left])
+
+
+def translated(images: NDArray[Any], reach: int, fill: NDArray[Any], rng: np.random.Generator) -> NDArray[Any]:
+    """Each image moved by its own random (dy, dx), both uniform over [-reach, reach].
+
+    Args:
+        images: ``(N, C, H, W)``.
+        fill: value ``(C,)`` of the pixels that come in.
+    """
+    if reach == 0:
+        return images
+    count, channels, height, width = images.shape
+    padded = np.empty((count, channels, height + 2 * reach, width + 2 * reach), images.dtype)
+    padded[:] = fill[:, None, None]
+    padded[:, :, reach:-reach, reach:-reach] = images
+    top, left = rng.integers(0, 2 * reach + 1, (2, count))
+    windows = sliding_window_view(padded, (height, width), axis=(2, 3))
+    return np.ascontiguousarray(windows[np.arange(count), :, top, left])
+
+
+def flipped(images: NDArray[Any], rng: np.random.Generator) -> NDArray[Any]:
+    """Each image ``(C, H, W)`` left to right with probability 1/2."""
+    turn = rng.integers(0, 2, len(images)).astype(bool)
+    return np.where(turn[:, None, None, None], images[..., ::-1], images)
 
 
 def distorted(images: NDArray[Any], degrees: float, zoom: float, rng: np.random.Generator) -> NDArray[Any]:
@@ -55,6 +82,21 @@ def distorted(images: NDArray[Any], degrees: float, zoom: float, rng: np.random.
     return out.round_().clamp_(0, 255).numpy().astype(np.uint8)
 
 
-def augmentation(shifts: int, degrees: float, zoom: float) -> Augment:
-    """`distorted`, then `shifted`."""
-    return lambda images, rng: shifted(distorted(images, degrees, zoom, rng), shifts, rng)
+def augmentation(recipe: Recipe, encoding: InputEncoding) -> Augment:
+    """What a recipe does to raw images: `distorted`, `shifted`, `translated` (what comes in is nearest to code 0),
+    `flipped`."""
+    fill = zero(encoding)
+
+    def augment(images: NDArray[Any], rng: np.random.Generator) -> NDArray[Any]:
+        images = shifted(distorted(images, recipe.rotation, recipe.zoom, rng), recipe.shifts, rng)
+        images = translated(images, recipe.translate, fill, rng)
+        return flipped(images, rng) if recipe.flip else images
+
+    return augment
+
+
+def zero(encoding: InputEncoding) -> NDArray[Any]:
+    """The raw value of each channel whose code is nearest to 0, which 'same' padding has; of its type."""
+    if encoding.kind != "uint8":
+        return np.zeros(encoding.shape[0], encoding.dtype)
+    return np.array([round(255 * mean) for mean in encoding.mean], np.uint8)

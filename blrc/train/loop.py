@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -59,9 +60,11 @@ def run_stages(
                     if step % REPORT_EVERY == 0:
                         bar.set_postfix_str(f"loss {loss:.4f}{_best(state)}")
 
+                decay = stage.decay([row["validation"] for row in state.history if row["stage"] == stage.name])
                 loss = run_epoch(
-                    stage, epoch, model, loss_of, adam, data, encoding, batch, derived_seed(seed, index, epoch), report
-                )
+                    stage, epoch, model, loss_of, adam, data, encoding, batch, derived_seed(seed, index, epoch), report,
+                    decay=decay,
+                )  # fmt: skip
             accuracy = stage.validate(model)
             also = {name: measure(model) for name, measure in stage.also.items()}
             state.stage, state.epoch = index, epoch
@@ -73,7 +76,9 @@ def run_stages(
             if epoch == stage.epochs:
                 state.results[stage.name] = state.best
             line = f"{title}: loss {loss:.4f}, validation {100 * accuracy:.2f} %{_best(state)}"
-            tqdm.write(f"{line}, {time.monotonic() - start:.0f} s", file=stream)
+            took = time.monotonic() - start
+            left = f", {stage.name} {_duration(took * (stage.epochs - epoch))} left" if epoch < stage.epochs else ""
+            tqdm.write(f"{line}, {took:.0f} s{left}", file=stream)
             if epoch == stage.epochs:
                 state.stage, state.epoch, state.model, state.adam, state.best = index + 1, 0, {}, {}, {}
                 state.best_accuracy, state.best_epoch = -1.0, 0
@@ -95,6 +100,11 @@ def to_csv(history: Sequence[Mapping[str, Any]]) -> str:
 def derived_seed(seed: int, stage: int, epoch: int) -> int:
     """A seed of its own for each epoch (0: the network's initialisation), so that no generator state need be kept."""
     return int(np.random.SeedSequence((seed, stage, epoch)).generate_state(1, np.uint64)[0] >> 1)
+
+
+def _duration(seconds: float) -> str:
+    minutes = math.ceil(seconds / 60)
+    return f"{minutes // 60} h {minutes % 60:02d} min" if minutes >= 60 else f"{minutes} min"
 
 
 def _best(state: TrainingState) -> str:

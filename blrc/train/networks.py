@@ -16,12 +16,19 @@ from blrc.train.stage import Tensors
 
 def new(recipe: Recipe) -> nn.Sequential:
     """A new network of the recipe's flavour, as its checkpoint holds it."""
-    return stochastic(recipe) if recipe.model == "blrnet" else models.mnist(recipe.model, norm=recipe.norm)
+    return stochastic(recipe) if recipe.model == "blrnet" else named(recipe, recipe.model)
+
+
+def named(recipe: Recipe, flavour: models.Flavour) -> nn.Sequential:
+    """A new network of the recipe's task in some flavour."""
+    if recipe.task == "mnist":
+        return models.mnist(flavour, norm=recipe.norm)
+    return models.cifar10(flavour, width=recipe.width, norm=recipe.norm)
 
 
 def stochastic(recipe: Recipe) -> nn.Sequential:
     """A new stochastic network."""
-    model = models.mnist("blrnet", norm=recipe.norm)
+    model = named(recipe, "blrnet")
     for name, module in model.named_children():
         if isinstance(module, StochasticSign):
             setattr(model, name, StochasticSign(recipe.tau, recipe.hard))
@@ -31,7 +38,7 @@ def stochastic(recipe: Recipe) -> nn.Sequential:
 def real(recipe: Recipe) -> nn.Sequential:
     """A new full-precision network; dropout before its dense layers, whose tensors keep their names."""
     layers: OrderedDict[str, nn.Module] = OrderedDict()
-    for name, module in models.mnist("fp", norm=recipe.norm).named_children():
+    for name, module in named(recipe, "fp").named_children():
         if isinstance(module, nn.Linear) and recipe.dropout:
             layers[f"dropout_{name}"] = nn.Dropout(recipe.dropout)
         layers[name] = module
@@ -40,7 +47,7 @@ def real(recipe: Recipe) -> nn.Sequential:
 
 def pretrained(recipe: Recipe, results: Mapping[str, Tensors]) -> nn.Sequential:
     """The full-precision network of an earlier stage, in evaluation and without gradients."""
-    model = models.mnist("fp", norm=recipe.norm)
+    model = named(recipe, "fp")
     model.load_state_dict(results["fp"])
     return model.eval().requires_grad_(False)
 

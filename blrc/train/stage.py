@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,6 +32,7 @@ class Stage:
         losses: the loss of a batch (network, inputs, labels), given the results of earlier stages.
         validate: accuracy in [0, 1]; the best epoch by it is the stage's result.
         augment: alters a batch of raw training images at random (`blrc.train.augment`).
+        decay: a further factor on the rates of an epoch, given the validation accuracies of those before it.
         decoupled: weight decay apart from the gradient (AdamW) instead of L2 (Adam).
         also: further figures after every epoch, by name; they do not choose.
         prepare: called before every step, with the share of the stage's steps that are done.
@@ -46,6 +47,7 @@ class Stage:
     losses: Callable[[Mapping[str, Tensors]], Loss]
     validate: Callable[[nn.Module], float]
     augment: Augment = lambda images, rng: images
+    decay: Callable[[Sequence[float]], float] = lambda accuracies: 1.0
     decoupled: bool = False
     also: Mapping[str, Callable[[nn.Module], float]] = field(default_factory=dict)
     prepare: Callable[[nn.Module, float], None] = lambda model, progress: None
@@ -69,8 +71,9 @@ def run_epoch(
     batch: int,
     seed: int,
     report: Callable[[int, float], None],
+    decay: float = 1.0,
 ) -> float:
-    """Train one epoch (numbered from 1). Returns the mean loss.
+    """Train one epoch (numbered from 1), with rates times `decay`. Returns the mean loss.
 
     All randomness comes from `seed`, so that an epoch can be run again without the ones before it.
     """
@@ -85,7 +88,7 @@ def run_epoch(
     for step in range(steps):
         progress = (epoch - 1 + step / steps) / stage.epochs
         stage.prepare(model, progress)
-        rate = stage.schedule(progress)
+        rate = stage.schedule(progress) * decay
         for group in adam.param_groups:
             group["lr"] = group["peak"] * rate
         chosen = order[step * batch : (step + 1) * batch]

@@ -28,6 +28,7 @@ from blrc.verification.report import Report
 from blrc.verification.run import InputSet, Progress, Tally, compare_inputs, compare_ops, compare_ties, not_compared
 from blrc.verification.stimuli import adversarial_inputs, random_inputs
 from blrc.verification.stopping import STOPPING
+from blrc.whiten import Whitening
 
 RANDOM_INPUTS = 10_000
 DEVICE_INPUTS = 200  # emulators are slow
@@ -47,8 +48,9 @@ def verify_folder(
     progress: Progress,
     on: Sequence[str] = (),
     strict: bool = False,
+    whitening: Whitening | None = None,
 ) -> Report:
-    """See `blrc.api.verify`."""
+    """See `blrc.api.verify`. `whitening` is what images of `data` go through."""
     manifest = read_manifest(folder)
     name = manifest.name
     if on and "c" not in manifest.targets:
@@ -62,7 +64,7 @@ def verify_folder(
         )
     recorded, changed = vectors.differences(folder / f"{name}.vectors.npz", program)
     problems += changed
-    test = None if data is None else labelled.load(data, program.input, program.classes)
+    test = None if data is None else labelled.load(data, program.input, program.classes, whitening=whitening)
     relowered = None if lower is None else lower(program.members, program.gate)
     if relowered is not None and (again := program_file.digest(relowered[0])) != digest:
         problems.append(

@@ -7,7 +7,11 @@ import math
 import numpy as np
 import pytest
 
-from blrc.train.augment import augmentation, distorted, shifted
+from blrc import encode
+from blrc.train.augment import augmentation, distorted, flipped, shifted, translated, zero
+from blrc.train.recipe import Recipe
+
+ENCODING = encode.pixels((1, 9, 9), (0.5,), (0.25,))
 
 
 def moved(image: np.ndarray, dy: int, dx: int) -> np.ndarray:
@@ -70,11 +74,56 @@ def test_turns_and_stretches_are_those_of_a_loop(shape: tuple[int, int, int]) ->
 
 def test_a_batch_does_not_depend_on_anything_but_the_generator() -> None:
     images = np.random.default_rng(1).integers(0, 256, (6, 1, 9, 9), dtype=np.uint8)
-    augment = augmentation(1, 10.0, 0.1)
+    augment = augmentation(Recipe(shifts=1, rotation=10.0, zoom=0.1, translate=2, flip=True), ENCODING)
     first, second = (augment(images, np.random.default_rng(3)) for _ in range(2))
     assert np.array_equal(first, second) and not np.array_equal(first, images)
 
 
 def test_no_turn_and_no_stretch_change_nothing() -> None:
     images = np.arange(24, dtype=np.uint8).reshape(2, 1, 3, 4)
-    assert np.array_equal(augmentation(0, 0.0, 0.0)(images, np.random.default_rng(0)), images)
+    assert np.array_equal(augmentation(Recipe(), ENCODING)(images, np.random.default_rng(0)), images)
+
+
+@pytest.mark.parametrize(("dtype", "low"), [(np.uint8, 0), (np.int8, -128)])
+def test_every_translation_equally_often(dtype: type, low: int) -> None:
+    image = np.random.default_rng(1).integers(low, low + 256, (2, 5, 6)).astype(dtype)
+    fill = np.array([7, 9], dtype)
+    names = {}
+    for dy in range(-2, 3):
+        for dx in range(-2, 3):
+            place = np.zeros_like(image)
+            place[:, max(dy, 0) : 5 + min(dy, 0), max(dx, 0) : 6 + min(dx, 0)] = 1
+            names[np.where(place == 1, moved(image, dy, dx), fill[:, None, None]).tobytes()] = (dy, dx)
+    draws = 25_000
+    out = translated(np.broadcast_to(image, (draws, 2, 5, 6)), 2, fill, np.random.default_rng(2))
+    assert out.dtype == dtype and len(names) == 25
+    _, counts = np.unique([names[one.tobytes()] for one in out], axis=0, return_counts=True)
+    assert len(counts) == 25 and np.abs(counts - draws / 25).max() < 5 * np.sqrt(draws / 25)
+
+
+def test_half_of_the_images_are_flipped() -> None:
+    image = np.random.default_rng(1).integers(0, 256, (2, 3, 4), dtype=np.uint8)
+    out = flipped(np.broadcast_to(image, (10_000, 2, 3, 4)), np.random.default_rng(2))
+    turned_over = [bool((one == image[:, :, ::-1]).all()) for one in out]
+    assert all(other or (one == image).all() for one, other in zip(out, turned_over, strict=True))
+    assert abs(sum(turned_over) - 5_000) < 250
+
+
+@pytest.mark.parametrize(
+    ("encoding", "bound"),
+    [
+        (encode.pixels((3, 2, 2), (0.4914, 0.4823, 0.4468), (0.247, 0.243, 0.261)), 1),
+        (encode.int8_codes((3, 2, 2), 16.0), 0),
+    ],
+)
+def test_what_comes_in_is_close_to_code_0(encoding: encode.InputEncoding, bound: int) -> None:
+    fill = zero(encoding)
+    codes = encoding.codes(np.broadcast_to(fill[:, None, None], (1, *encoding.shape)))
+    assert np.abs(codes).max() <= bound
+
+
+def test_the_options_of_a_recipe_are_all_applied() -> None:
+    images = np.random.default_rng(1).integers(0, 256, (9, 1, 9, 9), dtype=np.uint8)
+    out = augmentation(Recipe(translate=1, flip=True), ENCODING)(images, np.random.default_rng(3))
+    rng = np.random.default_rng(3)
+    assert np.array_equal(out, flipped(translated(images, 1, np.array([128], np.uint8), rng), rng))

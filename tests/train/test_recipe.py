@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blrc.errors import BlrcError
-from blrc.train.recipe import Recipe, cosine, one_cycle
+from blrc.train.recipe import RECIPES, Recipe, cosine, one_cycle, plateau
 
 
 @given(st.floats(0, 1), st.floats(0, 1))
@@ -51,8 +51,37 @@ def test_one_cycle_rises_then_falls(a: float, b: float) -> None:
         ({"distillation": 1.5}, "distillation 1.5"),
         ({"dropout": 1.0}, "dropout 1.0"),
         ({"distillation": 0.5, "pretrain_epochs": 0}, "needs a pretrained network"),
+        ({"translate": -1}, "translate -1"),
+        ({"schedule": "step"}, "schedule 'step': 'cosine' or 'plateau'"),
+        ({"task": "svhn"}, "task 'svhn': 'mnist' or 'cifar10'"),
+        ({"width": 0.5}, "width and whiten are CIFAR-10's"),
+        ({"whiten": True}, "width and whiten are CIFAR-10's"),
+        ({"task": "cifar10", "whiten": True, "zoom": 0.1}, "not whitened images"),
     ],
 )
 def test_refusals(options: dict[str, Any], message: str) -> None:
     with pytest.raises(BlrcError, match=message):
         Recipe(**options)
+
+
+@pytest.mark.parametrize(
+    ("accuracies", "share"),
+    [
+        ([], 1.0),
+        ([0.5, 0.4, 0.4], 1.0),
+        ([0.5, 0.4, 0.5, 0.4], 0.1),  # equal is not better
+        ([0.5, 0.4, 0.4, 0.6, 0.5, 0.5], 1.0),
+        ([0.5, 0.4, 0.4, 0.4, 0.4, 0.4], 0.1),
+        ([0.5, 0.4, 0.4, 0.4, 0.4, 0.4, 0.4], 0.01),
+        ([0.5, 0.4, 0.4, 0.4, 0.6, 0.5, 0.5, 0.5], 0.01),
+    ],
+)
+def test_a_plateau_of_three_epochs_lowers_the_rate(accuracies: list[float], share: float) -> None:
+    assert plateau(accuracies) == pytest.approx(share)
+
+
+def test_every_recipe_is_a_legal_one_of_its_task() -> None:
+    assert {(task, name) for task, named in RECIPES.items() for name in named} == {
+        (task, name) for task in ("mnist", "cifar10") for name in ("plain", "paper", "distilled")
+    }
+    assert all(Recipe(**own).task == task for task, named in RECIPES.items() for own in named.values())

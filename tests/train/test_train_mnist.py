@@ -25,8 +25,9 @@ from blrc.nn import SteConv2d, SteLinear, distributions
 from blrc.sample import sample
 from blrc.train import RECIPES, Recipe, Trained, best_stage, loop, train_mnist
 from blrc.train.losses import distillation
-from blrc.train.mnist import ENCODING, REESTIMATION, mnist_stages
+from blrc.train.mnist import ENCODING
 from blrc.train.networks import binary_groups, restrain_at, straight_through_groups
+from blrc.train.stages import REESTIMATION, stages_of
 from blrc.train.state import TrainingState, state_file
 
 TINY = Recipe(epochs=2, pretrain_epochs=2, batch=32, validation=40, calibration=16)
@@ -129,14 +130,14 @@ def in_epoch(number: int) -> Callable[[pytest.MonkeyPatch], None]:
     def install(patch: pytest.MonkeyPatch) -> None:
         calls, real = [], loop.run_epoch
 
-        def interrupted(*args: Any) -> float:
+        def interrupted(*args: Any, **options: Any) -> float:
             calls.append(1)
 
             def report(step: int, loss: float) -> None:
                 if len(calls) == number and step == 3:
                     raise Stop
 
-            return real(*args[:-1], report)
+            return real(*args[:-1], report, **options)
 
         patch.setattr(loop, "run_epoch", interrupted)
 
@@ -286,7 +287,7 @@ def test_a_folder_that_cannot_be_written_is_found_before_training(folder: Path, 
 
 def test_the_best_epoch_is_kept(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The result is that of the epoch with the highest validation accuracy, the later one of equals."""
-    import blrc.train.mnist as module
+    import blrc.train.stages as module
 
     # A stochastic network is measured twice: its MAP network, which chooses, and itself.
     accuracies = iter([0.5, 0.4, 0.9, 0.1, 0.9, 0.2, 0.3, 1.0])
@@ -329,7 +330,7 @@ def test_each_option_has_an_effect(change: dict[str, Any], folder: Path, tmp_pat
 
 def test_the_distilled_recipe_resumes_too(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Shifts, dropout and soft labels draw from the epoch's seed, and the teacher is the pretraining's result."""
-    recipe = Recipe(**{**TINY.__dict__, **RECIPES["distilled"], "epochs": 2, "pretrain_epochs": 2})
+    recipe = Recipe(**{**TINY.__dict__, **RECIPES["mnist"]["distilled"], "epochs": 2, "pretrain_epochs": 2})
     whole = run(folder, tmp_path / "whole.pt", recipe)
     with monkeypatch.context() as patch:
         in_epoch(4)(patch)
@@ -456,7 +457,7 @@ def test_the_binarized_network_learns_and_stays_clipped(folder: Path, tmp_path: 
     recipe = Recipe(**{**TINY.__dict__, "model": "bnn", "epochs": 6, "batch": 16})
     training, validation = datasets.split(datasets.mnist(folder), recipe.validation)
     state = TrainingState({}, 1)
-    stages = mnist_stages(recipe, training, validation, ENCODING)
+    stages = stages_of(recipe, training, validation, ENCODING)
     loop.run_stages(stages, state, tmp_path / "state", training, ENCODING, recipe.batch, 0, io.StringIO())
     assert [stage.name for stage in stages] == ["bnn"] and max(state.accuracies["bnn"]) > 0.8
     weights = [value for key, value in state.results["bnn"].items() if key.endswith("weight") and value.ndim > 1]

@@ -1,0 +1,147 @@
+"""CIFAR-10 from standard files: read where they lie, or download to a cache with a checksum, as torchvision does.
+
+A data folder holds ``cifar-10-batches-bin`` (the binary version) or ``cifar-10-batches-py`` (the Python version), or is
+one of them, or has one in a subfolder ``cifar10``. Pixels stay uint8: standardisation belongs to `blrc.encode`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import io
+import pickle
+import tarfile
+import urllib.request
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from blrc.datasets import Dataset
+from blrc.errors import BlrcError
+from blrc.files import cache_folder, write_atomically
+
+URL = "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz"
+MD5 = "c32a1d4ab5d03f1284b67883e8d87530"
+BINARY, PYTHON = "cifar-10-batches-bin", "cifar-10-batches-py"
+SUBFOLDERS = ("", "cifar10", "CIFAR10")
+SHAPE = (3, 32, 32)
+CLASSES = 10
+TRAINING = tuple(f"data_batch_{number}" for number in range(1, 6))
+TEST = ("test_batch",)
+TIMEOUT_S = 60.0
+_PIXELS = int(np.prod(SHAPE))
+
+
+def cifar10(folder: str | Path | None = None, train: bool = True) -> Dataset:
+    """CIFAR-10's 50,000 training or 10,000 test images, ``(N, 3, 32, 32)`` in the order of the files.
+
+    Args:
+        folder: where the files lie; by default the cache, to which they are downloaded when absent.
+
+    Raises:
+        BlrcError: a file is missing (names all that was looked for), damaged or of another format; no download.
+    """
+    place = _cached() if folder is None else _find(Path(folder))
+    read, ending = (_read_binary, ".bin") if _is_binary(place) else (_read_python, "")
+    parts = [read(place / f"{name}{ending}") for name in (TRAINING if train else TEST)]
+    return Dataset(np.concatenate([p.images for p in parts]), np.concatenate([p.labels for p in parts]))
+
+
+def _is_binary(folder: Path) -> bool:
+    return (folder / f"{TEST[0]}.bin").is_file()
+
+
+def _find(folder: Path) -> Path:
+    candidates = [folder / sub / name for sub in SUBFOLDERS for name in (BINARY, PYTHON)]
+    for place in (folder, *candidates):
+        if _is_binary(place) or (place / TEST[0]).is_file():
+            return place
+    looked = "\n  ".join(str(place / name) for place in (folder, *candidates) for name in (f"{TEST[0]}.bin", TEST[0]))
+    raise BlrcError(f"no CIFAR-10 files in {folder}; looked for\n  {looked}")
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise BlrcError(f"{path}: cannot be read ({error.strerror or error}): a file of CIFAR-10 is missing") from None
+
+
+def _read_binary(path: Path) -> Dataset:
+    """Records of one label byte and 3,072 pixels: channel, row, column, the last fastest."""
+    data = _read(path)
+    if not data or len(data) % (1 + _PIXELS):
+        raise BlrcError(f"{path}: {len(data)} bytes are no whole number of CIFAR-10's records of {1 + _PIXELS}")
+    records = np.frombuffer(data, np.uint8).reshape(-1, 1 + _PIXELS)
+    return _dataset(path, records[:, 1:], records[:, 0])
+
+
+def _read_python(path: Path) -> Dataset:
+    """A pickled dictionary with ``data``, uint8 ``(N, 3072)``, and ``labels``."""
+    try:
+        content = _Plain(io.BytesIO(_read(path)), encoding="bytes").load()
+        pixels, labels = content[b"data"], content[b"labels"]
+    except BlrcError:
+        raise
+    except Exception as error:  # a damaged pickle raises almost anything
+        raise BlrcError(f"{path}: not a batch of CIFAR-10's Python version ({error!r})") from None
+    if not isinstance(pixels, np.ndarray) or pixels.dtype != np.uint8 or pixels.shape != (len(labels), _PIXELS):
+        raise BlrcError(f"{path}: not a batch of CIFAR-10's Python version (data is no uint8 array (N, {_PIXELS}))")
+    return _dataset(path, pixels, np.asarray(labels))
+
+
+class _Plain(pickle.Unpickler):
+    """Pickles of plain data and NumPy arrays; whatever else one names is refused before it is called."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        known = {
+            ("numpy.core.multiarray", "_reconstruct"): np.empty(0).__reduce__()[0],
+            ("numpy._core.multiarray", "_reconstruct"): np.empty(0).__reduce__()[0],
+            ("numpy", "ndarray"): np.ndarray,
+            ("numpy", "dtype"): np.dtype,
+            ("_codecs", "encode"): _encode,
+        }
+        if (module, name) not in known:
+            raise pickle.UnpicklingError(f"it names {module}.{name}")
+        return known[module, name]
+
+
+def _encode(text: str, encoding: str) -> bytes:
+    return text.encode(encoding)
+
+
+def _dataset(path: Path, pixels: Any, labels: Any) -> Dataset:
+    if len(labels) and (labels.min() < 0 or labels.max() >= CLASSES):
+        wrong = int(np.argmax((labels < 0) | (labels >= CLASSES)))
+        raise BlrcError(f"{path}: label {labels[wrong]} of record {wrong}: the file is damaged, or not CIFAR-10")
+    return Dataset(np.ascontiguousarray(pixels).reshape(-1, *SHAPE), labels.astype(np.uint8))
+
+
+def _cached() -> Path:
+    folder = cache_folder("cifar10") / BINARY
+    names = [f"{name}.bin" for name in (*TRAINING, *TEST)]
+    if not all((folder / name).is_file() for name in names):
+        _download(folder, names)
+    return folder
+
+
+def _download(folder: Path, names: Sequence[str]) -> None:
+    hint = "give a folder that has CIFAR-10 (--data DIR)"
+    try:
+        with urllib.request.urlopen(URL, timeout=TIMEOUT_S) as answer:
+            content = answer.read()
+    except (OSError, http.client.HTTPException) as error:
+        raise BlrcError(f"cannot download {URL} ({error}); {hint}") from None
+    if hashlib.md5(content, usedforsecurity=False).hexdigest() != MD5:
+        raise BlrcError(f"{URL}: wrong checksum; {hint}")
+    try:
+        with tarfile.open(fileobj=io.BytesIO(content)) as archive:
+            for name in names:
+                member = archive.extractfile(f"{BINARY}/{name}")
+                assert member is not None
+                write_atomically(folder / name, member.read())
+    except (tarfile.TarError, KeyError, EOFError, zlib.error) as error:
+        raise BlrcError(f"{URL}: no archive of CIFAR-10 ({error}); {hint}") from None

@@ -1,0 +1,65 @@
+"""What a recipe trains on: the data set, split, and whitened where it says so."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from blrc import datasets, encode, whiten
+from blrc.cifar import cifar10
+from blrc.datasets import Dataset
+from blrc.encode import InputEncoding
+from blrc.errors import BlrcError
+from blrc.train.recipe import Recipe
+from blrc.whiten import Whitening
+
+MNIST = encode.pixels((1, 28, 28), mean=(0.1307,), std=(0.3081,))
+CIFAR10 = encode.pixels((3, 32, 32), mean=(0.4914, 0.4822, 0.4465), std=(0.2470, 0.2435, 0.2616))
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """Data as the network takes them.
+
+    Attributes:
+        training, validation: raw input of the network: pixels, or whitened codes.
+        encoding: of that input.
+        whitening: how raw images become it, fitted on the training images; None: they are it.
+        digest: of the images and labels as they lie in the files.
+    """
+
+    training: Dataset
+    validation: Dataset
+    encoding: InputEncoding
+    whitening: Whitening | None
+    digest: str
+
+
+def prepare(recipe: Recipe, folder: str | Path | None) -> Prepared:
+    """Read, split and whiten.
+
+    Args:
+        folder: of the data set's files; by default the cache, downloaded when absent.
+
+    Raises:
+        BlrcError: no such data, or fewer than the recipe takes.
+    """
+    whole = datasets.mnist(folder) if recipe.task == "mnist" else cifar10(folder)
+    training, validation = datasets.split(whole, recipe.validation)
+    if recipe.calibration > len(training):
+        raise BlrcError(f"calibration {recipe.calibration}: there are only {len(training)} training samples")
+    digest = _digest(training, validation)
+    if not recipe.whiten:
+        return Prepared(training, validation, MNIST if recipe.task == "mnist" else CIFAR10, None, digest)
+    whitening = whiten.fit(training.images)
+    parts = [Dataset(whitening.codes(part.images), part.labels) for part in (training, validation)]
+    return Prepared(parts[0], parts[1], whitening.encoding, whitening, digest)
+
+
+def _digest(*parts: Dataset) -> str:
+    sha = hashlib.sha256()
+    for part in parts:
+        sha.update(part.images.tobytes())
+        sha.update(part.labels.tobytes())
+    return sha.hexdigest()

@@ -1,0 +1,116 @@
+"""One training run: data, stages, checkpoint; resumable after any epoch."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, TextIO
+
+import torch
+from torch import nn
+from tqdm import tqdm
+
+from blrc import checkpoint
+from blrc.errors import BlrcError
+from blrc.train import networks
+from blrc.train.data import prepare
+from blrc.train.loop import run_stages
+from blrc.train.memory import keep_freed_memory
+from blrc.train.recipe import Recipe
+from blrc.train.stages import best_stage, choice, stages_of
+from blrc.train.state import TrainingState, load_state, save_state, state_file
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What came out of a run.
+
+    Attributes:
+        model: the best epoch of the network.
+        accuracies: validation accuracy in [0, 1] of every epoch, by stage; a stochastic network's are those of its MAP
+            network.
+        history: a row an epoch (`blrc.train.state.TrainingState`).
+    """
+
+    model: nn.Sequential
+    accuracies: Mapping[str, list[float]]
+    history: Sequence[Mapping[str, Any]]
+
+
+def run(
+    output: str | Path,
+    data: str | Path | None,
+    recipe: Recipe,
+    resume: bool = False,
+    stream: TextIO | None = None,
+    threads: int | None = None,
+    log: str | Path | None = None,
+) -> Trained:
+    """Train one of the paper's networks, or a baseline, and write its checkpoint.
+
+    The network is trained on the device's own input codes. After every epoch the run's state goes to
+    ``<output>.training``; a run that was killed goes on from there with `resume`, and ends with the same bytes as an
+    uninterrupted one at the same number of threads. The file is removed when the checkpoint is written. A
+    full-precision network cannot be compiled; its file is for `blrc.checkpoint.load_real`.
+
+    Args:
+        output: the checkpoint's path.
+        data: folder of the data set's files; by default the cache, downloaded when absent.
+        recipe: options.
+        resume: go on from the state that is there; without one a new run begins, and a line says so.
+        stream: for progress (stderr); a bar on a terminal, else a line an epoch.
+        threads: torch's threads during the run; by default as many as it has now.
+        log: a CSV file with a line an epoch, written after each.
+
+    Raises:
+        BlrcError: bad options or data; a state is there, but `resume` is off or the options differ from its own.
+    """
+    if threads is not None and threads < 1:
+        raise BlrcError(f"threads {threads}: must be at least 1")
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads or before)
+    try:
+        path = None if log is None else Path(log)
+        return _run(Path(output), data, recipe, resume, stream or sys.stderr, path)
+    finally:
+        torch.set_num_threads(before)
+
+
+def _run(
+    output: Path, data: str | Path | None, recipe: Recipe, resume: bool, stream: TextIO, log: Path | None
+) -> Trained:
+    state_path = state_file(output)
+    prepared = prepare(recipe, data)
+    training, encoding = prepared.training, prepared.encoding
+    options = {**asdict(recipe), "data": prepared.digest}
+    if not resume and state_path.exists():
+        raise BlrcError(f"{state_path}: an unfinished run; go on with --resume, or delete the file to train anew")
+    if resume and state_path.exists():
+        state = load_state(state_path, options)
+        tqdm.write(f"going on after {len(state.history)} epochs", file=stream)
+        if state.threads != torch.get_num_threads():
+            tqdm.write(f"the run had {state.threads} threads, now {torch.get_num_threads()}: last bits may differ",
+                       file=stream)  # fmt: skip
+    else:
+        if resume:
+            tqdm.write(f"{state_path}: no unfinished run; starting a new one", file=stream)
+        state = TrainingState(options, torch.get_num_threads())
+        save_state(state, state_path)  # a folder that cannot be written is found now, not after an epoch
+    keep_freed_memory()
+    with torch.random.fork_rng(devices=[]):
+        stages = stages_of(recipe, training, prepared.validation, encoding)
+        run_stages(stages, state, state_path, training, encoding, recipe.batch, recipe.seed, stream, log)
+        model = networks.new(recipe)
+    model.load_state_dict(state.results[best_stage(recipe, state.accuracies)])
+    model.eval()
+    if recipe.model == "fp":
+        checkpoint.save_real(model, output, encoding.kind)
+    else:
+        rows = choice(len(training), recipe.calibration, recipe.seed)
+        samples = training.images[rows]
+        whitening = prepared.whitening
+        checkpoint.save(model, output, input=encoding, calibration=samples, compact=True, whitening=whitening)
+    state_path.unlink()
+    return Trained(model, state.accuracies, state.history)
