@@ -80,3 +80,24 @@ def test_a_folder_of_mnist(mnist_folder: Path) -> None:
     assert found.raw[7, 14, 11, 0] == raw[16 + 7 * 784 + 14 * 28 + 11]
     with pytest.raises(BlrcError, match="labels go from 0 to 9, but the network has 9 classes"):
         load(mnist_folder, Value("input", "uint8", (28, 28, 1)), 9)
+
+
+def test_a_folder_of_cifar10_and_its_validation_images(tmp_path: Path) -> None:
+    records = RNG.integers(0, 10, (6, 1_100, 3073)).astype(np.uint8)
+    for number, part in enumerate(records):
+        name = f"data_batch_{number + 1}" if number < 5 else "test_batch"
+        (tmp_path / f"{name}.bin").write_bytes(part.tobytes())
+    value = Value("input", "uint8", (32, 32, 3))
+    for part, found in (
+        (records[5], load(tmp_path, value, 10)),
+        (records[:5].reshape(-1, 3073)[-5_000:], load(tmp_path, value, 10, validation=True)),
+    ):
+        assert np.array_equal(found.labels, part[:, 0])
+        assert found.raw[7, 30, 11, 2] == part[7, 1 + 2 * 1024 + 30 * 32 + 11] and found.raw.shape == (
+            len(part),
+            32,
+            32,
+            3,
+        )
+    with pytest.raises(BlrcError, match=r"read as MNIST or CIFAR-10, but this network takes uint8 \(9, 9, 1\)"):
+        load(tmp_path, Value("input", "uint8", (9, 9, 1)), 10)

@@ -14,7 +14,8 @@ import torch
 
 from blrc import api, checkpoint, whiten
 from blrc.cifar import SHAPE, cifar10
-from blrc.train import RECIPES, Recipe, Trained, loop, run
+from blrc.errors import BlrcError
+from blrc.train import RECIPES, Recipe, Trained, loop, networks, run
 from blrc.train.data import CIFAR10, prepare
 from blrc.whiten import Whitening
 
@@ -116,6 +117,29 @@ def test_a_white_network_takes_codes_and_holds_the_map(folder: Path, tmp_path: P
     assert np.array_equal(whitened, (images.astype(int) - 90 + 1) >> 1)
     assert held.calibration is not None
     assert {one.tobytes() for one in held.calibration} <= {one.tobytes() for one in whitened[:160]}
+
+
+def test_white_networks_are_evaluated_and_verified_on_the_files(folder: Path, tmp_path: Path) -> None:
+    for name, options in (("white", {}), ("fp", {"model": "fp"})):
+        train(folder, tmp_path / f"{name}.pt", changed(whiten=True, **options))
+    train(folder, tmp_path / "pixels.pt", changed(model="fp"))
+    plain = api.evaluate(tmp_path / "white.pt", folder, members="map", baselines=[tmp_path / "fp.pt"])
+    test = cifar10(folder, train=False)
+    held = checkpoint.load(tmp_path / "white.pt")
+    assert held.whitening is not None
+    codes = held.whitening.codes(test.images)
+    real = networks.named(changed(), "fp")
+    real.load_state_dict(checkpoint.load_real(tmp_path / "fp.pt"))
+    with torch.no_grad():
+        labels = real.eval()(torch.from_numpy(codes.astype(np.float32) / 16)).argmax(1).numpy()
+    assert plain["baselines"]["fp"]["accuracy_mean"] == pytest.approx(100 * (labels == test.labels).mean())
+    with pytest.raises(BlrcError, match=r"pixels.pt: takes uint8 \(32, 32, 3\) .* evaluated network int8"):
+        api.evaluate(tmp_path / "white.pt", folder, members="map", baselines=[tmp_path / "pixels.pt"])
+    out = api.export(tmp_path / "white.pt", tmp_path / "out", targets="onnx").folder
+    with pytest.raises(BlrcError, match=r"takes int8 \(32, 32, 3\); give an .npz .* or the checkpoint too"):
+        api.verify(out, data=folder, random=5)
+    report = api.verify(out, data=folder, model=tmp_path / "white.pt", random=5)
+    assert report.equal and report.accuracy == plain["members"]["map"]["accuracy_mean"]
 
 
 def test_whitening_is_fitted_on_the_training_images_alone(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
