@@ -171,6 +171,22 @@ def inspect(model: Path, as_json: bool) -> None:
     click.echo(json.dumps(to_plain(found), indent=2) if as_json else to_text(found))
 
 
+@main.command()
+@click.argument("model", type=click.Path(path_type=Path))
+@click.option("--on", help="Count instructions on other machines in emulators instead: MACHINE,MACHINE, or all.")
+@click.option("--rounds", type=click.IntRange(min=1), default=15, show_default=True, help="Medians are taken over.")
+@click.option("--no-others", is_flag=True, help="Leave out what other choices of blrc export would have cost.")
+@click.option("--json", "json_file", type=click.Path(path_type=Path, dir_okay=False), help="Write the figures here.")
+@click.option("--plot", type=click.Path(path_type=Path, dir_okay=False), help="Draw them into this SVG file.")
+def bench(model: Path, on: str | None, rounds: int, no_others: bool, json_file: Path | None, plot: Path | None) -> None:
+    """Time an exported folder or a checkpoint, layer by layer, beside ONNX Runtime and PyTorch."""
+    _share_cores()
+    from blrc.bench.run import bench as measure
+    from blrc.bench.text import to_text
+
+    click.echo(to_text(measure(model, on, rounds, not no_others, json_file, plot, progress=_Steps())))
+
+
 @main.command("eval")
 @click.argument("model", type=click.Path(path_type=Path))
 @click.option(

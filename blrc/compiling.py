@@ -48,11 +48,28 @@ def compile(
     Raises:
         BlrcError: no compiler, no such model, one that cannot be compiled, or `members` where there is no choice.
     """
+    name, program, files = sources(model, members, seed, sample, freeze, gate)
+    return Native(files, name, program, threads, flags, cc)
+
+
+def sources(
+    model: str | Path | Program | Checkpoint,
+    members: str | None = None,
+    seed: int = 0,
+    sample: str | Sequence[str] = "all",
+    freeze: str | float | Fraction = 0,
+    gate: str | float | Fraction | None = None,
+) -> tuple[str, Program, dict[str, bytes]]:
+    """Name, program and C of what `compile` is given.
+
+    Raises:
+        BlrcError: as for `compile`, but for the compiler.
+    """
     chosen = members is not None or gate is not None or freeze != 0 or sample != "all"
     if isinstance(model, Program):
         name, program = "net", model
         files = library_files(program, name)
-    elif isinstance(model, str | Path) and _is_folder(Path(model)):
+    elif isinstance(model, str | Path) and is_folder(Path(model)):
         name, program, files = _exported(Path(model))
     elif isinstance(model, str | Path) and str(model).endswith(PROGRAM):
         program, name = program_file.load(Path(model)), _identifier(Path(model).name.removesuffix(PROGRAM))
@@ -64,7 +81,7 @@ def compile(
         raise BlrcError(
             f"{name}: its networks are made already; choose members where it is exported, or of a checkpoint"
         )
-    return Native(files, name, program, threads, flags, cc)
+    return name, program, files
 
 
 def _exported(folder: Path) -> tuple[str, Program, dict[str, bytes]]:
@@ -102,7 +119,12 @@ def _identifier(text: str) -> str:
         return "net"
 
 
-def _is_folder(path: Path) -> bool:
+def is_folder(path: Path) -> bool:
+    """It is one.
+
+    Raises:
+        BlrcError: that cannot be found out.
+    """
     try:
         return path.is_dir()
     except OSError as error:

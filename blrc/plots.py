@@ -13,7 +13,7 @@ from blrc.errors import BlrcError
 
 try:
     import matplotlib
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure as Figure
 except ImportError:
     raise BlrcError("figures need matplotlib, which is not installed: pip install 'blrc[plots]'") from None
 
@@ -42,7 +42,7 @@ def title(name: str) -> str:
 
 def error_coverage(curves: Mapping[str, Mapping[str, Sequence[float]]]) -> Figure:
     """Error of the most certain share of samples (paper, section 5.2 and its error-coverage figure)."""
-    figure, axes = _axes("coverage: share of images kept, the most certain first (%)", "error of those kept (%)")
+    figure, axes = axes_of("coverage: share of images kept, the most certain first (%)", "error of those kept (%)")
     for name, curve in curves.items():
         axes.plot([100 * x for x in curve["coverage"]], curve["error"], label=title(name))
     axes.set_xlim(0, 100)
@@ -53,7 +53,7 @@ def error_coverage(curves: Mapping[str, Mapping[str, Sequence[float]]]) -> Figur
 
 def reliability(diagrams: Mapping[str, Sequence[Mapping[str, float]]]) -> Figure:
     """Accuracy against confidence in 15 bins; a calibrated network is on the diagonal. Larger dots: more samples."""
-    figure, axes = _axes("confidence: mean probability of the label", "accuracy")
+    figure, axes = axes_of("confidence: mean probability of the label", "accuracy")
     axes.plot([0, 1], [0, 1], color="0.6", linewidth=1)
     for name, bins in diagrams.items():
         held = [bin for bin in bins if bin["count"]]
@@ -71,7 +71,7 @@ def reestimation(of: Mapping[str, Mapping[str, Any]]) -> Figure:
     Args:
         of: re-estimation curves by a name for the legend.
     """
-    figure, axes = _axes(f"batches of {BATCH} samples for re-estimation (0: none)", "accuracy (%)")
+    figure, axes = axes_of(f"batches of {BATCH} samples for re-estimation (0: none)", "accuracy (%)")
     ticks: list[int] = []
     for name, curve in of.items():
         prefix = f"{name}: " if name else ""
@@ -87,7 +87,7 @@ def reestimation(of: Mapping[str, Mapping[str, Any]]) -> Figure:
 
 def weights(histograms: Mapping[str, Sequence[float]]) -> Figure:
     """Distribution of p(B = +1) over the weights of each layer, as shares of the layer's weights."""
-    figure, axes = _axes("p(B = +1)", "share of the layer's weights (%)")
+    figure, axes = axes_of("p(B = +1)", "share of the layer's weights (%)")
     for name, shares in histograms.items():
         edges = [i / len(shares) for i in range(len(shares) + 1)]
         axes.stairs([100 * share for share in shares], edges, label=name)
@@ -105,7 +105,8 @@ def to_svg(figure: Figure) -> bytes:
     return text.getvalue()
 
 
-def _axes(x: str, y: str) -> tuple[Figure, Any]:
+def axes_of(x: str, y: str) -> tuple[Figure, Any]:
+    """A figure with axes of these titles."""
     figure = Figure(figsize=(6.4, 4.0), layout="constrained")
     axes = figure.add_subplot()
     axes.set_xlabel(x)

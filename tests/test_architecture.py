@@ -87,6 +87,7 @@ ROOMS = (
     Room("plots"),
     Room("api", torch="yes"),
     Room("compiling", torch="direct"),
+    Room("bench.*", torch="yes"),
     Room("", torch="direct"),  # blrc/__init__.py
     Room("cli_train", torch="direct"),
     Room("cli", torch="direct"),

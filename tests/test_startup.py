@@ -22,7 +22,9 @@ print([name for name in ("torch", "numpy", "onnx", "onnxruntime") if name in sys
 """
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["export", "--help"], ["verify", "--help"]])
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["--version"], ["export", "--help"], ["verify", "--help"], ["bench", "--help"]]
+)
 def test_help_loads_nothing_heavy(arguments: list[str]) -> None:
     done = subprocess.run([sys.executable, "-c", SCRIPT, *arguments], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"

@@ -27,6 +27,7 @@ from blrc.errors import BlrcError
 from blrc.files import cache_folder
 from blrc.program import Program
 from blrc.targets.c import build
+from blrc.targets.c.choice import Optimize
 from blrc.targets.c.compiled import temporary_files
 from blrc.targets.c.emit import emit
 from blrc.targets.c.header import read_layout
@@ -61,14 +62,18 @@ def _cpuinfo() -> str:
     return CPUINFO.read_text(encoding="utf-8", errors="replace")
 
 
-def library_files(program: Program, name: str) -> dict[str, bytes]:
-    """The C of a library of `program`, as `blrc export` writes it for this machine's CPU, by file name.
+def library_files(program: Program, name: str, cpu: str | None = None, optimize: Optimize = "size") -> dict[str, bytes]:
+    """The C of a library of `program`, as `blrc export` writes it, by file name.
+
+    Args:
+        cpu, optimize: as for `blrc export`; by default, this machine's CPU.
 
     Raises:
         BlrcError: the name cannot be used in C.
     """
     nothing = np.zeros((1, *program.input.shape), bool if program.input.dtype == "bits" else program.input.dtype)
-    emitted = emit(program, EmitOptions(name, record(program, nothing), VERSION, cpu=host_cpu()))
+    options = EmitOptions(name, record(program, nothing), VERSION, optimize=optimize, cpu=cpu or host_cpu())
+    emitted = emit(program, options)
     return {file: content for file, content in emitted.files.items() if in_library(file, name)}
 
 

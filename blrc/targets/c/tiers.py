@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 from blrc.errors import BlrcError
 from blrc.targets.c.layout import PORTABLE, X86_64
@@ -19,13 +20,47 @@ def host_cpu() -> str:
     return X86_64 if platform.machine() in ("x86_64", "AMD64") else PORTABLE
 
 
+def wanted(environment: Mapping[str, str] | None = None) -> str:
+    """The highest level that ``$BLRC_TIER`` allows, or nothing.
+
+    Raises:
+        BlrcError: there is no such level.
+    """
+    tier = (os.environ if environment is None else environment).get(VARIABLE, "")
+    if tier and tier not in TIERS:
+        raise BlrcError(f"{VARIABLE}={tier}: there is no such level of x86-64; take one of {', '.join(TIERS)}")
+    return tier
+
+
 def tier_flags(name: str, cpu: str, environment: Mapping[str, str] | None = None) -> tuple[str, ...]:
     """Flags of the compiler for model `name`, so that no level above ``$BLRC_TIER`` is chosen.
 
     Raises:
         BlrcError: there is no such level.
     """
-    wanted = (os.environ if environment is None else environment).get(VARIABLE, "")
-    if wanted and wanted not in TIERS:
-        raise BlrcError(f"{VARIABLE}={wanted}: there is no such level of x86-64; take one of {', '.join(TIERS)}")
-    return (f"-D{name.upper()}_BLRC_TIER_MOST={TIERS.index(wanted)}",) if wanted and cpu == X86_64 else ()
+    most = wanted(environment)
+    return (f"-D{name.upper()}_BLRC_TIER_MOST={TIERS.index(most)}",) if most and cpu == X86_64 else ()
+
+
+@contextmanager
+def limited(tier: str) -> Iterator[None]:
+    """In this block no level above `tier` is chosen by what is compiled."""
+    before = os.environ.get(VARIABLE)
+    os.environ[VARIABLE] = tier
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[VARIABLE]
+        else:
+            os.environ[VARIABLE] = before
+
+
+def allowed(tiers: Sequence[str], environment: Mapping[str, str] | None = None) -> tuple[str, ...]:
+    """Those of these levels that ``$BLRC_TIER`` leaves.
+
+    Raises:
+        BlrcError: there is no such level.
+    """
+    most = wanted(environment)
+    return tuple(tier for tier in tiers if not most or TIERS.index(tier) <= TIERS.index(most))

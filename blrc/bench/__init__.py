@@ -1,0 +1,1 @@
+"""How fast exports are, beside what else could run the same network: `blrc bench` and `make bench`."""

@@ -1,0 +1,166 @@
+"""What a model costs on other machines: instructions, counted exactly in an emulator, layer by layer."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from blrc import program_file
+from blrc.bench.host import Progress
+from blrc.bench.published import Int8, int8_of
+from blrc.bench.subject import Subject, macs, told_apart
+from blrc.errors import BlrcError
+from blrc.targets.c.choice import Optimize, choose
+from blrc.targets.c.emit import emit
+from blrc.targets.c.emulated import EmulatedBuild
+from blrc.targets.c.layout import PORTABLE
+from blrc.targets.c.machines import Machine, find
+from blrc.targets.options import EmitOptions
+from blrc.vectors import record
+from blrc.version import VERSION
+
+OPTIMIZE: tuple[Optimize, ...] = ("size", "speed", "ram")
+
+
+@dataclass(frozen=True)
+class StepCost:
+    """One step of the C on a machine.
+
+    Attributes:
+        what, kernel: as the manifest names them.
+        macs: multiply-adds.
+        instructions: of the step alone.
+        int8: of the int8 layer of the same shape with its pooling, where it was ever counted (`published`).
+    """
+
+    what: str
+    kernel: str
+    macs: int
+    instructions: int
+    int8: int | None = None
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What one choice of ``--optimize`` costs there.
+
+    Attributes:
+        options: of ``blrc export``; of the export itself, empty.
+        instructions: of one classification by one member.
+        flash, arena: bytes.
+        ram: bytes in all: arena, input, scores, stack.
+        detail: why there are no instructions.
+    """
+
+    options: str
+    instructions: int | None
+    flash: int | None
+    arena: int
+    ram: int | None
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class Device:
+    """What was found on one machine.
+
+    Attributes:
+        name, title: of the machine.
+        compiler: with its version and flags.
+        macs: multiply-adds of one member.
+        steps: none where they could not be run alone.
+        choices: the export first, then what others would have cost.
+        int8: the whole int8 network, where it was ever measured.
+        detail: what could not be done, and why.
+    """
+
+    name: str
+    title: str
+    macs: int
+    compiler: str = ""
+    steps: tuple[StepCost, ...] = ()
+    choices: tuple[Choice, ...] = ()
+    int8: Int8 | None = field(default=None, repr=False)
+    detail: str = ""
+
+
+def measure_devices(
+    subject: Subject, names: Sequence[str], others: bool = True, progress: Progress = lambda what, done, total: None
+) -> tuple[Device, ...]:
+    """Count a model's instructions on each of these machines (`machines.ALL`), for its first recorded input.
+
+    Args:
+        others: count those of the other choices of ``--optimize`` too.
+    """
+    found = []
+    for done, name in enumerate(names):
+        progress(f"machines ({name})", done, len(names))
+        with tempfile.TemporaryDirectory(prefix="blrc-bench-") as temporary:
+            found.append(_device(subject, find(name), others, Path(temporary)))
+    progress("machines", len(names), len(names))
+    return tuple(found)
+
+
+def _device(subject: Subject, machine: Machine, others: bool, work: Path) -> Device:
+    program, work_of = subject.program, macs(subject.program.ops)
+    folder = subject.folder
+    if folder is None or subject.layout.cpu != PORTABLE:
+        folder = _written(subject, "size", work / "export")
+    int8 = int8_of(program)
+    try:
+        with EmulatedBuild(folder, subject.name, machine) as build:
+            steps, detail = _steps(subject, build, int8)
+            choices = [_choice("", build, subject)]
+            compiler = build.compiler
+    except BlrcError as error:
+        return Device(machine.name, machine.title, work_of, int8=int8, detail=str(error))
+    known = [told_apart(build.layout)]
+    for optimize in OPTIMIZE if others else ():
+        layout = choose(program, optimize)
+        if told_apart(layout) in known:
+            continue
+        known.append(told_apart(layout))
+        options = f"--optimize {optimize}"
+        try:
+            with EmulatedBuild(_written(subject, optimize, work / optimize), subject.name, machine) as other:
+                choices.append(_choice(options, other, subject))
+        except BlrcError as error:
+            choices.append(Choice(options, None, None, layout.arena_bytes, None, str(error)))
+    return Device(machine.name, machine.title, work_of, compiler, steps, tuple(choices), int8, detail)
+
+
+def _steps(subject: Subject, build: EmulatedBuild, int8: Int8 | None) -> tuple[tuple[StepCost, ...], str]:
+    try:
+        counted = build.step_instructions(subject.sample)
+    except BlrcError as error:
+        return (), str(error)
+    if counted is None:
+        return (), f"{build.machine.title}: its emulator cannot count instructions"
+    layers = () if int8 is None else int8.layers.get(build.machine.name, ())
+    beside = dict(zip((step.op.name for step in build.layout.steps), layers, strict=False))
+    return tuple(
+        StepCost(step.op.name, step.kernel, macs([step.op]), counted[step.op.name], beside.get(step.op.name))
+        for step in build.layout.steps
+    ), ""
+
+
+def _choice(options: str, build: EmulatedBuild, subject: Subject) -> Choice:
+    instructions, detail = None, ""
+    try:
+        instructions = build.instructions(subject.sample)
+    except BlrcError as error:
+        detail = str(error)
+    return Choice(options, instructions, build.need.flash, build.need.arena, build.need.ram, detail)
+
+
+def _written(subject: Subject, optimize: Optimize, folder: Path) -> Path:
+    """An export of the program with this choice, as far as an emulator needs it."""
+    program = subject.program
+    emitted = emit(program, EmitOptions(subject.name, record(program, subject.sample), VERSION, optimize=optimize))
+    files = {**emitted.files, f"{subject.name}.program.npz": program_file.to_bytes(program)}
+    folder.mkdir()
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
+    return folder

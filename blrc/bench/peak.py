@@ -1,0 +1,78 @@
+"""The popcount peak of this machine: binary multiply-adds a second where all operands lie in registers.
+
+One loop for each level of the instruction set (``peak.c``): xor, count, add with popcnt and AVX-512; with AVX2, which
+has no instruction to count bits, look-up by byte shuffle and add. What the portable C does, a compiler's flags decide:
+the loop is compiled with those of the kernels.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import tempfile
+from pathlib import Path
+from types import TracebackType
+
+from blrc.bench.clock import Run
+from blrc.runtime_files import runtime_dir
+from blrc.targets.c import build
+from blrc.targets.c.compiled import temporary_files
+from blrc.targets.c.shared import host_flags
+from blrc.targets.c.tiers import TIERS
+
+MACS = {"portable": 16 * 64, "popcnt": 16 * 64, "avx2": 16 * 128, "avx512": 16 * 512}
+"""Multiply-adds of one round of the loop."""
+ROUNDS = 250  # of one run
+
+
+class Peak:
+    """The loops, compiled.
+
+    Attributes:
+        levels: those of the instruction set that this CPU has, the least first.
+
+    Raises:
+        BlrcError: no compiler, or it refuses them.
+    """
+
+    def __init__(self, cc: str | None = None) -> None:
+        compiler, flags = build.find_compiler(cc), (*host_flags(), "-fPIC", f"-I{runtime_dir() / 'src'}")
+        with temporary_files():
+            self._folder = tempfile.TemporaryDirectory(prefix="blrc-peak-")
+        folder, include = Path(self._folder.name), runtime_dir() / "include"
+        sources = [Path(__file__).with_name("peak.c"), runtime_dir() / "src" / "blrc_tier.c"]
+        try:
+            objects = [
+                build.compile_object(compiler, flags, source, folder / f"{source.stem}.o", include)
+                for source in sources
+            ]
+            self._library = ctypes.CDLL(str(build.link(compiler, (*flags, "-shared"), objects, folder / "peak.so")))
+        except BaseException:
+            self.close()
+            raise
+        self.levels = TIERS[: self._library.peak_level() + 1]
+
+    def run(self, level: str) -> Run:
+        """The loop of a level, `macs` a run."""
+        loop = self._library[f"peak_{level}"]
+        loop.argtypes, loop.restype = (ctypes.c_uint64,), ctypes.c_uint64
+
+        def run(repeats: int) -> None:
+            loop(ROUNDS * repeats)
+
+        return run
+
+    def macs(self, level: str) -> int:
+        """Multiply-adds of one run."""
+        return ROUNDS * MACS[level]
+
+    def close(self) -> None:
+        """Remove the temporary folder; what has been loaded goes on without its file."""
+        self._folder.cleanup()
+
+    def __enter__(self) -> Peak:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

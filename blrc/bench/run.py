@@ -1,0 +1,78 @@
+"""`blrc bench`: one line a stage."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from blrc.bench.clock import SECONDS
+from blrc.bench.devices import measure_devices
+from blrc.bench.host import Progress, measure
+from blrc.bench.report import to_plain
+from blrc.bench.subject import load
+from blrc.errors import BlrcError
+from blrc.files import writable, write_atomically
+from blrc.program import Program
+from blrc.verification.devices import parse_machines
+
+if TYPE_CHECKING:
+    from blrc.checkpoint import Checkpoint
+
+ROUNDS = 15
+
+
+def bench(
+    model: str | Path | Program | Checkpoint,
+    on: str | None = None,
+    rounds: int = ROUNDS,
+    others: bool = True,
+    json_file: str | Path | None = None,
+    plot: str | Path | None = None,
+    seconds: float | None = None,
+    progress: Progress = lambda what, done, total: None,
+) -> dict[str, Any]:
+    """How fast a model's C is: on this machine beside its rivals, or on others in instructions.
+
+    Args:
+        model: what `blrc.compile` takes: an exported folder, a checkpoint, a program.
+        on: machines in emulators, with commas between (`machines.ALL`); then nothing is timed here.
+        rounds: in each of which everything that is timed has its turn.
+        others: show what other choices of options would have cost.
+        json_file: is written with what is returned.
+        plot: a file for a figure, SVG (needs matplotlib).
+        seconds: of one measurement; by default 0.01.
+        progress: is told what is being done, how much of it is done, and how much there is.
+
+    Returns:
+        plain data, see `blrc.bench.report.to_plain`.
+
+    Raises:
+        BlrcError: for every mistake that a user can make.
+    """
+    if rounds < 1:
+        raise BlrcError(f"rounds {rounds}: must be at least 1")
+    draw = None if plot is None else _figure()
+    machines = () if on is None else parse_machines(on)
+    for file in (json_file, plot):  # measuring takes long; what cannot be written is found before it
+        if file is not None:
+            writable(Path(file).parent)
+    subject = load(model)
+    if machines:
+        plain = to_plain(subject, None, measure_devices(subject, machines, others, progress))
+    else:
+        plain = to_plain(
+            subject, measure(subject, rounds, others, SECONDS if seconds is None else seconds, progress), ()
+        )
+    if json_file is not None:
+        write_atomically(Path(json_file), (json.dumps(plain, indent=2) + "\n").encode())
+    if draw is not None and plot is not None:
+        write_atomically(Path(plot), draw(plain))
+    return plain
+
+
+def _figure() -> Callable[[dict[str, Any]], bytes]:
+    from blrc.bench import figure  # matplotlib is an extra
+
+    return figure.draw

@@ -1,0 +1,71 @@
+"""Instructions on other machines, counted exactly, and the int8 figures beside them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from blrc.bench.devices import measure_devices
+from blrc.bench.published import int8_of
+from blrc.bench.subject import load, macs
+from blrc.program import Conv, Encode, Op, Program, Scores, Value, Window
+from blrc.targets.c.emulated import EmulatedBuild
+from blrc.targets.c.machines import find
+
+SAME, HALF = Window((3, 3), padding=(1, 1, 1, 1)), Window((2, 2), (2, 2))
+
+
+@pytest.mark.needs("arm-none-eabi-gcc", "qemu-system-arm")
+def test_steps_and_whole_are_what_the_emulator_counts(ensemble_folder: Path) -> None:
+    subject = load(ensemble_folder)
+    (found,) = measure_devices(subject, ["cortex-m4"])
+    with EmulatedBuild(ensemble_folder, "tiny", find("cortex-m4")) as build:
+        whole, steps = build.instructions(subject.sample), build.step_instructions(subject.sample)
+        flash, arena = build.flash, build.layout.arena_bytes
+    assert steps is not None and {s.what: s.instructions for s in found.steps} == steps
+    assert [(s.what, s.kernel) for s in found.steps] == [(s.op.name, s.kernel) for s in subject.layout.steps]
+    assert sum(s.macs for s in found.steps) == found.macs == macs(subject.program.ops)
+    assert (found.choices[0].options, found.choices[0].instructions) == ("", whole)
+    assert (found.choices[0].flash, found.choices[0].arena) == (flash, arena)
+    assert found.int8 is None and not found.detail and "cortex-m4" in found.compiler
+    assert [choice.options for choice in found.choices[1:]] in ([], ["--optimize ram"])
+
+
+@pytest.mark.needs("arm-none-eabi-gcc", "qemu-system-arm")
+def test_c_for_x86_is_counted_as_portable_c(x86_folder: Path) -> None:
+    (found,) = measure_devices(load(x86_folder), ["cortex-m4"], others=False)
+    assert not {step.kernel for step in found.steps} & {"conv_tiles", "dense_tiles"}
+    assert len(found.choices) == 1 and found.choices[0].instructions
+
+
+def test_a_machine_without_its_tools_is_said(ensemble_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    (found,) = measure_devices(load(ensemble_folder), ["cortex-m4"])
+    assert found.detail == "cortex-m4: arm-none-eabi-gcc not found; install gcc-arm-none-eabi" and not found.steps
+
+
+def network(*layers: tuple[int, Window | None, Window | None], shape: tuple[int, int, int]) -> Program:
+    """Shapes only: outputs, window (None: dense) and pool of each layer."""
+    x = Value("input", "uint8", shape)
+    ops: list[Op] = [Encode("encode", x, at := Value("codes", "int8", shape), "table")]
+    for i, (outputs, window, pool) in enumerate(layers):
+        size = (window or Window(at.shape[:2])).output(*at.shape[:2])
+        size = size if pool is None else pool.output(*size)
+        y = Value(f"y{i}", "bits", (*size, outputs))
+        ops.append(Conv(f"l{i}", at, y, "w", "t", window or Window(at.shape[:2]), 1, pool))
+        at = y
+    ops.append(Scores("scores", at, Value("scores", "int32", (1, 1, 10)), "w", "b"))
+    return Program(x, tuple(ops), {}, ("map",), 1.0)
+
+
+def test_int8_figures_stand_beside_networks_of_the_same_shapes_only() -> None:
+    layers = [(32, SAME, HALF), (64, SAME, HALF), (512, None, None)]
+    mnist = int8_of(network(*layers, shape=(28, 28, 1)))
+    assert mnist is not None and mnist.whole["cortex-m4"] == 12_080_000
+    assert abs(sum(mnist.layers["cortex-m4"]) - mnist.whole["cortex-m4"]) < 10_000  # both are rounded
+    assert int8_of(network(*layers[:2], (500, None, None), shape=(28, 28, 1))) is None
+    assert int8_of(network((32, SAME, None), *layers[1:], shape=(28, 28, 1))) is None
+    wide = [(n, SAME, pool) for n in (128, 256, 512) for pool in (None, HALF)]
+    cifar = int8_of(network(*wide, (1024, None, None), shape=(32, 32, 3)))
+    assert cifar is not None and cifar.whole["cortex-m55"] == 116_000_000
