@@ -7,7 +7,8 @@
 #   make results   train what has no record in docs/results yet (hours of CPU; goes on where it was stopped), measure,
 #                  draw docs/results.md; DATA=DIR has MNIST's files, else they are downloaded
 #   make targets   verify the exported C on every machine in emulators, write docs/targets.md
-#   make bench     the C at every level of x86-64 against ONNX Runtime in float32; BENCH_JSON=FILE writes the table
+#   make bench     the C at every level of x86-64 beside ONNX Runtime (float32, int8) and PyTorch on common layers and
+#                  two networks; BENCH_JSON=FILE and BENCH_PLOT=FILE.svg write the table and a figure
 #   make dist      sdist and wheel in dist/
 #   make clean     remove what was built, and caches
 #   make distclean remove the virtual environments too
@@ -76,7 +77,7 @@ targets: .venv/.installed
 	$(BIN)/python benchmarks/targets.py
 
 bench: .venv/.installed
-	$(BIN)/python benchmarks/bench.py $(if $(BENCH_JSON),--json $(BENCH_JSON))
+	$(BIN)/python benchmarks/bench.py $(if $(BENCH_JSON),--json $(BENCH_JSON)) $(if $(BENCH_PLOT),--plot $(BENCH_PLOT))
 
 # setuptools keeps what it built before in build/lib, and would ship a file that has been deleted since.
 dist: .venv/.installed

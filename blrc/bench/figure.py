@@ -38,7 +38,8 @@ def bars(groups: Sequence[str], series: Mapping[str, Sequence[float | None]], x:
         axes.axhline(1, color="0.3", linewidth=1, label=one)
     axes.set_yscale("log")
     axes.set_xticks(range(len(groups)), list(groups))
-    axes.legend(fontsize="small")
+    if series:
+        axes.legend(fontsize="small")
     return figure
 
 
