@@ -9,6 +9,7 @@
 #   make targets   verify the exported C on every machine in emulators, write docs/targets.md
 #   make bench     the C at every level of x86-64 beside ONNX Runtime (float32, int8) and PyTorch on common layers and
 #                  two networks; BENCH_JSON=FILE and BENCH_PLOT=FILE.svg write the table and a figure
+#   make performance  measure all of docs/performance.md on this machine (some minutes) and write it
 #   make dist      sdist and wheel in dist/
 #   make clean     remove what was built, and caches
 #   make distclean remove the virtual environments too
@@ -23,7 +24,7 @@ BIN       := .venv/bin
 ORT117    := .venv-ort117
 PACKAGERS := .venv-packagers
 
-.PHONY: demo test check format results targets bench dist clean distclean ort117 packagers
+.PHONY: demo test check format results targets bench performance dist clean distclean ort117 packagers
 .DELETE_ON_ERROR:
 
 # torch goes first and by itself, so that its options touch no other package.
@@ -78,6 +79,9 @@ targets: .venv/.installed
 
 bench: .venv/.installed
 	$(BIN)/python benchmarks/bench.py $(if $(BENCH_JSON),--json $(BENCH_JSON)) $(if $(BENCH_PLOT),--plot $(BENCH_PLOT))
+
+performance: .venv/.installed
+	$(BIN)/python benchmarks/performance.py
 
 # setuptools keeps what it built before in build/lib, and would ship a file that has been deleted since.
 dist: .venv/.installed

@@ -16,7 +16,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,12 +27,13 @@ from c_kernels import NETWORKS, network
 
 from blrc import vectors
 from blrc.bench import twins
-from blrc.bench.clock import Run, interleaved
+from blrc.bench.clock import SECONDS, Run, interleaved
 from blrc.bench.host import versions
 from blrc.bench.ours import compile_levels
 from blrc.bench.peak import MACS, Peak
 from blrc.bench.report import RATIOS, peak_fraction, times
 from blrc.bench.rivals import FLOAT32, INT8, OURS, TORCH, in_onnx_runtime
+from blrc.bench.run import ROUNDS
 from blrc.bench.subject import macs
 from blrc.bench.text import columns
 from blrc.bench.torch_twin import in_torch, one_thread
@@ -136,6 +137,17 @@ def before_avx2(ratios: Mapping[str, float]) -> dict[str, float]:
     return {**ratios, "portable": max(ratios["portable"], ratios.get("popcnt", 0))}
 
 
+def measure(names: Sequence[str], rounds: int, seconds: float) -> dict[str, Any]:
+    """All of these shapes: what the JSON holds."""
+    found: dict[str, Any] = {}
+    with Peak() as peak:
+        levels = allowed(peak.levels)
+        for name in names:
+            found[name] = measured(SHAPES[name], rounds, seconds, levels, peak)
+            print(f"{name} {SHAPES[name].title}: measured", file=sys.stderr, flush=True)
+    return {"versions": versions(), "rounds": rounds, "levels": list(levels), "shapes": found}
+
+
 def table(shapes: Mapping[str, Mapping[str, Any]], levels: tuple[str, ...]) -> str:
     """Of the C's levels: us (times faster than float32, than int8; of the popcount peak); of the rivals: us."""
     rivals = (OURS, FLOAT32, INT8, TORCH)
@@ -163,24 +175,19 @@ def drawn(shapes: Mapping[str, Mapping[str, Any]], levels: tuple[str, ...]) -> b
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("shapes", nargs="*", default=list(SHAPES), help="a to h")
-    parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--seconds", type=float, default=0.01, help="of one measurement")
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="of one measurement")
     parser.add_argument("--json", type=Path, help="write the table here")
     parser.add_argument("--plot", type=Path, help="draw it into this SVG file")
     arguments = parser.parse_args()
     if unknown := set(arguments.shapes) - set(SHAPES):
         parser.error(f"no such shape: {', '.join(sorted(unknown))}; there are {', '.join(SHAPES)}")
-    about = ", ".join(f"{package} {version}" for package, version in versions().items())
+    record = measure(arguments.shapes, arguments.rounds, arguments.seconds)
+    levels, found = tuple(record["levels"]), record["shapes"]
+    about = ", ".join(f"{package} {version}" for package, version in record["versions"].items())
     print(f"us of CPU time ({about}); of the C: times faster than {FLOAT32}, than {INT8}; of the popcount peak")
-    found: dict[str, Any] = {}
-    with Peak() as peak:
-        levels = allowed(peak.levels)
-        for name in arguments.shapes:
-            found[name] = measured(SHAPES[name], arguments.rounds, arguments.seconds, levels, peak)
-            print(f"{name} {SHAPES[name].title}: measured", file=sys.stderr, flush=True)
     print(table(found, levels))
     if arguments.json is not None:
-        record = {"versions": versions(), "rounds": arguments.rounds, "levels": list(levels), "shapes": found}
         write_atomically(arguments.json, (json.dumps(record, indent=2) + "\n").encode())
     if arguments.plot is not None:
         write_atomically(arguments.plot, drawn(found, levels))
