@@ -12,6 +12,7 @@ from blrc.runtime_files import runtime_dir
 from blrc.targets.c import build
 from blrc.targets.c.build import STRICT
 from blrc.targets.c.host import SANITIZE
+from blrc.targets.c.x86 import is_for_x86
 
 RUNTIME = runtime_dir()
 FILES = sorted([*(RUNTIME / "include").iterdir(), *(RUNTIME / "src").iterdir()])
@@ -104,7 +105,7 @@ def test_house_rules(path: Path) -> None:
         r"^(?:static (?:inline |BLRC_INLINE |BLRC_APART )?)?(?:void|u?int\d+_t|blrc_\w+) \*?(\w+)\(", code, re.MULTILINE
     )
     assert all(function.startswith("blrc_") for function in functions)
-    of_hosts = {"string.h", "immintrin.h", "tmmintrin.h"} if "tile" in path.name else set()
+    of_hosts = {"string.h", "immintrin.h", "smmintrin.h", "tmmintrin.h"} if is_for_x86(path.name) else set()
     assert set(re.findall(r"#include <(.+)>", code)) <= {"stdint.h"} | of_hosts
     for word in ("malloc", "float", "double", "printf", "//", "goto", " int ", "long", "restrict", "alloca"):
         assert word not in code.replace("__builtin_popcountl((unsigned long)v)", ""), word

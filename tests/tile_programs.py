@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from blrc.legal import check
 from blrc.pack import pack_signs
-from blrc.program import Constant, Conv, Program, Scores, Value, Window
+from blrc.program import Constant, Conv, DType, Program, Scores, Value, Window
 
 # Height, width, input channels, output channels, window, pool.
 Case = tuple[int, int, int, int, Window, Window | None]
@@ -49,12 +49,71 @@ EDGES: list[list[Case]] = [
 ]
 
 
-def many_convs(cases: Sequence[Case], seed: int = 0) -> Program:
+# First layers: quads of codes around those that are added up in 16 bits, rows of a block, pixels of a tile, padding of
+# all kinds. All cases of a list read the same input.
+CODE_EDGES: list[list[Case]] = [
+    [
+        (6, 7, 1, outputs, window, pool)
+        for outputs, window, pool in (
+            (33, SAME, HALF),
+            (32, SAME, None),
+            (1, ONE, None),
+            (31, Window((6, 7)), None),
+            (64, Window((3, 2), (2, 1), (1, 0, 2, 1)), Window((3, 3), (2, 2), (1, 1, 1, 1))),
+            (5, Window((2, 3), (1, 2), (3, 4, 0, 2), (3, 2)), None),
+            (65, Window((5, 5), padding=(2, 2, 2, 2)), Window((2, 2), (1, 1), (1, 1, 1, 1), (2, 2))),
+            (8, Window((2, 2)), Window((2, 2), (1, 1))),
+            (9, Window((2, 2), (2, 2)), Window((1, 3), (2, 1))),
+        )
+    ],
+    [
+        (5, 8, 3, outputs, window, pool)
+        for outputs, window, pool in (
+            (64, SAME, None),
+            (34, SAME, HALF),
+            (7, Window((3, 3), (3, 2), (0, 2, 1, 0), (1, 3)), None),
+            (96, Window((5, 8)), None),
+            (3, Window((1, 1), padding=(2, 2, 2, 2)), Window((4, 4), (4, 4), (2, 2, 2, 2))),
+        )
+    ],
+    [
+        (9, 9, 5, outputs, window, None)
+        for outputs, window in (
+            *((33, Window(kernel)) for kernel in ((2, 6), (3, 5), (2, 7), (8, 6), (7, 7), (9, 7), (6, 9))),
+            *((40, Window(kernel)) for kernel in ((9, 9), (9, 8))),
+        )
+    ],
+]
+
+
+def random_cases(rng: np.random.Generator, count: int, codes: bool) -> list[Case]:
+    """Convolutions of any shape; those of codes read one input."""
+    found: list[Case] = []
+    size = tuple(int(n) for n in rng.integers(1, 12, 2))
+    channels = int(rng.integers(1, 8))
+    while len(found) < count:
+        if not codes:
+            size = tuple(int(n) for n in rng.integers(1, 12, 2))
+            channels = int(rng.choice([1, 7, 8, 31, 32, 33, 64, 65, 96, 128]))
+        kernel, stride, dilation = (tuple(int(n) for n in rng.integers(1, most, 2)) for most in (5, 4, 3))
+        padding = tuple(int(n) for n in rng.integers(0, 4, 4))
+        window = Window(kernel, stride, padding, dilation)  # type: ignore[arg-type]
+        inner = window.output(*size)
+        pool = None
+        if rng.random() < 0.5:
+            pool = Window(*(tuple(int(n) for n in rng.integers(1, most, 2)) for most in (4, 3)))  # type: ignore[arg-type]
+        if min(inner) >= 1 and (pool is None or min(pool.output(*inner)) >= 1):
+            found.append((*size, channels, int(rng.choice([1, 31, 32, 33, 64, 65])), window, pool))  # type: ignore[arg-type]
+    return found
+
+
+def many_convs(cases: Sequence[Case], seed: int = 0, dtype: DType = "bits") -> Program:
     """A program whose convolution i is `cases[i]`. The first one reads the input and decides its size; each other one
-    reads a map of its own size, which another convolution makes of the input."""
+    reads a map of its own size, which another convolution makes of the input. Codes they all read from the input."""
     rng = np.random.default_rng(seed)
     height, width, channels = cases[0][:3]
-    x = Value("input", "bits", (height, width, channels))
+    x = Value("input", dtype, (height, width, channels))
+    assert dtype == "bits" or all(case[:3] == x.shape for case in cases)
     ops: list[Conv] = []
     constants: dict[str, NDArray[Any]] = {}
 
@@ -65,9 +124,11 @@ def many_convs(cases: Sequence[Case], seed: int = 0) -> Program:
         signs = rng.integers(0, 2, (outputs, *window.kernel, at.shape[2])) * 2 - 1
         signs[::5], signs[1::5] = 1, -1
         constants[op.weights] = pack_signs(signs)
-        around = np.round(rng.normal(0.3, 0.5, outputs) * op.fan_in**0.5).astype(np.int32)
-        around[::7] = rng.choice([-op.fan_in, op.fan_in + 1], len(around[::7]))  # always, never
-        constants[op.thresholds] = around.clip(-op.fan_in, op.fan_in + 1)
+        peak = 1 if at.dtype == "bits" else 128
+        around = np.round(rng.normal(0.3, 0.5, outputs) * op.fan_in**0.5 * max(1, peak / 2)).astype(np.int32)
+        most = peak * op.fan_in
+        around[::7] = rng.choice([-most, most + 1], len(around[::7]))  # always, never
+        constants[op.thresholds] = around.clip(-most, most + 1)
         ops.append(op)
         return op.y
 
@@ -88,5 +149,18 @@ def many_convs(cases: Sequence[Case], seed: int = 0) -> Program:
     return check(Program(x, (*ops, scores), tables, ("map",), 1.0))
 
 
-def inputs(program: Program, count: int = 3, seed: int = 1) -> NDArray[np.bool_]:
-    return np.random.default_rng(seed).random((count, *program.input.shape)) < 0.5
+def inputs(program: Program, count: int = 3, seed: int = 1) -> NDArray[Any]:
+    return values(program.input, count, seed)
+
+
+def values(value: Value, count: int, seed: int) -> NDArray[Any]:
+    """Samples of a map of bits or codes: the first one of the smallest values alone, the second of the largest."""
+    rng = np.random.default_rng(seed)
+    shape = (count, *value.shape)
+    if value.dtype == "bits":
+        x: NDArray[Any] = rng.random(shape) < 0.5
+        x[:1], x[1:2] = False, True
+    else:
+        x = rng.integers(-128, 128, shape).astype(np.int8)
+        x[:1], x[1:2] = -128, 127
+    return x

@@ -182,6 +182,12 @@ void blrc_conv_columns(const blrc_conv *op, const void *x, BLRC_TABLE(int8_t) ta
 void blrc_encode(int32_t pixels, int32_t channels, const uint8_t *x, BLRC_TABLE(int8_t) table, int32_t table_rows,
                  int8_t *y);
 
+/* The same for groups = 1 on x86-64: see blrc_dots.h for the tables.
+ *
+ * scratch: ((rows * columns of the padded input) * in_channels + 4) bytes, in whole words. */
+void blrc_conv_dots(const blrc_conv *op, const void *x, const int8_t *table, int32_t table_rows, const int32_t *offsets,
+                    int32_t quads, const int8_t *weights, const int32_t *thresholds, uint32_t *scratch, uint32_t *y);
+
 /* Max pooling of +-1 maps: OR over the window. y may be x where pad_y = pad_x = 0. */
 void blrc_pool_or(const blrc_pool *op, const uint32_t *x, uint32_t *y);
 
@@ -190,6 +196,11 @@ void blrc_scores_int8(int32_t pixels, int32_t channels, int32_t classes, const u
                       BLRC_TABLE(int32_t) bias, int32_t *y);
 void blrc_scores_int16(int32_t pixels, int32_t channels, int32_t classes, const uint32_t *x,
                        BLRC_TABLE(int16_t) weights, BLRC_TABLE(int32_t) bias, int32_t *y);
+
+/* The same on x86-64. weights: for each class 32 for each of the `words` words of x, 0 for its unused bits; bias: the
+ * scores where no bit of x is set. */
+void blrc_scores_dots(int32_t words, int32_t classes, const uint32_t *x, const int8_t *weights, const int32_t *bias,
+                      int32_t *y);
 
 /* Scores of a binary last layer: y[class] = multiplier[class] * z + bias[class], z = inputs - 2 popcount(x xor weights)
  * over the `words` words of x and of the class's row. The exporter proves that no product or sum leaves int32. */

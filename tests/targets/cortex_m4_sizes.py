@@ -19,6 +19,7 @@ from pathlib import Path
 from blrc.runtime_files import runtime_dir
 from blrc.targets.c import build
 from blrc.targets.c.callgraph import FLAG, CallGraph, deepest, read_call_graph
+from blrc.targets.c.x86 import is_for_x86
 
 COMPILER = ("arm-none-eabi-gcc",)
 FLAGS = ("-mcpu=cortex-m4", "-mthumb", "-Os", FLAG)
@@ -104,7 +105,7 @@ def measure_runtime(variant: Mapping[str, int], folder: Path) -> Measured:
     sources = folder / "src"
     sources.mkdir(parents=True)
     for path in [runtime_dir() / "include" / "blrc.h", *(runtime_dir() / "src").iterdir()]:
-        if "_ti" in path.name:  # tiles and tiers, of x86-64 and hosts only
+        if is_for_x86(path.name):
             continue
         text = path.read_text(encoding="ascii")
         for macro, value in variant.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 from pathlib import Path
 
@@ -11,12 +12,12 @@ from c_exports import assert_equal, export
 from hypothesis import given
 from hypothesis import strategies as st
 from random_programs import random_program
-from tile_programs import EDGES, inputs, many_convs
+from tile_programs import CODE_EDGES, EDGES, inputs, many_convs, random_cases, values
 
 from blrc import reference
 from blrc.errors import BlrcError
 from blrc.pack import unpack
-from blrc.program import Conv, Window
+from blrc.program import Conv, DType, Program, Window
 from blrc.targets.c.choice import check_cpu
 from blrc.targets.c.host import SANITIZE, HostBuild
 from blrc.targets.c.layout import lay_out
@@ -57,33 +58,56 @@ def test_the_runtime_counts_levels_and_blocks_as_python_does() -> None:
     assert f"#define BLRC_LOOK_BLOCKS {LOOK_BLOCKS} " in look
 
 
+def check_level(program: Program, tier: str) -> set[str]:
+    """Every op of the program, alone on random input, gives the reference's bits at this level; the kernels."""
+    native = Native(library_files(program, "net"), "net", program, 1, ("-O1",))
+    for op in program.ops:
+        x = values(op.x, 4, 1)
+        different = np.argwhere(native.run_op(op.name, x) != reference.apply(program, op, x))
+        if len(different):
+            sample, row, column, channel = different[0]
+            if not isinstance(op, Conv):
+                pytest.fail(f"{tier}: op {op}, sample {sample}, class {channel}")
+            z = reference.preactivation(program, op, x[sample : sample + 1])[0, :, :, channel]
+            threshold = program.constant(op.thresholds)[channel]
+            where = f"sample {sample}, position {(row, column)}, channel {channel}"
+            pytest.fail(f"{tier}: op {op}, {where}: threshold {threshold}, z {z}")
+    return {step.kernel for step in native.layout.steps}
+
+
 @pytest.mark.parametrize("tier", TIERS)
 @pytest.mark.parametrize("part", range(len(EDGES)))
 def test_every_level_at_the_edges_of_blocks(tier: str, part: int, monkeypatch: pytest.MonkeyPatch) -> None:
     need(tier)
     monkeypatch.setenv(VARIABLE, tier)
-    program = many_convs(EDGES[part])
-    with_tiles = {"conv_tiles", "dense_tiles"}
-    native = Native(library_files(program, "net"), "net", program, 1, ("-O1",))
-    assert {step.kernel for step in native.layout.steps[:-1]} <= with_tiles
-    for op in program.ops[:-1]:
-        x = np.random.default_rng(1).random((4, *op.x.shape)) < 0.5
-        x[0], x[1] = False, True  # where all bits of a row differ, too
-        different = np.argwhere(native.run_op(op.name, x) != reference.apply(program, op, x))
-        if len(different):
-            sample, row, column, channel = different[0]
-            assert isinstance(op, Conv)
-            z = reference.preactivation(program, op, x[sample : sample + 1])[0, :, :, channel]
-            threshold = program.constant(op.thresholds)[channel]
-            where = f"sample {sample}, position {(row, column)}, channel {channel}"
-            pytest.fail(f"{tier}: op {op}, {where}: threshold {threshold}, z {z}")
+    assert check_level(many_convs(EDGES[part]), tier) <= {"conv_tiles", "dense_tiles", "scores_dots"}
 
 
 @pytest.mark.parametrize("tier", TIERS)
-def test_no_level_reads_or_writes_outside(tier: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("part", range(len(CODE_EDGES)))
+def test_first_layers_of_every_level(tier: str, part: int, monkeypatch: pytest.MonkeyPatch) -> None:
     need(tier)
     monkeypatch.setenv(VARIABLE, tier)
-    program = many_convs(EDGES[0])
+    assert check_level(many_convs(CODE_EDGES[part], dtype="int8"), tier) == {"conv_dots", "scores_dots"}
+
+
+@pytest.mark.parametrize("tier", TIERS)
+@pytest.mark.parametrize("dtype", ["bits", "int8"])
+def test_random_shapes_of_every_level(tier: str, dtype: DType, monkeypatch: pytest.MonkeyPatch) -> None:
+    need(tier)
+    monkeypatch.setenv(VARIABLE, tier)
+    rng = np.random.default_rng(int(os.environ.get("BLRC_FUZZ_SEED", "0")))
+    check_level(many_convs(random_cases(rng, 16, dtype == "int8"), int(rng.integers(2**31)), dtype), tier)
+
+
+@pytest.mark.parametrize("tier", TIERS)
+@pytest.mark.parametrize("dtype", ["bits", "int8"])
+def test_no_level_reads_or_writes_outside(
+    tier: str, dtype: DType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    need(tier)
+    monkeypatch.setenv(VARIABLE, tier)
+    program = many_convs(*([EDGES[0]] if dtype == "bits" else [CODE_EDGES[0], 0, dtype]))
     raw = inputs(program)
     expected = reference.run(program, raw)
     with HostBuild(export(program, tmp_path, raw, cpu="x86-64"), "net", SANITIZE) as build:

@@ -11,7 +11,7 @@ from blrc.errors import BlrcError
 from blrc.legal import check
 from blrc.program import Program
 from blrc.runtime_files import runtime_dir
-from blrc.targets.c import cortex_m4, memory, selftest, tiles
+from blrc.targets.c import cortex_m4, memory, selftest, x86
 from blrc.targets.c.choice import choose
 from blrc.targets.c.ensemble import ensemble_file
 from blrc.targets.c.header import header
@@ -92,7 +92,7 @@ def runtime_sources(layout: Layout, name: str) -> dict[str, str]:
     if layout.rows:
         needed.add("blrc_strips.c")
     if layout.cpu == X86_64:
-        needed.update(tiles.FILES)
+        needed |= x86.files({step.kernel for step in layout.steps})
     paths = [*sorted((folder / "include").iterdir()), *sorted((folder / "src").iterdir())]
     texts = {path.name: _read(path) for path in paths}
     for macro, value in runtime_macros(layout).items():

@@ -17,7 +17,7 @@ from blrc.errors import BlrcError
 from blrc.pack import pack, unpack, words
 from blrc.plan import Arena
 from blrc.program import INT32_MAX, BinaryScores, Conv, DType, Encode, Op, Pool, Program, Scores, Value
-from blrc.targets.c import slices, strips, tiles
+from blrc.targets.c import slices, strips, x86
 from blrc.targets.c.steps import Step, Table, mapped, plain
 
 __all__ = ["CPUS", "PORTABLE", "X86_64", "Layout", "Step", "Table", "lay_out"]
@@ -42,7 +42,7 @@ class Layout:
         groups: first step and the one after the last; where there are several, they run together row by row (`strips`).
         rows: of the maps between steps of a group, by the value's name: how many rows the arena holds of it.
         thresholds: bits of a threshold (16 or 32) by the type of what convolutions read, ``bits`` and ``int8``.
-        cpu: what it is made for: ``portable``, or ``x86-64`` (`tiles`).
+        cpu: what it is made for: ``portable``, or ``x86-64`` (`x86`).
     """
 
     program: Program
@@ -107,7 +107,7 @@ def lay_out(program: Program, sliced: Collection[str] = (), pays: int | None = N
         if op.y.name in fused:
             continue
         encode = encodes[op.x.name] if op.x.name in fused else None
-        special = tiles.step(program, op, encode) if cpu == X86_64 else None
+        special = x86.step(program, op, encode) if cpu == X86_64 else None
         if op.name in sliced and isinstance(op, Conv):
             special = _sliced(program, op, thresholds["bits"])
         steps.append(special or _step(program, op, encode, thresholds))

@@ -106,6 +106,8 @@ def _arguments(symbols: Symbols, step: Step) -> list[str]:
     height, width, channels = step.x.shape
     if isinstance(op, Encode):
         return [str(height * width), str(channels), "x", tables[0], str(_table_rows(step)), "y"]
+    if isinstance(op, Scores) and step.kernel == "scores_dots":
+        return [str(height * width * words(channels)), str(op.y.shape[2]), "x", *tables, "y"]
     if isinstance(op, Scores):
         return [str(height * width), str(channels), str(op.y.shape[2]), "x", *tables, "y"]
     if isinstance(op, BinaryScores):
@@ -120,8 +122,11 @@ def _arguments(symbols: Symbols, step: Step) -> list[str]:
             return [f"&{symbols.shape(step)}", "x", tables[0], looked_up, *tables[-2:], "y"]
         if step.kernel == "dense":
             return [str(op.fan_in), str(height * width * words(channels)), str(op.y.shape[2]), "x", *tables, "y"]
-        if step.kernel in ("conv_codes", "conv_pairs", "conv_columns"):
+        if step.kernel in ("conv_codes", "conv_pairs", "conv_columns", "conv_dots"):
             table = [tables[0], str(_table_rows(step))] if step.encode is not None else ["0", "1"]
+            if step.kernel == "conv_dots":
+                quads = str(len(step.tables[-3].arrays[0]))
+                return [f"&{symbols.shape(step)}", "x", *table, tables[-3], quads, *tables[-2:], "scratch", "y"]
             return [f"&{symbols.shape(step)}", "x", *table, *tables[-2:], "y"]
         if step.scratch:
             return [f"&{symbols.shape(step)}", "x", *tables, "scratch", "y"]

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blrc.pack import unpack, words
-from blrc.program import Conv, Encode, Op, Program
+from blrc.program import Conv, Program
 from blrc.targets.c.steps import Step, Table, mapped
 
 ROWS = 32  # BLRC_TILE_ROWS: of a block
@@ -18,16 +18,6 @@ LOOK_UNITS, LOOK_BLOCKS = 3, 16  # BLRC_LOOK_UNITS, BLRC_LOOK_BLOCKS: in which o
 LOOK_BITS = 2**15 - 1  # the largest fan-in whose sums the look-ups hold
 MAX_RUN = 4096  # words of a run, six of which lie on the stack
 MAX_LINES = 32768  # words of the padded rows that lie there
-
-FILES = ("blrc_tier.c", "blrc_tile_portable.c", "blrc_tile_popcnt.c", "blrc_tile_avx2.c", "blrc_tile_avx512.c")
-"""Sources of the runtime that an export for x86-64 has besides its kernels."""
-
-
-def step(program: Program, op: Op, encode: Encode | None) -> Step | None:
-    """The step of an op that has such a kernel, else None: the portable one has to do."""
-    if isinstance(op, Conv) and op.x.dtype == "bits" and op.groups == 1:
-        return _bits(program, op)
-    return None
 
 
 def padded_words(op: Conv) -> int:
@@ -47,7 +37,10 @@ def run_words(op: Conv) -> int:
     return op.window.taps * words(op.x.shape[2]) + 4
 
 
-def _bits(program: Program, op: Conv) -> Step | None:
+def step(program: Program, op: Conv) -> Step | None:
+    """The step of a binary convolution or dense layer, else None: the portable one has to do."""
+    if op.groups != 1:
+        return None
     total = op.window.taps * words(op.x.shape[2])
     weights, thresholds = program.constants[op.weights], program.constants[op.thresholds]
     tables = [mapped("weights", weights, lambda t: units(t.reshape(len(t), -1)))]
