@@ -6,7 +6,7 @@
 #ifndef BLRC_DOT_PORTABLE_H
 #define BLRC_DOT_PORTABLE_H
 
-#include "blrc_carry.h"
+#include "blrc_vector.h"
 
 /* Both choices may be given to the compiler instead (-D): tests walk every path so. */
 #ifndef BLRC_HAS_POPCOUNT
@@ -26,7 +26,7 @@
 #endif
 #endif
 
-#define BLRC_CARRY_SAVE (!BLRC_HAS_POPCOUNT && BLRC_UNIT_BITS == 32)
+#define BLRC_CARRY_SAVE (!BLRC_VECTOR && !BLRC_HAS_POPCOUNT && BLRC_UNIT_BITS == 32)
 
 static inline uint32_t blrc_popcount(uint32_t v)
 {
@@ -54,7 +54,17 @@ static inline void blrc_dot4_word(uint32_t x, BLRC_TABLE(uint32_t) w, int32_t st
     acc[3] += blrc_popcount(x ^ BLRC_READ(uint32_t, w, 3 * step));
 }
 
-#if BLRC_HAS_POPCOUNT && BLRC_UNIT_BITS == 64
+#if BLRC_VECTOR
+
+static inline void blrc_dot4(const uint32_t *x, BLRC_TABLE(uint32_t) w, int32_t pairs, uint32_t *acc)
+{
+    uint32_t more[4];
+
+    blrc_quad_count(x, x, 0, 2 * (uint32_t)pairs, w, more);
+    acc[0] += more[0], acc[1] += more[1], acc[2] += more[2], acc[3] += more[3];
+}
+
+#elif BLRC_HAS_POPCOUNT && BLRC_UNIT_BITS == 64
 
 static inline void blrc_dot4(const uint32_t *x, BLRC_TABLE(uint32_t) w, int32_t pairs, uint32_t *acc)
 {

@@ -12,7 +12,18 @@ typedef struct blrc_row_input {
     int32_t n;
 } blrc_row_input;
 
-#if BLRC_CARRY_SAVE
+#if BLRC_VECTOR
+
+static BLRC_INLINE uint32_t blrc_block(uint32_t bits, const blrc_row_input *in, BLRC_TABLE(uint32_t) w,
+                                       BLRC_TABLE(blrc_bit_threshold) thresholds)
+{
+    uint32_t acc[BLRC_ROWS];
+
+    blrc_quad_count(in->x, in->real, BLRC_BORDER, in->words, w, acc);
+    return bits | blrc_pass4(acc, in->n, thresholds);
+}
+
+#elif BLRC_CARRY_SAVE
 
 /* Bits in `ones`, and those that differ in pairs of words. */
 static BLRC_APART uint32_t blrc_count_all(uint32_t ones, uint32_t pairs, const uint32_t *x, BLRC_TABLE(uint32_t) w)

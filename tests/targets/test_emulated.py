@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 from c_exports import assert_equal, export, one_conv
 from random_programs import Builder, gated, random_inputs, random_program, top_probability
+from tile_programs import EDGES, inputs, many_convs
 
 from blrc import reference
 from blrc.errors import BlrcError
-from blrc.program import Program, Value
+from blrc.program import Conv, Program, Value
 from blrc.targets.c import build
 from blrc.targets.c.emulated import EmulatedBuild
 from blrc.targets.c.fit import DoesNotFitError, NoRoomToTestError
@@ -58,6 +59,26 @@ def test_every_machine_agrees_with_the_reference(emulated: Machine, program: Pro
         assert tables < c.flash < tables + 36_000  # an AVR computes 8 bits at a time
         assert 0 < c.stack < 4_000
         assert c.compiler.endswith(" ".join(emulated.flags))
+
+
+@pytest.mark.parametrize("part", range(len(EDGES)))
+@pytest.mark.parametrize("emulated", ["cortex-m55", "aarch64", "armv7", "wasm_simd"], indirect=True)
+def test_vectors_at_the_edges_of_blocks(emulated: Machine, part: int, tmp_path: Path) -> None:
+    """Where bits are counted in vectors: rows of many numbers of words, borders, bits that all differ."""
+    program = many_convs(EDGES[part])
+    with EmulatedBuild(export(program, tmp_path, inputs(program)), "net", emulated) as c:
+        for op in program.ops:
+            if not isinstance(op, Conv) or not op.name.startswith("case"):
+                continue
+            x = np.random.default_rng(1).random((3, *op.x.shape)) < 0.5
+            x[0], x[1] = False, True
+            different = np.argwhere(c.run_op(op.name, x) != reference.apply(program, op, x))
+            if len(different):
+                sample, row, column, channel = different[0]
+                z = reference.preactivation(program, op, x[sample : sample + 1])[0, :, :, channel]
+                where = f"sample {sample}, position {(row, column)}, channel {channel}"
+                threshold = program.constant(op.thresholds)[channel]
+                pytest.fail(f"{emulated.name}: op {op}, {where}: threshold {threshold}, z {z}")
 
 
 @pytest.mark.parametrize("name", ["FILENAME", "netNAME", "MULTIPLIER"])

@@ -181,6 +181,26 @@ def _linux(name: str, title: str, prefix: str, libc: str, order: str = "<", flag
     )
 
 
+def _wasm(name: str, title: str, flags: tuple[str, ...] = ()) -> Machine:
+    return Machine(
+        name,
+        title,
+        ("clang-19", "--target=wasm32"),
+        None,
+        (*flags, "-ffreestanding", "-O2"),
+        ("-nostdlib", "-Wl,--no-entry", "-Wl,--export-memory", "-Wl,-z,stack-size=65536"),
+        ("wasm.c", "freestanding.c"),
+        (*_WASM, "{binary}", "count.txt"),
+        (*_WASM, "{binary}", "{count}"),
+        (
+            Tool("clang-19", "clang-19"),
+            Tool("wasm-ld-19", "lld-19"),
+            Tool("wasmtime", "blrc[wasm] with pip", module=True),
+        ),
+        files=True,
+    )
+
+
 def host() -> Machine:
     """This machine, with its own compiler. Its instructions are counted where QEMU can emulate it."""
     emulator = f"qemu-{platform.machine()}"
@@ -225,7 +245,7 @@ MACHINES: Mapping[str, Machine] = {
         _riscv("rv32imc_zbb", "RV32IMC with Zbb", "rv32imc_zbb", "rv32imac", "ilp32", ("-cpu", "rv32,zbb=true")),
         _riscv("rv64", "RV64GC", "rv64imafdc", "rv64imafdc", "lp64d"),
         _linux("aarch64", "AArch64", "aarch64-linux-gnu", "libc6-dev-arm64-cross"),
-        _linux("armv7", "Armv7-A with NEON", "arm-linux-gnueabihf", "libc6-dev-armhf-cross"),
+        _linux("armv7", "Armv7-A with NEON", "arm-linux-gnueabihf", "libc6-dev-armhf-cross", flags=("-mfpu=neon",)),
         _linux("s390x", "s390x (big-endian)", "s390x-linux-gnu", "libc6-dev-s390x-cross", ">"),
         Machine(
             "avr",
@@ -248,23 +268,8 @@ MACHINES: Mapping[str, Machine] = {
             fits=(256 * KILO, 8 * KILO),
             limit=20,
         ),
-        Machine(
-            "wasm",
-            "WebAssembly",
-            ("clang-19", "--target=wasm32"),
-            None,
-            ("-ffreestanding", "-O2"),
-            ("-nostdlib", "-Wl,--no-entry", "-Wl,--export-memory", "-Wl,-z,stack-size=65536"),
-            ("wasm.c", "freestanding.c"),
-            (*_WASM, "{binary}", "count.txt"),
-            (*_WASM, "{binary}", "{count}"),
-            (
-                Tool("clang-19", "clang-19"),
-                Tool("wasm-ld-19", "lld-19"),
-                Tool("wasmtime", "blrc[wasm] with pip", module=True),
-            ),
-            files=True,
-        ),
+        _wasm("wasm", "WebAssembly"),
+        _wasm("wasm_simd", "WebAssembly with SIMD", ("-msimd128",)),
     )
 }
 
