@@ -15,7 +15,11 @@ from blrc.train.state import state_file
 _DEFAULT = Recipe()
 # Options that change nothing in a baseline: given, they are a mistake.
 _STOCHASTIC = {"weight_lr", "tau", "hard", "objective", "init", "pretrain_epochs"}
-_IDLE = {"blrnet": set[str](), "bnn": _STOCHASTIC | {"pretrain_lr"}, "fp": _STOCHASTIC | {"lr", "schedule"}}
+_IDLE = {
+    "blrnet": set[str](),
+    "bnn": _STOCHASTIC | {"pretrain_lr"},
+    "fp": _STOCHASTIC | {"lr", "schedule", "precision"},
+}
 Command = Callable[..., None]
 Decorator = Callable[[Command], Command]
 
@@ -78,6 +82,12 @@ def _options(task: str, files: str, *own: Decorator) -> Decorator:
             "--hard/--soft", default=None, help=f"Activations in training: +-1, or between. {_defaults(task, 'hard')}"
         ),
         option("--tau", "tau", float, "Temperature of the activations."),
+        option(
+            "--precision",
+            "precision",
+            click.Choice(["float32", "bfloat16"]),
+            "Of convolutions of +-1; bfloat16 is faster on CPUs with avx512_bf16 or amx_bf16.",
+        ),
         *own,
         option("--distillation", "distillation", float, "Share of the loss that soft labels have."),
         option(

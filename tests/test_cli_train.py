@@ -35,12 +35,12 @@ def test_the_defaults_are_the_recipe_s(calls: list[tuple[Any, ...]]) -> None:
 def test_every_option_arrives(calls: list[tuple[Any, ...]]) -> None:
     options = "--data d --seed 3 --epochs 4 --pretrain-epochs 5 --batch 6 --lr 0.7 --weight-lr 0.8 --soft "
     options += "--tau 0.9 --threads 2 --shifts 1 --rotation 5 --zoom 0.1 --distillation 0.25 --restart-epochs 7 "
-    options += "--no-norm --log l.csv --model blrnet --schedule plateau"
+    options += "--no-norm --log l.csv --model blrnet --schedule plateau --precision bfloat16"
     CliRunner().invoke(cli_train.train, ["mnist", "-o", "m.pt", *options.split(), "--objective", "bound", "--resume"])
     recipe = Recipe(
         seed=3, epochs=4, pretrain_epochs=5, batch=6, weight_lr=0.8, lr=0.7, objective="bound", hard=False, tau=0.9,
         shifts=1, rotation=5.0, zoom=0.1, distillation=0.25, restart_epochs=7, norm=False,
-        schedule="plateau",
+        schedule="plateau", precision="bfloat16",
     )  # fmt: skip
     assert calls == [(Path("m.pt"), Path("d"), recipe, True, 2, Path("l.csv"))]
 

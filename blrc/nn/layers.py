@@ -15,14 +15,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from blrc.nn.gaussian import Gaussian, expect_tensor
-from blrc.nn.geometry import ConvLayer, DenseLayer, Device
+from blrc.nn.geometry import ConvLayer, DenseLayer, Device, all_signs
 from blrc.nn.weights import Bernoulli, WeightDistribution
-
-
-def all_signs(x: Tensor) -> bool:
-    """Whether every value is +1 or -1. Looks at one sample first, so that real input costs nearly nothing."""
-    x = x.detach()
-    return bool((x[:1].abs() == 1).all()) and bool((x.abs() == 1).all())
 
 
 class BinaryLinear(DenseLayer):
@@ -96,8 +90,9 @@ class BinaryConv2d(ConvLayer):
     def forward(self, x: Tensor) -> Gaussian:
         x = self.expect(x)
         expected, variance = self.weight.moments()
-        mean = self.convolve(x, expected, self.bias)
-        squares = torch.ones_like(x[:1]) if all_signs(x) else x * x
+        signs = all_signs(x)
+        mean = self.convolve(x, expected, self.bias, signs)
+        squares = torch.ones_like(x[:1]) if signs else x * x
         return Gaussian(mean, self.convolve(squares, variance, None))
 
 

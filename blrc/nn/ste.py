@@ -20,7 +20,7 @@ from torch.autograd.function import once_differentiable
 
 from blrc.errors import BlrcError
 from blrc.nn.gaussian import expect_tensor
-from blrc.nn.geometry import ConvLayer, DenseLayer, Device
+from blrc.nn.geometry import ConvLayer, DenseLayer, Device, all_signs
 
 
 def signs(x: Tensor) -> Tensor:
@@ -89,7 +89,9 @@ class SteConv2d(ConvLayer):
         return _shadow(shape, device, dtype)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.convolve(self.expect(x), _WeightSigns.apply(self.weight), self.bias)  # type: ignore[no-untyped-call]
+        x = self.expect(x)
+        signs = self.signs_in is not None and all_signs(x)
+        return self.convolve(x, _WeightSigns.apply(self.weight), self.bias, signs)  # type: ignore[no-untyped-call]
 
 
 class SteSign(nn.Module):

@@ -37,6 +37,7 @@ class Recipe:
         objective: ``penalty`` adds `variance_penalty` times ||sigmoid(W) (1 - sigmoid(W))||_1 to the cross entropy;
             ``bound`` is the variational bound, cross entropy minus H[p(B)] / N.
         hard, tau: of the activations (`blrc.nn.StochasticSign`).
+        precision: ``bfloat16`` convolves +-1 inputs in it (`blrc.nn.convolve_signs_in`).
         shifts: training images are moved at random by up to so many pixels.
         translate: the same, but height and width apart, and with the mean coming in at the edges instead of 0.
         flip: half of the training images are turned left to right.
@@ -71,6 +72,7 @@ class Recipe:
     variance_penalty: float = 1e-6
     hard: bool = True
     tau: float = 1.0
+    precision: Literal["float32", "bfloat16"] = "float32"
     shifts: int = 0
     translate: int = 0
     flip: bool = False
@@ -107,7 +109,7 @@ class Recipe:
             raise BlrcError(f"distillation {self.distillation}: needs a pretrained network; give pretrain_epochs")
         for name, known in (("objective", ("penalty", "bound")), ("model", ("blrnet", "bnn", "fp")),
                             ("init", ("transfer", "xavier")), ("task", ("mnist", "cifar10")),
-                            ("schedule", ("cosine", "plateau"))):  # fmt: skip
+                            ("schedule", ("cosine", "plateau")), ("precision", ("float32", "bfloat16"))):  # fmt: skip
             if getattr(self, name) not in known:
                 raise BlrcError(f"{name} {getattr(self, name)!r}: {' or '.join(map(repr, known))}")
         if self.task == "mnist" and (self.width != 1 or self.whiten):

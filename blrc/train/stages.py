@@ -12,7 +12,7 @@ from torch import nn
 
 from blrc.datasets import Dataset
 from blrc.encode import InputEncoding
-from blrc.nn import clip_, deterministic, reestimate, reuse_noise, transfer_, xavier_
+from blrc.nn import clip_, convolve_signs_in, deterministic, reestimate, reuse_noise, transfer_, xavier_
 from blrc.train import networks
 from blrc.train.augment import augmentation
 from blrc.train.loop import derived_seed
@@ -50,13 +50,13 @@ def stages_of(recipe: Recipe, training: Dataset, validation: Dataset, encoding: 
         elif "fp" in results:
             transfer_(model, networks.pretrained(recipe, results))
         reuse_noise(model)
-        return _channels_last(model)
+        return _ready(recipe, model)
 
     def build_restart(results: Mapping[str, Tensors]) -> nn.Module:
         model = networks.stochastic(recipe)
         model.load_state_dict(results["blrnet"])
         reuse_noise(model)
-        return _channels_last(model)
+        return _ready(recipe, model)
 
     pretraining = Stage(
         "fp",
@@ -78,7 +78,7 @@ def stages_of(recipe: Recipe, training: Dataset, validation: Dataset, encoding: 
             Stage(
                 "bnn",
                 recipe.epochs,
-                lambda _: _channels_last(networks.new(recipe)),
+                lambda _: _ready(recipe, networks.new(recipe)),
                 lambda model: networks.straight_through_groups(model, recipe.lr),
                 schedule,
                 lambda _: squared_hinge_loss,
@@ -113,6 +113,11 @@ def stages_of(recipe: Recipe, training: Dataset, validation: Dataset, encoding: 
         prepare=lambda model, progress: networks.restrain_at(model, recipe, progress),
     )
     return [*([pretraining] if recipe.pretrains else []), binary, *([restart] if recipe.restart_epochs else [])]
+
+
+def _ready(recipe: Recipe, model: nn.Module) -> nn.Module:
+    convolve_signs_in(model, torch.bfloat16 if recipe.precision == "bfloat16" else None)
+    return _channels_last(model)
 
 
 def _channels_last(model: nn.Module) -> nn.Module:

@@ -10,8 +10,17 @@ import torch.nn.functional as F
 from torch import nn
 
 from blrc.errors import BlrcError
-from blrc.nn import BinaryConv2d, BinaryLinear, Gaussian, SoftmaxLinear, StochasticBatchNorm1d, StochasticSign
-from blrc.nn.layers import all_signs
+from blrc.nn import (
+    BinaryConv2d,
+    BinaryLinear,
+    Gaussian,
+    SoftmaxLinear,
+    SteConv2d,
+    StochasticBatchNorm1d,
+    StochasticSign,
+    convolve_signs_in,
+)
+from blrc.nn.geometry import all_signs
 
 CONVOLUTIONS: list[dict[str, Any]] = [
     {"kernel_size": 3, "padding": "same"},
@@ -187,3 +196,34 @@ def test_the_device_is_taken() -> None:
 def test_what_does_not_compose_says_so(call: Any, message: str) -> None:
     with pytest.raises(BlrcError, match=message):
         call()
+
+
+@pytest.mark.parametrize("kind", [BinaryConv2d, SteConv2d])
+@pytest.mark.parametrize("channels", [28, 64])
+def test_signs_in_bfloat16_are_exact_up_to_256(kind: Any, channels: int) -> None:
+    """Sums of 9 x 28 = 252 signs are exact; more, and real weights, are right to 2^-9; real inputs stay."""
+    layer = kind(channels, 5, 3, padding="same", bias=True)
+    layer.bias.data.copy_(torch.arange(5) / 8)  # adds without rounding
+    x = torch.randint(0, 2, (3, channels, 6, 6)) * 2.0 - 1.0
+    x[0] = 1.0
+
+    def outputs(x: torch.Tensor) -> list[torch.Tensor]:
+        out = layer(x)
+        return list(out) if kind is BinaryConv2d else [out]
+
+    if kind is SteConv2d:
+        layer.weight.data[0] = 1.0  # the largest sum
+    plain, plain_real = outputs(x), outputs(0.9 * x)
+    convolve_signs_in(layer, torch.bfloat16)
+    lower, lower_real = outputs(x), outputs(0.9 * x)
+    assert all(torch.equal(a, b) for a, b in zip(plain_real, lower_real, strict=True))
+    assert lower[0].dtype == torch.float32
+    bias = layer.bias.detach()[:, None, None]
+    if kind is SteConv2d and channels == 28:
+        assert torch.equal(lower[0], plain[0]) and (plain[0] - bias).max() == 252
+    else:
+        assert kind is SteConv2d or not torch.equal(lower[0], plain[0])
+        size = 9 * channels  # of sums of absolute values: rounding of weights, and of the sum
+        assert (lower[0] - plain[0]).abs().max() <= 2**-9 * size + 2**-9 * (plain[0] - bias).abs().max() + 1e-4
+    convolve_signs_in(layer, None)
+    assert torch.equal(outputs(x)[0], plain[0])

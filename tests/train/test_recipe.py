@@ -53,6 +53,7 @@ def test_one_cycle_rises_then_falls(a: float, b: float) -> None:
         ({"distillation": 0.5, "pretrain_epochs": 0}, "needs a pretrained network"),
         ({"translate": -1}, "translate -1"),
         ({"schedule": "step"}, "schedule 'step': 'cosine' or 'plateau'"),
+        ({"precision": "int8"}, "precision 'int8': 'float32' or 'bfloat16'"),
         ({"task": "svhn"}, "task 'svhn': 'mnist' or 'cifar10'"),
         ({"width": 0.5}, "width and whiten are CIFAR-10's"),
         ({"whiten": True}, "width and whiten are CIFAR-10's"),

@@ -321,6 +321,7 @@ def test_the_best_epoch_is_kept(folder: Path, tmp_path: Path, monkeypatch: pytes
         {"pretrain_decay": 1.0},
         {"init": "xavier"},
         {"restart_epochs": 3},
+        {"precision": "bfloat16"},
     ],
 )
 def test_each_option_has_an_effect(change: dict[str, Any], folder: Path, tmp_path: Path, uninterrupted: Any) -> None:
