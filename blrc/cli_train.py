@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -103,6 +104,13 @@ def _options(task: str, files: str, *own: Decorator) -> Decorator:
             show_default=True,
             help="More are faster on idle cores and cost more CPU time; the result's last bits depend on their number.",
         ),
+        click.option(
+            "--device",
+            type=click.Choice(["auto", "cpu", "cuda"]),
+            default="cpu",
+            show_default=True,
+            help="auto: a GPU where there is one.",
+        ),
         click.option("--log", type=output, help="Write a CSV file with a line an epoch."),
         click.option("--resume", is_flag=True, help="Go on after the last finished epoch of a run that was stopped."),
     )
@@ -164,7 +172,15 @@ def cifar10(**options: Any) -> None:
 
 
 def _train(
-    task: str, output: Path, data: Path | None, base: str, resume: bool, threads: int, log: Path | None, **options: Any
+    task: str,
+    output: Path,
+    data: Path | None,
+    base: str,
+    resume: bool,
+    threads: int,
+    log: Path | None,
+    device: str,
+    **options: Any,
 ) -> None:
     given = {name: value for name, value in options.items() if value is not None}
     idle = sorted(set(given) & _IDLE[given.get("model", _DEFAULT.model)])
@@ -173,11 +189,13 @@ def _train(
         raise BlrcError(f"--model {given['model']}: has no use for {flags}; leave that out")
     recipe = Recipe(**{**RECIPES[task][base], **given})
     try:
-        trained = run(output, data, recipe, resume, threads=threads, log=log)
+        trained = run(output, data, recipe, resume, threads=threads, log=log, device=device)
     except KeyboardInterrupt:
         raise BlrcError(
             f"stopped; the same command with --resume goes on after the last finished epoch ({state_file(output)})"
         ) from None
+    if os.environ.get("RANK", "0") != "0":
+        return  # of several processes (torchrun) the first one speaks
     best = max(trained.accuracies[best_stage(recipe, trained.accuracies)])
     what = "MAP accuracy" if recipe.model == "blrnet" else "accuracy"
     click.echo(f"{output}: {what} {100 * best:.2f} % on the validation set")

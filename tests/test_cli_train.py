@@ -18,7 +18,8 @@ from blrc.train import RECIPES, Recipe, Trained
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
     calls: list[tuple[Any, ...]] = []
 
-    def run(*args: Any, threads: int, log: Path | None) -> Trained:
+    def run(*args: Any, threads: int, log: Path | None, device: str) -> Trained:
+        assert device == "cpu"
         calls.append((*args, threads, log))
         return Trained(nn.Sequential(), {"fp": [0.999], "blrnet": [0.97, 0.9912, 0.98]}, [])
 

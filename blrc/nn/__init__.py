@@ -17,7 +17,7 @@ from blrc.nn.gaussian import Gaussian
 from blrc.nn.geometry import convolve_signs_in
 from blrc.nn.layers import BinaryConv2d, BinaryLinear, SoftmaxLinear
 from blrc.nn.noise import reuse_noise
-from blrc.nn.norm import StochasticBatchNorm1d, StochasticBatchNorm2d
+from blrc.nn.norm import StochasticBatchNorm1d, StochasticBatchNorm2d, join_norms
 from blrc.nn.pool import StochasticMaxPool2d
 from blrc.nn.ste import SteConv2d, SteLinear, SteSign, clip_, glorot_scale, squared_hinge
 from blrc.nn.transfer import transfer_, xavier_
@@ -44,6 +44,7 @@ __all__ = [
     "distributions",
     "entropy",
     "glorot_scale",
+    "join_norms",
     "probability_minus",
     "reestimate",
     "restrain",

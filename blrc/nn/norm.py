@@ -11,6 +11,7 @@ from torch.autograd.function import once_differentiable
 
 from blrc.errors import BlrcError
 from blrc.nn.gaussian import Gaussian, expect_gaussian
+from blrc.nn.ranks import JointBatchNorm1d, JointBatchNorm2d, all_sum
 from blrc.window import count
 
 
@@ -22,6 +23,7 @@ class _StochasticBatchNorm(nn.Module):
     num_batches_tracked: Tensor
     ndim: int
     layout: str
+    joint: bool = False
 
     def __init__(
         self,
@@ -68,7 +70,7 @@ class _StochasticBatchNorm(nn.Module):
             )
         if mean.numel() <= mean.shape[1]:
             raise BlrcError(f"{name}: training needs more than one value per channel, got {tuple(mean.shape)}")
-        out_mean, out_var, m, v = _Normalise.apply(mean, var, weight, bias, self.eps)  # type: ignore[no-untyped-call]
+        out_mean, out_var, m, v = _Normalise.apply(mean, var, weight, bias, self.eps, self.joint)  # type: ignore[no-untyped-call]
         self._track(m, v)
         return Gaussian(out_mean, out_var)
 
@@ -113,6 +115,7 @@ class StochasticBatchNorm2d(_StochasticBatchNorm):
     Attributes:
         weight, bias: gamma and beta, or None.
         running_mean, running_var, num_batches_tracked: as in torch (v has M - 1 already).
+        joint: in training the statistics are those of all processes' batches together (`join_norms`).
 
     Raises:
         BlrcError: num_features or eps out of range, an input that is no such Gaussian, or training with a single value
@@ -134,7 +137,9 @@ class StochasticBatchNorm2d(_StochasticBatchNorm):
 class _Normalise(torch.autograd.Function):
     """Training-mode norm with its gradient in closed form: a third of the memory passes of plain autograd.
 
-    With s^2 = v + eps, c = mean - m, g and h the gradients of mean' and var' (R = rows of c for each row of var):
+    Sums are over the batch, or over those of all processes (`joint`), but for dgamma and dbeta, which each process has
+    its own share of. With s^2 = v + eps, c = mean - m, g and h the gradients of mean' and var' (R = rows of c for each
+    row of var):
 
         dgamma = sum g c / s + 2 gamma sum h var / s^2,    dbeta = sum g
         dv     = -gamma sum g c / (2 s^3) - gamma^2 sum h var / s^4
@@ -143,20 +148,23 @@ class _Normalise(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, mean: Tensor, var: Tensor, gamma: Tensor, beta: Tensor, eps: float
+        ctx: Any, mean: Tensor, var: Tensor, gamma: Tensor, beta: Tensor, eps: float, joint: bool
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         count = mean.numel() // mean.shape[1]
         repeats = mean.numel() // var.numel() if var.shape[1] == mean.shape[1] else 0
         if repeats * var.numel() != mean.numel():
             var = var.expand_as(mean)
             repeats = 1
-        m = _channel_sum(mean) / count
+        total = (lambda x: all_sum(x)) if joint else (lambda x: x)
+        if joint:
+            count = round(float(all_sum(torch.tensor(float(count), dtype=torch.float64, device=mean.device))))
+        m = total(_channel_sum(mean)) / count
         centred = mean - _rows(m, mean)
-        v = (_channel_sum(var) * repeats + _channel_sum(centred * centred)) / (count - 1)
+        v = total(_channel_sum(var) * repeats + _channel_sum(centred * centred)) / (count - 1)
         inv = (v + eps).rsqrt()
         scale = gamma * inv
         ctx.save_for_backward(centred, var, gamma, inv)
-        ctx.count, ctx.repeats = count, repeats
+        ctx.count, ctx.repeats, ctx.joint = count, repeats, joint
         ctx.mark_non_differentiable(m, v)
         out_mean = torch.addcmul(_rows(beta, mean), centred, _rows(scale, mean))
         return out_mean, var * _rows(scale * scale, mean), m, v
@@ -169,12 +177,33 @@ class _Normalise(torch.autograd.Function):
         sum_gc = _channel_sum(g * centred)
         sum_hv = _channel_sum(h * var)
         scale = gamma * inv
+        dgamma, dbeta = sum_gc * inv + 2.0 * gamma * sum_hv * inv * inv, sum_g
+        if ctx.joint:
+            sum_g, sum_gc, sum_hv = all_sum(torch.stack((sum_g, sum_gc, sum_hv)))
         dv = -(0.5 * scale * sum_gc + scale * scale * sum_hv) * inv * inv
-        dgamma = sum_gc * inv + 2.0 * gamma * sum_hv * inv * inv
         dc = 2.0 * dv / (ctx.count - 1)
         dmean = torch.addcmul(_rows(-scale * sum_g / ctx.count, g), centred, _rows(dc, g)).addcmul_(g, _rows(scale, g))
         dvar = torch.addcmul(_rows(dv * (ctx.repeats / (ctx.count - 1)), h), h, _rows(scale * scale, h))
-        return dmean, dvar, dgamma, sum_g, None
+        return dmean, dvar, dgamma, dbeta, None, None
+
+
+def join_norms(model: nn.Module) -> None:
+    """Let every norm of a network take its training statistics over the batches of all processes of a distributed run.
+
+    Stochastic norms and torch's own batch norms, which are replaced; parameters, buffers and names stay the same.
+    """
+    for name, module in list(model.named_modules()):
+        if isinstance(module, _StochasticBatchNorm):
+            module.joint = True
+        elif type(module) in (nn.BatchNorm1d, nn.BatchNorm2d):
+            kind = JointBatchNorm1d if isinstance(module, nn.BatchNorm1d) else JointBatchNorm2d
+            norm = kind(module.num_features, module.eps, module.momentum, module.affine)
+            for own, parameter in module.named_parameters():
+                setattr(norm, own, parameter)
+            for own, buffer in module.named_buffers():
+                norm.register_buffer(own, buffer)
+            parent, _, child = name.rpartition(".")
+            setattr(model.get_submodule(parent), child, norm.train(module.training))
 
 
 def _channel_sum(x: Tensor) -> Tensor:

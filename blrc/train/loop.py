@@ -13,12 +13,14 @@ from typing import Any, TextIO
 
 import numpy as np
 import torch
+from torch import nn
 from tqdm import tqdm
 
 from blrc.datasets import Dataset
 from blrc.encode import InputEncoding
 from blrc.files import write_atomically
-from blrc.train.stage import Stage, Tensors, optimiser, run_epoch
+from blrc.train.ranks import Ranks
+from blrc.train.stage import ONE, Stage, Tensors, optimiser, run_epoch
 from blrc.train.state import TrainingState, save_state
 
 REPORT_EVERY = 20
@@ -34,15 +36,18 @@ def run_stages(
     seed: int,
     stream: TextIO = sys.stderr,
     log: Path | None = None,
+    ranks: Ranks = ONE,
 ) -> None:
     """Train every stage that `state` has not finished, saving it to `path` after each epoch.
 
-    Afterwards ``state.results`` holds the best tensors of each stage. `log` is a CSV file of ``state.history``.
+    Afterwards ``state.results`` holds the best tensors of each stage. `log` is a CSV file of ``state.history``. Of
+    several `ranks` the first validates, and writes to `path`, `stream` and `log`.
     """
     for index in range(state.stage, len(stages)):
         stage = stages[index]
         torch.manual_seed(derived_seed(seed, index, 0))
-        model = stage.build(state.results)
+        model = stage.build(state.results).to(ranks.device)
+        parallel = ranks.parallel(model)
         adam, loss_of = optimiser(stage, model), stage.losses(state.results)
         if state.epoch:
             model.load_state_dict(state.model)
@@ -52,7 +57,9 @@ def run_stages(
             title = f"{stage.name} epoch {epoch}/{stage.epochs}"
             # A bar on a terminal; a log gets one line an epoch.
             total = -(-len(data) // batch)
-            with tqdm(total=total, desc=title, file=stream, leave=False, disable=not stream.isatty()) as bar:
+            with tqdm(
+                total=total, desc=title, file=stream, leave=False, disable=not (ranks.first and stream.isatty())
+            ) as bar:
                 bar.set_postfix_str(_best(state))
 
                 def report(step: int, loss: float, bar: tqdm = bar) -> None:  # type: ignore[type-arg, unused-ignore]
@@ -62,11 +69,10 @@ def run_stages(
 
                 decay = stage.decay([row["validation"] for row in state.history if row["stage"] == stage.name])
                 loss = run_epoch(
-                    stage, epoch, model, loss_of, adam, data, encoding, batch, derived_seed(seed, index, epoch), report,
-                    decay=decay,
+                    stage, epoch, parallel, loss_of, adam, data, encoding, batch, derived_seed(seed, index, epoch),
+                    report, decay=decay, ranks=ranks,
                 )  # fmt: skip
-            accuracy = stage.validate(model)
-            also = {name: measure(model) for name, measure in stage.also.items()}
+            accuracy, also = ranks.of_first(lambda stage=stage, model=model: _measured(stage, model))  # type: ignore[misc]
             state.stage, state.epoch = index, epoch
             state.model, state.adam = model.state_dict(), adam.state_dict()
             state.history.append({"stage": stage.name, "epoch": epoch, "loss": loss, "validation": accuracy, **also,
@@ -78,13 +84,20 @@ def run_stages(
             line = f"{title}: loss {loss:.4f}, validation {100 * accuracy:.2f} %{_best(state)}"
             took = time.monotonic() - start
             left = f", {stage.name} {_duration(took * (stage.epochs - epoch))} left" if epoch < stage.epochs else ""
-            tqdm.write(f"{line}, {took:.0f} s{left}", file=stream)
+            if ranks.first:
+                tqdm.write(f"{line}, {took:.0f} s{left}", file=stream)
             if epoch == stage.epochs:
                 state.stage, state.epoch, state.model, state.adam, state.best = index + 1, 0, {}, {}, {}
                 state.best_accuracy, state.best_epoch = -1.0, 0
+            if not ranks.first:
+                continue
             save_state(state, path)
             if log is not None:
                 write_atomically(log, to_csv(state.history).encode())
+
+
+def _measured(stage: Stage, model: nn.Module) -> tuple[float, dict[str, float]]:
+    return stage.validate(model), {name: measure(model) for name, measure in stage.also.items()}
 
 
 def to_csv(history: Sequence[Mapping[str, Any]]) -> str:

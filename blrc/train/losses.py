@@ -24,14 +24,18 @@ def squared_hinge_loss(model: nn.Module, inputs: Tensor, labels: Tensor) -> Tens
     return squared_hinge(model(inputs), labels)
 
 
-def stochastic_losses(recipe: Recipe, results: Mapping[str, Tensors], samples: int) -> Loss:
+def stochastic_losses(
+    recipe: Recipe, results: Mapping[str, Tensors], samples: int, device: torch.device | str = "cpu"
+) -> Loss:
     """The loss of a stochastic network (paper, sections 3 and 4.4): fit to the labels, and the weights' variance.
 
     Args:
         results: of earlier stages; distillation takes its soft labels from ``fp``.
         samples: N of the training set, by which the bound scales the entropy.
     """
-    fit = distillation(recipe, networks.pretrained(recipe, results)) if recipe.distillation else cross_entropy
+    fit: Loss = cross_entropy
+    if recipe.distillation:
+        fit = distillation(recipe, networks.pretrained(recipe, results).to(device))
 
     def loss(model: nn.Module, inputs: Tensor, labels: Tensor) -> Tensor:
         value = fit(model, inputs, labels)

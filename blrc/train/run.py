@@ -18,6 +18,7 @@ from blrc.train import networks
 from blrc.train.data import prepare
 from blrc.train.loop import run_stages
 from blrc.train.memory import keep_freed_memory
+from blrc.train.ranks import Ranks, joined
 from blrc.train.recipe import Recipe
 from blrc.train.stages import best_stage, choice, stages_of
 from blrc.train.state import TrainingState, load_state, save_state, state_file
@@ -47,6 +48,7 @@ def run(
     stream: TextIO | None = None,
     threads: int | None = None,
     log: str | Path | None = None,
+    device: str = "cpu",
 ) -> Trained:
     """Train one of the paper's networks, or a baseline, and write its checkpoint.
 
@@ -63,6 +65,10 @@ def run(
         stream: for progress (stderr); a bar on a terminal, else a line an epoch.
         threads: torch's threads during the run; by default as many as it has now.
         log: a CSV file with a line an epoch, written after each.
+        device: ``cpu``, ``cuda``, or ``auto``: a GPU where there is one.
+
+    Started by torchrun, each process takes its share of every batch; the first one writes and speaks. Order and
+    augmentation do not depend on the number of processes, the noise does. All have to see the same files.
 
     Raises:
         BlrcError: bad options or data; a state is there, but `resume` is off or the options differ from its own.
@@ -73,18 +79,45 @@ def run(
     torch.set_num_threads(threads or before)
     try:
         path = None if log is None else Path(log)
-        return _run(Path(output), data, recipe, resume, stream or sys.stderr, path)
+        with joined(device) as ranks:
+            return _run(Path(output), data, recipe, resume, stream or sys.stderr, path, ranks)
     finally:
         torch.set_num_threads(before)
 
 
 def _run(
-    output: Path, data: str | Path | None, recipe: Recipe, resume: bool, stream: TextIO, log: Path | None
+    output: Path,
+    data: str | Path | None,
+    recipe: Recipe,
+    resume: bool,
+    stream: TextIO,
+    log: Path | None,
+    ranks: Ranks,
 ) -> Trained:
-    state_path = state_file(output)
-    prepared = prepare(recipe, data)
+    prepared = ranks.of_first(lambda: prepare(recipe, data))
     training, encoding = prepared.training, prepared.encoding
-    options = {**asdict(recipe), "data": prepared.digest}
+    options = {**asdict(recipe), "data": prepared.digest, **({"ranks": ranks.count} if ranks.count > 1 else {})}
+    state = ranks.of_first(lambda: _state(state_file(output), options, resume, stream))
+    keep_freed_memory()
+    with torch.random.fork_rng(devices=[]):
+        stages = stages_of(recipe, training, prepared.validation, encoding, ranks.device)
+        run_stages(stages, state, state_file(output), training, encoding, recipe.batch, recipe.seed, stream, log, ranks)
+        model = networks.new(recipe)
+    model.load_state_dict(state.results[best_stage(recipe, state.accuracies)])
+    model.eval()
+    if ranks.first:
+        if recipe.model == "fp":
+            checkpoint.save_real(model, output, encoding.kind)
+        else:
+            samples = training.images[choice(len(training), recipe.calibration, recipe.seed)]
+            whitening = prepared.whitening
+            checkpoint.save(model, output, input=encoding, calibration=samples, compact=True, whitening=whitening)
+        state_file(output).unlink()
+    return Trained(model, state.accuracies, state.history)
+
+
+def _state(state_path: Path, options: dict[str, Any], resume: bool, stream: TextIO) -> TrainingState:
+    """The state to go on from, or a new one, which is written."""
     if not resume and state_path.exists():
         raise BlrcError(f"{state_path}: an unfinished run; go on with --resume, or delete the file to train anew")
     if resume and state_path.exists():
@@ -98,19 +131,4 @@ def _run(
             tqdm.write(f"{state_path}: no unfinished run; starting a new one", file=stream)
         state = TrainingState(options, torch.get_num_threads())
         save_state(state, state_path)  # a folder that cannot be written is found now, not after an epoch
-    keep_freed_memory()
-    with torch.random.fork_rng(devices=[]):
-        stages = stages_of(recipe, training, prepared.validation, encoding)
-        run_stages(stages, state, state_path, training, encoding, recipe.batch, recipe.seed, stream, log)
-        model = networks.new(recipe)
-    model.load_state_dict(state.results[best_stage(recipe, state.accuracies)])
-    model.eval()
-    if recipe.model == "fp":
-        checkpoint.save_real(model, output, encoding.kind)
-    else:
-        rows = choice(len(training), recipe.calibration, recipe.seed)
-        samples = training.images[rows]
-        whitening = prepared.whitening
-        checkpoint.save(model, output, input=encoding, calibration=samples, compact=True, whitening=whitening)
-    state_path.unlink()
-    return Trained(model, state.accuracies, state.history)
+    return state

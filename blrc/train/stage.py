@@ -13,10 +13,12 @@ from torch import Tensor, nn
 from blrc.datasets import Dataset
 from blrc.encode import InputEncoding
 from blrc.train.augment import Augment
+from blrc.train.ranks import Ranks
 
 Tensors = Mapping[str, Tensor]
 Loss = Callable[[nn.Module, Tensor, Tensor], Tensor]
 EVALUATION_BATCH = 500
+ONE = Ranks()
 
 
 @dataclass(frozen=True)
@@ -72,16 +74,18 @@ def run_epoch(
     seed: int,
     report: Callable[[int, float], None],
     decay: float = 1.0,
+    ranks: Ranks = ONE,
 ) -> float:
     """Train one epoch (numbered from 1), with rates times `decay`. Returns the mean loss.
 
-    All randomness comes from `seed`, so that an epoch can be run again without the ones before it.
+    All randomness comes from `seed`, so that an epoch can be run again without the ones before it. Of every batch each
+    of the `ranks` takes its share: order and augmentation are those of a single process, noise is each one's own.
     """
-    torch.manual_seed(seed)
+    torch.manual_seed(ranks.seed(seed))
     rng = np.random.default_rng(seed)
     order = rng.permutation(len(data))
     steps = -(-len(data) // batch)
-    if len(data) % batch == 1:  # a last batch of one sample has no batch statistics
+    if 0 < len(data) % batch < max(2, ranks.count):  # a last batch of one sample has no batch statistics
         steps -= 1
     model.train()
     total = 0.0
@@ -92,24 +96,28 @@ def run_epoch(
         for group in adam.param_groups:
             group["lr"] = group["peak"] * rate
         chosen = order[step * batch : (step + 1) * batch]
-        inputs = torch.from_numpy(encoding.real(stage.augment(data.images[chosen], rng)))
-        labels = torch.from_numpy(data.labels[chosen].astype(np.int64))
+        images = ranks.share(stage.augment(data.images[chosen], rng))
+        inputs = torch.from_numpy(encoding.real(images)).to(ranks.device)
+        labels = torch.from_numpy(ranks.share(data.labels[chosen]).astype(np.int64)).to(ranks.device)
         adam.zero_grad(set_to_none=True)
         loss = loss_of(model, inputs, labels)
+        if ranks.count > 1:
+            loss = loss * ranks.weight(len(chosen))
         loss.backward()  # type: ignore[no-untyped-call, unused-ignore]
         adam.step()
         stage.finish(model)
         total += float(loss.detach())
         report(step + 1, total / (step + 1))
-    return total / steps
+    return ranks.mean(total / steps)
 
 
 @torch.no_grad()
 def accuracy(network: nn.Module, data: Dataset, encoding: InputEncoding) -> float:
     """Share of samples whose highest score is their label's; the network is used in the mode that it is in."""
     correct = 0
+    device = next((tensor.device for tensor in network.parameters()), torch.device("cpu"))
     for start in range(0, len(data), EVALUATION_BATCH):
         part = data[start : start + EVALUATION_BATCH]
-        scores: Tensor = network(torch.from_numpy(encoding.real(part.images)))
-        correct += int((scores.argmax(1).numpy() == part.labels).sum())
+        scores: Tensor = network(torch.from_numpy(encoding.real(part.images)).to(device))
+        correct += int((scores.argmax(1).cpu().numpy() == part.labels).sum())
     return correct / len(data)

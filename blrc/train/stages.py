@@ -30,11 +30,17 @@ def best_stage(recipe: Recipe, accuracies: Mapping[str, Sequence[float]]) -> str
     return max(reversed(candidates), key=lambda name: max(accuracies[name]))
 
 
-def stages_of(recipe: Recipe, training: Dataset, validation: Dataset, encoding: InputEncoding) -> list[Stage]:
+def stages_of(
+    recipe: Recipe,
+    training: Dataset,
+    validation: Dataset,
+    encoding: InputEncoding,
+    device: torch.device | str = "cpu",
+) -> list[Stage]:
     """The stages of a recipe: ``fp``; ``bnn``; or ``fp`` (where it pretrains), ``blrnet``, ``restart`` (if any)."""
     augment = augmentation(recipe, encoding)
     subset = training.images[choice(len(training), min(REESTIMATION, len(training)), recipe.seed)]
-    statistics = torch.from_numpy(encoding.real(subset))
+    statistics = torch.from_numpy(encoding.real(subset)).to(device)
     schedule, decay = (cosine, lambda _: 1.0) if recipe.schedule == "cosine" else (constant, plateau)
 
     def validate_real(model: nn.Module) -> float:
@@ -94,7 +100,7 @@ def stages_of(recipe: Recipe, training: Dataset, validation: Dataset, encoding: 
         build_stochastic,
         lambda model: networks.binary_groups(model, recipe.weight_lr, recipe.lr, recipe.weight_decay),
         schedule,
-        lambda results: stochastic_losses(recipe, results, len(training)),
+        lambda results: stochastic_losses(recipe, results, len(training), device),
         validate_map,
         augment,
         decay=decay,

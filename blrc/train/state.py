@@ -74,7 +74,7 @@ def load_state(path: Path, options: dict[str, Any]) -> TrainingState:
         BlrcError: no training state, of another version, or of a run with other options (each is named).
     """
     try:
-        content = torch.load(path, weights_only=True)
+        content = torch.load(path, map_location="cpu", weights_only=True)
         if content.pop("format") != FORMAT:
             raise BlrcError(f"{path}: written by another version of blrc: delete it and train anew")
         state = TrainingState(**content)

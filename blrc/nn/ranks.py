@@ -1,0 +1,64 @@
+"""Sums over the processes of a distributed run, and norms whose statistics are those of the joint batch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+
+def all_sum(x: Tensor) -> Tensor:
+    """Sum of `x` over all processes, the same bits in each; without gradient."""
+    total = x.detach().clone(memory_format=torch.contiguous_format)
+    dist.all_reduce(total)
+    return total
+
+
+class _AllSum(torch.autograd.Function):
+    """`all_sum` with a gradient: what each process's loss owes to the sum, summed."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return all_sum(x)
+
+    @staticmethod
+    @once_differentiable  # type: ignore[untyped-decorator, unused-ignore]
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        return all_sum(grad)
+
+
+def _normalised(norm: nn.BatchNorm1d | nn.BatchNorm2d, x: Tensor) -> Tensor:
+    """Training-mode batch norm over the joint batch. (torch's SyncBatchNorm is for GPUs only.)"""
+    axes = (0, *range(2, x.ndim))
+
+    def rows(per_channel: Tensor) -> Tensor:
+        return per_channel.view(1, -1, *(1,) * (x.ndim - 2))
+
+    count = float(all_sum(torch.tensor(float(x.numel() // x.shape[1]), device=x.device)))
+    mean: Tensor = _AllSum.apply(x.sum(axes)) / count  # type: ignore[no-untyped-call]
+    centred = x - rows(mean)
+    variance: Tensor = _AllSum.apply(centred.square().sum(axes)) / count  # type: ignore[no-untyped-call]
+    with torch.no_grad():
+        assert norm.running_mean is not None and norm.running_var is not None and norm.momentum is not None
+        norm.get_buffer("num_batches_tracked").add_(1)
+        norm.running_mean.lerp_(mean, norm.momentum)
+        norm.running_var.lerp_(variance * (count / (count - 1)), norm.momentum)
+    out = centred * rows((variance + norm.eps).rsqrt())
+    return out if norm.weight is None else out * rows(norm.weight) + rows(norm.bias)
+
+
+class JointBatchNorm1d(nn.BatchNorm1d):
+    """`torch.nn.BatchNorm1d` whose statistics in training are those of all processes' batches together."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return _normalised(self, x) if self.training else super().forward(x)
+
+
+class JointBatchNorm2d(nn.BatchNorm2d):
+    """`torch.nn.BatchNorm2d` whose statistics in training are those of all processes' batches together."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return _normalised(self, x) if self.training else super().forward(x)
