@@ -9,6 +9,7 @@
 #   make targets   verify the exported C on every machine in emulators, write docs/targets.md
 #   make bench     the C at every level of x86-64 beside ONNX Runtime (float32, int8) and PyTorch on common layers and
 #                  two networks; BENCH_JSON=FILE and BENCH_PLOT=FILE.svg write the table and a figure
+#   make lce       install Larq Compute Engine for them (Python 3.10 or 3.11) in an environment of its own
 #   make performance  measure all of docs/performance.md on this machine (some minutes) and write it
 #   make dist      sdist and wheel in dist/
 #   make clean     remove what was built, and caches
@@ -23,8 +24,10 @@ JOBS      ?= 2
 BIN       := .venv/bin
 ORT117    := .venv-ort117
 PACKAGERS := .venv-packagers
+LCE       := .venv-lce
+WITH_LCE   = $(if $(wildcard $(LCE)/.installed),BLRC_LCE_PYTHON=$(LCE)/bin/python)
 
-.PHONY: demo test check format results targets bench performance dist clean distclean ort117 packagers
+.PHONY: demo test check format results targets bench performance dist clean distclean ort117 packagers lce
 .DELETE_ON_ERROR:
 
 # torch goes first and by itself, so that its options touch no other package.
@@ -55,6 +58,15 @@ $(PACKAGERS)/.installed: constraints-packagers.txt
 	  && touch $@; } \
 	|| { rm -rf $(PACKAGERS); echo "note: the packagers could not be installed; their tests will be skipped"; [ "$$CI" != true ]; }
 
+# Larq Compute Engine, which `make bench` and `make performance` then time too. Its TensorFlow wants NumPy 1.
+lce: $(LCE)/.installed
+
+$(LCE)/.installed: constraints-lce.txt
+	rm -rf $(LCE)
+	$(PYTHON) -m venv $(LCE)
+	$(LCE)/bin/python -m pip install --quiet -r constraints-lce.txt
+	touch $@
+
 test: .venv/.installed ort117 packagers
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile
 
@@ -78,10 +90,10 @@ targets: .venv/.installed
 	$(BIN)/python benchmarks/targets.py
 
 bench: .venv/.installed
-	$(BIN)/python benchmarks/bench.py $(if $(BENCH_JSON),--json $(BENCH_JSON)) $(if $(BENCH_PLOT),--plot $(BENCH_PLOT))
+	$(WITH_LCE) $(BIN)/python benchmarks/bench.py $(if $(BENCH_JSON),--json $(BENCH_JSON)) $(if $(BENCH_PLOT),--plot $(BENCH_PLOT))
 
 performance: .venv/.installed
-	$(BIN)/python benchmarks/performance.py
+	$(WITH_LCE) $(BIN)/python benchmarks/performance.py
 
 # setuptools keeps what it built before in build/lib, and would ship a file that has been deleted since.
 dist: .venv/.installed
@@ -93,4 +105,4 @@ clean:
 	find blrc tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 distclean: clean
-	rm -rf .venv $(ORT117) $(PACKAGERS)
+	rm -rf .venv $(ORT117) $(PACKAGERS) $(LCE)

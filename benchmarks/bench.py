@@ -6,7 +6,8 @@ One thread, batch 1. For every shape all contestants run in turn, in one process
 is taken: the C at each level of the instruction set that this machine has; ONNX Runtime, with all optimisations and its
 arrays bound once, in float32 and in int8 (QLinearConv, QLinearMatMul) on the same layer (the convolution or matrix
 product alone, on real-valued or 8-bit input) or network (with bias, ReLU and max pooling); the ONNX file that blrc
-writes of the shape; PyTorch; and the popcount peak (`blrc.bench.peak`). The C is compiled with
+writes of the shape; PyTorch; Larq Compute Engine where BLRC_LCE_PYTHON names an interpreter that has it (`make lce`);
+and the popcount peak (`blrc.bench.peak`). The C is compiled with
 `blrc.targets.c.shared.host_flags`: -O3, and -mpopcnt where the CPU has it, which the portable level has too, then.
 Weights are random. What the C computes is compared with the reference before it is timed.
 """
@@ -26,7 +27,7 @@ import numpy as np
 from c_kernels import NETWORKS, network
 
 from blrc import vectors
-from blrc.bench import twins
+from blrc.bench import lce, twins
 from blrc.bench.clock import SECONDS, Run, interleaved
 from blrc.bench.host import versions
 from blrc.bench.ours import compile_levels
@@ -110,13 +111,34 @@ def contestants(program: Program, there: tuple[str, ...], stack: ExitStack) -> I
     yield TORCH, in_torch(program, ops)
 
 
-def measured(shape: Shape, rounds: int, seconds: float, there: tuple[str, ...], peak: Peak) -> dict[str, Any]:
-    """What the table and the JSON hold of a shape."""
-    program = network(*NETWORKS[shape.network]) if shape.network else layer(shape)
+def program_of(shape: Shape) -> Program:
+    return network(*NETWORKS[shape.network]) if shape.network else layer(shape)
+
+
+def larq(names: Sequence[str], stack: ExitStack) -> tuple[dict[str, Run], dict[str, str]]:
+    """Larq Compute Engine on these shapes, one process for all, and its version; nothing where it is not there."""
+    if (python := lce.interpreter()) is None:
+        return {}, {}
+    networks: dict[str, dict[str, Any]] = {}
+    for name in names:
+        program, whole = program_of(SHAPES[name]), bool(SHAPES[name].network)
+        built = lce.network(program.ops if whole else program.ops[:1], bare=not whole)
+        assert built is not None
+        networks[name] = built
+    engine = stack.enter_context(lce.Engine(list(networks.values()), python))
+    return {name: engine.run(i) for i, name in enumerate(networks)}, {"larq-compute-engine": engine.version}
+
+
+def measured(
+    shape: Shape, rounds: int, seconds: float, there: tuple[str, ...], peak: Peak, others: Mapping[str, Run]
+) -> dict[str, Any]:
+    """What the table and the JSON hold of a shape; `others` are contestants that run elsewhere."""
+    program = program_of(shape)
     work = macs(program.ops if shape.network else program.ops[:1])
     loops = [level for level in there if level in MACS]
     with ExitStack() as stack:
         runs: dict[tuple[str, str], Run] = {("", who): run for who, run in contestants(program, there, stack)}
+        runs |= {("", who): run for who, run in others.items()}
         runs |= {("peak", level): peak.run(level) for level in loops}
         stack.enter_context(one_thread())
         found = interleaved(runs, rounds, seconds)
@@ -140,17 +162,19 @@ def before_avx2(ratios: Mapping[str, float]) -> dict[str, float]:
 def measure(names: Sequence[str], rounds: int, seconds: float) -> dict[str, Any]:
     """All of these shapes: what the JSON holds."""
     found: dict[str, Any] = {}
-    with Peak() as peak:
+    with Peak() as peak, ExitStack() as stack:
         levels = allowed(peak.levels)
+        elsewhere, version = larq(names, stack)
         for name in names:
-            found[name] = measured(SHAPES[name], rounds, seconds, levels, peak)
+            others = {lce.LCE: elsewhere[name]} if name in elsewhere else {}
+            found[name] = measured(SHAPES[name], rounds, seconds, levels, peak, others)
             print(f"{name} {SHAPES[name].title}: measured", file=sys.stderr, flush=True)
-    return {"versions": versions(), "rounds": rounds, "levels": list(levels), "shapes": found}
+    return {"versions": {**versions(), **version}, "rounds": rounds, "levels": list(levels), "shapes": found}
 
 
 def table(shapes: Mapping[str, Mapping[str, Any]], levels: tuple[str, ...]) -> str:
     """Of the C's levels: us (times faster than float32, than int8; of the popcount peak); of the rivals: us."""
-    rivals = (OURS, FLOAT32, INT8, TORCH)
+    rivals = rivals_of(shapes)
     rows = [("", "", *levels, *rivals)]
     for name, row in shapes.items():
         us = row["us"]
@@ -159,16 +183,25 @@ def table(shapes: Mapping[str, Mapping[str, Any]], levels: tuple[str, ...]) -> s
             + (f"{100 * row['peak_fraction'][level]:.0f} %)" if level in row["peak_fraction"] else "-)")
             for level in levels
         ]
-        rows.append((name, row["title"], *cells, *(f"{us[rival]:,.1f}" for rival in rivals)))
+        rows.append((name, row["title"], *cells, *(f"{us[rival]:,.1f}" if rival in us else "-" for rival in rivals)))
     return columns(rows, left=2)
+
+
+def rivals_of(shapes: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Who was timed besides the C."""
+    there = {name for row in shapes.values() for name in row["us"]}
+    return [rival for rival in (OURS, FLOAT32, INT8, TORCH, lce.LCE) if rival in there]
 
 
 def drawn(shapes: Mapping[str, Mapping[str, Any]], levels: tuple[str, ...]) -> bytes:
     """The figure: how many times faster than float32, on a logarithmic axis. Needs matplotlib."""
     from blrc.bench import figure
 
-    who = (*levels, OURS, INT8, TORCH)
-    series = {name: [row["us"][FLOAT32] / row["us"][name] for row in shapes.values()] for name in who}
+    who = (*levels, *(rival for rival in rivals_of(shapes) if rival != FLOAT32))
+    series = {
+        name: [row["us"][FLOAT32] / row["us"][name] if name in row["us"] else None for row in shapes.values()]
+        for name in who
+    }
     return figure.to_svg(figure.bars(list(shapes), series, "", f"times faster than {FLOAT32} (CPU time)", FLOAT32))
 
 

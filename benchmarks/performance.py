@@ -27,6 +27,7 @@ from c_kernels import NETWORKS, network
 
 import blrc
 from blrc.bench.clock import SECONDS
+from blrc.bench.lce import LCE
 from blrc.bench.rivals import FLOAT32, INT8, OURS, TORCH
 from blrc.bench.run import ROUNDS, bench
 from blrc.files import write_atomically
@@ -44,6 +45,7 @@ TITLES = {
     FLOAT32: "ONNX Runtime float32",
     INT8: "ONNX Runtime int8",
     TORCH: "PyTorch float32",
+    LCE: "Larq Compute Engine",
 }
 Record = Mapping[str, Any]
 
@@ -186,22 +188,25 @@ def _waits(known: Record) -> Iterator[float]:
 
 def _shapes(shapes: Record, levels: Sequence[str], key: str, base: str) -> str:
     shown = [level for level in levels if level != "popcnt"]  # "portable" is the better of the two
-    rivals = [name for name in (OURS, INT8, TORCH) if name != base]
+    rivals = [name for name in shapes_bench.rivals_of(shapes) if name not in (base, FLOAT32)]
     head = ["", "", *map(title, shown), *map(title, rivals), f"{title(base)}, us"]
     rows = []
     for name, row in shapes.items():
-        others = [f"{row['us'][base] / row['us'][rival]:.1f}" for rival in rivals]
+        others = [f"{row['us'][base] / row['us'][rival]:.1f}" if rival in row["us"] else "-" for rival in rivals]
         ours = [f"**{row[key][level]:.1f}**" for level in shown]
         rows.append([name, row["title"], *ours, *others, f"{row['us'][base]:,.1f}"])
     return table(head, rows)
 
 
 def _layers(host: Record) -> str:
-    names = list(host["rows"][0]["us"])
+    names = list(dict.fromkeys(name for row in host["rows"] for name in row["us"]))
     rows = []
     for row in host["rows"]:
         cells = []
         for name in names:
+            if name not in row["us"]:
+                cells.append("-")
+                continue
             ratio = row["ratio_vs_ort_fp32"].get(name)
             cells.append(f"{row['us'][name]:,.1f}" + ("" if ratio is None else f" ({ratio:.1f})"))
         rows.append([row["what"], f"`{row['kernel']}`" if row["kernel"] else "", f"{row['macs'] / 1e6:.3f}", *cells])

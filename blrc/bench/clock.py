@@ -10,7 +10,7 @@ from typing import TypeVar
 
 Key = TypeVar("Key", bound=Hashable)
 Run = Callable[[int], object]
-"""Does its work so many times, in the calling thread."""
+"""Does its work so many times, in the calling thread; or elsewhere, and gives the `Time` that this took there."""
 
 SECONDS = 0.01  # of one measurement
 LEAST = 1e-7  # seconds that a run is taken to last at least
@@ -40,10 +40,8 @@ def interleaved(
     for done in range(rounds):
         progress(done, rounds)
         for name, run in contestants.items():
-            wall, cpu = time.perf_counter(), time.thread_time()
-            run(repeats[name])
-            cpu, wall = time.thread_time() - cpu, time.perf_counter() - wall
-            spent[name].append(Time(cpu / repeats[name], wall / repeats[name]))
+            took = _took(run, repeats[name])
+            spent[name].append(Time(took.cpu / repeats[name], took.wall / repeats[name]))
     progress(rounds, rounds)
     return {name: _median(each) for name, each in spent.items()}
 
@@ -51,10 +49,15 @@ def interleaved(
 def _repeats(run: Run, seconds: float) -> int:
     """How often it runs in so many seconds: by a few runs after those that warm it up."""
     run(2)
-    start = time.thread_time()
-    run(3)
-    each = max(LEAST, (time.thread_time() - start) / 3)
+    each = max(LEAST, _took(run, 3).cpu / 3)
     return max(1, round(seconds / each))
+
+
+def _took(run: Run, repeats: int) -> Time:
+    wall, cpu = time.perf_counter(), time.thread_time()
+    elsewhere = run(repeats)
+    cpu, wall = time.thread_time() - cpu, time.perf_counter() - wall
+    return elsewhere if isinstance(elsewhere, Time) else Time(cpu, wall)
 
 
 def _median(times: list[Time]) -> Time:

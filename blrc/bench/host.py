@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 
+from blrc.bench import lce
 from blrc.bench.clock import SECONDS, Run, Time, interleaved
 from blrc.bench.ours import Level, compile_levels, levels_of
 from blrc.bench.peak import MACS, Peak
@@ -122,6 +123,10 @@ def measure(
             for i, whole in ((len(steps), False), (len(steps) + 1, True))[: len(rows) - len(steps)]:
                 if (run := rival.network(subject, whole)) is not None:
                     runs["row", i, name] = run
+        all_ops = [[step.op] for step in steps] + [list(program.ops)]
+        larq, version = _larq(all_ops, stack) if lce.missing() is None else ({}, {})
+        runs |= {("row", i, lce.LCE): run for i, run in larq.items()}
+        left_out |= {} if version else {lce.LCE: str(lce.missing())}
         measured = [level for level in there if level in MACS]
         runs |= {("peak", 0, level): peak.run(level) for level in measured}
         choices = _choices(subject, there, stack) if others else []
@@ -142,7 +147,7 @@ def measure(
             for i, (options, layout, level) in enumerate(choices)
         ),
         left_out=left_out,
-        versions=versions(),
+        versions={**versions(), **version},
     )
 
 
@@ -164,8 +169,15 @@ def _row(what: str, kernel: str, ops: Sequence[Op]) -> Row:
 
 
 def _of_row(times: Mapping[_Key, Time], row: int, levels: Sequence[Level]) -> dict[str, Time]:
-    names = [*(level.name for level in levels), *RIVALS]
+    names = [*(level.name for level in levels), *RIVALS, lce.LCE]
     return {name: times["row", row, name] for name in names if ("row", row, name) in times}
+
+
+def _larq(rows: Sequence[Sequence[Op]], stack: ExitStack) -> tuple[dict[int, Run], dict[str, str]]:
+    """Larq Compute Engine on the rows that it has layers for, and its version."""
+    networks = {i: found for i, ops in enumerate(rows) if (found := lce.network(ops)) is not None}
+    engine = stack.enter_context(lce.Engine(list(networks.values()), str(lce.interpreter())))
+    return {i: engine.run(at) for at, i in enumerate(networks)}, {"larq-compute-engine": engine.version}
 
 
 def _left_out(name: str, subject: Subject) -> str | None:

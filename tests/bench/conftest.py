@@ -25,3 +25,9 @@ def ensemble_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("bench") / "three"
     blrc.export(TINY, folder, ["c", "onnx"], members="3")
     return folder
+
+
+@pytest.fixture(autouse=True)
+def _without_larq(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever has it installed sees the same tests."""
+    monkeypatch.delenv("BLRC_LCE_PYTHON", raising=False)

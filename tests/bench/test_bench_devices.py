@@ -5,15 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from shapes_only import HALF, SAME, network
 
 from blrc.bench.devices import measure_devices
 from blrc.bench.published import int8_of
 from blrc.bench.subject import load, macs
-from blrc.program import Conv, Encode, Op, Program, Scores, Value, Window
 from blrc.targets.c.emulated import EmulatedBuild
 from blrc.targets.c.machines import find
-
-SAME, HALF = Window((3, 3), padding=(1, 1, 1, 1)), Window((2, 2), (2, 2))
 
 
 @pytest.mark.needs("arm-none-eabi-gcc", "qemu-system-arm")
@@ -43,20 +41,6 @@ def test_a_machine_without_its_tools_is_said(ensemble_folder: Path, monkeypatch:
     monkeypatch.setenv("PATH", "")
     (found,) = measure_devices(load(ensemble_folder), ["cortex-m4"])
     assert found.detail == "cortex-m4: arm-none-eabi-gcc not found; install gcc-arm-none-eabi" and not found.steps
-
-
-def network(*layers: tuple[int, Window | None, Window | None], shape: tuple[int, int, int]) -> Program:
-    """Shapes only: outputs, window (None: dense) and pool of each layer."""
-    x = Value("input", "uint8", shape)
-    ops: list[Op] = [Encode("encode", x, at := Value("codes", "int8", shape), "table")]
-    for i, (outputs, window, pool) in enumerate(layers):
-        size = (window or Window(at.shape[:2])).output(*at.shape[:2])
-        size = size if pool is None else pool.output(*size)
-        y = Value(f"y{i}", "bits", (*size, outputs))
-        ops.append(Conv(f"l{i}", at, y, "w", "t", window or Window(at.shape[:2]), 1, pool))
-        at = y
-    ops.append(Scores("scores", at, Value("scores", "int32", (1, 1, 10)), "w", "b"))
-    return Program(x, tuple(ops), {}, ("map",), 1.0)
 
 
 def test_int8_figures_stand_beside_networks_of_the_same_shapes_only() -> None:

@@ -13,8 +13,9 @@ import pytest
 
 import blrc
 from blrc import npz
-from blrc.bench import host, rivals
+from blrc.bench import host, lce, rivals
 from blrc.bench.host import Host, measure
+from blrc.bench.lce import LCE
 from blrc.bench.ours import compile_levels, levels_of
 from blrc.bench.rivals import FLOAT32, INT8, OURS, RIVALS, TORCH
 from blrc.bench.subject import Subject, load, macs
@@ -47,7 +48,7 @@ def test_each_layer_is_timed_at_each_level_beside_each_rival(x86_folder: Path, m
     assert found.levels == levels and set(found.peaks) == set(levels)
     assert all(list(row.times) == [*levels, OURS, FLOAT32, INT8, TORCH] for row in found.rows)
     assert all(time.cpu > 0 and time.wall > 0 for row in found.rows for time in row.times.values())
-    assert found.left_out == {} and found.others == ()
+    assert set(found.left_out) == {LCE} and found.others == ()
     convs = [op for op in subject.program.ops if isinstance(op, Conv)]
     assert [row.macs for row in found.rows[: len(convs)]] == [op.macs for op in convs]
     assert found.rows[-1].macs == macs(subject.program.ops) > sum(op.macs for op in convs)
@@ -91,6 +92,7 @@ def test_a_rival_that_is_not_installed_is_left_out(monkeypatch: pytest.MonkeyPat
     assert found.left_out == {
         TORCH: "torch not installed: pip install torch",
         OURS: "the export has no ONNX file",
+        LCE: lce.missing(),
     }
     assert all(set(row.times) == {*found.levels, FLOAT32, INT8} for row in found.rows)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,12 +14,14 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 import bench
 
 from blrc.bench import figure
+from blrc.bench.clock import Run, Time
 from blrc.bench.peak import Peak
 from blrc.bench.report import RATIOS
 from blrc.bench.rivals import FLOAT32, INT8, OURS, TORCH
 from blrc.legal import check
 from blrc.targets.c.tiers import VARIABLE, allowed
 
+MICRO = 1e-6
 pytestmark = pytest.mark.needs("cc")
 
 
@@ -57,6 +60,36 @@ def test_the_table_holds_every_contestant(
         line.count("%)") == len(levels) for line in lines[-2:]
     )
     assert files[1].read_bytes() == bench.drawn(plain["shapes"], tuple(plain["levels"])) != figure.draw({"devices": []})
+
+
+def test_larq_takes_part_in_all_shapes_from_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[list[dict[str, Any]]] = []
+
+    class Engine:
+        version = "1.2.3"
+
+        def __init__(self, networks: list[dict[str, Any]], python: str) -> None:
+            asked.append(networks)
+
+        def __enter__(self) -> Engine:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+        def run(self, index: int) -> Run:
+            return lambda repeats: Time(repeats * MICRO * (index + 1), repeats * MICRO)
+
+    monkeypatch.setattr(bench.lce, "Engine", Engine)
+    monkeypatch.setattr(bench.lce, "interpreter", lambda: "python")
+    small = {name: bench.Shape("dense", 1, 65, outputs) for name, outputs in (("e", 33), ("f", 34))}
+    monkeypatch.setattr(bench, "SHAPES", small)
+    monkeypatch.setenv(VARIABLE, "portable")
+    found = bench.measure(["e", "f"], 1, 0)
+    assert [[layer["outputs"] for layer in n["layers"]] for n in asked[0]] == [[33], [34]] and len(asked) == 1
+    assert [found["shapes"][name]["us"]["larq"] for name in "ef"] == [1.0, 2.0]
+    assert found["versions"]["larq-compute-engine"] == "1.2.3"
+    assert "larq" in bench.table(found["shapes"], ("portable",)).splitlines()[0]
 
 
 def test_what_a_cpu_before_avx2_takes_is_the_better_level() -> None:

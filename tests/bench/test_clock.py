@@ -60,3 +60,13 @@ def test_one_slow_round_changes_nothing(fake: Clock) -> None:
 def test_what_takes_longer_than_a_measurement_runs_once(fake: Clock) -> None:
     interleaved({"a": fake.contestant("a", [5.0])}, 1, 1.0)
     assert fake.ran[-1] == ("a", 1)
+
+
+def test_what_runs_elsewhere_tells_its_own_time(fake: Clock) -> None:
+    def run(repeats: int) -> Time:
+        fake.ran.append(("", repeats))
+        fake.cpu, fake.wall = fake.cpu + 100, fake.wall + 100  # ours, waiting for it
+        return Time(0.5 * repeats, 0.75 * repeats)
+
+    assert interleaved({"": run}, 2, 4.0) == {"": Time(0.5, 0.75)}
+    assert [repeats for _, repeats in fake.ran] == [2, 3, 8, 8]
