@@ -102,7 +102,8 @@ def export(
         flash, ram: bytes that the C may take of each, as numbers or such as ``256K``; what does not fit is refused.
         optimize: ``size``, or ``speed``: the C takes more RAM, at most `ram`, where that saves instructions on CPUs
             without a popcount instruction, such as Cortex-M; or ``ram``: the least RAM, for more code.
-        cpu: ``portable``: C for every CPU; ``x86-64``: C that takes the best of popcnt, AVX2 and AVX-512 that it finds.
+        cpu: ``portable``: C for every CPU; ``x86-64``: C that takes the best of popcnt, AVX2 and AVX-512 that it finds;
+            ``cortex-m55``: with `optimize` ``speed``, convolutions of 128 pixels at once, in four times the memory.
         onnx_weights: ``bytes``, or ``bits``: an eighth of the ONNX file, whose weights are unpacked while it is loaded.
 
     Raises:

@@ -142,6 +142,10 @@ void blrc_conv_taps(const blrc_conv *op, const uint32_t *x, BLRC_TABLE(uint32_t)
 void blrc_conv_slices(const blrc_conv *op, const uint32_t *x, BLRC_TABLE(uint32_t) weights,
                       BLRC_TABLE(blrc_bit_threshold) thresholds, uint32_t *scratch, uint32_t *y);
 
+/* The same, 128 pixels at a time: for the vectors of a Cortex-M55. scratch: 192 * in_channels words. */
+void blrc_conv_quads(const blrc_conv *op, const uint32_t *x, BLRC_TABLE(uint32_t) weights,
+                     BLRC_TABLE(blrc_bit_threshold) thresholds, uint32_t *scratch, uint32_t *y);
+
 /* A dense layer, bits -> bits: `words` words of x (`inputs` real bits) against `outputs` rows in blocks of 4. */
 void blrc_dense(int32_t inputs, int32_t words, int32_t outputs, const uint32_t *x, BLRC_TABLE(uint32_t) weights,
                 BLRC_TABLE(blrc_bit_threshold) thresholds, uint32_t *y);

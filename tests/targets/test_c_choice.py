@@ -16,7 +16,7 @@ from blrc.targets.c import emit, memory
 from blrc.targets.c.choice import choose, parse_optimize
 from blrc.targets.c.header import read_layout
 from blrc.targets.c.host import HostBuild
-from blrc.targets.c.layout import lay_out
+from blrc.targets.c.layout import CORTEX_M55, lay_out
 from blrc.targets.options import EmitOptions
 from blrc.vectors import record
 
@@ -44,6 +44,33 @@ def test_the_ram_given_is_kept() -> None:
     assert choose(program, "speed", most).sliced
     assert not choose(program, "speed", most - 1).sliced
     assert memory.measure(choose(program, "speed", most - 1)).ram_bytes == least
+
+
+def test_a_cortex_m55_slices_in_quads_and_gathers_more() -> None:
+    program = mnist_shaped()
+    plain, fast = choose(program, "size", cpu=CORTEX_M55), choose(program, "speed", cpu=CORTEX_M55)
+    assert [step.kernel for step in plain.steps] == [step.kernel for step in lay_out(program).steps]
+    assert [step.kernel for step in fast.steps] == ["conv_columns", "conv_quads", "dense", "scores_int8"]
+    assert fast.steps[1].scratch == 4 * choose(program, "speed").steps[1].scratch
+    assert "112 of 128 lanes" in fast.steps[1].why
+    most = memory.measure(fast).ram_bytes
+    assert choose(program, "speed", most, CORTEX_M55).sliced == {"conv2"}
+    assert not choose(program, "speed", most - 1, CORTEX_M55).sliced
+    wide = one_conv((8, 8, 256), 16, SAME)
+    assert (lay_out(wide).steps[0].kernel, lay_out(wide, cpu=CORTEX_M55).steps[0].kernel) == (
+        "conv_rows",
+        "conv_gather",
+    )
+    # Half of a quad's lanes lie below the map.
+    assert not choose(wide, "speed", cpu=CORTEX_M55).sliced and choose(wide, "speed").sliced
+    about = emit(program, EmitOptions("net", record(program, random_inputs(program, 1)), "0", cpu=CORTEX_M55)).about
+    assert about["cpu"] == CORTEX_M55 and about["memory"] is not None
+
+
+def test_the_header_says_whose_kernels_they_are() -> None:
+    program = mnist_shaped()
+    text = '#define NET_CPU "cortex-m55" /* */\n#define NET_SLICED "2" /* ops */\n'
+    assert read_layout(program, "net", text).step("conv2", "net").kernel == "conv_quads"
 
 
 @pytest.mark.parametrize(

@@ -20,12 +20,13 @@ from blrc.targets.c import slices
 from blrc.targets.c.build import STRICT
 from blrc.targets.c.emulated import EmulatedBuild
 from blrc.targets.c.host import SANITIZE, HostBuild
-from blrc.targets.c.layout import lay_out
+from blrc.targets.c.layout import CORTEX_M55, PORTABLE, lay_out
 from blrc.targets.c.machines import Machine
 
 SAME = Window((3, 3), padding=(1, 1, 1, 1))
 HALF = Window((2, 2), (2, 2))
 
+KERNELS = {PORTABLE: "conv_slices", CORTEX_M55: "conv_quads"}
 # input shape, outputs, pool
 CASES = [
     *(((4, width, 8), 3, HALF) for width in (2, 7, 8, 9, 15, 16, 17, 31, 32)),
@@ -37,6 +38,8 @@ CASES = [
     *(((5, 6, channels), 4, HALF) for channels in (24, 32, 40, 64, 72)),
     *(((4, 5, 32), outputs, None) for outputs in (1, 31, 32, 33, 65)),
     ((3, 3, 1816), 2, None),
+    *(((height, 9, 8), 3, HALF) for height in (8, 10, 16)),
+    *(((height, 5, 8), 3, None) for height in (15, 16, 17)),
 ]
 
 
@@ -54,7 +57,9 @@ def _sliced(monkeypatch: pytest.MonkeyPatch, objects: Path) -> None:
     """Every convolution that can be is bit-sliced, whether it pays or not."""
     share_runtime_objects(monkeypatch, objects)
     monkeypatch.setattr(
-        sys.modules["blrc.targets.c.emit"], "choose", lambda program, *_: lay_out(program, fitting(program))
+        sys.modules["blrc.targets.c.emit"],
+        "choose",
+        lambda program, _optimize, _ram, cpu: lay_out(program, fitting(program), cpu=cpu),
     )
 
 
@@ -62,11 +67,11 @@ def fitting(program: Program) -> list[str]:
     return [op.name for op in program.ops if isinstance(op, Conv) and slices.fits(op)]
 
 
-def check(program: Program, folder: Path, seed: int, flags: tuple[str, ...]) -> None:
+def check(program: Program, folder: Path, seed: int, flags: tuple[str, ...], cpu: str = PORTABLE) -> None:
     raw = random_inputs(program, 12, seed=seed)
-    export(program, folder, raw[:1])
+    export(program, folder, raw[:1], cpu=cpu)
     with HostBuild(folder, "net", flags) as c:
-        assert c.step("conv").kernel == "conv_slices"
+        assert c.step("conv").kernel == KERNELS[cpu]
         found = c.run(raw)
         assert_equal(program, found, raw, ["out", "scores"])
         assert 0 < found["out"].mean() < 1  # thresholds that decide something
@@ -74,18 +79,21 @@ def check(program: Program, folder: Path, seed: int, flags: tuple[str, ...]) -> 
 
 
 @pytest.mark.parametrize("case", range(len(CASES)))
-def test_every_edge(tmp_path: Path, case: int) -> None:
+@pytest.mark.parametrize("cpu", KERNELS)
+def test_every_edge(tmp_path: Path, cpu: str, case: int) -> None:
     shape, outputs, pool = CASES[case]
-    check(one_conv(shape, outputs, SAME, pool=pool, seed=case), tmp_path, case, ("-O2", *STRICT))
+    check(one_conv(shape, outputs, SAME, pool=pool, seed=case), tmp_path, case, ("-O2", *STRICT), cpu)
 
 
 @pytest.mark.parametrize("case", range(0, len(CASES), 5))
-def test_edges_under_sanitizers(tmp_path: Path, case: int) -> None:
+@pytest.mark.parametrize("cpu", KERNELS)
+def test_edges_under_sanitizers(tmp_path: Path, cpu: str, case: int) -> None:
     shape, outputs, pool = CASES[case]
-    check(one_conv(shape, outputs, SAME, pool=pool, seed=case), tmp_path, case, SANITIZE)
+    check(one_conv(shape, outputs, SAME, pool=pool, seed=case), tmp_path, case, SANITIZE, cpu)
 
 
-def test_thresholds_at_both_ends(tmp_path: Path) -> None:
+@pytest.mark.parametrize("cpu", KERNELS)
+def test_thresholds_at_both_ends(tmp_path: Path, cpu: str) -> None:
     """Sums that are as large or small as they can be, at borders and inside; thresholds there and beyond."""
     program = one_conv((4, 5, 8), 12, SAME)
     n = 72
@@ -96,7 +104,7 @@ def test_thresholds_at_both_ends(tmp_path: Path) -> None:
     program = legal.check(replace(program, constants=constants))
     raw = np.zeros((2, 4, 5, 8), np.bool_)
     raw[1] = True
-    with HostBuild(export(program, tmp_path, raw[:1]), "net", SANITIZE) as c:
+    with HostBuild(export(program, tmp_path, raw[:1], cpu=cpu), "net", SANITIZE) as c:
         found = c.run(raw)
         assert_equal(program, found, raw, ["out", "scores"])
         ends = found["out"][:, 1, 1].astype(int).tolist()
@@ -109,6 +117,19 @@ def test_on_other_machines(emulated: Machine, tmp_path: Path) -> None:
     raw = random_inputs(program, 4)
     with EmulatedBuild(export(program, tmp_path, raw[:1]), "net", emulated) as c:
         assert c.step("conv").kernel == "conv_slices"
+        assert_equal(program, c.run(raw), raw, ["out", "scores"])
+        assert c.selftest() == 0
+
+
+# Maps higher than a quad, and one whose last quad is not full; pooled and not; of each number of rows in a word.
+@pytest.mark.parametrize("shape", [(17, 14, 16), (9, 32, 8), (18, 7, 24)], ids=str)
+@pytest.mark.parametrize("emulated", ["cortex-m55", "cortex-m4", "s390x", "aarch64"], indirect=True)
+def test_quads_on_other_machines(emulated: Machine, shape: tuple[int, int, int], tmp_path: Path) -> None:
+    program = one_conv(shape, 33, SAME, pool=HALF if shape[0] == 18 else None, seed=3)
+    raw = random_inputs(program, 3)
+    raw[0], raw[1] = 0, 1
+    with EmulatedBuild(export(program, tmp_path, raw[:1], cpu=CORTEX_M55), "net", emulated) as c:
+        assert c.step("conv").kernel == "conv_quads"
         assert_equal(program, c.run(raw), raw, ["out", "scores"])
         assert c.selftest() == 0
 

@@ -8,7 +8,7 @@ from typing import Literal, get_args
 from blrc.errors import BlrcError
 from blrc.program import Conv, Program
 from blrc.targets.c import memory, slices
-from blrc.targets.c.layout import CPUS, PORTABLE, Layout, lay_out
+from blrc.targets.c.layout import CPUS, PORTABLE, X86_64, Layout, lanes_of, lay_out
 
 Optimize = Literal["size", "speed", "ram"]
 
@@ -38,16 +38,18 @@ def choose(program: Program, optimize: Optimize, ram: int | None = None, cpu: st
             instruction, as long as it fits into `ram`; what needs most memory is given up first. ``ram``: row strips
             wherever they save any (`strips`), for more code.
         ram: bytes that the C may take, the caller's buffers and the stack included (`memory.Memory.ram_bytes`).
-        cpu: one of `blrc.targets.c.layout.CPUS`. For others than ``portable`` there is nothing to choose.
+        cpu: one of `blrc.targets.c.layout.CPUS`. For ``x86-64`` there is nothing to choose.
     """
     plain = lay_out(program, cpu=cpu)
-    if optimize == "size" or cpu != PORTABLE:
+    if optimize == "size" or cpu == X86_64:
         return plain
     if optimize == "ram":
-        return min(plain, lay_out(program, pays=1), key=lambda layout: memory.measure(layout).ram_bytes)
-    wanted = {op.name: slices.scratch_bytes(op) for op in program.ops if isinstance(op, Conv) and _pays(op)}
+        return min(plain, lay_out(program, pays=1, cpu=cpu), key=lambda layout: memory.measure(layout).ram_bytes)
+    lanes = lanes_of(cpu)
+    convs = (op for op in program.ops if isinstance(op, Conv) and _pays(op, lanes))
+    wanted = {op.name: slices.scratch_bytes(op, lanes) for op in convs}
     while wanted:
-        layout = lay_out(program, wanted)
+        layout = lay_out(program, wanted, cpu=cpu)
         if ram is None or memory.measure(layout).ram_bytes <= ram:
             return layout
         del wanted[max(wanted, key=lambda name: (wanted[name], name))]
@@ -64,22 +66,22 @@ def check_cpu(cpu: str, targets: Collection[str], small: bool) -> None:
         BlrcError: it is not.
     """
     if cpu not in CPUS:
-        raise BlrcError(f"--cpu {cpu}: expected {' or '.join(CPUS)}")
+        raise BlrcError(f"--cpu {cpu}: expected {', '.join(CPUS[:-1])} or {CPUS[-1]}")
     if cpu != PORTABLE and "c" not in targets:
         raise BlrcError(f"--cpu {cpu} is about the C; add --target c")
-    if cpu != PORTABLE and small:
+    if cpu == X86_64 and small:
         raise BlrcError(
             f"--cpu {cpu} cannot be combined with --flash, --ram, --package or --optimize, which are about small CPUs; "
             "leave out either"
         )
 
 
-def _pays(op: Conv) -> bool:
+def _pays(op: Conv, lanes: int) -> bool:
     """Being bit-sliced takes fewer instructions than counting bits."""
     if not slices.fits(op) or op.y.shape[2] < LEAST_OUTPUTS:
         return False
     pool = 1 if op.pool is None else 2
     pixels = op.y.shape[0] * op.y.shape[1] * pool * pool
-    rows = slices.LANES // slices.pitch(op)
+    rows = lanes // slices.pitch(op)
     words = -(-op.y.shape[0] * pool // rows)
-    return pixels >= LEAST_LANES * slices.LANES * words
+    return pixels >= LEAST_LANES * lanes * words

@@ -15,7 +15,7 @@ from blrc.targets.c import cortex_m4, memory, selftest, x86
 from blrc.targets.c.choice import choose
 from blrc.targets.c.ensemble import ensemble_file
 from blrc.targets.c.header import header
-from blrc.targets.c.layout import PORTABLE, X86_64, Layout
+from blrc.targets.c.layout import X86_64, Layout
 from blrc.targets.c.macros import DEFAULTS, runtime_macros
 from blrc.targets.c.makefile import makefile
 from blrc.targets.c.packages.example import image_header
@@ -128,7 +128,7 @@ def _read(path: Path) -> str:
 def _about(symbols: Symbols, vectors: int) -> dict[str, object]:
     """What the C target says of itself in the manifest."""
     layout = symbols.layout
-    found = memory.measure(layout) if layout.cpu == PORTABLE else None
+    found = None if layout.cpu == X86_64 else memory.measure(layout)
     layers = [
         {
             "index": i,

@@ -24,14 +24,16 @@ __all__ = ["CPUS", "PORTABLE", "X86_64", "Layout", "Step", "Table", "lay_out"]
 
 ROWS = 4  # BLRC_ROWS of the runtime: output channels that share one activation word
 GATHER_WORDS = 36  # BLRC_GATHER_WORDS
+VECTOR_GATHER_WORDS = 144  # where bits are counted in vectors, one count for a pixel is worth the stack
 CODES = 32  # BLRC_CODES
 CODE_ROWS = 16  # BLRC_CODE_ROWS
 INT16_MAX = 2**15 - 1
 PAIR_SUMS = 2**14 - 1  # twice that, the threshold's distance included, stays within 16 bits
 ARENA_ALIGN = 4
 CONV_INPUTS: tuple[DType, ...] = ("bits", "int8")
-PORTABLE, X86_64 = "portable", "x86-64"
-CPUS = (PORTABLE, X86_64)
+PORTABLE, X86_64, CORTEX_M55 = "portable", "x86-64", "cortex-m55"
+CPUS = (PORTABLE, X86_64, CORTEX_M55)
+SLICED = ("conv_slices", "conv_quads")
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +44,7 @@ class Layout:
         groups: first step and the one after the last; where there are several, they run together row by row (`strips`).
         rows: of the maps between steps of a group, by the value's name: how many rows the arena holds of it.
         thresholds: bits of a threshold (16 or 32) by the type of what convolutions read, ``bits`` and ``int8``.
-        cpu: what it is made for: ``portable``, or ``x86-64`` (`x86`).
+        cpu: what it is made for: ``portable``, ``x86-64`` (`x86`), or ``cortex-m55``, which slices bits in vectors.
     """
 
     program: Program
@@ -66,7 +68,7 @@ class Layout:
     @property
     def sliced(self) -> frozenset[str]:
         """Names of the ops that are bit-sliced."""
-        return frozenset(step.op.name for step in self.steps if step.kernel == "conv_slices")
+        return frozenset(step.op.name for step in self.steps if step.kernel in SLICED)
 
     def step(self, op: str, name: str) -> Step:
         """The step that computes `op` in the C of model `name`.
@@ -102,6 +104,7 @@ def lay_out(program: Program, sliced: Collection[str] = (), pays: int | None = N
     fused = _fused(program)
     thresholds = {dtype: threshold_bits(program, dtype) for dtype in CONV_INPUTS}
     encodes = {op.y.name: op for op in program.ops if isinstance(op, Encode)}
+    gathered = VECTOR_GATHER_WORDS if cpu == CORTEX_M55 else GATHER_WORDS
     steps = []
     for op in program.ops:
         if op.y.name in fused:
@@ -109,8 +112,8 @@ def lay_out(program: Program, sliced: Collection[str] = (), pays: int | None = N
         encode = encodes[op.x.name] if op.x.name in fused else None
         special = x86.step(program, op, encode) if cpu == X86_64 else None
         if op.name in sliced and isinstance(op, Conv):
-            special = _sliced(program, op, thresholds["bits"])
-        steps.append(special or _step(program, op, encode, thresholds))
+            special = _sliced(program, op, thresholds["bits"], lanes_of(cpu))
+        steps.append(special or _step(program, op, encode, thresholds, gathered))
     work = [_work(step) for step in steps]
     if cpu == X86_64:
         planned = strips.placed(work, [(i, i + 1) for i in range(len(work))], ARENA_ALIGN)
@@ -141,16 +144,16 @@ def _fused(program: Program) -> frozenset[str]:
 
 def _work(step: Step) -> strips.Work:
     in_place = isinstance(step.op, Pool) and step.op.window.padding[:2] == (0, 0)
-    by_rows = step.op if isinstance(step.op, Conv) and step.kernel not in ("dense", "conv_slices") else None
+    by_rows = step.op if isinstance(step.op, Conv) and step.kernel not in ("dense", *SLICED) else None
     return strips.Work(step.x, step.y, by_rows, in_place, step.scratch)
 
 
-def _step(program: Program, op: Op, encode: Encode | None, thresholds: Mapping[DType, int]) -> Step:
+def _step(program: Program, op: Op, encode: Encode | None, thresholds: Mapping[DType, int], gathered: int) -> Step:
     if isinstance(op, Encode):
         return Step(op, None, "encode", "several layers read the codes", 1, (plain(program, "table", op.table),))
     if isinstance(op, Conv):
         bits = thresholds[op.x.dtype]
-        return _conv(program, op, encode, bits) if op.x.dtype == "int8" else _bit_conv(program, op, bits)
+        return _conv(program, op, encode, bits) if op.x.dtype == "int8" else _bit_conv(program, op, bits, gathered)
     if isinstance(op, Pool):
         return Step(op, None, "pool_or", "no convolution before it could take it in", 1, ())
     if isinstance(op, Scores):
@@ -186,17 +189,17 @@ def _conv(program: Program, op: Conv, encode: Encode | None, bits: int) -> Step:
     return Step(op, encode, kernel, why, 1, tuple(tables))
 
 
-def _bit_conv(program: Program, op: Conv, bits: int) -> Step:
+def _bit_conv(program: Program, op: Conv, bits: int, gathered: int) -> Step:
     total, packed = op.window.taps * words(op.group_channels), words(op.fan_in)
     per_group = op.y.shape[2] // op.groups
     rows = ROWS if op.groups == 1 or per_group % ROWS == 0 else 1
     if op.is_dense and op.groups == 1 and op.pool is None and not any(op.window.padding):
         kernel, why = "dense", f"the kernel is the whole map: one run of {total} words"
-    elif packed < total and packed <= GATHER_WORDS:
+    elif packed < total and packed <= gathered:
         kernel, why = "conv_packed", f"taps of {op.group_channels} bits: {packed} words a row without gaps, not {total}"
-    elif op.groups == 1 and total > GATHER_WORDS and (op.window.dilation[1] == 1 or op.window.kernel[1] == 1):
+    elif op.groups == 1 and total > gathered and (op.window.dilation[1] == 1 or op.window.kernel[1] == 1):
         kernel, why = "conv_rows", f"{total} words a row, kernel rows contiguous"
-    elif total <= GATHER_WORDS:
+    elif total <= gathered:
         kernel, why = "conv_gather", f"{total} words a row fit the gather buffer"
     else:
         kernel, why = "conv_taps", f"{total} words a row with groups or dilation"
@@ -209,13 +212,19 @@ def _bit_conv(program: Program, op: Conv, bits: int) -> Step:
     return Step(op, None, kernel, why, rows, (weights, thresholds))
 
 
-def _sliced(program: Program, op: Conv, bits: int) -> Step:
-    scratch = slices.scratch_bytes(op)
+def lanes_of(cpu: str) -> int:
+    """Pixels that a bit-sliced convolution computes at once."""
+    return 4 * slices.LANES if cpu == CORTEX_M55 else slices.LANES
+
+
+def _sliced(program: Program, op: Conv, bits: int, lanes: int) -> Step:
+    scratch = slices.scratch_bytes(op, lanes)
     channels = op.group_channels
     weights = mapped("weights", program.constants[op.weights], lambda t: slices.weight_patterns(t, channels))
     thresholds = mapped("thresholds", program.constants[op.thresholds], lambda t: never_padded(t, 1, 1, bits))
-    why = f"bit-sliced, {slices.used_lanes(op)} of {slices.LANES} lanes, {scratch} bytes of tables in the arena"
-    return Step(op, None, "conv_slices", why, 1, (weights, thresholds), scratch)
+    why = f"bit-sliced, {slices.used_lanes(op, lanes)} of {lanes} lanes, {scratch} bytes of tables in the arena"
+    kernel = "conv_slices" if lanes == slices.LANES else "conv_quads"
+    return Step(op, None, kernel, why, 1, (weights, thresholds), scratch)
 
 
 def blocked(rows: NDArray[np.uint32], block: int) -> NDArray[np.uint32]:

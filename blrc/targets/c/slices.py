@@ -34,14 +34,17 @@ def fits(op: Conv) -> bool:
     )
 
 
-def scratch_bytes(op: Conv) -> int:
-    """Memory that the kernel needs while it runs: of three words' map rows, 8 patterns a channel, two words each."""
-    return 4 * 3 * 8 * 2 * op.x.shape[2]
+def scratch_bytes(op: Conv, lanes: int = LANES) -> int:
+    """Memory that the kernel needs while it runs: of three words' map rows, 8 patterns a channel, two words each.
+
+    With 128 `lanes`, of a word four times as long.
+    """
+    return lanes // 8 * 3 * 8 * 2 * op.x.shape[2]
 
 
-def used_lanes(op: Conv) -> int:
-    """How many of the 32 lanes hold a pixel of the map."""
-    return op.x.shape[1] * LANES // pitch(op)
+def used_lanes(op: Conv, lanes: int = LANES) -> int:
+    """How many of the lanes hold a pixel of the map, where it is high enough."""
+    return op.x.shape[1] * lanes // pitch(op)
 
 
 def pitch(op: Conv) -> int:
