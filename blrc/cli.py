@@ -179,7 +179,9 @@ def inspect(model: Path, as_json: bool) -> None:
 @main.command()
 @click.argument("model", type=click.Path(path_type=Path))
 @click.option("--on", help="Count instructions on other machines in emulators instead: MACHINE,MACHINE, or all.")
-@click.option("--rounds", type=click.IntRange(min=1), default=15, show_default=True, help="Medians are taken over.")
+@click.option(
+    "--rounds", type=click.IntRange(min=1), default=15, show_default=True, help="Everything has its turn in each."
+)
 @click.option("--no-others", is_flag=True, help="Leave out what other choices of blrc export would have cost.")
 @click.option("--json", "json_file", type=click.Path(path_type=Path, dir_okay=False), help="Write the figures here.")
 @click.option("--plot", type=click.Path(path_type=Path, dir_okay=False), help="Draw them into this SVG file.")

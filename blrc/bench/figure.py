@@ -39,7 +39,7 @@ def bars(groups: Sequence[str], series: Mapping[str, Sequence[float | None]], x:
     axes.set_yscale("log")
     axes.set_xticks(range(len(groups)), list(groups))
     if series:
-        axes.legend(fontsize="small")
+        figure.legend(loc="outside upper center", ncols=5, fontsize="small")
     return figure
 
 

@@ -184,7 +184,11 @@ def _left_out(name: str, subject: Subject) -> str | None:
     """Why a rival does not take part."""
     if (missing := RIVALS[name].missing) is not None:
         return missing
-    return "the export has no ONNX file" if name == OURS and subject.onnx is None else None
+    return (
+        "no ONNX file: export with --target onnx too, and give the folder"
+        if name == OURS and subject.onnx is None
+        else None
+    )
 
 
 def _compiled(

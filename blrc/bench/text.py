@@ -20,7 +20,7 @@ def to_text(plain: Plain) -> str:
         parts += _host(plain["host"], plain["members"])
     for device in plain.get("devices", ()):
         parts.append(_device(device))
-    if any(device["int8"] for device in plain.get("devices", ())):
+    if any(_int8(device) is not None for device in plain.get("devices", ())):
         parts.append(f"int8: {plain['int8_source']}")
     return "\n\n".join(parts)
 
@@ -100,7 +100,7 @@ def _device(device: Plain) -> str:
     title = f"{device['title']}: instructions ({device['compiler'] or 'not compiled'})"
     lines = [title]
     int8 = device["int8"]
-    whole = None if int8 is None else int8["whole"].get(device["name"])
+    whole = _int8(device)
     rows: list[tuple[str, ...]]
     if device["steps"]:
         rows = [("", "kernel", "million MACs", "instructions", "a MAC", "int8", "int8 / ours")]
@@ -124,6 +124,12 @@ def _device(device: Plain) -> str:
         lines += [f"{c['options'] or 'this one'}: {c['detail']}" for c in device["choices"] if c["detail"]]
     lines += [device["detail"]] if device["detail"] else []
     return "\n".join(lines)
+
+
+def _int8(device: Plain) -> int | None:
+    """Instructions of the int8 network there, where they were ever counted."""
+    found: int | None = None if device["int8"] is None else device["int8"]["whole"].get(device["name"])
+    return found
 
 
 def _costs(instructions: int, macs: int, int8: int | None) -> tuple[str, ...]:

@@ -91,7 +91,7 @@ def test_a_rival_that_is_not_installed_is_left_out(monkeypatch: pytest.MonkeyPat
     found = quick(load(TINY))
     assert found.left_out == {
         TORCH: "torch not installed: pip install torch",
-        OURS: "the export has no ONNX file",
+        OURS: "no ONNX file: export with --target onnx too, and give the folder",
         LCE: lce.missing(),
     }
     assert all(set(row.times) == {*found.levels, FLOAT32, INT8} for row in found.rows)

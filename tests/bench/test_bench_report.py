@@ -117,6 +117,9 @@ def test_tables_of_instructions(subject: Subject) -> None:
 def test_a_machine_that_could_do_nothing(subject: Subject) -> None:
     text = to_text(to_plain(subject, None, [Device("avr", "ATmega2560", 4_000, detail="install avr-gcc")]))
     assert text.endswith("ATmega2560: instructions (not compiled)\ninstall avr-gcc")
+    known = Int8({"cortex-m4": 12_000}, 1_000_000, 5_000)
+    other = to_text(to_plain(subject, None, [Device("avr", "ATmega2560", 4_000, detail="none", int8=known)]))
+    assert SOURCE not in other and "int8 network" not in other  # it was counted on other machines
 
 
 def test_figures_are_the_same_bytes_for_the_same_data(subject: Subject) -> None:
