@@ -15,7 +15,7 @@ from blrc.errors import BlrcError
 from blrc.targets.c.choice import Optimize, choose
 from blrc.targets.c.emit import emit
 from blrc.targets.c.emulated import EmulatedBuild
-from blrc.targets.c.layout import PORTABLE
+from blrc.targets.c.layout import CPUS, PORTABLE, X86_64
 from blrc.targets.c.machines import Machine, find
 from blrc.targets.options import EmitOptions
 from blrc.vectors import record
@@ -44,7 +44,7 @@ class StepCost:
 
 @dataclass(frozen=True)
 class Choice:
-    """What one choice of ``--optimize`` costs there.
+    """What one choice of options costs there.
 
     Attributes:
         options: of ``blrc export``; of the export itself, empty.
@@ -92,7 +92,7 @@ def measure_devices(
     """Count a model's instructions on each of these machines (`machines.ALL`), for its first recorded input.
 
     Args:
-        others: count those of the other choices of ``--optimize`` too.
+        others: count those of the other choices of ``--cpu`` and ``--optimize`` too.
     """
     found = []
     for done, name in enumerate(names):
@@ -106,8 +106,8 @@ def measure_devices(
 def _device(subject: Subject, machine: Machine, others: bool, work: Path) -> Device:
     program, work_of = subject.program, macs(subject.program.ops)
     folder = subject.folder
-    if folder is None or subject.layout.cpu != PORTABLE:
-        folder = _written(subject, "size", work / "export")
+    if folder is None or subject.layout.cpu == X86_64:  # which says nothing about small machines
+        folder = _written(subject, PORTABLE, "size", work / "export")
     int8 = int8_of(program)
     try:
         with EmulatedBuild(folder, subject.name, machine) as build:
@@ -117,18 +117,25 @@ def _device(subject: Subject, machine: Machine, others: bool, work: Path) -> Dev
     except BlrcError as error:
         return Device(machine.name, machine.title, work_of, int8=int8, detail=str(error))
     known = [told_apart(build.layout)]
-    for optimize in OPTIMIZE if others else ():
-        layout = choose(program, optimize)
+    for cpu, optimize in _options(machine) if others else ():
+        layout = choose(program, optimize, cpu=cpu)
         if told_apart(layout) in known:
             continue
         known.append(told_apart(layout))
-        options = f"--optimize {optimize}"
+        options = " ".join([*([] if cpu == PORTABLE else [f"--cpu {cpu}"]), f"--optimize {optimize}"])
         try:
-            with EmulatedBuild(_written(subject, optimize, work / optimize), subject.name, machine) as other:
+            other_folder = _written(subject, cpu, optimize, work / f"{cpu}-{optimize}")
+            with EmulatedBuild(other_folder, subject.name, machine) as other:
                 choices.append(_choice(options, other, subject))
         except BlrcError as error:
             choices.append(Choice(options, None, None, layout.arena_bytes, None, str(error)))
     return Device(machine.name, machine.title, work_of, compiler, steps, tuple(choices), int8, detail)
+
+
+def _options(machine: Machine) -> list[tuple[str, Optimize]]:
+    """``--cpu`` and ``--optimize`` of all exports for a machine."""
+    cpus = (PORTABLE, machine.name) if machine.name in CPUS else (PORTABLE,)
+    return [(cpu, optimize) for cpu in cpus for optimize in OPTIMIZE]
 
 
 def _steps(subject: Subject, build: EmulatedBuild, int8: Int8 | None) -> tuple[tuple[StepCost, ...], str]:
@@ -155,10 +162,10 @@ def _choice(options: str, build: EmulatedBuild, subject: Subject) -> Choice:
     return Choice(options, instructions, build.need.flash, build.need.arena, build.need.ram, detail)
 
 
-def _written(subject: Subject, optimize: Optimize, folder: Path) -> Path:
-    """An export of the program with this choice, as far as an emulator needs it."""
-    program = subject.program
-    emitted = emit(program, EmitOptions(subject.name, record(program, subject.sample), VERSION, optimize=optimize))
+def _written(subject: Subject, cpu: str, optimize: Optimize, folder: Path) -> Path:
+    """An export of the program with these options, as far as an emulator needs it."""
+    program, vectors = subject.program, record(subject.program, subject.sample)
+    emitted = emit(program, EmitOptions(subject.name, vectors, VERSION, optimize=optimize, cpu=cpu))
     files = {**emitted.files, f"{subject.name}.program.npz": program_file.to_bytes(program)}
     folder.mkdir()
     for name, content in files.items():

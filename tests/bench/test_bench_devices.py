@@ -7,11 +7,14 @@ from pathlib import Path
 import pytest
 from shapes_only import HALF, SAME, network
 
-from blrc.bench.devices import measure_devices
+import blrc
+from blrc.bench.devices import OPTIMIZE, _options, measure_devices
 from blrc.bench.published import int8_of
 from blrc.bench.subject import load, macs
 from blrc.targets.c.emulated import EmulatedBuild
 from blrc.targets.c.machines import find
+
+TINY = Path(__file__).parents[1] / "golden" / "tiny.pt"
 
 
 @pytest.mark.needs("arm-none-eabi-gcc", "qemu-system-arm")
@@ -53,3 +56,19 @@ def test_int8_figures_stand_beside_networks_of_the_same_shapes_only() -> None:
     wide = [(n, SAME, pool) for n in (128, 256, 512) for pool in (None, HALF)]
     cifar = int8_of(network(*wide, (1024, None, None), shape=(32, 32, 3)))
     assert cifar is not None and cifar.whole["cortex-m55"] == 116_000_000
+
+
+def test_a_machine_with_kernels_of_its_own_shows_what_they_cost() -> None:
+    assert _options(find("cortex-m4")) == [("portable", each) for each in OPTIMIZE]
+    own = [(cpu, each) for cpu in ("portable", "cortex-m55") for each in OPTIMIZE]
+    assert _options(find("cortex-m55")) == own
+
+
+@pytest.mark.needs("arm-none-eabi-gcc", "qemu-system-arm")
+def test_an_export_for_a_machine_is_counted_as_it_is(tmp_path: Path) -> None:
+    blrc.export(TINY, tmp_path / "out", "c", cpu="cortex-m55")
+    subject = load(tmp_path / "out")
+    assert subject.layout.cpu == "cortex-m55"
+    (found,) = measure_devices(subject, ["cortex-m55"], others=False)
+    with EmulatedBuild(tmp_path / "out", "tiny", find("cortex-m55")) as build:
+        assert found.choices[0].instructions == build.instructions(subject.sample)
