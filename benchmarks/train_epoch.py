@@ -1,62 +1,99 @@
-"""CPU seconds that an MNIST epoch costs, as the recipe trains it, and where they go.
+"""CPU seconds that an epoch of training costs, as the recipes train it, and where they go.
 
-    python benchmarks/train_epoch.py [--threads N] [--steps N]
+    python benchmarks/train_epoch.py [mnist|cifar10] [--width 0.25] [--precision float32|bfloat16] [--steps 20]
 
-Times `--steps` steps of 128 random images (the arithmetic does not depend on what is in them) after a few that warm
-up, scales to the 430 steps of 55,000 images, and prints CPU time, wall time and page faults; then each layer's share of
-the forward pass. Several threads on a busy machine measure how they wait for each other.
+Times steps of 128 random images (the arithmetic does not depend on what is in them), with their augmentation, on one
+thread, and scales them to an epoch (55,000 images of MNIST, 45,000 of CIFAR-10). All networks take turns in one run, a
+few steps each, so that a busy machine slows them alike; medians. Prints CPU and wall time, page faults, and the ratio
+to a plain full-precision epoch; then where the stochastic network's step goes: data, forward and backward pass of each
+layer, loss and regulariser, optimiser. Validation after each epoch comes on top.
 """
 
 from __future__ import annotations
 
 import argparse
 import resource
+import statistics
 import time
+from collections import defaultdict
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 
 from blrc.datasets import Dataset
-from blrc.nn import reuse_noise
+from blrc.nn import Gaussian, variance_regulariser
+from blrc.train import RECIPES, Recipe
+from blrc.train.augment import augmentation
+from blrc.train.data import CIFAR10, MNIST
 from blrc.train.memory import keep_freed_memory
-from blrc.train.mnist import ENCODING
-from blrc.train.recipe import Recipe
 from blrc.train.stage import optimiser, run_epoch
 from blrc.train.stages import stages_of
 
-BATCH, STEPS = 128, 430
+BATCH = 128
+EPOCH = {"mnist": 55_000 // BATCH, "cifar10": 45_000 // BATCH}  # steps
+ENCODINGS = {"mnist": MNIST, "cifar10": CIFAR10}
+TURN = 4  # steps
+
+
+@dataclass(frozen=True)
+class Trainee:
+    """A network with what trains it."""
+
+    recipe: Recipe
+    stage: Any
+    model: Any
+    adam: Any
+    loss: Any
+
+    def epoch(self, data: Dataset) -> None:
+        encoding = ENCODINGS[self.recipe.task]
+        run_epoch(self.stage, 1, self.model, self.loss, self.adam, data, encoding, BATCH, 0, lambda *_: None)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--steps", type=int, default=40)
+    parser.add_argument("task", nargs="?", choices=tuple(EPOCH), default="mnist")
+    parser.add_argument("--width", type=float, default=0.25, help="of CIFAR-10's network")
+    parser.add_argument("--precision", default="float32")
+    parser.add_argument("--steps", type=int, default=20)
     options = parser.parse_args()
-    torch.set_num_threads(options.threads)
+    torch.set_num_threads(1)
     kept = keep_freed_memory()
+    width = {"width": options.width} if options.task == "cifar10" else {}
+    common = {**RECIPES[options.task]["plain"], **width}
+    lower = {"precision": options.precision}
     rng = np.random.default_rng(0)
-    count = options.steps * BATCH
-    data = Dataset(rng.integers(0, 256, (count, 1, 28, 28), np.uint8), rng.integers(0, 10, count, np.uint8))
-    print(f"{options.threads} threads, {options.steps} steps of {BATCH}, freed memory kept: {kept}")
-    stages = {stage.name: stage for stage in stages_of(Recipe(), data, data, ENCODING)}
-    for name, stage in stages.items():
-        torch.manual_seed(0)
-        model = stage.build({})
-        adam, loss_of = optimiser(stage, model), stage.losses({})
+    shape = ENCODINGS[options.task].shape
+    data = Dataset(rng.integers(0, 256, (TURN * BATCH, *shape), np.uint8), rng.integers(0, 10, TURN * BATCH, np.uint8))
+    trainees = {
+        "fp": trainee(Recipe(**{**common, "model": "fp"}), data),
+        "bnn": trainee(Recipe(**{**common, **lower, "model": "bnn"}), data),
+        "blrnet": trainee(Recipe(**{**common, **lower, "pretrain_epochs": 0}), data),
+    }
+    print(f"{options.task} {width or ''} {options.precision}, steps of {BATCH}, one thread, freed memory kept: {kept}")
+    for each in trainees.values():
+        each.epoch(data)
+    taken = defaultdict(list)
+    for _ in range(max(1, options.steps // TURN)):
+        for name, each in trainees.items():
+            taken[name].append(measured(lambda each=each: each.epoch(data)))
+    scale = EPOCH[options.task] / TURN
+    plain = statistics.median(cpu for cpu, _, _ in taken["fp"])
+    for name, turns in taken.items():
+        cpu, wall, faults = (statistics.median(values) for values in zip(*turns, strict=True))
+        print(f"{name:8} {scale * cpu:6.1f} CPU s {scale * wall:7.1f} s an epoch, "
+              f"{cpu / plain:4.2f} of full precision, {faults / TURN:.0f} page faults a step")  # fmt: skip
+    breakdown(trainees["blrnet"], data, options.steps)
 
-        def epoch(part: Dataset, settings: Any = (stage, 1, model, loss_of, adam)) -> None:
-            run_epoch(*settings, part, ENCODING, BATCH, 0, lambda *_: None)
 
-        epoch(data[: 5 * BATCH])
-        cpu, wall, faults = measured(lambda: epoch(data))
-        scale = STEPS / options.steps
-        print(
-            f"{name:8} {scale * cpu:6.1f} CPU s  {scale * wall:6.1f} s  an epoch; "
-            f"{faults / options.steps:.0f} page faults a step"
-        )
-    breakdown(model, torch.from_numpy(ENCODING.real(data.images[:BATCH])))
+def trainee(recipe: Recipe, data: Dataset) -> Trainee:
+    torch.manual_seed(0)
+    stage = stages_of(recipe, data, data, ENCODINGS[recipe.task])[-1]
+    model = stage.build({})
+    return Trainee(recipe, stage, model, optimiser(stage, model), stage.losses({}))
 
 
 def measured(work: Callable[[], object]) -> tuple[float, float, int]:
@@ -71,15 +108,57 @@ def measured(work: Callable[[], object]) -> tuple[float, float, int]:
     )
 
 
-def breakdown(model: torch.nn.Sequential, x: Any, repeats: int = 20) -> None:
-    """CPU seconds an epoch of each layer's forward pass, with gradients recorded."""
-    reuse_noise(model)
-    print("forward pass, CPU s an epoch:")
-    for name, layer in model.named_children():
-        layer(x)
-        cpu, _, _ = measured(lambda layer=layer, x=x: [layer(x) for _ in range(repeats)])
-        print(f"  {name:8} {STEPS * cpu / repeats:6.2f}")
-        x = layer(x)
+def breakdown(each: Trainee, data: Dataset, steps: int) -> None:
+    """CPU seconds an epoch of each part of a step, medians. A layer's backward pass is taken by itself: its input is
+    cut off from what is before it."""
+    encoding, augment = ENCODINGS[each.recipe.task], augmentation(each.recipe, ENCODINGS[each.recipe.task])
+    rng = np.random.default_rng(0)
+    taken: dict[tuple[str, str], list[float]] = defaultdict(list)
+    labels = torch.from_numpy(data.labels[:BATCH].astype(np.int64))
+    each.model.train()
+
+    def part(name: str, column: str, work: Callable[[], Any]) -> Any:
+        start = time.process_time()
+        result = work()
+        taken[name, column].append(time.process_time() - start)
+        return result
+
+    for _ in range(steps):
+        images = part("augment", "forward", lambda: augment(data.images[:BATCH], rng))
+        x: Any = part("encode", "forward", lambda images=images: torch.from_numpy(encoding.real(images)))
+        each.adam.zero_grad(set_to_none=True)
+        inputs, outputs = [], []
+        for name, layer in each.model.named_children():
+            cut = tuple(t.detach().requires_grad_(bool(inputs)) for t in tensors(x))
+            inputs.append(cut)
+            x = part(
+                name, "forward", lambda layer=layer, cut=cut, x=x: layer(Gaussian(*cut) if len(cut) > 1 else cut[0])
+            )
+            outputs.append((name, tensors(x)))
+        scores = x.detach().requires_grad_()
+        loss = part("loss", "forward", lambda scores=scores: torch.nn.functional.cross_entropy(scores, labels))
+        part("loss", "backward", loss.backward)
+        penalty = part("regulariser", "forward", lambda: 1e-6 * variance_regulariser(each.model))
+        part("regulariser", "backward", penalty.backward)
+        grads: tuple[Any, ...] = (scores.grad,)
+        for (name, out), cut in zip(reversed(outputs), reversed(inputs), strict=True):
+            wanted = [(t, g) for t, g in zip(out, grads, strict=True) if g is not None and t.requires_grad]
+            part(name, "backward", lambda wanted=wanted: torch.autograd.backward(*zip(*wanted, strict=True)))
+            grads = tuple(t.grad for t in cut)
+        part("optimiser", "forward", each.adam.step)
+    scale = EPOCH[each.recipe.task]
+    names = list(dict.fromkeys(name for name, _ in taken))
+    print(f"{'CPU s an epoch':14} forward backward")
+    total = 0.0
+    for name in names:
+        seconds = [scale * statistics.median(taken.get((name, column), [0.0])) for column in ("forward", "backward")]
+        total += sum(seconds)
+        print(f"  {name:12} {seconds[0]:7.2f} {seconds[1]:8.2f}")
+    print(f"  {'sum':12} {total:16.2f}")
+
+
+def tensors(x: Any) -> tuple[torch.Tensor, ...]:
+    return tuple(x) if isinstance(x, Gaussian) else (x,)
 
 
 if __name__ == "__main__":
