@@ -87,7 +87,7 @@ def _options(task: str, files: str, *own: Decorator) -> Decorator:
             "--precision",
             "precision",
             click.Choice(["float32", "bfloat16"]),
-            "Of convolutions of +-1; bfloat16 is faster on CPUs with avx512_bf16 or amx_bf16.",
+            "Of products with +-1; bfloat16 is faster on CPUs with avx512_bf16 or amx_bf16.",
         ),
         *own,
         option("--distillation", "distillation", float, "Share of the loss that soft labels have."),

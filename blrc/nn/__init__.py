@@ -14,7 +14,7 @@ same order; all of them map tensors to tensors.
 from blrc.nn.activation import StochasticSign, probability_minus
 from blrc.nn.deterministic import Sign, deterministic, reestimate
 from blrc.nn.gaussian import Gaussian
-from blrc.nn.geometry import convolve_signs_in
+from blrc.nn.geometry import multiply_signs_in
 from blrc.nn.layers import BinaryConv2d, BinaryLinear, SoftmaxLinear
 from blrc.nn.noise import reuse_noise
 from blrc.nn.norm import StochasticBatchNorm1d, StochasticBatchNorm2d, join_norms
@@ -39,12 +39,12 @@ __all__ = [
     "StochasticSign",
     "WeightDistribution",
     "clip_",
-    "convolve_signs_in",
     "deterministic",
     "distributions",
     "entropy",
     "glorot_scale",
     "join_norms",
+    "multiply_signs_in",
     "probability_minus",
     "reestimate",
     "restrain",

@@ -20,6 +20,7 @@ Device = torch.device | str | None
 class _Weighted(nn.Module, ABC):
     weight: Any
     bias: nn.Parameter | None
+    signs_in: torch.dtype | None = None
 
     @abstractmethod
     def new_weight(self, shape: tuple[int, ...], device: Device, dtype: torch.dtype | None) -> nn.Module | nn.Parameter:
@@ -31,7 +32,11 @@ class _Weighted(nn.Module, ABC):
 
 
 class DenseLayer(_Weighted):
-    """Options of `torch.nn.Linear`; weights of shape ``(out, in)``, bias ``(out,)`` or None."""
+    """Options of `torch.nn.Linear`; weights of shape ``(out, in)``, bias ``(out,)`` or None.
+
+    Attributes:
+        signs_in: type in which +-1 inputs are multiplied (`multiply_signs_in`); None: that of the weights.
+    """
 
     def __init__(
         self,
@@ -55,6 +60,13 @@ class DenseLayer(_Weighted):
             raise BlrcError(f"{name} takes (N, {self.in_features}), got {tuple(x.shape)}: flatten maps before it")
         return x
 
+    def multiply(self, x: Tensor, weight: Tensor, signs: bool) -> Tensor:
+        """``x weight^T + bias``; `signs`: x is +-1."""
+        if signs and self.signs_in is not None:
+            z = F.linear(x.to(self.signs_in), weight.to(self.signs_in)).to(x.dtype)
+            return z if self.bias is None else z + self.bias
+        return F.linear(x, weight, self.bias)
+
     def extra_repr(self) -> str:
         return f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}"
 
@@ -70,10 +82,8 @@ class ConvLayer(_Weighted):
     """Options of `torch.nn.Conv2d`; weights of shape ``(C', C / groups, kH, kW)``, bias ``(C',)`` or None.
 
     Attributes:
-        signs_in: type in which +-1 inputs are convolved (`convolve_signs_in`); None: that of the weights.
+        signs_in: type in which +-1 inputs are convolved (`multiply_signs_in`); None: that of the weights.
     """
-
-    signs_in: torch.dtype | None = None
 
     def __init__(
         self,
@@ -122,20 +132,20 @@ class ConvLayer(_Weighted):
         )
 
 
-def convolve_signs_in(model: nn.Module, dtype: torch.dtype | None) -> None:
-    """Let every convolution of a network compute in `dtype` where its input is +-1; None: as its weights are.
+def multiply_signs_in(model: nn.Module, dtype: torch.dtype | None) -> None:
+    """Let every linear map of a network compute in `dtype` where its input is +-1; None: as its weights are.
 
     In bfloat16 (8 bits of mantissa) +-1 are exact, and so are sums of up to 256 of them; real weights and larger sums
     are rounded by at most 2^-9 of their value, far less than the noise of a stochastic network. Where a CPU has
-    instructions for it (avx512_bf16, amx_bf16) a convolution takes half the time, elsewhere more than before.
+    instructions for it (avx512_bf16, amx_bf16) this takes half the time, elsewhere more than before.
 
     Example:
         >>> from blrc.nn.layers import BinaryConv2d
         >>> model = nn.Sequential(BinaryConv2d(32, 8, 3))
-        >>> convolve_signs_in(model, torch.bfloat16)
+        >>> multiply_signs_in(model, torch.bfloat16)
         >>> model(torch.ones(1, 32, 4, 4)).mean.dtype
         torch.float32
     """
     for module in model.modules():
-        if isinstance(module, ConvLayer):
+        if isinstance(module, _Weighted):
             module.signs_in = dtype

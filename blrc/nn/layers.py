@@ -49,8 +49,9 @@ class BinaryLinear(DenseLayer):
     def forward(self, x: Tensor) -> Gaussian:
         x = self.expect(x)
         expected, variance = self.weight.moments()
-        mean = F.linear(x, expected, self.bias)
-        if all_signs(x):
+        signs = all_signs(x)
+        mean = self.multiply(x, expected, signs)
+        if signs:
             return Gaussian(mean, variance.sum(1)[None])
         return Gaussian(mean, F.linear(x * x, variance))
 

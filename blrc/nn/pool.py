@@ -52,6 +52,8 @@ class StochasticMaxPool2d(Noisy):
         with torch.no_grad():
             samples = torch.addcmul(mean, self.noise.like(mean), var.sqrt())
             index = F.max_pool2d(samples, self.kernel_size, self.stride, self.padding, return_indices=True)[1]
+        if var.shape == (1, *mean.shape[1:]):
+            return Gaussian(_take(mean, index), _take_shared(var, index))
         return Gaussian(_take(mean, index), _take(var.expand_as(mean), index))
 
     def extra_repr(self) -> str:
@@ -65,3 +67,10 @@ def _take(x: Tensor, index: Tensor) -> Tensor:
         at = index.permute(0, 2, 3, 1)
         return rows.gather(1, at.flatten(1, 2)).view(at.shape).permute(0, 3, 1, 2)
     return x.flatten(2).gather(2, index.flatten(2)).view(index.shape)
+
+
+def _take_shared(x: Tensor, index: Tensor) -> Tensor:
+    """The same of one map for all samples, ``(1, C, H, W)``, which is not copied; in the layout of `index`."""
+    rows = x[0].permute(1, 2, 0).flatten(0, 1)
+    at = index.permute(0, 2, 3, 1)
+    return rows.gather(0, at.reshape(-1, at.shape[3])).view(at.shape).permute(0, 3, 1, 2)

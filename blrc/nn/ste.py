@@ -14,7 +14,6 @@ import math
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
@@ -58,7 +57,9 @@ class SteLinear(DenseLayer):
         return _shadow(shape, device, dtype)
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.linear(self.expect(x), _WeightSigns.apply(self.weight), self.bias)  # type: ignore[no-untyped-call]
+        x = self.expect(x)
+        signs = self.signs_in is not None and all_signs(x)
+        return self.multiply(x, _WeightSigns.apply(self.weight), signs)  # type: ignore[no-untyped-call]
 
 
 class SteConv2d(ConvLayer):

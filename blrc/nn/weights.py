@@ -91,6 +91,7 @@ class Bernoulli(WeightDistribution):
 
     support = (-1, 1)
     spread: float = 1.0
+    _known: tuple[int, Tensor, Tensor] | None = None  # the logits' version, and mean and variance of then
 
     def __init__(
         self, shape: Sequence[int], device: torch.device | str | None = None, dtype: torch.dtype | None = None
@@ -118,10 +119,15 @@ class Bernoulli(WeightDistribution):
 
     def moments(self) -> tuple[Tensor, Tensor]:
         mean, variance = _Moments.apply(self.logits)  # type: ignore[no-untyped-call]
+        self._known = (self.logits._version, mean.detach(), variance.detach()) if self.training else None
         return mean, variance if self.spread == 1.0 or not self.training else self.spread * variance
 
     def total_variance(self) -> Tensor:
-        total: Tensor = _TotalVariance.apply(self.logits)  # type: ignore[no-untyped-call]
+        # A step of training wants it right after `moments`, whose sigmoids then need not be taken again.
+        known, self._known = self._known, None
+        if known is None or known[0] != self.logits._version:
+            known = (0, *_Moments.apply(self.logits.detach()))  # type: ignore[no-untyped-call]
+        total: Tensor = _TotalVariance.apply(self.logits, *known[1:])  # type: ignore[no-untyped-call]
         return total
 
     @torch.no_grad()
@@ -182,26 +188,18 @@ class _Moments(torch.autograd.Function):
 
 
 class _TotalVariance(torch.autograd.Function):
-    """Sum of V, with dV/dW = V E in closed form."""
+    """Sum of V, with dV/dW = V E in closed form, given both."""
 
     @staticmethod
-    def forward(ctx: Any, logits: Tensor) -> Tensor:
-        slope = torch.empty_like(logits)
-        totals = []
-        for w, d in _chunks(logits, slope):
-            v = torch.empty_like(w)
-            _moments_into(w, d, v)
-            totals.append(v.sum())
-            d.mul_(v)
-        ctx.save_for_backward(slope)
-        return torch.stack(totals).sum()
+    def forward(ctx: Any, logits: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
+        ctx.save_for_backward(mean, variance)
+        return variance.sum()
 
     @staticmethod
     @once_differentiable  # type: ignore[untyped-decorator, unused-ignore]
-    def backward(ctx: Any, grad: Tensor) -> Tensor:
-        (slope,) = ctx.saved_tensors
-        result: Tensor = slope * grad
-        return result
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        mean, variance = ctx.saved_tensors
+        return (mean * variance).mul_(grad), None, None
 
 
 def _moments_into(w: Tensor, e: Tensor, v: Tensor) -> None:

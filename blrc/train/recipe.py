@@ -37,7 +37,7 @@ class Recipe:
         objective: ``penalty`` adds `variance_penalty` times ||sigmoid(W) (1 - sigmoid(W))||_1 to the cross entropy;
             ``bound`` is the variational bound, cross entropy minus H[p(B)] / N.
         hard, tau: of the activations (`blrc.nn.StochasticSign`).
-        precision: ``bfloat16`` convolves +-1 inputs in it (`blrc.nn.convolve_signs_in`).
+        precision: ``bfloat16`` multiplies +-1 inputs in it (`blrc.nn.multiply_signs_in`).
         shifts: training images are moved at random by up to so many pixels.
         translate: the same, but height and width apart, and with the mean coming in at the edges instead of 0.
         flip: half of the training images are turned left to right.

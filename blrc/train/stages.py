@@ -12,7 +12,7 @@ from torch import nn
 
 from blrc.datasets import Dataset
 from blrc.encode import InputEncoding
-from blrc.nn import clip_, convolve_signs_in, deterministic, reestimate, reuse_noise, transfer_, xavier_
+from blrc.nn import clip_, deterministic, multiply_signs_in, reestimate, reuse_noise, transfer_, xavier_
 from blrc.train import networks
 from blrc.train.augment import augmentation
 from blrc.train.loop import derived_seed
@@ -122,7 +122,7 @@ def stages_of(
 
 
 def _ready(recipe: Recipe, model: nn.Module) -> nn.Module:
-    convolve_signs_in(model, torch.bfloat16 if recipe.precision == "bfloat16" else None)
+    multiply_signs_in(model, torch.bfloat16 if recipe.precision == "bfloat16" else None)
     return _channels_last(model)
 
 

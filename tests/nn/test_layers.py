@@ -16,9 +16,10 @@ from blrc.nn import (
     Gaussian,
     SoftmaxLinear,
     SteConv2d,
+    SteLinear,
     StochasticBatchNorm1d,
     StochasticSign,
-    convolve_signs_in,
+    multiply_signs_in,
 )
 from blrc.nn.geometry import all_signs
 
@@ -214,7 +215,7 @@ def test_signs_in_bfloat16_are_exact_up_to_256(kind: Any, channels: int) -> None
     if kind is SteConv2d:
         layer.weight.data[0] = 1.0  # the largest sum
     plain, plain_real = outputs(x), outputs(0.9 * x)
-    convolve_signs_in(layer, torch.bfloat16)
+    multiply_signs_in(layer, torch.bfloat16)
     lower, lower_real = outputs(x), outputs(0.9 * x)
     assert all(torch.equal(a, b) for a, b in zip(plain_real, lower_real, strict=True))
     assert lower[0].dtype == torch.float32
@@ -225,5 +226,23 @@ def test_signs_in_bfloat16_are_exact_up_to_256(kind: Any, channels: int) -> None
         assert kind is SteConv2d or not torch.equal(lower[0], plain[0])
         size = 9 * channels  # of sums of absolute values: rounding of weights, and of the sum
         assert (lower[0] - plain[0]).abs().max() <= 2**-9 * size + 2**-9 * (plain[0] - bias).abs().max() + 1e-4
-    convolve_signs_in(layer, None)
+    multiply_signs_in(layer, None)
     assert torch.equal(outputs(x)[0], plain[0])
+
+
+@pytest.mark.parametrize("kind", [BinaryLinear, SteLinear])
+def test_dense_signs_in_bfloat16(kind: Any) -> None:
+    layer = kind(252, 5, bias=True)
+    layer.bias.data.copy_(torch.arange(5) / 8)
+    x = torch.randint(0, 2, (40, 252)) * 2.0 - 1.0
+
+    def mean(x: torch.Tensor) -> torch.Tensor:
+        out = layer(x)
+        return out.mean if kind is BinaryLinear else out
+
+    plain, real = mean(x), mean(0.9 * x)
+    multiply_signs_in(layer, torch.bfloat16)
+    lower = mean(x)
+    assert lower.dtype == torch.float32 and torch.equal(mean(0.9 * x), real)
+    assert torch.equal(lower, plain) == (kind is SteLinear)
+    assert (lower - plain).abs().max() <= 2**-9 * 252 + 2**-9 * plain.abs().max() + 1e-4
