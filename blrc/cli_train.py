@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,10 +12,11 @@ from typing import Any
 import click
 
 from blrc.errors import BlrcError
-from blrc.train import RECIPES, Recipe, best_stage, run
+from blrc.train import RECIPES, OutOfTimeError, Recipe, best_stage, run
 from blrc.train.state import state_file
 
 _DEFAULT = Recipe()
+AGAIN = 75  # EX_TEMPFAIL of sysexits.h: run the same command again
 # Options that change nothing in a baseline: given, they are a mistake.
 _STOCHASTIC = {"weight_lr", "tau", "hard", "objective", "init", "pretrain_epochs"}
 _IDLE = {
@@ -111,6 +114,13 @@ def _options(task: str, files: str, *own: Decorator) -> Decorator:
             show_default=True,
             help="auto: a GPU where there is one.",
         ),
+        click.option(
+            "--minutes",
+            type=float,
+            default=math.inf,
+            help="Stop before so many are over, after an epoch, with exit status 75; --resume goes on.",
+        ),
+        option("--calibration", "calibration", int, "Training samples in the checkpoint, for the norms' statistics."),
         click.option("--log", type=output, help="Write a CSV file with a line an epoch."),
         click.option("--resume", is_flag=True, help="Go on after the last finished epoch of a run that was stopped."),
     )
@@ -180,6 +190,7 @@ def _train(
     threads: int,
     log: Path | None,
     device: str,
+    minutes: float,
     **options: Any,
 ) -> None:
     given = {name: value for name, value in options.items() if value is not None}
@@ -189,7 +200,10 @@ def _train(
         raise BlrcError(f"--model {given['model']}: has no use for {flags}; leave that out")
     recipe = Recipe(**{**RECIPES[task][base], **given})
     try:
-        trained = run(output, data, recipe, resume, threads=threads, log=log, device=device)
+        trained = run(output, data, recipe, resume, threads=threads, log=log, device=device, minutes=minutes)
+    except OutOfTimeError as error:
+        click.echo(str(error), err=True)
+        sys.exit(AGAIN)
     except KeyboardInterrupt:
         raise BlrcError(
             f"stopped; the same command with --resume goes on after the last finished epoch ({state_file(output)})"

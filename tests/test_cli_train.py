@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -11,15 +12,15 @@ from torch import nn
 
 from blrc import cli_train
 from blrc.cli import main
-from blrc.train import RECIPES, Recipe, Trained
+from blrc.train import RECIPES, OutOfTimeError, Recipe, Trained
 
 
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
     calls: list[tuple[Any, ...]] = []
 
-    def run(*args: Any, threads: int, log: Path | None, device: str) -> Trained:
-        assert device == "cpu"
+    def run(*args: Any, threads: int, log: Path | None, device: str, minutes: float) -> Trained:
+        assert device == "cpu" and minutes == math.inf
         calls.append((*args, threads, log))
         return Trained(nn.Sequential(), {"fp": [0.999], "blrnet": [0.97, 0.9912, 0.98]}, [])
 
@@ -99,6 +100,16 @@ def test_an_interrupted_run_says_how_to_go_on(monkeypatch: pytest.MonkeyPatch) -
     result = CliRunner().invoke(main, ["train", "mnist", "-o", "m.pt"])
     assert result.exit_code == 1
     assert "the same command with --resume goes on after the last finished epoch (m.pt.training)" in result.output
+
+
+def test_a_run_that_is_out_of_time_has_a_status_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(*_: Any, minutes: float, **__: Any) -> Trained:
+        assert minutes == 9.5
+        raise OutOfTimeError("m.pt.training: out of time")
+
+    monkeypatch.setattr(cli_train, "run", run)
+    result = CliRunner().invoke(main, ["train", "mnist", "-o", "m.pt", "--minutes", "9.5"])
+    assert result.exit_code == 75 and result.stderr == "m.pt.training: out of time\n"
 
 
 @pytest.mark.parametrize(

@@ -18,12 +18,17 @@ from tqdm import tqdm
 
 from blrc.datasets import Dataset
 from blrc.encode import InputEncoding
+from blrc.errors import BlrcError
 from blrc.files import write_atomically
 from blrc.train.ranks import Ranks
 from blrc.train.stage import ONE, Stage, Tensors, optimiser, run_epoch
 from blrc.train.state import TrainingState, save_state
 
 REPORT_EVERY = 20
+
+
+class OutOfTimeError(BlrcError):
+    """A run stopped by itself, after an epoch, to be resumed."""
 
 
 def run_stages(
@@ -37,11 +42,15 @@ def run_stages(
     stream: TextIO = sys.stderr,
     log: Path | None = None,
     ranks: Ranks = ONE,
+    until: float = math.inf,
 ) -> None:
     """Train every stage that `state` has not finished, saving it to `path` after each epoch.
 
     Afterwards ``state.results`` holds the best tensors of each stage. `log` is a CSV file of ``state.history``. Of
     several `ranks` the first validates, and writes to `path`, `stream` and `log`.
+
+    Raises:
+        OutOfTimeError: `until`, on the monotonic clock, would come before the end of another epoch half as long again.
     """
     for index in range(state.stage, len(stages)):
         stage = stages[index]
@@ -89,11 +98,13 @@ def run_stages(
             if epoch == stage.epochs:
                 state.stage, state.epoch, state.model, state.adam, state.best = index + 1, 0, {}, {}, {}
                 state.best_accuracy, state.best_epoch = -1.0, 0
-            if not ranks.first:
-                continue
-            save_state(state, path)
-            if log is not None:
-                write_atomically(log, to_csv(state.history).encode())
+            if ranks.first:
+                save_state(state, path)
+                if log is not None:
+                    write_atomically(log, to_csv(state.history).encode())
+            late = ranks.of_first(lambda start=start: 2.5 * time.monotonic() - 1.5 * start > until)  # type: ignore[misc]
+            if late and state.stage < len(stages):
+                raise OutOfTimeError(f"{path}: out of time; the same command with --resume goes on from there")
 
 
 def _measured(stage: Stage, model: nn.Module) -> tuple[float, dict[str, float]]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -49,6 +51,7 @@ def run(
     threads: int | None = None,
     log: str | Path | None = None,
     device: str = "cpu",
+    minutes: float = math.inf,
 ) -> Trained:
     """Train one of the paper's networks, or a baseline, and write its checkpoint.
 
@@ -66,21 +69,26 @@ def run(
         threads: torch's threads during the run; by default as many as it has now.
         log: a CSV file with a line an epoch, written after each.
         device: ``cpu``, ``cuda``, or ``auto``: a GPU where there is one.
+        minutes: stop by itself before so many are over, after an epoch, to be resumed.
 
     Started by torchrun, each process takes its share of every batch; the first one writes and speaks. Order and
     augmentation do not depend on the number of processes, the noise does. All have to see the same files.
 
     Raises:
         BlrcError: bad options or data; a state is there, but `resume` is off or the options differ from its own.
+        OutOfTimeError: `minutes` are nearly over.
     """
     if threads is not None and threads < 1:
         raise BlrcError(f"threads {threads}: must be at least 1")
+    if not minutes > 0:
+        raise BlrcError(f"minutes {minutes}: must be positive")
+    until = time.monotonic() + 60 * minutes
     before = torch.get_num_threads()
     torch.set_num_threads(threads or before)
     try:
         path = None if log is None else Path(log)
         with joined(device) as ranks:
-            return _run(Path(output), data, recipe, resume, stream or sys.stderr, path, ranks)
+            return _run(Path(output), data, recipe, resume, stream or sys.stderr, path, ranks, until)
     finally:
         torch.set_num_threads(before)
 
@@ -93,6 +101,7 @@ def _run(
     stream: TextIO,
     log: Path | None,
     ranks: Ranks,
+    until: float,
 ) -> Trained:
     prepared = ranks.of_first(lambda: prepare(recipe, data))
     training, encoding = prepared.training, prepared.encoding
@@ -101,7 +110,9 @@ def _run(
     keep_freed_memory()
     with torch.random.fork_rng(devices=[]):
         stages = stages_of(recipe, training, prepared.validation, encoding, ranks.device)
-        run_stages(stages, state, state_file(output), training, encoding, recipe.batch, recipe.seed, stream, log, ranks)
+        run_stages(
+            stages, state, state_file(output), training, encoding, recipe.batch, recipe.seed, stream, log, ranks, until
+        )
         model = networks.new(recipe)
     model.load_state_dict(state.results[best_stage(recipe, state.accuracies)])
     model.eval()

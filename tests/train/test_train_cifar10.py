@@ -15,7 +15,7 @@ import torch
 from blrc import api, checkpoint, whiten
 from blrc.cifar import SHAPE, cifar10
 from blrc.errors import BlrcError
-from blrc.train import RECIPES, Recipe, Trained, loop, networks, run
+from blrc.train import RECIPES, OutOfTimeError, Recipe, Trained, loop, networks, run
 from blrc.train.data import CIFAR10, prepare
 from blrc.whiten import Whitening
 
@@ -176,3 +176,17 @@ def test_the_plateau_lowers_the_rates_of_later_epochs(
     train(folder, tmp_path / "x.pt", changed(schedule="plateau", epochs=6, weight_lr=0.5))
     assert [rate for name, rate in rates if name == "blrnet"] == pytest.approx([0.5, 0.5, 0.5, 0.5, 0.05, 0.05])
     assert torch.isfinite(torch.tensor([rate for _, rate in rates])).all()
+
+
+def test_a_run_in_pieces_ends_in_the_same_bytes(plain: tuple[Trained, Path], folder: Path, tmp_path: Path) -> None:
+    """Every piece is out of time after its first epoch; the last one ends the run."""
+    output, pieces = tmp_path / "x.pt", 0
+    with pytest.raises(BlrcError, match=r"minutes 0: must be positive"):
+        run(output, folder, TINY, minutes=0)
+    while not output.exists():
+        pieces += 1
+        try:
+            run(output, folder, TINY, True, io.StringIO(), minutes=1e-6)
+        except OutOfTimeError as error:
+            assert str(error).startswith(f"{output}.training: out of time; the same command with --resume")
+    assert pieces == 3 and output.read_bytes() == plain[1].read_bytes()
