@@ -120,6 +120,7 @@ def _options(task: str, files: str, *own: Decorator) -> Decorator:
             default=math.inf,
             help="Stop before so many are over, after an epoch, with exit status 75; --resume goes on.",
         ),
+        option("--validation", "validation", int, "How many of the last training images choose the best epoch."),
         option("--calibration", "calibration", int, "Training samples in the checkpoint, for the norms' statistics."),
         click.option("--log", type=output, help="Write a CSV file with a line an epoch."),
         click.option("--resume", is_flag=True, help="Go on after the last finished epoch of a run that was stopped."),
