@@ -15,6 +15,7 @@ from blrc.program import Program
 from blrc.targets.c.names import check_name
 from blrc.targets.c.native import Native
 from blrc.targets.c.shared import exported_files, library_files
+from blrc.whiten import Whitening
 
 if TYPE_CHECKING:
     from blrc.checkpoint import Checkpoint
@@ -32,6 +33,7 @@ def compile(
     threads: int | None = None,
     flags: Sequence[str] | None = None,
     cc: str | None = None,
+    whitening: Whitening | None = None,
 ) -> Native:
     """A callable on NumPy arrays, backed by the C of a model, which is compiled once and then found in a cache.
 
@@ -42,6 +44,8 @@ def compile(
         threads: to share the samples of a call among, at most; by default, as many as this process may use CPUs.
         flags: of the compiler; by default those of fast code for this machine (`blrc.targets.c.shared.host_flags`).
         cc: the compiler; by default ``$CC``, cc, gcc or clang.
+        whitening: for a network of whitened images, that of its checkpoint (`blrc.load(PATH).whitening`): the function
+            takes images then, and whitens them; codes may be given as before.
 
     The cache is ``$BLRC_CACHE/native``, by default ``~/.cache/blrc/native``; it may be deleted at any time.
 
@@ -49,7 +53,7 @@ def compile(
         BlrcError: no compiler, no such model, one that cannot be compiled, or `members` where there is no choice.
     """
     name, program, files = sources(model, members, seed, sample, freeze, gate)
-    return Native(files, name, program, threads, flags, cc)
+    return Native(files, name, program, threads, flags, cc, whitening=whitening)
 
 
 def sources(

@@ -14,6 +14,7 @@ import torch
 
 from blrc import api, checkpoint, whiten
 from blrc.cifar import SHAPE, cifar10
+from blrc.compiling import compile as compile_native
 from blrc.errors import BlrcError
 from blrc.train import RECIPES, OutOfTimeError, Recipe, Trained, loop, networks, run
 from blrc.train.data import CIFAR10, prepare
@@ -138,6 +139,13 @@ def test_white_networks_are_evaluated_and_verified_on_the_files(folder: Path, tm
     out = api.export(tmp_path / "white.pt", tmp_path / "out", targets="onnx").folder
     with pytest.raises(BlrcError, match=r"takes int8 \(32, 32, 3\); give an .npz .* or the checkpoint too"):
         api.verify(out, data=folder, random=5)
+    net = compile_native(held, whitening=held.whitening)
+    for images, order in ((test.images, "NCHW"), (test.images.transpose(0, 2, 3, 1), "NHWC")):
+        assert np.array_equal(net.scores(images, order=order), net.scores(codes, order="NCHW"))
+    with pytest.raises(BlrcError, match=r"whitening: takes uint8 images \(N, 3, 32, 32\)"):
+        net(test.images)
+    with pytest.raises(BlrcError, match=r"takes int8 \(N, 32, 32, 3\), got uint8"):
+        compile_native(held)(test.images.transpose(0, 2, 3, 1))
     report = api.verify(out, data=folder, model=tmp_path / "white.pt", random=5)
     assert report.equal and report.accuracy == plain["members"]["map"]["accuracy_mean"]
 

@@ -16,6 +16,7 @@ from blrc.targets.c.header import read_layout
 from blrc.targets.c.layout import Step
 from blrc.targets.c.native_calls import Arguments, Calls, Work, address, checked, usable_cpus
 from blrc.targets.c.shared import Shared
+from blrc.whiten import Whitening
 
 Order = Literal["NHWC", "NCHW"]
 
@@ -37,6 +38,7 @@ class Native:
         flags: of the compiler; macros may be defined here. By default `shared.host_flags`: fast code for this machine.
         cc: the compiler, by default ``$CC``, cc, gcc or clang.
         slots: the files are those of `slots.Slots`.
+        whitening: of a network that takes whitened codes: uint8 images are whitened first.
 
     Raises:
         BlrcError: no compiler, or it refuses the code.
@@ -51,8 +53,9 @@ class Native:
         flags: Sequence[str] | None = None,
         cc: str | None = None,
         slots: bool = False,
+        whitening: Whitening | None = None,
     ) -> None:
-        self.name, self.program = name, program
+        self.name, self.program, self.whitening = name, program, whitening
         self.layout = read_layout(program, name, files.get(f"{name}.h", b"").decode("ascii"))
         self.threads = usable_cpus() if threads is None else checked(threads)
         macs = sum(op.macs for op in program.ops if isinstance(op, Conv | Scores | BinaryScores))
@@ -210,7 +213,10 @@ class Native:
         return member
 
     def _batch(self, value: Value, raw: NDArray[Any], order: Order) -> NDArray[Any]:
-        """The batch as ``(N, H, W, C)`` of one byte an element: a view of `raw`."""
+        """The batch as ``(N, H, W, C)`` of one byte an element: a view of `raw`, or its whitened codes."""
+        if self.whitening is not None and getattr(raw, "dtype", None) == np.uint8 and value == self.program.input:
+            images = raw.transpose(0, 3, 1, 2) if order == "NHWC" and raw.ndim == 4 else raw
+            raw, order = self.whitening.codes(images), "NCHW"
         height, width, channels = value.shape
         wanted = (height, width, channels) if order == "NHWC" else (channels, height, width)
         dtypes = ("bool", "uint8") if value.dtype == "bits" else (value.dtype,)
