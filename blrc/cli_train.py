@@ -200,17 +200,19 @@ def _train(
         flags = ", ".join(name.replace("_", "-") for name in idle)
         raise BlrcError(f"--model {given['model']}: has no use for {flags}; leave that out")
     recipe = Recipe(**{**RECIPES[task][base], **given})
+    first = os.environ.get("RANK", "0") == "0"  # of several processes (torchrun) the first one speaks
     try:
         trained = run(output, data, recipe, resume, threads=threads, log=log, device=device, minutes=minutes)
     except OutOfTimeError as error:
-        click.echo(str(error), err=True)
+        if first:
+            click.echo(str(error), err=True)
         sys.exit(AGAIN)
     except KeyboardInterrupt:
         raise BlrcError(
             f"stopped; the same command with --resume goes on after the last finished epoch ({state_file(output)})"
         ) from None
-    if os.environ.get("RANK", "0") != "0":
-        return  # of several processes (torchrun) the first one speaks
+    if not first:
+        return
     best = max(trained.accuracies[best_stage(recipe, trained.accuracies)])
     what = "MAP accuracy" if recipe.model == "blrnet" else "accuracy"
     click.echo(f"{output}: {what} {100 * best:.2f} % on the validation set")

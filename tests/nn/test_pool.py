@@ -135,3 +135,20 @@ def test_refusals() -> None:
 def test_options_that_make_no_window_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(BlrcError, match=f"^StochasticMaxPool2d: {message}"):
         StochasticMaxPool2d(**options)
+
+
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+def test_a_variance_shared_by_all_samples_is_pooled_like_one_for_each(layout: torch.memory_format) -> None:
+    mean = torch.randn(5, 3, 6, 8).to(memory_format=layout)
+    shared = torch.rand(1, 3, 6, 8).to(memory_format=layout).requires_grad_()
+    each = shared.detach().expand(5, -1, -1, -1).clone(memory_format=layout).requires_grad_()
+    pool, outs = StochasticMaxPool2d(2), []
+    for var in (shared, each):
+        torch.manual_seed(7)
+        outs.append(pool(Gaussian(mean, var)))
+    for one, other in zip(*outs, strict=True):
+        assert torch.equal(one, other) and one.shape == (5, 3, 3, 4)
+    grad = torch.randint(-9, 9, (5, 3, 3, 4)).float()  # sums of whole numbers are exact in any order
+    for out in outs:
+        out.var.backward(grad)
+    assert torch.equal(shared.grad, each.grad.sum(0, keepdim=True))

@@ -148,3 +148,29 @@ def test_regulariser_and_entropy_sum_over_the_network() -> None:
 def test_a_network_without_distributions_is_refused() -> None:
     with pytest.raises(BlrcError, match="no weight distribution"):
         entropy(nn.Linear(2, 2))
+
+
+def test_the_regulariser_of_a_step_is_that_of_its_weights() -> None:
+    """It may take what `moments` has computed, but not what was computed before the weights changed."""
+    weight, fresh = Bernoulli((40, 30)), Bernoulli((40, 30))
+
+    def total(of: Bernoulli) -> tuple[torch.Tensor, torch.Tensor]:
+        of.logits.grad = None
+        value = of.total_variance()
+        value.backward()
+        return value, of.logits.grad
+
+    for _ in range(3):
+        weight.logits.data.copy_(torch.randn(40, 30))
+        with torch.no_grad():
+            fresh.logits.copy_(weight.logits)
+        weight.moments()
+        with torch.no_grad():
+            weight.logits.mul_(1.5), fresh.logits.mul_(1.5)
+        for again in range(3):
+            if again == 1:
+                weight.moments()
+            mine, theirs = total(weight), total(fresh)
+            assert torch.equal(mine[0], theirs[0]) and torch.equal(mine[1], theirs[1])
+        expected = (4 * torch.sigmoid(fresh.logits) * torch.sigmoid(-fresh.logits)).sum()
+        torch.testing.assert_close(theirs[0], expected)
