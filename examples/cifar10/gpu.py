@@ -3,7 +3,7 @@
     python examples/cifar10/gpu.py --data DIR|FILE.npz --work FOLDER --out FOLDER [options of blrc train cifar10]
 
 A piece goes on where the last one ended, and stops by itself in time; it returns 75 while there is more to do, 0 at the
-end. `--work` stays on that machine between pieces (the run's state, 0.2 GB, and the images). `--out` is what to bring
+end. `--work` stays on that machine between pieces (the run's state and the images). `--out` is what to bring
 back: the log after each piece, the checkpoint with 8-bit logits (13 MB and the calibration images) at the end. See
 gpu.md.
 """
