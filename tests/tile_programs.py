@@ -86,6 +86,34 @@ CODE_EDGES: list[list[Case]] = [
 ]
 
 
+# Bit-sliced layers: rows that fill their bytes or not, vectors that end in a row, channels around those that are
+# tabulated together, blocks of outputs, borders of all kinds, pooled with and without odd rows and columns.
+LANE_EDGES: list[Case] = [
+    (16, 16, 16, 32, SAME, None),
+    (14, 14, 8, 33, SAME, HALF),
+    (13, 15, 24, 65, SAME, HALF),
+    (32, 32, 40, 40, SAME, HALF),
+    (40, 24, 32, 32, SAME, HALF),
+    (1, 256, 64, 34, SAME, None),
+    (2, 125, 8, 64, SAME, HALF),
+    (10, 23, 56, 63, SAME, None),
+    (16, 16, 112, 32, SAME, None),
+    (8, 32, 904, 32, SAME, None),
+]
+
+
+def random_maps(rng: np.random.Generator, count: int) -> list[Case]:
+    """Layers that are bit-sliced, of any size."""
+    found: list[Case] = []
+    while len(found) < count:
+        height, width = (int(n) for n in rng.integers(1, 50, 2))
+        lanes = -(-height * -(-width // 8) // 32) * 256
+        if height * width >= 0.6 * lanes:
+            pool = HALF if min(height, width) > 1 and rng.random() < 0.5 else None
+            found.append((height, width, int(rng.choice([8, 16, 24, 64])), int(rng.integers(32, 70)), SAME, pool))
+    return found
+
+
 def random_cases(rng: np.random.Generator, count: int, codes: bool) -> list[Case]:
     """Convolutions of any shape; those of codes read one input."""
     found: list[Case] = []

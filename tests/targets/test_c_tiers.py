@@ -12,7 +12,7 @@ from c_exports import assert_equal, export
 from hypothesis import given
 from hypothesis import strategies as st
 from random_programs import random_program
-from tile_programs import CODE_EDGES, EDGES, inputs, many_convs, random_cases, values
+from tile_programs import CODE_EDGES, EDGES, LANE_EDGES, inputs, many_convs, random_cases, random_maps, values
 
 from blrc import reference
 from blrc.errors import BlrcError
@@ -84,6 +84,17 @@ def test_every_level_at_the_edges_of_blocks(tier: str, part: int, monkeypatch: p
 
 
 @pytest.mark.parametrize("tier", TIERS)
+def test_bit_sliced_layers_of_every_level(tier: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    need(tier)
+    monkeypatch.setenv(VARIABLE, tier)
+    rng = np.random.default_rng(int(os.environ.get("BLRC_FUZZ_SEED", "0")))
+    program = many_convs([*LANE_EDGES, *random_maps(rng, 6)], int(rng.integers(2**31)))
+    kernels = [step.kernel for step in lay_out(program, cpu="x86-64").steps if step.op.name.startswith("case")]
+    assert set(kernels) == {"conv_lanes"}
+    check_level(program, tier)
+
+
+@pytest.mark.parametrize("tier", TIERS)
 @pytest.mark.parametrize("part", range(len(CODE_EDGES)))
 def test_first_layers_of_every_level(tier: str, part: int, monkeypatch: pytest.MonkeyPatch) -> None:
     need(tier)
@@ -100,14 +111,21 @@ def test_random_shapes_of_every_level(tier: str, dtype: DType, monkeypatch: pyte
     check_level(many_convs(random_cases(rng, 16, dtype == "int8"), int(rng.integers(2**31)), dtype), tier)
 
 
-@pytest.mark.parametrize("tier", TIERS)
-@pytest.mark.parametrize("dtype", ["bits", "int8"])
+@pytest.mark.parametrize(
+    ("tier", "kind", "dtype"),
+    [
+        *((tier, "tiles", "bits") for tier in TIERS),
+        *((tier, "codes", "int8") for tier in TIERS),
+        ("popcnt", "lanes", "bits"),
+        ("avx2", "lanes", "bits"),
+    ],
+)
 def test_no_level_reads_or_writes_outside(
-    tier: str, dtype: DType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tier: str, kind: str, dtype: DType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     need(tier)
     monkeypatch.setenv(VARIABLE, tier)
-    program = many_convs(*([EDGES[0]] if dtype == "bits" else [CODE_EDGES[0], 0, dtype]))
+    program = many_convs({"tiles": EDGES[0], "lanes": LANE_EDGES[1:3], "codes": CODE_EDGES[0]}[kind], 0, dtype)
     raw = inputs(program)
     expected = reference.run(program, raw)
     with HostBuild(export(program, tmp_path, raw, cpu="x86-64"), "net", SANITIZE) as build:

@@ -39,7 +39,9 @@ def runtime_macros(layout: Layout) -> dict[str, int]:
         elif step.kernel == "conv_columns":
             codes.append(4 * op.window.kernel[0])
     most = max(codes)
-    convs = [step.op for step in layout.steps if step.kernel == "conv_tiles" and isinstance(step.op, Conv)]
+    convs = [
+        step.op for step in layout.steps if step.kernel in ("conv_tiles", "conv_lanes") and isinstance(step.op, Conv)
+    ]
     tiled = {
         "BLRC_TILE_LINES": max(map(tiles.line_words, convs), default=1),
         "BLRC_TILE_HELD": max((op.window.span[0] for op in convs), default=1),
