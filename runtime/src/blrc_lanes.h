@@ -1,9 +1,10 @@
-/* Bit-sliced 3x3 convolutions for CPUs that have vectors but count no bits in them: the lanes of a vector are pixels, and
- * nothing is counted but by adders of single bits.
+/* Bit-sliced 3x3 convolutions for CPUs that have vectors but count no bits in them: the lanes of a vector are pixels,
+ * and nothing is counted but by adders of single bits.
  *
  * A lane's number is its row times 8 * pitch, plus its column; rows lie in whole bytes. Of each channel the three bits
  * under a kernel row differ from its weights in 0 to 3 places: for the 8 patterns of weights that is tabulated, as two
- * bits, for a vector of pixels at once. All outputs share these tables. An output adds what it looks up, 13 bits at most, and compares the sum with its bound.
+ * bits, for a vector of pixels at once. All outputs share these tables. An output adds what it looks up, 13 bits at
+ * most, and compares the sum with its bound.
  *
  * Taps outside the map count nothing. A lane at the border starts with half of the bits that it lacks instead, so that
  * one bound serves all: with n of 9 channels' bits there, z = n - 2 d >= t is d + (9 channels - n) / 2 < bound, where
