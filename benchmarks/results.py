@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import csv
 import datetime
+import hashlib
 import json
 import platform
 import subprocess
@@ -20,7 +21,6 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +79,7 @@ RUNS = (
     _run("restart-1", "plain", "--recipe plain --seed 1 --restart-epochs 8"),
     _run("distilled-0", "distilled", "--recipe distilled --seed 0 --rotation 0 --zoom 0 --pretrain-epochs 9"),
     _run("distorted-0", "distilled", "--recipe distilled --seed 0 --rotation 10 --zoom 0.1 --pretrain-epochs 12"),
+    _run("distorted-1", "distilled", "--recipe distilled --seed 1 --epochs 32 --restart-epochs 12"),
     _run("bnn-low", "bnn", "--model bnn --epochs 24 --lr 0.001"),
     _run("bnn-mid", "bnn", "--model bnn --epochs 24 --lr 0.003"),
     _run("bnn-high", "bnn", "--model bnn --epochs 24 --lr 0.01"),
@@ -112,23 +113,50 @@ def main() -> None:
                 write(run.name, {**about(run), **evaluate(run, folder)})
     if options.train_only or len(chosen) < len(RUNS):
         return
-    bnn = BUILD / f"{best_of('bnn').name}.pt"
+    bnn = record_of_checkpoint(best_of("bnn"))
     for group in REPEATS:
-        best = BUILD / f"{best_of(group).name}.pt"
-        make = partial(full_evaluation, best, bnn, folder, REPEATS[group])
-        once(f"eval-{group}", make, run=best.stem)
-    once("uncertain", lambda: most_uncertain(EXAMPLE / "mnist.pt", folder))
-    once("ensembles", lambda: ensembles(EXAMPLE / "mnist.pt", folder))
+        best = best_of(group)
+
+        def make(best: Run = best, group: str = group) -> Mapping[str, Any]:
+            models = [trained(run, folder) for run in (best, best_of("bnn"))]
+            return full_evaluation(*models, folder, REPEATS[group])
+
+        once(f"eval-{group}", make, run=best.name, model=record_of_checkpoint(best), baseline=bnn)
+    shipped = EXAMPLE / "mnist.pt"
+    once("uncertain", lambda: most_uncertain(shipped, folder), sha256=sha256(shipped))
+    once("ensembles", lambda: ensembles(shipped, folder), sha256=sha256(shipped))
     run_script("results_page.py")
 
 
 def once(name: str, make: Callable[[], Mapping[str, Any]], **about: str) -> None:
-    """Make a record that is not there, or that is about another thing (``run``)."""
+    """Make a record that is not there, or that is about another thing: `about` is kept in it."""
     path = RECORDS / f"{name}.json"
     held = json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
-    if held is None or any(held[key] != value for key, value in about.items()):
+    if held is None or any(held.get(key) != value for key, value in about.items()):
         say(name)
-        write(name, {"date": datetime.date.today().isoformat(), **make()})
+        write(name, {"date": datetime.date.today().isoformat(), **about, **make()})
+
+
+def sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def record_of_checkpoint(run: Run) -> str:
+    """The SHA-256 of the checkpoint that a run's record is about; the oldest records do not say."""
+    known: str = (record(run) or {}).get("sha256", "unknown")
+    return known
+
+
+def trained(run: Run, folder: Path) -> Path:
+    """The checkpoint of a run; where it lies no more, it is trained again, and has to be the one of the record."""
+    output = BUILD / f"{run.name}.pt"
+    train(run, folder)
+    if sha256(output) != record_of_checkpoint(run):
+        raise SystemExit(
+            f"{output} is not the checkpoint that {RECORDS / run.name}.json is about (another machine or version "
+            "trains other bits); delete the record, and the run is evaluated anew"
+        )
+    return output
 
 
 def train(run: Run, folder: Path) -> None:
@@ -151,6 +179,7 @@ def about(run: Run) -> dict[str, Any]:
         "group": run.group,
         "command": run.command,
         "date": datetime.date.today().isoformat(),
+        "sha256": sha256(BUILD / f"{run.name}.pt"),
         "versions": {"blrc": VERSION, "torch": torch.__version__, "python": platform.python_version()},
         "history": history,
     }
@@ -180,7 +209,10 @@ def full_evaluation(model: Path, bnn: Path, folder: Path, repeats: int) -> dict[
         baseline.write_bytes(bnn.read_bytes())
         found = evaluated(model, folder, MEMBERS, repeats, "--baseline", str(baseline), "--plots", plots)
     # Paths of this machine have no place in a record.
-    return {"run": model.stem, "eval": {**found, "checkpoint": model.name, "data": "MNIST test images"}}
+    command = (
+        f"blrc eval {model.name} --data MNIST --members {MEMBERS} --repeats {repeats} --baseline {bnn.name} --plots ."
+    )
+    return {"command": command, "eval": {**found, "checkpoint": model.name, "data": "MNIST test images"}}
 
 
 def ensembles(model: Path, folder: Path) -> dict[str, Any]:

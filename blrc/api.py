@@ -24,7 +24,7 @@ from blrc.manifest import SUFFIX, Manifest, previous_files, sha256s, to_bytes
 from blrc.members import parse_gate, parse_members
 from blrc.net import Net
 from blrc.program import Program
-from blrc.sample import MAP, NONE, Member, parse_freeze, sample, sampled_layers
+from blrc.sample import MAP, NONE, Member, binary_layers, parse_freeze, sample, sampled_layers
 from blrc.settings import describe, recorded_inputs
 from blrc.targets.c.choice import check_cpu, parse_optimize
 from blrc.targets.c.names import check_name
@@ -129,6 +129,8 @@ def export(
     parse_members(members, seed, gate=q16)  # refuses bad numbers before a file is read
     source = model if isinstance(model, Checkpoint) else checkpoint.load(model)
     chosen = parse_members(members, seed, sampled_layers(source, sample), parse_freeze(freeze), q16)
+    if set(chosen) != {MAP}:
+        _check_random(source, "export")
     name = check_name(re.sub(r"[^A-Za-z0-9_]", "_", Path(source.source).stem) if name is None else name)
     replaced = previous_files(folder, force)
     say("calibrating")
@@ -178,7 +180,8 @@ def evaluate(
         repeats: how often ensembles (and the stochastic network) are drawn anew: repeat r is of seed + r.
         sample, freeze: of the members, as for `export`.
         baselines: further checkpoints, evaluated as ``map``.
-        cheap: measure cheap ensembles too (`blrc.cheap`), of the largest number in `members`.
+        cheap: measure cheap ensembles too (`blrc.cheap`), of the largest number in `members`; those of `sample` and
+            `freeze` are among them.
         plots: folder for figures (needs matplotlib); the re-estimation curve is measured for it.
         progress: is told what is being evaluated, how much of it is done, and how much there is.
 
@@ -195,18 +198,32 @@ def evaluate(
     choice = eval_choice.Choice(entries, repeats, seed, layers, parse_freeze(freeze))
     if cheap and max(choice.sizes, default=0) < 2:
         raise BlrcError(f"--cheap is about ensembles; name one of 2 or more in --members, for example {members},16")
+    if set(entries) != {"map"}:
+        _check_random(source, "evaluate")
     others = baselines_beside(source, [Path(path) for path in baselines])
     if plots is not None:
         writable(Path(plots))  # an evaluation takes long; what cannot be written is found before it
     labels = _labelled(source, Path(data), validation)
     found = evaluation.evaluate(source, labels, choice, others, draw is not None, progress)
-    rows = evaluate_cheap(source, labels, max(choice.sizes), repeats, seed, progress) if cheap else ()
+    rows = (
+        evaluate_cheap(source, labels, max(choice.sizes), repeats, seed, progress, choice.layers, choice.freeze)
+        if cheap
+        else ()
+    )
     name = f"{data} (validation)" if validation else str(data)
     plain = to_plain(found, source.source, name, inspection.weight_histograms(source), rows)
     if draw is not None and plots is not None:
         for file, content in draw(plain).items():
             write_atomically(Path(plots) / file, content)
     return plain
+
+
+def _check_random(source: Checkpoint, what: str) -> None:
+    if not binary_layers(source):
+        raise BlrcError(
+            f"{source.source}: no weight of it is random (a Binarized NN), so all members would be the same; {what} it "
+            "with --members map"
+        )
 
 
 def _labelled(source: Checkpoint, path: Path, validation: bool) -> Labelled:

@@ -22,6 +22,7 @@ from blrc.labelled import Labelled
 from blrc.lower import lower
 from blrc.net import Net
 from blrc.sample import MAP, NONE, Member, binary_layers, sample
+from blrc.targets.c import memory
 from blrc.targets.c.layout import lay_out
 
 GATES = (Fraction(9, 10), Fraction(95, 100), Fraction(98, 100), Fraction(99, 100))
@@ -38,6 +39,7 @@ class Cheap:
         options: of ``blrc export``.
         accuracy_mean, accuracy_std: per cent.
         tables: bytes of constant tables in the C (those of the first repeat), and their ratio to MAP's.
+        flash: what the C takes of it, an upper bound for a Cortex-M4 (`blrc.targets.c.memory`), and its ratio to MAP's.
         networks_mean: networks that ``NAME_predict`` runs for a sample, on average; each costs what MAP costs.
     """
 
@@ -46,6 +48,8 @@ class Cheap:
     accuracy_std: float
     tables: int
     tables_ratio: float
+    flash: int
+    flash_ratio: float
     networks_mean: float
 
 
@@ -59,6 +63,14 @@ class _Variant:
     gates: tuple[int, ...]
 
 
+@dataclass(frozen=True)
+class _Size:
+    """Bytes of an export's tables, and of all its flash."""
+
+    tables: int
+    flash: int
+
+
 def evaluate_cheap(
     checkpoint: Checkpoint,
     data: Labelled,
@@ -66,8 +78,13 @@ def evaluate_cheap(
     repeats: int = 1,
     seed: int = 0,
     progress: Progress = lambda what, done, total: None,
+    layers: tuple[str, ...] | None = None,
+    freeze: Fraction = NONE,
 ) -> list[Cheap]:
     """MAP, the full ensemble, and what saves flash or time, each as ``NAME_predict`` would answer.
+
+    Args:
+        layers, freeze: another way to sample, beside those that are always tried (see `blrc.sample.Member`).
 
     Raises:
         BlrcError: fewer than 2 members or 1 repeat, no calibration samples, a network that cannot be compiled.
@@ -81,17 +98,21 @@ def evaluate_cheap(
     if convolutions and len(convolutions) < len(kinds):
         variants.append(_Variant(" --sample conv", convolutions, NONE, (0, *gates)))
     variants.append(_Variant(f" --freeze {float(FREEZE):g}", None, FREEZE, (0,)))
+    if (layers, freeze) not in {(variant.layers, variant.freeze) for variant in variants}:
+        sampled = "" if layers is None else f" --sample {','.join(layers)}"
+        frozen = "" if freeze == NONE else f" --freeze {float(freeze):g}"
+        variants.append(_Variant(sampled + frozen, layers, freeze, (0, *gates)))
     total, count = 1 + len(variants) * repeats * members, 1
     progress("map", 0, total)
     map_net = _net(checkpoint, MAP)
     map_scores = _scores(map_net, data)
     scale = head.scale_of(lower([map_net]).score_scale)
-    size = _tables([map_net], 0)
+    size = _size([map_net], 0)
     accuracy = metrics.accuracy(map_scores.argmax(axis=1), data.labels)
-    found = [Cheap("--members map", accuracy, 0.0, size, 1.0, 1.0)]
+    found = [Cheap("--members map", accuracy, 0.0, size.tables, 1.0, size.flash, 1.0, 1.0)]
     for variant in variants:
         answers: dict[int, list[tuple[float, float]]] = {gate: [] for gate in variant.gates}
-        sizes: dict[int, int] = {}
+        sizes: dict[int, _Size] = {}
         for repeat in range(repeats):
             nets, scores = [], []
             for index in range(members):
@@ -103,7 +124,7 @@ def evaluate_cheap(
                 label, networks = predict([map_scores, *scores] if gate else scores, scale, gate)
                 answers[gate].append((metrics.accuracy(label, data.labels), float(networks.mean())))
                 if repeat == 0:
-                    sizes[gate] = _tables([map_net, *nets] if gate else nets, gate)
+                    sizes[gate] = _size([map_net, *nets] if gate else nets, gate)
         found += _rows(variant, members, answers, sizes, size)
     return found
 
@@ -134,8 +155,8 @@ def _rows(
     variant: _Variant,
     members: int,
     answers: dict[int, list[tuple[float, float]]],
-    sizes: dict[int, int],
-    of_map: int,
+    sizes: dict[int, _Size],
+    of_map: _Size,
 ) -> Iterator[Cheap]:
     names = {0: "", **{head.gate_of(gate): f" --gate {float(gate):g}" for gate in GATES}}
     for gate, measured in answers.items():
@@ -144,8 +165,10 @@ def _rows(
             f"--members {members}{variant.options}{names[gate]}",
             accuracy.mean,
             accuracy.std,
-            sizes[gate],
-            sizes[gate] / of_map,
+            sizes[gate].tables,
+            sizes[gate].tables / of_map.tables,
+            sizes[gate].flash,
+            sizes[gate].flash / of_map.flash,
             float(np.mean([networks for _, networks in measured])),
         )
 
@@ -154,8 +177,9 @@ def _net(checkpoint: Checkpoint, member: Member) -> Net:
     return calibrate(sample(checkpoint, member), checkpoint.samples())
 
 
-def _tables(nets: Sequence[Net], gate: int) -> int:
-    return sum(step.flash for step in lay_out(lower(nets, gate)).steps)
+def _size(nets: Sequence[Net], gate: int) -> _Size:
+    layout = lay_out(lower(nets, gate))
+    return _Size(sum(step.flash for step in layout.steps), memory.measure(layout).flash_bytes)
 
 
 def _scores(net: Net, data: Labelled) -> Scores:

@@ -13,6 +13,7 @@ from blrc import head, reference
 from blrc.calibrate import calibrate
 from blrc.checkpoint import Checkpoint
 from blrc.encode import device_layout
+from blrc.errors import BlrcError
 from blrc.lower import lower
 from blrc.sample import NONE, Member, parse_freeze, sampled_layers
 from blrc.sample import sample as sample_member
@@ -41,6 +42,8 @@ def anytime(
     Example:
         ``for answer in anytime(blrc.load("model.pt"), images): ...`` until one is content.
     """
+    if not isinstance(checkpoint, Checkpoint):
+        raise BlrcError(f"anytime takes a checkpoint, not {type(checkpoint).__name__}; give blrc.load(path)")
     checkpoint.encoding.check(raw, "samples")
     samples = checkpoint.samples()
     device = device_layout(raw)

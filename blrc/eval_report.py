@@ -100,16 +100,17 @@ def to_text(plain: Mapping[str, Any]) -> str:
 
 
 def _cheap(found: Sequence[Mapping[str, Any]]) -> list[str]:
-    rows: list[Sequence[str]] = [("export with", "accuracy %", "tables", "of map", "networks run", "operations of map")]
+    rows: list[Sequence[str]] = [("export with", "accuracy %", "flash", "of map", "networks run")]
     for row in found:
         accuracy = _pair(row, "accuracy", 2)
-        size = (f"{row['tables']:,}", f"{row['tables_ratio']:.2f} x")
-        rows.append((row["options"], accuracy, *size, f"{row['networks_mean']:.2f}", f"{row['networks_mean']:.2f} x"))
+        size = (f"{row['flash']:,}", f"{row['flash_ratio']:.2f} x")
+        rows.append((row["options"], accuracy, *size, f"{row['networks_mean']:.2f}"))
     return [
         *_columns(rows),
         "",
-        "tables: bytes of the C's constant tables; networks run: mean of NAME_predict, which stops at the gate or when",
-        "the label is settled. Choose the gate on validation data (--validation), not on the test set.",
+        "flash: bytes, an upper bound for a Cortex-M4; networks run: mean work of NAME_predict, in networks as costly",
+        "as map; it stops at the gate or when the label is settled. Choose the gate on validation data (--validation),",
+        "not on the test set.",
     ]
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
-from random_networks import checkpoint_of, deep_network
+from random_networks import binarized_network, checkpoint_of, deep_network
 from random_programs import top_probability
 from torch import nn
 
@@ -204,6 +204,19 @@ def test_one_target_alone(checkpoint: Checkpoint, tmp_path: Path) -> None:
         if not name.endswith(SUFFIX):
             assert both[name] == content
     assert set(both) == {*one, *other}
+
+
+def test_a_network_without_random_weights_has_no_members(tmp_path: Path) -> None:
+    """Two equal members were written, whose variance of 0 reads as full certainty."""
+    model, shape = binarized_network(1)
+    source = checkpoint_of(model, "uint8", shape, 1)
+    with pytest.raises(BlrcError, match=r"no weight of it is random .* export it with --members map"):
+        api.export(source, tmp_path / "out", members="2")
+    images = np.zeros((4, *source.encoding.shape), np.uint8)
+    np.savez(tmp_path / "data.npz", images=images, labels=np.zeros(4, np.int64))
+    with pytest.raises(BlrcError, match=r"no weight of it is random .* evaluate it with --members map"):
+        api.evaluate(source, tmp_path / "data.npz", members="stochastic,map,2")
+    assert not (tmp_path / "out").exists()
 
 
 def test_weights_of_the_onnx_file_as_bits(checkpoint: Checkpoint, tmp_path: Path) -> None:

@@ -48,3 +48,8 @@ def test_what_cannot_be_answered_is_refused_at_once() -> None:
         next(anytime(checkpoint, np.zeros((1, *shape), np.float32)))
     with pytest.raises(BlrcError, match="no calibration samples"):
         next(anytime(replace(checkpoint, calibration=None), raw_samples(checkpoint.encoding, 2, 0)))
+
+
+def test_anytime_wants_a_checkpoint() -> None:
+    with pytest.raises(BlrcError, match=r"anytime takes a checkpoint, not str; give blrc.load\(path\)"):
+        next(anytime("model.pt", np.zeros((1, 1, 28, 28), np.uint8)))  # type: ignore[arg-type]

@@ -20,8 +20,9 @@ from blrc.inspection import weight_histograms
 from blrc.labelled import Labelled
 from blrc.lower import lower
 from blrc.members import parse_gate, parse_members
-from blrc.sample import MAP, NONE, Member, sample
+from blrc.sample import MAP, NONE, Member, binary_layers, sample
 from blrc.targets.c.layout import lay_out
+from blrc.targets.c.memory import measure
 
 
 @pytest.fixture(scope="module")
@@ -186,6 +187,19 @@ def test_cheap_choices_side_by_side(checkpoint: Checkpoint, data: Labelled) -> N
         assert rows[options].accuracy_mean == pytest.approx(np.mean(accuracies)), options
     assert rows["--members 3 --sample conv"].tables < rows["--members 3"].tables
     assert rows["--members 3"].tables_ratio == pytest.approx(rows["--members 3"].tables / rows["--members map"].tables)
+
+
+def test_cheap_choices_have_the_one_that_was_asked_for(checkpoint: Checkpoint, data: Labelled) -> None:
+    first = next(iter(binary_layers(checkpoint)))
+    rows = cheap.evaluate_cheap(checkpoint, data, 2, layers=(first,), freeze=Fraction(3, 10))
+    own = f"--members 2 --sample {first} --freeze 0.3"
+    program, _ = api.build(checkpoint, parse_members("2", 0, (first,), Fraction(3, 10)))
+    found = {row.options: row for row in rows}
+    assert found[own].flash == measure(lay_out(program)).flash_bytes
+    assert found[own].accuracy_mean == accuracy(reference.answer(program, data.raw).label, data)
+    assert found[own].flash_ratio == found[own].flash / found["--members map"].flash
+    assert f"{own} --gate 0.95" in found
+    assert len(cheap.evaluate_cheap(checkpoint, data, 2)) == len(rows) - 5  # with one more way, and its four gates
 
 
 def test_cheap_needs_members(checkpoint: Checkpoint, data: Labelled) -> None:

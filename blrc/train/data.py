@@ -48,7 +48,10 @@ def prepare(recipe: Recipe, folder: str | Path | None) -> Prepared:
     whole = datasets.mnist(folder) if recipe.task == "mnist" else cifar10(folder)
     training, validation = datasets.split(whole, recipe.validation)
     if recipe.calibration > len(training):
-        raise BlrcError(f"calibration {recipe.calibration}: there are only {len(training)} training samples")
+        raise BlrcError(
+            f"{folder}: only {len(training)} training samples beside {recipe.validation} for validation; norms are "
+            f"re-estimated on {recipe.calibration} of them, so it takes {recipe.calibration + recipe.validation} in all"
+        )
     digest = _digest(training, validation)
     if not recipe.whiten:
         return Prepared(training, validation, MNIST if recipe.task == "mnist" else CIFAR10, None, digest)

@@ -120,7 +120,7 @@ class Recipe:
             raise BlrcError(f"restart_spread {self.restart_spread}: must be above 0 and at most 1")
         if self.model != "blrnet" and (self.distillation or self.restart_epochs):
             raise BlrcError(
-                f"model {self.model!r}: distillation and restart (recipe distilled) are for blrnet; take recipe plain"
+                f"model {self.model!r}: distillation and restart are for blrnet; take recipe plain, no restart epochs"
             )
 
     @property
