@@ -9,7 +9,10 @@ from pathlib import Path
 import pytest
 import torch
 
+import blrc
+
 ROOT = Path(__file__).parent.parent
+GOLDEN = Path(__file__).parent / "golden"
 
 
 @pytest.fixture(scope="session")
@@ -44,3 +47,25 @@ def _seeded() -> Iterator[None]:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         yield
+
+
+@pytest.fixture(scope="session")
+def x86_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """C for x86-64 and ONNX."""
+    folder = tmp_path_factory.mktemp("bench") / "x86"
+    blrc.export(GOLDEN / "tiny.pt", folder, ["c", "onnx"], cpu="x86-64")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def ensemble_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Portable C of three members, and ONNX."""
+    folder = tmp_path_factory.mktemp("bench") / "three"
+    blrc.export(GOLDEN / "tiny.pt", folder, ["c", "onnx"], members="3")
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def _without_larq(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever has it installed sees the same tests."""
+    monkeypatch.delenv("BLRC_LCE_PYTHON", raising=False)

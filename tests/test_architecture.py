@@ -208,9 +208,9 @@ def test_no_module_for_odds_and_ends() -> None:
 
 def test_test_files_have_names_of_their_own() -> None:
     # Without packages, pytest imports test files by base name: two of the same name hide each other.
-    names = [file.name for file in (ROOT / "tests").rglob("test_*.py")]
+    names = [file.name for file in Path(__file__).parent.rglob("test_*.py")]
     assert sorted(names) == sorted(set(names))
-    assert not list((ROOT / "tests").rglob("__init__.py"))
+    assert not list(Path(__file__).parent.rglob("__init__.py"))
 
 
 @pytest.mark.parametrize(
@@ -272,3 +272,9 @@ def test_every_form_of_import_is_seen(line: str, found: set[str]) -> None:
 
 def test_relative_imports_of_a_package_start_at_itself() -> None:
     assert imported("from .layers import x", "nn", True, frozenset({"nn", "nn.layers"})) == {"nn.layers"}
+
+
+def test_no_two_files_of_tests_have_one_name() -> None:
+    """pytest imports them by their base names: two conftest.py stopped the whole suite, but not their own folder's."""
+    names = [path.name for path in Path(__file__).parent.rglob("*.py")]
+    assert sorted(names) == sorted(set(names))
