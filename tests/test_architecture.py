@@ -272,9 +272,3 @@ def test_every_form_of_import_is_seen(line: str, found: set[str]) -> None:
 
 def test_relative_imports_of_a_package_start_at_itself() -> None:
     assert imported("from .layers import x", "nn", True, frozenset({"nn", "nn.layers"})) == {"nn.layers"}
-
-
-def test_no_two_files_of_tests_have_one_name() -> None:
-    """pytest imports them by their base names: two conftest.py stopped the whole suite, but not their own folder's."""
-    names = [path.name for path in Path(__file__).parent.rglob("*.py")]
-    assert sorted(names) == sorted(set(names))
