@@ -60,13 +60,13 @@ static BLRC_INLINE const uint32_t *blrc_look(const uint32_t *table, uint32_t w, 
 }
 
 /* Lanes of one output that pass, in four words. */
-static BLRC_APART void blrc_passing(const blrc_lanes *in, const uint32_t *weights, const uint32_t *table,
+static BLRC_APART void blrc_passing(const blrc_lanes *in, BLRC_TABLE(uint32_t) weights, const uint32_t *table,
                                     const uint32_t *start, uint32_t limit, uint32_t *lanes)
 {
     blrc_quad ones = BLRC_GET(start), twos = BLRC_GET(start + 4), fours = BLRC_GET(start + 8);
     blrc_quad eights = BLRC_GET(start + 12), sixteens = BLRC_GET(start + 16);
     uint32_t upper[4 * (BLRC_PLANES - BLRC_LOW_PLANES)];
-    const uint32_t *const end = weights + 3 * in->eighths;
+    const uint32_t *const end = table + 3 * 512 * in->eighths;
     const int32_t more_planes = in->planes - BLRC_LOW_PLANES;
     blrc_quad more;
     int32_t i;
@@ -74,8 +74,8 @@ static BLRC_APART void blrc_passing(const blrc_lanes *in, const uint32_t *weight
     for (i = 0; i < 4 * more_planes; ++i) {
         upper[i] = start[4 * BLRC_LOW_PLANES + i];
     }
-    for (; weights != end; ++weights, table += 512) {
-        const uint32_t w = *weights;
+    for (; table != end; table += 512) {
+        const uint32_t w = BLRC_NEXT(uint32_t, weights);
         const uint32_t *found = blrc_look(table, w, 0);
         blrc_quad one = BLRC_GET(found), two = BLRC_GET(found + 4), two1, four, four1, eight;
 
@@ -154,7 +154,7 @@ void blrc_conv_quads(const blrc_conv *op, const uint32_t *x, BLRC_TABLE(uint32_t
     int32_t top, c, i, j;
 
     for (top = 0; top < op->out_height * pool; top += 4 * in.rows) {
-        const uint32_t *w = weights;
+        BLRC_TABLE(uint32_t) w = weights;
 
         for (j = 0; j < 4; ++j) {
             for (i = 0; i < 3; ++i) {
@@ -170,7 +170,7 @@ void blrc_conv_quads(const blrc_conv *op, const uint32_t *x, BLRC_TABLE(uint32_t
                 if (room >= 0) {
                     blrc_passing(&in, w, scratch, start, (uint32_t)room / 2, found);
                 }
-                w += 3 * in.eighths;
+                w = BLRC_SKIP(uint32_t, w, 3 * in.eighths);
             }
             for (j = 0; j < 4; ++j) {
                 /* Pooling: into the upper left pixel of each square. */

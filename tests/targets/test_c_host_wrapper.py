@@ -21,6 +21,7 @@ from blrc.targets.c.layout import lay_out
 from blrc.targets.c.native import Native
 from blrc.targets.c.shared import library_files
 from blrc.targets.c.symbols import name_all
+from blrc.targets.c.tiers import host_cpu
 
 
 @pytest.mark.parametrize("compiler", [pytest.param(c, marks=pytest.mark.needs(c)) for c in ("gcc", "clang")])
@@ -28,7 +29,7 @@ from blrc.targets.c.symbols import name_all
 def test_strict_c_without_mutable_globals(tmp_path: Path, program: Any, compiler: str) -> None:
     made = program()
     files = library_files(made, "net")
-    files[FILE] = host_wrapper(name_all(lay_out(made), "net", program_file.digest(made))).encode("ascii")
+    files[FILE] = host_wrapper(name_all(lay_out(made, cpu=host_cpu()), "net", program_file.digest(made))).encode("ascii")
     for name, content in files.items():
         (tmp_path / name).write_bytes(content)
     out = build.compile_object((compiler,), ("-O2", *STRICT), tmp_path / FILE, tmp_path / "wrapper.o", tmp_path)

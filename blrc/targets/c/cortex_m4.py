@@ -13,7 +13,7 @@ CODE = {
     "conv_gather": 1230,
     "conv_packed": 1044,
     "conv_pairs": 1364,
-    "conv_quads": 4462,
+    "conv_quads": 4464,
     "conv_rows": 1886,
     "conv_slices": 1790,
     "conv_taps": 2156,
