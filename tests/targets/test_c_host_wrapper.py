@@ -29,7 +29,9 @@ from blrc.targets.c.tiers import host_cpu
 def test_strict_c_without_mutable_globals(tmp_path: Path, program: Any, compiler: str) -> None:
     made = program()
     files = library_files(made, "net")
-    files[FILE] = host_wrapper(name_all(lay_out(made, cpu=host_cpu()), "net", program_file.digest(made))).encode("ascii")
+    files[FILE] = host_wrapper(name_all(lay_out(made, cpu=host_cpu()), "net", program_file.digest(made))).encode(
+        "ascii"
+    )
     for name, content in files.items():
         (tmp_path / name).write_bytes(content)
     out = build.compile_object((compiler,), ("-O2", *STRICT), tmp_path / FILE, tmp_path / "wrapper.o", tmp_path)
