@@ -25,6 +25,7 @@ from blrc.files import cache_folder, write_atomically
 
 URL = "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz"
 MD5 = "c32a1d4ab5d03f1284b67883e8d87530"
+SUMS = "SHA256SUMS"  # of the cached files, written when the archive's own checksum was right
 BINARY, PYTHON = "cifar-10-batches-bin", "cifar-10-batches-py"
 SUBFOLDERS = ("", "cifar10", "CIFAR10")
 SHAPE = (3, 32, 32)
@@ -76,56 +77,102 @@ def _read_binary(path: Path) -> Dataset:
     if not data or len(data) % (1 + _PIXELS):
         raise BlrcError(f"{path}: {len(data)} bytes are no whole number of CIFAR-10's records of {1 + _PIXELS}")
     records = np.frombuffer(data, np.uint8).reshape(-1, 1 + _PIXELS)
-    return _dataset(path, records[:, 1:], records[:, 0])
+    return _dataset(path, records[:, 1:], records[:, 0].tolist())
 
 
 def _read_python(path: Path) -> Dataset:
-    """A pickled dictionary with ``data``, uint8 ``(N, 3072)``, and ``labels``."""
+    """A pickled dictionary with ``data``, uint8 ``(N, 3072)``, and ``labels``, a list of N whole numbers."""
     try:
         content = _Plain(io.BytesIO(_read(path)), encoding="bytes").load()
-        pixels, labels = content[b"data"], content[b"labels"]
+        pixels, labels = (_plain(content[name]) for name in (b"data", b"labels"))
     except BlrcError:
         raise
     except Exception as error:  # a damaged pickle raises almost anything
         raise BlrcError(f"{path}: not a batch of CIFAR-10's Python version ({error!r})") from None
-    if not isinstance(pixels, np.ndarray) or pixels.dtype != np.uint8 or pixels.shape != (len(labels), _PIXELS):
+    if not isinstance(pixels, np.ndarray) or pixels.shape != (len(pixels), _PIXELS):
         raise BlrcError(f"{path}: not a batch of CIFAR-10's Python version (data is no uint8 array (N, {_PIXELS}))")
-    return _dataset(path, pixels, np.asarray(labels))
+    if not isinstance(labels, list) or len(labels) != len(pixels) or any(type(label) is not int for label in labels):
+        raise BlrcError(
+            f"{path}: not a batch of CIFAR-10's Python version (labels is no list of {len(pixels)} whole numbers)"
+        )
+    return _dataset(path, pixels, labels)
 
 
 class _Plain(pickle.Unpickler):
-    """Pickles of plain data and NumPy arrays; whatever else one names is refused before it is called."""
+    """Pickles of plain data and uint8 arrays; whatever else one names is refused.
+
+    NumPy's own types never come into a pickle's reach, as some of their arguments are addresses: an array is read by a
+    stand-in.
+    """
 
     def find_class(self, module: str, name: str) -> Any:
         known = {
-            ("numpy.core.multiarray", "_reconstruct"): np.empty(0).__reduce__()[0],
-            ("numpy._core.multiarray", "_reconstruct"): np.empty(0).__reduce__()[0],
-            ("numpy", "ndarray"): np.ndarray,
-            ("numpy", "dtype"): np.dtype,
-            ("_codecs", "encode"): _encode,
+            ("numpy.core.multiarray", "_reconstruct"): lambda *_: _Array(),
+            ("numpy._core.multiarray", "_reconstruct"): lambda *_: _Array(),
+            ("numpy", "ndarray"): None,
+            ("numpy", "dtype"): lambda kind, *_: _Uint8(kind),
+            ("_codecs", "encode"): lambda text, _: text.encode("latin1"),  # bytes, in pickles of protocol 2
         }
         if (module, name) not in known:
             raise pickle.UnpicklingError(f"it names {module}.{name}")
         return known[module, name]
 
 
-def _encode(text: str, encoding: str) -> bytes:
-    return text.encode(encoding)
+class _Uint8:
+    """Stands in for the type of an array; there is no other."""
+
+    def __init__(self, kind: Any) -> None:
+        if kind not in (b"u1", "u1", b"|u1", "|u1"):
+            raise pickle.UnpicklingError(f"it has an array of type {kind!r}")
+
+    def __setstate__(self, state: Any) -> None:
+        """Byte order, fields and flags: a byte has none."""
 
 
-def _dataset(path: Path, pixels: Any, labels: Any) -> Dataset:
-    if len(labels) and (labels.min() < 0 or labels.max() >= CLASSES):
-        wrong = int(np.argmax((labels < 0) | (labels >= CLASSES)))
-        raise BlrcError(f"{path}: label {labels[wrong]} of record {wrong}: the file is damaged, or not CIFAR-10")
-    return Dataset(np.ascontiguousarray(pixels).reshape(-1, *SHAPE), labels.astype(np.uint8))
+class _Array:
+    """Stands in for an array until its values have come, and holds them then."""
+
+    values: Any = None
+
+    def __setstate__(self, state: Any) -> None:
+        _, shape, kind, columns_first, data = state
+        if not (isinstance(kind, _Uint8) and isinstance(data, bytes)):
+            raise pickle.UnpicklingError("it has an array that is not of bytes")
+        self.values = np.frombuffer(data, np.uint8).reshape(shape, order="F" if columns_first else "C")
+
+
+def _plain(value: Any) -> Any:
+    """The array that was read in a stand-in's place; of one dimension, a list."""
+    if not isinstance(value, _Array):
+        return value
+    return value.values.tolist() if value.values.ndim == 1 else value.values
+
+
+def _dataset(path: Path, pixels: Any, labels: Sequence[int]) -> Dataset:
+    for record, label in enumerate(labels):
+        if not 0 <= label < CLASSES:
+            raise BlrcError(f"{path}: label {label} of record {record}: the file is damaged, or not CIFAR-10")
+    return Dataset(np.ascontiguousarray(pixels).reshape(-1, *SHAPE), np.array(labels, np.uint8))
 
 
 def _cached() -> Path:
+    """The cache's folder, filled; the checksums that were right after the download still are."""
     folder = cache_folder("cifar10") / BINARY
     names = [f"{name}.bin" for name in (*TRAINING, *TEST)]
-    if not all((folder / name).is_file() for name in names):
+    if not all((folder / name).is_file() for name in (*names, SUMS)):
         _download(folder, names)
+    known = _read(folder / SUMS).decode(errors="replace").splitlines()
+    for name in names:
+        if _sum_line(name, _read(folder / name)) not in known:
+            raise BlrcError(
+                f"{folder / name}: checksum mismatch, the cached file is damaged: delete the folder and run again"
+            )
     return folder
+
+
+def _sum_line(name: str, content: bytes) -> str:
+    """As sha256sum writes it."""
+    return f"{hashlib.sha256(content).hexdigest()}  {name}"
 
 
 def _download(folder: Path, names: Sequence[str]) -> None:
@@ -137,11 +184,15 @@ def _download(folder: Path, names: Sequence[str]) -> None:
         raise BlrcError(f"cannot download {URL} ({error}); {hint}") from None
     if hashlib.md5(content, usedforsecurity=False).hexdigest() != MD5:
         raise BlrcError(f"{URL}: wrong checksum; {hint}")
+    sums = []
     try:
         with tarfile.open(fileobj=io.BytesIO(content)) as archive:
             for name in names:
                 member = archive.extractfile(f"{BINARY}/{name}")
                 assert member is not None
-                write_atomically(folder / name, member.read())
+                data = member.read()
+                write_atomically(folder / name, data)
+                sums.append(_sum_line(name, data))
+        write_atomically(folder / SUMS, "".join(f"{line}\n" for line in sums).encode())
     except (tarfile.TarError, KeyError, EOFError, zlib.error) as error:
         raise BlrcError(f"{URL}: no archive of CIFAR-10 ({error}); {hint}") from None

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import io
+import os
 import pickle
+import struct
+import subprocess
+import sys
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -129,6 +133,84 @@ def test_other_pickles_are_refused(tmp_path: Path, content: bytes) -> None:
         cifar.cifar10(tmp_path)
 
 
+@pytest.mark.parametrize(
+    "labels",
+    [
+        ["a", "b", "c", "d"],
+        [None] * 4,
+        {0: 1, 1: 2, 2: 3, 3: 4},
+        4,
+        None,
+        [1.9, 1.0, 2.0, 3.0],
+        [True, False, True, False],
+        [[1], [2], [3], [4]],
+        (1, 2, 3, 4),
+        np.array([[1], [2], [3], [4]], np.uint8),
+        np.array([1, 2, 3], np.uint8),
+        np.array([1.9, 2.0, 3.0, 4.0]),
+        np.array([1, None, 2, 3], object),
+    ],
+)
+def test_labels_that_are_no_whole_numbers_are_refused(tmp_path: Path, labels: Any) -> None:
+    """None of them is a traceback, or other labels without a word."""
+    write_python(tmp_path / "cifar-10-batches-py")
+    content = {b"data": batch(1)[0].reshape(4, -1), b"labels": labels}
+    (tmp_path / "cifar-10-batches-py" / "data_batch_1").write_bytes(pickle.dumps(content, 2))
+    with pytest.raises(BlrcError, match=r"data_batch_1: not a batch of CIFAR-10's Python version \("):
+        cifar.cifar10(tmp_path)
+
+
+@pytest.mark.parametrize("labels", [[1, 10, 2, 3], [1, -1, 2, 3], [1, 10**30, 2, 3]])
+def test_labels_of_no_class_are_named(tmp_path: Path, labels: list[int]) -> None:
+    write_python(tmp_path / "cifar-10-batches-py")
+    content = python2({"data": batch(1)[0].reshape(4, -1), "labels": labels})
+    (tmp_path / "cifar-10-batches-py" / "data_batch_1").write_bytes(content)
+    with pytest.raises(BlrcError, match=f"label {labels[1]} of record 1: the file is damaged"):
+        cifar.cifar10(tmp_path)
+
+
+@pytest.mark.parametrize("protocol", [0, 1, 2, 3, 4])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_pickles_of_today_are_read_too(tmp_path: Path, protocol: int, order: Any) -> None:
+    images, labels = batch(7)
+    write_python(tmp_path / "cifar-10-batches-py")
+    content = {b"data": np.array(images.reshape(4, -1), order=order), b"labels": labels}
+    (tmp_path / "cifar-10-batches-py" / "data_batch_1").write_bytes(pickle.dumps(content, protocol))
+    found = cifar.cifar10(tmp_path)
+    assert np.array_equal(found.images[:4], images) and np.array_equal(found.images[4:8], batch(1)[0])
+    assert np.array_equal(found.labels[:4], labels)
+
+
+OBJECT = struct.pack("<Q", 0x4141414141414140)  # an address that is nobody's
+# ndarray((1,), "O", OBJECT), by three ways
+CRAFTED = {
+    "ndarray called": b"cnumpy\nndarray\n(K\x01\x85U\x01OU\x08" + OBJECT + b"tR",
+    "ndarray created": b"cnumpy\nndarray\n(K\x01\x85U\x01OU\x08" + OBJECT + b"t\x81",
+    "state of objects": b"cnumpy.core.multiarray\n_reconstruct\n(cnumpy\nndarray\n(K\x00tU\x01btR"
+    b"(K\x01(K\x01tcnumpy\ndtype\n(U\x02O8K\x00K\x01tR\x89U\x08" + OBJECT + b"tb",
+    "type that becomes objects": b"cnumpy.core.multiarray\n_reconstruct\n(cnumpy\nndarray\n(K\x00tU\x01btR"
+    b"(K\x01(K\x01tcnumpy\ndtype\n(U\x02u1K\x00K\x01tR(K\x03U\x01|NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK?tb"
+    b"\x89](K\x01etb",
+}
+
+
+@pytest.mark.parametrize("crafted", CRAFTED)
+def test_a_crafted_array_is_no_address(tmp_path: Path, crafted: str) -> None:
+    """In a process of its own: what it guards against ends the process."""
+    data = pickle.dumps(batch(1)[0][:1].reshape(1, -1), 2)[2:-1]
+    (tmp_path / "crafted").write_bytes(b"\x80\x02}(U\x04data" + data + b"U\x06labels" + CRAFTED[crafted] + b"u.")
+    program = (
+        "import sys, pathlib\nfrom blrc import cifar, errors\n"
+        "try:\n    cifar._read_python(pathlib.Path(sys.argv[1]))\n"
+        "except errors.BlrcError as error:\n    print(error)\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(Path(cifar.__file__).parents[1])}
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path / "crafted")], env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0 and "not a batch of CIFAR-10's Python version" in done.stdout, done
+
+
 def test_a_malicious_pickle_is_not_executed(tmp_path: Path) -> None:
     class Evil:
         def __reduce__(self) -> Any:
@@ -158,6 +240,18 @@ def test_download_goes_to_the_cache(archive: Path) -> None:
     first = cifar.cifar10()
     archive.unlink()
     assert np.array_equal(cifar.cifar10().images, first.images) and len(first) == 20
+
+
+def test_a_file_damaged_in_the_cache_is_told(archive: Path, tmp_path: Path) -> None:
+    cifar.cifar10()
+    folder = tmp_path / "cache" / "cifar10" / "cifar-10-batches-bin"
+    good = (folder / "data_batch_3.bin").read_bytes()
+    (folder / "data_batch_3.bin").write_bytes(good[:100] + bytes([good[100] ^ 1]) + good[101:])
+    for train in (True, False):
+        with pytest.raises(BlrcError, match=r"data_batch_3.bin: checksum mismatch.*delete the folder"):
+            cifar.cifar10(train=train)
+    (folder / "SHA256SUMS").unlink()  # as where an earlier version filled the cache: it is filled again
+    assert np.array_equal(cifar.cifar10().images[8:12], batch(2)[0])
 
 
 def test_a_damaged_download_is_refused_and_not_kept(archive: Path, tmp_path: Path) -> None:
