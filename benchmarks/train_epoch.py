@@ -35,7 +35,7 @@ from blrc.train.stages import stages_of
 BATCH = 128
 EPOCH = {"mnist": 55_000 // BATCH, "cifar10": 45_000 // BATCH}  # steps
 ENCODINGS = {"mnist": MNIST, "cifar10": CIFAR10}
-TURN = 10  # steps, beyond a first one, which draws the noise that the others of an epoch use again
+TURN = 10  # steps of a network until the next one's turn
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,8 @@ def main() -> None:
     lower = {"precision": options.precision}
     rng = np.random.default_rng(0)
     shape = ENCODINGS[options.task].shape
-    data = Dataset(rng.integers(0, 256, (TURN * BATCH, *shape), np.uint8), rng.integers(0, 10, TURN * BATCH, np.uint8))
+    count = (TURN + 1) * BATCH
+    data = Dataset(rng.integers(0, 256, (count, *shape), np.uint8), rng.integers(0, 10, count, np.uint8))
     trainees = {
         "fp": trainee(Recipe(**{**common, "model": "fp"}), data),
         "bnn": trainee(Recipe(**{**common, **lower, "model": "bnn"}), data),
@@ -79,15 +80,13 @@ def main() -> None:
     taken = defaultdict(list)
     for _ in range(max(1, options.steps // TURN)):
         for name, each in trainees.items():
-            first = measured(lambda each=each: each.epoch(data[:BATCH]))
-            whole = measured(lambda each=each: each.epoch(data))
-            taken[name].append(tuple(w - f for w, f in zip(whole, first, strict=True)))
-    scale = EPOCH[options.task] / TURN
+            taken[name].append(step(each, data))
+    scale = EPOCH[options.task]
     plain = statistics.median(cpu for cpu, _, _ in taken["fp"])
     for name, turns in taken.items():
         cpu, wall, faults = (statistics.median(values) for values in zip(*turns, strict=True))
         print(f"{name:8} {scale * cpu:6.1f} CPU s {scale * wall:7.1f} s an epoch, "
-              f"{cpu / plain:4.2f} of full precision, {faults / TURN:.0f} page faults a step")  # fmt: skip
+              f"{cpu / plain:4.2f} of full precision, {faults:.0f} page faults a step")  # fmt: skip
     breakdown(trainees["blrnet"], data, min(options.steps, 20))
 
 
@@ -96,6 +95,14 @@ def trainee(recipe: Recipe, data: Dataset) -> Trainee:
     stage = stages_of(recipe, data, data, ENCODINGS[recipe.task])[-1]
     model = stage.build({})
     return Trainee(recipe, stage, model, optimiser(stage, model), stage.losses({}))
+
+
+def step(each: Trainee, data: Dataset) -> tuple[float, ...]:
+    """CPU seconds, wall seconds and page faults of a step of training: an epoch of `data` less one of its first step,
+    which draws the noise that the others use again."""
+    first = measured(lambda: each.epoch(data[:BATCH]))
+    whole = measured(lambda: each.epoch(data))
+    return tuple((w - f) / (len(data) // BATCH - 1) for w, f in zip(whole, first, strict=True))
 
 
 def measured(work: Callable[[], object]) -> tuple[float, float, int]:
