@@ -24,7 +24,7 @@ import numpy as np
 import torch
 
 from blrc.datasets import Dataset
-from blrc.nn import Gaussian, variance_regulariser
+from blrc.nn import Gaussian, shared_moments, variance_regulariser
 from blrc.train import RECIPES, Recipe
 from blrc.train.augment import augmentation
 from blrc.train.data import CIFAR10, MNIST
@@ -133,27 +133,28 @@ def breakdown(each: Trainee, data: Dataset, steps: int) -> None:
         return result
 
     for _ in range(steps):
-        images = part("augment", "forward", lambda: augment(data.images[:BATCH], rng))
-        x: Any = part("encode", "forward", lambda images=images: torch.from_numpy(encoding.real(images)))
-        each.adam.zero_grad(set_to_none=True)
-        inputs, outputs = [], []
-        for name, layer in each.model.named_children():
-            cut = tuple(t.detach().requires_grad_(bool(inputs)) for t in tensors(x))
-            inputs.append(cut)
-            x = part(
-                name, "forward", lambda layer=layer, cut=cut, x=x: layer(Gaussian(*cut) if len(cut) > 1 else cut[0])
-            )
-            outputs.append((name, tensors(x)))
-        scores = x.detach().requires_grad_()
-        loss = part("loss", "forward", lambda scores=scores: torch.nn.functional.cross_entropy(scores, labels))
-        part("loss", "backward", loss.backward)
-        penalty = part("regulariser", "forward", lambda: 1e-6 * variance_regulariser(each.model))
-        part("regulariser", "backward", penalty.backward)
-        grads: tuple[Any, ...] = (scores.grad,)
-        for (name, out), cut in zip(reversed(outputs), reversed(inputs), strict=True):
-            wanted = [(t, g) for t, g in zip(out, grads, strict=True) if g is not None and t.requires_grad]
-            part(name, "backward", lambda wanted=wanted: torch.autograd.backward(*zip(*wanted, strict=True)))
-            grads = tuple(t.grad for t in cut)
+        with shared_moments(each.model):
+            images = part("augment", "forward", lambda: augment(data.images[:BATCH], rng))
+            x: Any = part("encode", "forward", lambda images=images: torch.from_numpy(encoding.real(images)))
+            each.adam.zero_grad(set_to_none=True)
+            inputs, outputs = [], []
+            for name, layer in each.model.named_children():
+                cut = tuple(t.detach().requires_grad_(bool(inputs)) for t in tensors(x))
+                inputs.append(cut)
+                x = part(
+                    name, "forward", lambda layer=layer, cut=cut, x=x: layer(Gaussian(*cut) if len(cut) > 1 else cut[0])
+                )
+                outputs.append((name, tensors(x)))
+            scores = x.detach().requires_grad_()
+            loss = part("loss", "forward", lambda scores=scores: torch.nn.functional.cross_entropy(scores, labels))
+            part("loss", "backward", loss.backward)
+            penalty = part("regulariser", "forward", lambda: 1e-6 * variance_regulariser(each.model))
+            part("regulariser", "backward", penalty.backward)
+            grads: tuple[Any, ...] = (scores.grad,)
+            for (name, out), cut in zip(reversed(outputs), reversed(inputs), strict=True):
+                wanted = [(t, g) for t, g in zip(out, grads, strict=True) if g is not None and t.requires_grad]
+                part(name, "backward", lambda wanted=wanted: torch.autograd.backward(*zip(*wanted, strict=True)))
+                grads = tuple(t.grad for t in cut)
         part("optimiser", "forward", each.adam.step)
     scale = EPOCH[each.recipe.task]
     names = list(dict.fromkeys(name for name, _ in taken))

@@ -21,7 +21,15 @@ from blrc.nn.norm import StochasticBatchNorm1d, StochasticBatchNorm2d, join_norm
 from blrc.nn.pool import StochasticMaxPool2d
 from blrc.nn.ste import SteConv2d, SteLinear, SteSign, clip_, glorot_scale, squared_hinge
 from blrc.nn.transfer import transfer_, xavier_
-from blrc.nn.weights import Bernoulli, WeightDistribution, distributions, entropy, restrain, variance_regulariser
+from blrc.nn.weights import (
+    Bernoulli,
+    WeightDistribution,
+    distributions,
+    entropy,
+    restrain,
+    shared_moments,
+    variance_regulariser,
+)
 
 __all__ = [
     "Bernoulli",
@@ -49,6 +57,7 @@ __all__ = [
     "reestimate",
     "restrain",
     "reuse_noise",
+    "shared_moments",
     "squared_hinge",
     "transfer_",
     "variance_regulariser",

@@ -68,9 +68,12 @@ class _StochasticBatchNorm(nn.Module):
             return Gaussian(
                 torch.addcmul(_rows(shift, mean), mean, _rows(scale, mean)), var * _rows(scale * scale, mean)
             )
-        if mean.numel() <= mean.shape[1]:
+        values = mean.numel() // mean.shape[1]
+        if self.joint:
+            values = round(float(all_sum(torch.tensor(float(values), dtype=torch.float64, device=mean.device))))
+        if values < 2:
             raise BlrcError(f"{name}: training needs more than one value per channel, got {tuple(mean.shape)}")
-        out_mean, out_var, m, v = _Normalise.apply(mean, var, weight, bias, self.eps, self.joint)  # type: ignore[no-untyped-call]
+        out_mean, out_var, m, v = _Normalise.apply(mean, var, weight, bias, self.eps, values, self.joint)  # type: ignore[no-untyped-call]
         self._track(m, v)
         return Gaussian(out_mean, out_var)
 
@@ -138,8 +141,8 @@ class _Normalise(torch.autograd.Function):
     """Training-mode norm with its gradient in closed form: a third of the memory passes of plain autograd.
 
     Sums are over the batch, or over those of all processes (`joint`), but for dgamma and dbeta, which each process has
-    its own share of. With s^2 = v + eps, c = mean - m, g and h the gradients of mean' and var' (R = rows of c for each
-    row of var):
+    its own share of; `count` is M, of the same. With s^2 = v + eps, c = mean - m, g and h the gradients of mean' and
+    var' (R = rows of c for each row of var):
 
         dgamma = sum g c / s + 2 gamma sum h var / s^2,    dbeta = sum g
         dv     = -gamma sum g c / (2 s^3) - gamma^2 sum h var / s^4
@@ -148,16 +151,13 @@ class _Normalise(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, mean: Tensor, var: Tensor, gamma: Tensor, beta: Tensor, eps: float, joint: bool
+        ctx: Any, mean: Tensor, var: Tensor, gamma: Tensor, beta: Tensor, eps: float, count: int, joint: bool
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        count = mean.numel() // mean.shape[1]
         repeats = mean.numel() // var.numel() if var.shape[1] == mean.shape[1] else 0
         if repeats * var.numel() != mean.numel():
             var = var.expand_as(mean)
             repeats = 1
         total = (lambda x: all_sum(x)) if joint else (lambda x: x)
-        if joint:
-            count = round(float(all_sum(torch.tensor(float(count), dtype=torch.float64, device=mean.device))))
         m = total(_channel_sum(mean)) / count
         centred = mean - _rows(m, mean)
         v = total(_channel_sum(var) * repeats + _channel_sum(centred * centred)) / (count - 1)
@@ -184,7 +184,7 @@ class _Normalise(torch.autograd.Function):
         dc = 2.0 * dv / (ctx.count - 1)
         dmean = torch.addcmul(_rows(-scale * sum_g / ctx.count, g), centred, _rows(dc, g)).addcmul_(g, _rows(scale, g))
         dvar = torch.addcmul(_rows(dv * (ctx.repeats / (ctx.count - 1)), h), h, _rows(scale * scale, h))
-        return dmean, dvar, dgamma, dbeta, None, None
+        return dmean, dvar, dgamma, dbeta, None, None, None
 
 
 def join_norms(model: nn.Module) -> None:

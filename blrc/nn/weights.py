@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -91,7 +92,8 @@ class Bernoulli(WeightDistribution):
 
     support = (-1, 1)
     spread: float = 1.0
-    _known: tuple[int, Tensor, Tensor] | None = None  # the logits' version, and mean and variance of then
+    _shared: tuple[Tensor, Tensor] | None = None  # within `shared_moments`: mean and variance, once they are known
+    _sharing = False
 
     def __init__(
         self, shape: Sequence[int], device: torch.device | str | None = None, dtype: torch.dtype | None = None
@@ -119,16 +121,18 @@ class Bernoulli(WeightDistribution):
 
     def moments(self) -> tuple[Tensor, Tensor]:
         mean, variance = _Moments.apply(self.logits)  # type: ignore[no-untyped-call]
-        self._known = (self.logits._version, mean.detach(), variance.detach()) if self.training else None
+        if self._sharing:
+            self._shared = mean.detach(), variance.detach()
         return mean, variance if self.spread == 1.0 or not self.training else self.spread * variance
 
     def total_variance(self) -> Tensor:
-        # A step of training wants it right after `moments`, whose sigmoids then need not be taken again.
-        known, self._known = self._known, None
-        if known is None or known[0] != self.logits._version:
-            known = (0, *_Moments.apply(self.logits.detach()))  # type: ignore[no-untyped-call]
-        total: Tensor = _TotalVariance.apply(self.logits, *known[1:])  # type: ignore[no-untyped-call]
+        known = self._shared or _Moments.apply(self.logits.detach())  # type: ignore[no-untyped-call]
+        total: Tensor = _TotalVariance.apply(self.logits, *known)  # type: ignore[no-untyped-call]
         return total
+
+    def share(self, on: bool) -> None:
+        """Keep the moments of the next forward pass for `total_variance`, or forget them; see `shared_moments`."""
+        self._sharing, self._shared = on, None
 
     @torch.no_grad()
     def map(self) -> Tensor:
@@ -220,6 +224,22 @@ def _chunks(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
 def distributions(model: nn.Module) -> Iterator[WeightDistribution]:
     """Every weight distribution in a network."""
     return (module for module in model.modules() if isinstance(module, WeightDistribution))
+
+
+@contextmanager
+def shared_moments(model: nn.Module) -> Iterator[None]:
+    """Within it `variance_regulariser` takes the moments that the network's forward pass has computed, not its own.
+
+    For one step's loss: no weight may change inside. Afterwards nothing is kept.
+    """
+    weights = [weight for weight in distributions(model) if isinstance(weight, Bernoulli)]
+    try:
+        for weight in weights:
+            weight.share(True)
+        yield
+    finally:
+        for weight in weights:
+            weight.share(False)
 
 
 def restrain(model: nn.Module, spread: float) -> None:

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from blrc.nn import entropy, squared_hinge, variance_regulariser
+from blrc.nn import entropy, shared_moments, squared_hinge, variance_regulariser
 from blrc.train import networks
 from blrc.train.recipe import Recipe
 from blrc.train.stage import Loss, Tensors
@@ -38,10 +38,10 @@ def stochastic_losses(
         fit = distillation(recipe, networks.pretrained(recipe, results).to(device))
 
     def loss(model: nn.Module, inputs: Tensor, labels: Tensor) -> Tensor:
-        value = fit(model, inputs, labels)
         if recipe.objective == "bound":
-            return value - entropy(model) / samples
-        return value + recipe.variance_penalty * variance_regulariser(model)
+            return fit(model, inputs, labels) - entropy(model) / samples
+        with shared_moments(model):
+            return fit(model, inputs, labels) + recipe.variance_penalty * variance_regulariser(model)
 
     return loss
 

@@ -14,7 +14,7 @@ from blrc.train import Recipe
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
-import train_epoch  # noqa: E402
+import train_epoch
 
 
 @pytest.mark.parametrize("turn", [1, 3])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -12,7 +13,16 @@ from hypothesis import strategies as st
 from torch import nn
 
 from blrc.errors import BlrcError
-from blrc.nn import Bernoulli, BinaryConv2d, BinaryLinear, distributions, entropy, variance_regulariser
+from blrc.nn import (
+    Bernoulli,
+    BinaryConv2d,
+    BinaryLinear,
+    distributions,
+    entropy,
+    shared_moments,
+    variance_regulariser,
+    weights,
+)
 from blrc.nn.weights import CHUNK
 
 
@@ -150,27 +160,60 @@ def test_a_network_without_distributions_is_refused() -> None:
         entropy(nn.Linear(2, 2))
 
 
-def test_the_regulariser_of_a_step_is_that_of_its_weights() -> None:
-    """It may take what `moments` has computed, but not what was computed before the weights changed."""
-    weight, fresh = Bernoulli((40, 30)), Bernoulli((40, 30))
+def step(weight: Bernoulli) -> tuple[torch.Tensor, torch.Tensor]:
+    """The regulariser and its gradient."""
+    weight.logits.grad = None
+    value = variance_regulariser(weight)
+    value.backward()
+    assert weight.logits.grad is not None
+    return value.detach(), weight.logits.grad.clone()
 
-    def total(of: Bernoulli) -> tuple[torch.Tensor, torch.Tensor]:
-        of.logits.grad = None
-        value = of.total_variance()
-        value.backward()
-        return value, of.logits.grad
 
+@pytest.mark.parametrize("shared", [False, True])
+def test_the_regulariser_of_a_step_is_that_of_its_weights(shared: bool) -> None:
+    """It may take what `moments` has computed, but nothing of before the weights changed. A fused optimiser does not
+    raise a tensor's version."""
+    weight = Bernoulli((40, 30))
+    adam = torch.optim.Adam([weight.logits], lr=0.5, fused=True)
     for _ in range(3):
-        weight.logits.data.copy_(torch.randn(40, 30))
-        with torch.no_grad():
-            fresh.logits.copy_(weight.logits)
-        weight.moments()
-        with torch.no_grad():
-            weight.logits.mul_(1.5), fresh.logits.mul_(1.5)
-        for again in range(3):
-            if again == 1:
-                weight.moments()
-            mine, theirs = total(weight), total(fresh)
-            assert torch.equal(mine[0], theirs[0]) and torch.equal(mine[1], theirs[1])
-        expected = (4 * torch.sigmoid(fresh.logits) * torch.sigmoid(-fresh.logits)).sum()
-        torch.testing.assert_close(theirs[0], expected)
+        for _ in range(2):
+            weight.moments()  # a forward pass without a regulariser after it
+        with shared_moments(weight) if shared else nullcontext():
+            mean, variance = weight.moments()
+            (mean.sum() + variance.sum()).backward()
+            mine = step(weight)
+        fresh = Bernoulli((40, 30))
+        fresh.load_state_dict(weight.state_dict())
+        theirs = step(fresh)
+        assert torch.equal(mine[0], theirs[0]) and torch.equal(mine[1], theirs[1])
+        adam.step()
+        fresh.load_state_dict(weight.state_dict())
+        assert torch.equal(step(weight)[0], step(fresh)[0])
+        weight.moments(), adam.step()  # and once more without
+        fresh.load_state_dict(weight.state_dict())
+        assert torch.equal(step(weight)[0], step(fresh)[0])
+
+
+def test_moments_are_shared_within_the_step_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is computed twice inside; nothing stays in memory afterwards, an error or not."""
+    model = nn.Sequential(BinaryLinear(3, 4), BinaryLinear(4, 5))
+    calls, real = [], weights._moments_into
+    monkeypatch.setattr(weights, "_moments_into", lambda *args: (calls.append(1), real(*args)))
+
+    def held() -> list[bool]:
+        return [any(isinstance(value, tuple) for value in vars(weight).values()) for weight in distributions(model)]
+
+    def forward() -> None:
+        for weight in distributions(model):
+            weight.moments()
+
+    forward()
+    assert len(calls) == 2 and held() == [False, False]
+    with pytest.raises(KeyError), shared_moments(model):
+        forward()
+        variance_regulariser(model)
+        assert len(calls) == 4 and held() == [True, True]
+        raise KeyError
+    assert held() == [False, False]
+    variance_regulariser(model)
+    assert len(calls) == 6
