@@ -5,31 +5,24 @@ from __future__ import annotations
 import math
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import click
 
 from blrc.errors import BlrcError
-from blrc.train import RECIPES, OutOfTimeError, Recipe, best_stage, run
+from blrc.train import RECIPES, FinishedError, OutOfTimeError, Recipe, best_stage, run
 from blrc.train.state import state_file
 
 _DEFAULT = Recipe()
 AGAIN = 75  # EX_TEMPFAIL of sysexits.h: run the same command again
-# Options that change nothing in a baseline: given, they are a mistake.
-_STOCHASTIC = {"weight_lr", "tau", "hard", "objective", "init", "pretrain_epochs"}
-_IDLE = {
-    "blrnet": set[str](),
-    "bnn": _STOCHASTIC | {"pretrain_lr"},
-    "fp": _STOCHASTIC | {"lr", "schedule", "precision"},
-}
 Command = Callable[..., None]
 Decorator = Callable[[Command], Command]
 
 
 def _option(task: str, flag: str, name: str, kind: Any, text: str) -> Decorator:
-    """An option of the recipe. Without a value of its own it keeps what --recipe says."""
+    """An option of the recipe; a switch has no `kind`. Without a value of its own it keeps what --recipe says."""
     return click.option(flag, name, type=kind, default=None, help=f"{text} {_defaults(task, name)}")
 
 
@@ -79,12 +72,8 @@ def _options(task: str, files: str, *own: Decorator) -> Decorator:
         option(
             "--init", "init", click.Choice(["transfer", "xavier"]), "Start from the pretrained network, or at random."
         ),
-        click.option(
-            "--norm/--no-norm", default=None, help=f"Norms behind the binary layers. {_defaults(task, 'norm')}"
-        ),
-        click.option(
-            "--hard/--soft", default=None, help=f"Activations in training: +-1, or between. {_defaults(task, 'hard')}"
-        ),
+        option("--norm/--no-norm", "norm", None, "Norms behind the binary layers."),
+        option("--hard/--soft", "hard", None, "Activations in training: +-1, or between."),
         option("--tau", "tau", float, "Temperature of the activations."),
         option(
             "--precision",
@@ -118,12 +107,16 @@ def _options(task: str, files: str, *own: Decorator) -> Decorator:
             "--minutes",
             type=float,
             default=math.inf,
-            help="Stop before so many are over, after an epoch, with exit status 75; --resume goes on.",
+            help="Stop before so many are over, after an epoch, with status 75 (torchrun: 1); --resume goes on.",
         ),
         option("--validation", "validation", int, "How many of the last training images choose the best epoch."),
         option("--calibration", "calibration", int, "Training samples in the checkpoint, for the norms' statistics."),
         click.option("--log", type=output, help="Write a CSV file with a line an epoch."),
-        click.option("--resume", is_flag=True, help="Go on after the last finished epoch of a run that was stopped."),
+        click.option(
+            "--resume",
+            is_flag=True,
+            help="Go on after the last finished epoch of a run that was stopped; a finished one is left as it is.",
+        ),
     )
 
     def decorate(command: Command) -> Command:
@@ -161,17 +154,15 @@ def mnist(**options: Any) -> None:
     "cifar10",
     "cifar-10-batches-bin or -py",
     _option("cifar10", "--width", "width", float, "Factor on the channels of every hidden layer: 1.0, 0.5, 0.25."),
-    click.option(
+    _option(
+        "cifar10",
         "--whiten/--no-whiten",
-        default=None,
-        help=f"ZCA: the network takes whitened codes, the checkpoint holds the map. {_defaults('cifar10', 'whiten')}",
+        "whiten",
+        None,
+        "ZCA: the network takes whitened codes, the checkpoint holds the map.",
     ),
     _option("cifar10", "--translate", "translate", int, "Move training images at random by up to so many pixels."),
-    click.option(
-        "--flip/--no-flip",
-        default=None,
-        help=f"Turn half of the training images left to right. {_defaults('cifar10', 'flip')}",
-    ),
+    _option("cifar10", "--flip/--no-flip", "flip", None, "Turn half of the training images left to right."),
 )
 def cifar10(**options: Any) -> None:
     """Train the CIFAR-10 network: full-precision pretraining, weight transfer, binary network; the best epoch is kept.
@@ -195,14 +186,15 @@ def _train(
     **options: Any,
 ) -> None:
     given = {name: value for name, value in options.items() if value is not None}
-    idle = sorted(set(given) & _IDLE[given.get("model", _DEFAULT.model)])
-    if idle:
-        flags = ", ".join(name.replace("_", "-") for name in idle)
-        raise BlrcError(f"--model {given['model']}: has no use for {flags}; leave that out")
     recipe = Recipe(**{**RECIPES[task][base], **given})
+    _refuse_idle(recipe, base, given)
     first = os.environ.get("RANK", "0") == "0"  # of several processes (torchrun) the first one speaks
     try:
         trained = run(output, data, recipe, resume, threads=threads, log=log, device=device, minutes=minutes)
+    except FinishedError as error:
+        if first:
+            click.echo(str(error))
+        return
     except OutOfTimeError as error:
         if first:
             click.echo(str(error), err=True)
@@ -216,3 +208,24 @@ def _train(
     best = max(trained.accuracies[best_stage(recipe, trained.accuracies)])
     what = "MAP accuracy" if recipe.model == "blrnet" else "accuracy"
     click.echo(f"{output}: {what} {100 * best:.2f} % on the validation set")
+
+
+def _refuse_idle(recipe: Recipe, base: str, given: Mapping[str, Any]) -> None:
+    """Refuse options that change nothing beside the others, named as they were typed."""
+    idle = recipe.idle
+    useless = {_flag(name, value): idle[name] for name, value in given.items() if name in idle}
+    named = RECIPES[recipe.task]
+    brings = [name for name, value in named[base].items() if named["plain"].get(name, getattr(_DEFAULT, name)) != value]
+    if brings and idle.keys() >= set(brings):
+        useless[f"--recipe {base}"] = idle[brings[0]]
+    if useless:
+        reason = min(useless.values())  # one at a time
+        flags = ", ".join(sorted(flag for flag, because in useless.items() if because == reason))
+        value = getattr(recipe, reason)
+        raise BlrcError(f"{_flag(reason, value)} {value}: has no use for {flags}; leave that out")
+
+
+def _flag(name: str, value: Any) -> str:
+    """An option as it is typed for a value."""
+    option = next(param for param in click.get_current_context().command.params if param.name == name)
+    return (option.secondary_opts if value is False else option.opts)[0]

@@ -10,7 +10,7 @@ without variance from being blown up). A network sees y divided by its overall d
     code = clip((A (x - n) + offset + 2^(shift - 1)) >> shift, -127, 127)
 
 where n is m rounded, A the int16 matrix of ``scale / deviation x U diag(...) U^T x 2^shift`` rounded, and the offset
-is A's share of m - n. A is symmetric: a checkpoint holds its upper triangle.
+is A (n - m), rounded. A is symmetric: a checkpoint holds its upper triangle.
 """
 
 from __future__ import annotations

@@ -115,14 +115,28 @@ def test_a_run_that_is_out_of_time_has_a_status_of_its_own(monkeypatch: pytest.M
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
-        ("--model fp --lr 0.1 --soft", "--model fp: has no use for hard, lr"),
-        ("--model bnn --weight-lr 0.1", "--model bnn: has no use for weight-lr"),
-        ("--model bnn --pretrain-lr 0.1", "--model bnn: has no use for pretrain-lr"),
+        ("--model fp --lr 0.1 --soft", "--model fp: has no use for --lr, --soft"),
+        ("--model fp --calibration 9", "--model fp: has no use for --calibration"),
+        ("--model fp --recipe paper", "--model fp: has no use for --recipe paper"),
+        ("--model bnn --weight-lr 0.1", "--model bnn: has no use for --weight-lr"),
+        ("--model bnn --pretrain-lr 0.1", "--model bnn: has no use for --pretrain-lr"),
+        ("--pretrain-epochs 0 --pretrain-lr 0.1", "--pretrain-epochs 0: has no use for --pretrain-lr"),
+        ("--init xavier --pretrain-epochs 2", "--init xavier: has no use for --pretrain-epochs"),
+        ("--init xavier --pretrain-lr 0.1", "--init xavier: has no use for --pretrain-lr"),
     ],
 )
 def test_options_without_effect_are_refused(options: str, complaint: str, calls: list[tuple[Any, ...]]) -> None:
     result = CliRunner().invoke(main, ["train", "mnist", "-o", "m.pt", *options.split()])
     assert result.exit_code == 1 and complaint in result.output and not calls
+
+
+def test_a_finished_run_is_left_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """--resume in a loop (`until ...; do`) must not begin again, or destroy what is there."""
+    (tmp_path / "m.pt").write_bytes(b"a network")
+    result = CliRunner().invoke(main, ["train", "mnist", "-o", str(tmp_path / "m.pt"), "--resume"])
+    assert result.exit_code == 0 and "m.pt: this run is finished; without --resume" in result.output
+    assert [file.name for file in tmp_path.iterdir()] == ["m.pt"]
+    assert (tmp_path / "m.pt").read_bytes() == b"a network"
 
 
 def test_a_baseline_takes_the_options_that_it_uses(calls: list[tuple[Any, ...]]) -> None:

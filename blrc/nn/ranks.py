@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -10,10 +12,22 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 
+def settle(collective: Callable[..., Any], tensor: Tensor, **options: Any) -> None:
+    """Do a collective operation on `tensor`, and see that the process group's threads have let go of it.
+
+    A thread of gloo lets go of a tensor after it told that the operation is done, and takes Python's lock for it. Where
+    Python ends meanwhile, that takes the process with it (SIGABRT), even after `destroy_process_group`: a group that
+    DistributedDataParallel used is never freed, nor are its threads.
+    """
+    collective(tensor, async_op=True, **options).wait()
+    while tensor.device.type == "cpu" and tensor._use_count() > 1:  # type: ignore[attr-defined]  # one is Python's
+        time.sleep(0)
+
+
 def all_sum(x: Tensor) -> Tensor:
     """Sum of `x` over all processes, the same bits in each; without gradient."""
     total = x.detach().clone(memory_format=torch.contiguous_format)
-    dist.all_reduce(total)
+    settle(dist.all_reduce, total)
     return total
 
 

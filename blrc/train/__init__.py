@@ -3,7 +3,7 @@
 from blrc.train.loop import OutOfTimeError
 from blrc.train.mnist import train_mnist
 from blrc.train.recipe import RECIPES, Recipe
-from blrc.train.run import Trained, run
+from blrc.train.run import FinishedError, Trained, run
 from blrc.train.stages import best_stage
 
-__all__ = ["RECIPES", "OutOfTimeError", "Recipe", "Trained", "best_stage", "run", "train_mnist"]
+__all__ = ["RECIPES", "FinishedError", "OutOfTimeError", "Recipe", "Trained", "best_stage", "run", "train_mnist"]

@@ -47,10 +47,11 @@ def prepare(recipe: Recipe, folder: str | Path | None) -> Prepared:
     """
     whole = datasets.mnist(folder) if recipe.task == "mnist" else cifar10(folder)
     training, validation = datasets.split(whole, recipe.validation)
-    if recipe.calibration > len(training):
+    if recipe.model != "fp" and recipe.calibration > len(training):  # full precision keeps none
         raise BlrcError(
-            f"{folder}: only {len(training)} training samples beside {recipe.validation} for validation; norms are "
-            f"re-estimated on {recipe.calibration} of them, so it takes {recipe.calibration + recipe.validation} in all"
+            f"{folder or 'the data'}: only {len(training)} training samples beside {recipe.validation} for validation; "
+            f"norms are re-estimated on {recipe.calibration} of them, so it takes "
+            f"{recipe.calibration + recipe.validation} in all"
         )
     digest = _digest(training, validation)
     if not recipe.whiten:

@@ -25,6 +25,9 @@ from blrc.train.stage import ONE, Stage, Tensors, optimiser, run_epoch
 from blrc.train.state import TrainingState, save_state
 
 REPORT_EVERY = 20
+# What the next epoch may take of the last one's time: of the same stage, and of another one, whose steps may take twice
+# as long (`python benchmarks/train_epoch.py`) and may ask a teacher, too.
+SAME_STAGE, NEXT_STAGE = 1.5, 4.0
 
 
 class OutOfTimeError(BlrcError):
@@ -50,7 +53,7 @@ def run_stages(
     several `ranks` the first validates, and writes to `path`, `stream` and `log`.
 
     Raises:
-        OutOfTimeError: `until`, on the monotonic clock, would come before the end of another epoch half as long again.
+        OutOfTimeError: `until`, on the monotonic clock, might come before the end of another epoch (`late`).
     """
     for index in range(state.stage, len(stages)):
         stage = stages[index]
@@ -102,9 +105,19 @@ def run_stages(
                 save_state(state, path)
                 if log is not None:
                     write_atomically(log, to_csv(state.history).encode())
-            late = ranks.of_first(lambda start=start: 2.5 * time.monotonic() - 1.5 * start > until)  # type: ignore[misc]
-            if late and state.stage < len(stages):
+            same = state.stage == index
+            out = ranks.of_first(lambda start=start, same=same: late(start, time.monotonic(), until, same))  # type: ignore[misc]
+            if out and state.stage < len(stages):
                 raise OutOfTimeError(f"{path}: out of time; the same command with --resume goes on from there")
+
+
+def late(start: float, now: float, until: float, same_stage: bool) -> bool:
+    """Whether `until` might come before the end of an epoch that begins now, where the last one began at `start`.
+
+    Args:
+        same_stage: that epoch is of the same stage as the last one.
+    """
+    return now + (SAME_STAGE if same_stage else NEXT_STAGE) * (now - start) > until
 
 
 def _measured(stage: Stage, model: nn.Module) -> tuple[float, dict[str, float]]:

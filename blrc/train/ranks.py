@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import pickle
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import torch
@@ -16,8 +18,10 @@ from torch.nn.parallel import DistributedDataParallel
 
 from blrc.errors import BlrcError
 from blrc.nn import join_norms
+from blrc.nn.ranks import all_sum, settle
 
 T = TypeVar("T")
+STRIDES = "Grad strides do not match bucket view strides"
 SAMPLE_STREAM = 2_000  # sets seeds of ranks apart from all others
 
 
@@ -55,22 +59,53 @@ class Ranks:
         own = len(range(self.rank, samples, self.count))
         return own * self.count / samples
 
+    def check(self, samples: int) -> None:
+        """See that a step's `samples` suffice: with fewer than two each, norms and means may have none to go by.
+
+        Raises:
+            BlrcError: they do not.
+        """
+        if samples < 2 * self.count:
+            raise BlrcError(
+                f"{samples} samples a step (the batch, or all that there are to train on) are too few for "
+                f"{self.count} process{'es' * (self.count > 1)}, which need {2 * self.count} or more: give a larger "
+                "batch, more data, or fewer processes"
+            )
+
     def mean(self, value: float) -> float:
         """Mean over the processes."""
         if self.count == 1:
             return value
-        total = torch.tensor(value, dtype=torch.float64, device=self.device)
-        dist.all_reduce(total)
-        return float(total) / self.count
+        return float(all_sum(torch.tensor(value, dtype=torch.float64, device=self.device))) / self.count
 
     def of_first(self, compute: Callable[[], T]) -> T:
-        """What `compute` gives in the first process, in all of them; the others do not call it."""
+        """What `compute` gives in the first process, in all of them; the others do not call it.
+
+        Raises:
+            BlrcError: `compute` raised it; all processes do then.
+        """
         if self.count == 1:
             return compute()
-        held: list[Any] = [compute() if self.first else None]
-        dist.broadcast_object_list(held, device=torch.device(self.device))
-        result: T = held[0]
-        return result
+        found, error = None, None
+        if self.first:
+            try:
+                found = compute()
+            except BlrcError as refused:
+                error = refused
+        found, error = self._from_first((found, error))
+        if error is not None:
+            raise error
+        return cast(T, found)
+
+    def _from_first(self, value: Any) -> Any:
+        """The first process's `value`, which pickle takes."""
+        data = torch.frombuffer(bytearray(pickle.dumps(value)), dtype=torch.uint8).to(self.device)
+        size = torch.tensor(len(data), device=self.device)
+        settle(dist.broadcast, size, src=0)
+        if not self.first:
+            data = torch.empty(int(size), dtype=torch.uint8, device=self.device)
+        settle(dist.broadcast, data, src=0)
+        return value if self.first else pickle.loads(data.cpu().numpy().tobytes())
 
     def parallel(self, model: nn.Module) -> nn.Module:
         """`model` for training: with more than one process its gradients are averaged, and its norms are joint."""
@@ -104,6 +139,9 @@ def joined(device: str = "cpu") -> Iterator[Ranks]:
         torch.cuda.set_device(place)
     dist.init_process_group("nccl" if gpus else "gloo")
     try:
-        yield Ranks(dist.get_rank(), count, place)
+        with warnings.catch_warnings():
+            # Of a weight with one input channel the gradient may say another stride of that one, which means nothing.
+            warnings.filterwarnings("ignore", rf"(?s){STRIDES}.*grad\.sizes\(\) = \[\d+, 1, ")
+            yield Ranks(dist.get_rank(), count, place)
     finally:
         dist.destroy_process_group()

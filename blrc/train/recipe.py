@@ -10,6 +10,12 @@ from typing import Any, Literal
 from blrc.errors import BlrcError
 
 PLATEAU_PATIENCE, PLATEAU_FACTOR = 3, 0.1
+_PRETRAINING = ("pretrain_lr", "pretrain_decay", "dropout")
+_RESTART = ("restart_weight_lr", "restart_lr", "restart_spread")
+_STOCHASTIC = (
+    *("init", "pretrain_epochs", "weight_lr", "weight_decay", "objective", "variance_penalty", "hard", "tau"),
+    *("temperature", *_RESTART),
+)
 
 
 @dataclass(frozen=True)
@@ -122,6 +128,20 @@ class Recipe:
             raise BlrcError(
                 f"model {self.model!r}: distillation and restart are for blrnet; take recipe plain, no restart epochs"
             )
+
+    @property
+    def idle(self) -> Mapping[str, str]:
+        """Fields that change nothing as the others are, each with the field that is the reason."""
+        if self.model != "blrnet":
+            own = _PRETRAINING if self.model == "bnn" else ("lr", "schedule", "precision", "calibration")
+            return dict.fromkeys((*_STOCHASTIC, *own), "model")
+        found: dict[str, str] = {}
+        if not self.pretrains:
+            found |= dict.fromkeys(_PRETRAINING, "init" if self.init == "xavier" else "pretrain_epochs")
+            found |= {"pretrain_epochs": "init"} if self.init == "xavier" else {}
+        found |= {} if self.distillation else {"temperature": "distillation"}
+        found |= {} if self.restart_epochs else dict.fromkeys(_RESTART, "restart_epochs")
+        return found | ({"variance_penalty": "objective"} if self.objective == "bound" else {})
 
     @property
     def pretrains(self) -> bool:

@@ -26,6 +26,10 @@ from blrc.train.stages import best_stage, choice, stages_of
 from blrc.train.state import TrainingState, load_state, save_state, state_file
 
 
+class FinishedError(BlrcError):
+    """There is nothing to resume: the output is there, and no unfinished run."""
+
+
 @dataclass(frozen=True)
 class Trained:
     """What came out of a run.
@@ -64,7 +68,8 @@ def run(
         output: the checkpoint's path.
         data: folder of the data set's files; by default the cache, downloaded when absent.
         recipe: options.
-        resume: go on from the state that is there; without one a new run begins, and a line says so.
+        resume: go on from the state that is there; without one, and without an output, a new run begins, and a line
+            says so.
         stream: for progress (stderr); a bar on a terminal, else a line an epoch.
         threads: torch's threads during the run; by default as many as it has now.
         log: a CSV file with a line an epoch, written after each.
@@ -77,6 +82,7 @@ def run(
     Raises:
         BlrcError: bad options or data; a state is there, but `resume` is off or the options differ from its own.
         OutOfTimeError: `minutes` are nearly over.
+        FinishedError: `resume`, but the run is finished: its output is there.
     """
     if threads is not None and threads < 1:
         raise BlrcError(f"threads {threads}: must be at least 1")
@@ -103,10 +109,13 @@ def _run(
     ranks: Ranks,
     until: float,
 ) -> Trained:
+    ranks.of_first(lambda: _refuse_finished(output, resume))
     prepared = ranks.of_first(lambda: prepare(recipe, data))
     training, encoding = prepared.training, prepared.encoding
+    ranks.check(min(recipe.batch, len(training)))
     options = {**asdict(recipe), "data": prepared.digest, **({"ranks": ranks.count} if ranks.count > 1 else {})}
-    state = ranks.of_first(lambda: _state(state_file(output), options, resume, stream))
+    device = torch.device(ranks.device).type
+    state = ranks.of_first(lambda: _state(state_file(output), options, resume, stream, device))
     keep_freed_memory()
     with torch.random.fork_rng(devices=[]):
         stages = stages_of(recipe, training, prepared.validation, encoding, ranks.device)
@@ -127,19 +136,26 @@ def _run(
     return Trained(model, state.accuracies, state.history)
 
 
-def _state(state_path: Path, options: dict[str, Any], resume: bool, stream: TextIO) -> TrainingState:
+def _refuse_finished(output: Path, resume: bool) -> None:
+    if resume and output.exists() and not state_file(output).exists():
+        raise FinishedError(f"{output}: this run is finished; without --resume the same command trains anew")
+
+
+def _state(state_path: Path, options: dict[str, Any], resume: bool, stream: TextIO, device: str) -> TrainingState:
     """The state to go on from, or a new one, which is written."""
     if not resume and state_path.exists():
         raise BlrcError(f"{state_path}: an unfinished run; go on with --resume, or delete the file to train anew")
     if resume and state_path.exists():
         state = load_state(state_path, options)
         tqdm.write(f"going on after {len(state.history)} epochs", file=stream)
-        if state.threads != torch.get_num_threads():
-            tqdm.write(f"the run had {state.threads} threads, now {torch.get_num_threads()}: last bits may differ",
-                       file=stream)  # fmt: skip
+        was, now = (state.threads, state.device), (torch.get_num_threads(), device)
+        if was != now:
+            tqdm.write(
+                "the run had {} threads on {}, now {} on {}: last bits may differ".format(*was, *now), file=stream
+            )
     else:
         if resume:
             tqdm.write(f"{state_path}: no unfinished run; starting a new one", file=stream)
-        state = TrainingState(options, torch.get_num_threads())
+        state = TrainingState(options, torch.get_num_threads(), device)
         save_state(state, state_path)  # a folder that cannot be written is found now, not after an epoch
     return state

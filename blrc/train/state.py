@@ -14,7 +14,7 @@ from blrc.errors import BlrcError
 from blrc.files import write_atomically
 from blrc.train.stage import Tensors
 
-FORMAT = 2
+FORMAT = 3  # a new one with every change of fields, of the recipe's too, or of what the same options compute
 
 
 @dataclass
@@ -24,6 +24,7 @@ class TrainingState:
     Attributes:
         options: what the run's result depends on (the recipe's fields and the data's digest), as plain values.
         threads: torch's threads; another number gives other last bits.
+        device: ``cpu`` or ``cuda``, where it began; another one gives other last bits.
         stage: index of the stage at work.
         epoch: its finished epochs.
         model, adam: its network's and optimiser's state dicts.
@@ -35,6 +36,7 @@ class TrainingState:
 
     options: dict[str, Any]
     threads: int
+    device: str = "cpu"
     stage: int = 0
     epoch: int = 0
     model: Tensors = field(default_factory=dict)
