@@ -40,7 +40,10 @@ def main() -> int:
             unpack(options.data, data)
     model, log = options.work / f"{options.name}.pt", options.work / f"{options.name}.csv"
     command = [sys.executable, "-m", "blrc", "train", "cifar10", "-o", model, "--data", data, "--log", log, "--resume"]
-    command += ["--device", "auto", "--minutes", options.minutes, "--calibration", 640, *passed]
+    command += ["--device", "auto", "--minutes", options.minutes]
+    if not {"fp", "--model=fp"} & set(passed):  # full precision keeps no images
+        command += ["--calibration", 640]
+    command += passed
     status = subprocess.run(list(map(str, command))).returncode
     for file in (model, log):
         if file.exists():
