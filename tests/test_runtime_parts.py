@@ -106,7 +106,9 @@ def test_house_rules(path: Path) -> None:
     )
     assert all(function.startswith("blrc_") for function in functions)
     of_hosts = {"string.h", "immintrin.h", "smmintrin.h", "tmmintrin.h"} if is_for_x86(path.name) else set()
-    of_hosts |= {"arm_mve.h", "arm_neon.h", "wasm_simd128.h"} if path.name == "blrc_vector.h" else set()
+    of_hosts |= (
+        {"arm_mve.h", "arm_neon.h", "wasm_simd128.h"} if path.name in ("blrc_quad.h", "blrc_vector.h") else set()
+    )
     assert set(re.findall(r"#include <(.+)>", code)) <= {"stdint.h"} | of_hosts
     for word in ("malloc", "float", "double", "printf", "//", "goto", " int ", "long", "restrict", "alloca"):
         assert word not in code.replace("__builtin_popcountl((unsigned long)v)", ""), word

@@ -74,6 +74,8 @@ CODE_EDGES: list[list[Case]] = [
             (7, Window((3, 3), (3, 2), (0, 2, 1, 0), (1, 3)), None),
             (96, Window((5, 8)), None),
             (3, Window((1, 1), padding=(2, 2, 2, 2)), Window((4, 4), (4, 4), (2, 2, 2, 2))),
+            # One pixel before pooling, and several behind it.
+            (33, Window((5, 8)), Window((2, 2), (1, 1), (1, 1, 1, 1))),
         )
     ],
     [
@@ -129,7 +131,9 @@ def random_cases(rng: np.random.Generator, count: int, codes: bool) -> list[Case
         inner = window.output(*size)
         pool = None
         if rng.random() < 0.5:
-            pool = Window(*(tuple(int(n) for n in rng.integers(1, most, 2)) for most in (4, 3)))  # type: ignore[arg-type]
+            size_of_pool, step = (tuple(int(n) for n in rng.integers(1, most, 2)) for most in (4, 3))
+            around = tuple(int(rng.integers(0, size_of_pool[i % 2])) for i in range(4))
+            pool = Window(size_of_pool, step, around)  # type: ignore[arg-type]
         if min(inner) >= 1 and (pool is None or min(pool.output(*inner)) >= 1):
             found.append((*size, channels, int(rng.choice([1, 31, 32, 33, 64, 65])), window, pool))  # type: ignore[arg-type]
     return found

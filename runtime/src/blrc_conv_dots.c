@@ -151,7 +151,7 @@ void blrc_conv_dots(const blrc_conv *op, const void *x, const int8_t *table, int
     memset(y, 0, (size_t)(op->out_height * op->out_width * words) * sizeof *y);
     batch.count = 0;
     batch.together = op->pool.kernel_y * op->pool.kernel_x > 1;
-    if (op->map_height * op->map_width == 1) {
+    if (op->map_height * op->map_width == 1 && op->out_height * op->out_width == 1) {
         batch.count = 1;
         batch.together = 0;
         batch.x[0] = codes;

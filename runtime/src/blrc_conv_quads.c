@@ -1,41 +1,14 @@
 /* Binary 3x3 convolution, bit-sliced as in blrc_conv_slices.c, in quads of words: four times as many pixels at once,
- * for CPUs with vectors (blrc_vector.h). A quad is four words of rows of the map, one below the other.
+ * for CPUs with vectors (blrc_quad.h). A quad is four words of rows of the map, one below the other.
  *
  * The tables of all three kernel rows are made anew for every quad. Other CPUs compute the same, word by word. */
 #define BLRC_STEP 4
 #include "blrc_slices.h"
-#include "blrc_vector.h"
+#include "blrc_quad.h"
 
-#if BLRC_VECTOR && defined(__ARM_FEATURE_MVE)
-#define BLRC_GET(from) vld1q_u32(from)
-#define BLRC_PUT(to, v) vst1q_u32(to, v)
-#elif defined(__GNUC__)
-#if !BLRC_VECTOR
-typedef uint32_t blrc_quad __attribute__((vector_size(16)));
+#if !BLRC_QUADS
+#error "exported for the Cortex-M55: needs a compiler with vectors of GNU C; export it without --cpu"
 #endif
-
-static BLRC_INLINE blrc_quad blrc_get(const uint32_t *from)
-{
-    blrc_quad v;
-
-    __builtin_memcpy(&v, from, sizeof v);
-    return v;
-}
-
-#define BLRC_GET(from) blrc_get(from)
-#define BLRC_PUT(to, v) __builtin_memcpy(to, &(v), sizeof(blrc_quad))
-#else
-#error "this network was exported for the Cortex-M55 and needs a compiler with vectors; export it without --cpu"
-#endif
-
-/* low + a + b, as blrc_add3. */
-static BLRC_INLINE blrc_quad blrc_quads_add3(blrc_quad *low, blrc_quad a, blrc_quad b)
-{
-    const blrc_quad u = *low ^ a, carry = (*low & a) | (u & b);
-
-    *low = u ^ b;
-    return carry;
-}
 
 static BLRC_INLINE blrc_quad blrc_quads_add2(blrc_quad *low, blrc_quad a)
 {
@@ -60,11 +33,11 @@ static BLRC_INLINE const uint32_t *blrc_look(const uint32_t *table, uint32_t w, 
 }
 
 /* Lanes of one output that pass, in four words. */
-static BLRC_APART void blrc_passing(const blrc_lanes *in, BLRC_TABLE(uint32_t) weights, const uint32_t *table,
+static BLRC_APART void blrc_passing(const blrc_slicing *in, BLRC_TABLE(uint32_t) weights, const uint32_t *table,
                                     const uint32_t *start, uint32_t limit, uint32_t *lanes)
 {
-    blrc_quad ones = BLRC_GET(start), twos = BLRC_GET(start + 4), fours = BLRC_GET(start + 8);
-    blrc_quad eights = BLRC_GET(start + 12), sixteens = BLRC_GET(start + 16);
+    blrc_quad ones = blrc_quad_get(start), twos = blrc_quad_get(start + 4), fours = blrc_quad_get(start + 8);
+    blrc_quad eights = blrc_quad_get(start + 12), sixteens = blrc_quad_get(start + 16);
     uint32_t upper[4 * (BLRC_PLANES - BLRC_LOW_PLANES)];
     const uint32_t *const end = table + 3 * 512 * in->eighths;
     const int32_t more_planes = in->planes - BLRC_LOW_PLANES;
@@ -77,40 +50,40 @@ static BLRC_APART void blrc_passing(const blrc_lanes *in, BLRC_TABLE(uint32_t) w
     for (; table != end; table += 512) {
         const uint32_t w = BLRC_NEXT(uint32_t, weights);
         const uint32_t *found = blrc_look(table, w, 0);
-        blrc_quad one = BLRC_GET(found), two = BLRC_GET(found + 4), two1, four, four1, eight;
+        blrc_quad one = blrc_quad_get(found), two = blrc_quad_get(found + 4), two1, four, four1, eight;
 
         found = blrc_look(table, w, 1);
-        one = blrc_quads_add3(&ones, one, BLRC_GET(found));
-        four = blrc_quads_add3(&twos, two, BLRC_GET(found + 4));
+        one = blrc_quad_add3(&ones, one, blrc_quad_get(found));
+        four = blrc_quad_add3(&twos, two, blrc_quad_get(found + 4));
         found = blrc_look(table, w, 2);
-        two1 = BLRC_GET(found), two = BLRC_GET(found + 4);
+        two1 = blrc_quad_get(found), two = blrc_quad_get(found + 4);
         found = blrc_look(table, w, 3);
-        two1 = blrc_quads_add3(&ones, two1, BLRC_GET(found));
-        four1 = blrc_quads_add3(&twos, two, BLRC_GET(found + 4));
-        eight = blrc_quads_add3(&fours, four, four1);
-        four = blrc_quads_add3(&twos, one, two1);
+        two1 = blrc_quad_add3(&ones, two1, blrc_quad_get(found));
+        four1 = blrc_quad_add3(&twos, two, blrc_quad_get(found + 4));
+        eight = blrc_quad_add3(&fours, four, four1);
+        four = blrc_quad_add3(&twos, one, two1);
 
         found = blrc_look(table, w, 4);
-        one = BLRC_GET(found), two = BLRC_GET(found + 4);
+        one = blrc_quad_get(found), two = blrc_quad_get(found + 4);
         found = blrc_look(table, w, 5);
-        one = blrc_quads_add3(&ones, one, BLRC_GET(found));
-        four1 = blrc_quads_add3(&twos, two, BLRC_GET(found + 4));
-        four = blrc_quads_add3(&fours, four, four1);
-        eight = blrc_quads_add3(&eights, eight, four);
+        one = blrc_quad_add3(&ones, one, blrc_quad_get(found));
+        four1 = blrc_quad_add3(&twos, two, blrc_quad_get(found + 4));
+        four = blrc_quad_add3(&fours, four, four1);
+        eight = blrc_quad_add3(&eights, eight, four);
         found = blrc_look(table, w, 6);
-        two1 = BLRC_GET(found), two = BLRC_GET(found + 4);
+        two1 = blrc_quad_get(found), two = blrc_quad_get(found + 4);
         found = blrc_look(table, w, 7);
-        two1 = blrc_quads_add3(&ones, two1, BLRC_GET(found));
-        four1 = blrc_quads_add3(&twos, two, BLRC_GET(found + 4));
-        four = blrc_quads_add3(&twos, one, two1);
-        four = blrc_quads_add3(&fours, four, four1);
+        two1 = blrc_quad_add3(&ones, two1, blrc_quad_get(found));
+        four1 = blrc_quad_add3(&twos, two, blrc_quad_get(found + 4));
+        four = blrc_quad_add3(&twos, one, two1);
+        four = blrc_quad_add3(&fours, four, four1);
         four = blrc_quads_add2(&eights, four);
-        eight = blrc_quads_add3(&sixteens, eight, four);
+        eight = blrc_quad_add3(&sixteens, eight, four);
         for (i = 0; i < more_planes; ++i) {
-            blrc_quad plane = BLRC_GET(upper + 4 * i);
+            blrc_quad plane = blrc_quad_get(upper + 4 * i);
 
             eight = blrc_quads_add2(&plane, eight);
-            BLRC_PUT(upper + 4 * i, plane);
+            blrc_quad_put(upper + 4 * i, plane);
         }
     }
     more = (limit & 1u) != 0 ? ones ^ ones : ones;
@@ -119,17 +92,17 @@ static BLRC_APART void blrc_passing(const blrc_lanes *in, BLRC_TABLE(uint32_t) w
     more = blrc_quads_more(more, eights, limit & 8u);
     more = blrc_quads_more(more, sixteens, limit & 16u);
     for (i = 0; i < more_planes; ++i) {
-        const blrc_quad plane = BLRC_GET(upper + 4 * i);
+        const blrc_quad plane = blrc_quad_get(upper + 4 * i);
 
         more = blrc_quads_more(more, plane, (limit >> (BLRC_LOW_PLANES + i)) & 1u);
     }
     more = ~more;
-    BLRC_PUT(lanes, more);
+    blrc_quad_put(lanes, more);
 }
 
 /* The outputs of up to 32 channels, of the pixels in a word of lanes, whose first row before pooling is `first`; their
  * word of the map's first pixel is y. The lanes are transposed in place. */
-static void blrc_put_word(const blrc_conv *op, const blrc_lanes *in, int32_t first, uint32_t *lanes, uint32_t *y)
+static void blrc_put_word(const blrc_conv *op, const blrc_slicing *in, int32_t first, uint32_t *lanes, uint32_t *y)
 {
     const int32_t words = blrc_words(op->out_channels), pool = op->pool.kernel_x, height = op->out_height * pool;
     int32_t r, c;
@@ -148,7 +121,7 @@ static void blrc_put_word(const blrc_conv *op, const blrc_lanes *in, int32_t fir
 void blrc_conv_quads(const blrc_conv *op, const uint32_t *x, BLRC_TABLE(uint32_t) weights,
                      BLRC_TABLE(blrc_bit_threshold) thresholds, uint32_t *scratch, uint32_t *y)
 {
-    const blrc_lanes in = blrc_lanes_of(op);
+    const blrc_slicing in = blrc_slicing_of(op);
     const int32_t n = 9 * op->in_channels, pool = op->pool.kernel_x;
     uint32_t start[4 * BLRC_PLANES], found[4], lanes[4][32];
     int32_t top, c, i, j;

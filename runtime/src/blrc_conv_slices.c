@@ -39,7 +39,7 @@ static BLRC_INLINE const uint32_t *blrc_look(const uint32_t *table, uint32_t w, 
 
 /* Lanes of one output that pass. The tables of the three kernel rows follow one another, the first is that of row
  * `turn`. */
-static BLRC_APART uint32_t blrc_passing(const blrc_lanes *in, BLRC_TABLE(uint32_t) weights, const uint32_t *table,
+static BLRC_APART uint32_t blrc_passing(const blrc_slicing *in, BLRC_TABLE(uint32_t) weights, const uint32_t *table,
                                         int32_t turn, const uint32_t *start, uint32_t limit)
 {
     uint32_t ones = start[0], twos = start[1], fours = start[2], eights = start[3], sixteens = start[4];
@@ -115,7 +115,7 @@ static BLRC_INLINE void blrc_put_lanes(uint32_t lanes, int32_t pool, uint32_t bi
 void blrc_conv_slices(const blrc_conv *op, const uint32_t *x, BLRC_TABLE(uint32_t) weights,
                       BLRC_TABLE(blrc_bit_threshold) thresholds, uint32_t *scratch, uint32_t *y)
 {
-    const blrc_lanes in = blrc_lanes_of(op);
+    const blrc_slicing in = blrc_slicing_of(op);
     const int32_t words = blrc_words(op->out_channels), line = op->out_width * words;
     const int32_t table = 16 * op->in_channels, n = 9 * op->in_channels, pool = op->pool.kernel_x;
     const uint32_t columns = (0xFFFFFFFFu >> (32 - op->out_width * pool)) & (pool == 2 ? 0x55555555u : 0xFFFFFFFFu);

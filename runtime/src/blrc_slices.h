@@ -9,12 +9,12 @@
 #define BLRC_PLANES 14 /* bits of n, which is below 2^14 */
 #define BLRC_LOW_PLANES 5 /* that are kept in registers */
 
-typedef struct blrc_lanes {
+typedef struct blrc_slicing {
     int32_t log_pitch, rows; /* log2 of the lanes of a map row; map rows in a word */
     int32_t planes;
     int32_t eighths; /* words of weights for each kernel row */
     uint32_t columns[3]; /* lanes of a row whose taps of each kernel column lie inside the map */
-} blrc_lanes;
+} blrc_slicing;
 
 /* Bit j of word i becomes bit i of word j: squares of half the size change places, again and again. */
 static void blrc_transpose(uint32_t *words)
@@ -56,7 +56,8 @@ static BLRC_APART void blrc_patterns(uint32_t x, const uint32_t *real, uint32_t 
 }
 
 /* Tabulate the map rows from `top` on, as many as a word has. */
-static void blrc_tabulate_rows(const blrc_conv *op, const blrc_lanes *in, const uint32_t *x, int32_t top, uint32_t *to)
+static void blrc_tabulate_rows(const blrc_conv *op, const blrc_slicing *in, const uint32_t *x, int32_t top,
+                               uint32_t *to)
 {
     const int32_t words = blrc_words(op->in_channels);
     uint32_t lanes[32], real[3] = {0, 0, 0};
@@ -91,7 +92,7 @@ static void blrc_tabulate_rows(const blrc_conv *op, const blrc_lanes *in, const 
 }
 
 /* Half of the bits that each lane lacks, in planes. */
-static void blrc_lacking(const blrc_conv *op, const blrc_lanes *in, int32_t top, uint32_t *planes)
+static void blrc_lacking(const blrc_conv *op, const blrc_slicing *in, int32_t top, uint32_t *planes)
 {
     const int32_t pitch = 1 << in->log_pitch;
     int32_t lane, i;
@@ -118,10 +119,10 @@ static void blrc_lacking(const blrc_conv *op, const blrc_lanes *in, int32_t top,
 #define BLRC_OPAQUE(pointer) ((void)0)
 #endif
 
-static blrc_lanes blrc_lanes_of(const blrc_conv *op)
+static blrc_slicing blrc_slicing_of(const blrc_conv *op)
 {
     const uint32_t all = 0xFFFFFFFFu >> (32 - op->in_width);
-    blrc_lanes in = {3, 0, BLRC_LOW_PLANES, op->in_channels / 8, {0, 0, 0}};
+    blrc_slicing in = {3, 0, BLRC_LOW_PLANES, op->in_channels / 8, {0, 0, 0}};
 
     while (op->in_width > 1 << in.log_pitch) {
         ++in.log_pitch;

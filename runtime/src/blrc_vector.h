@@ -1,39 +1,14 @@
-/* Four words at once, where the compiler is told of vectors: Helium, NEON, SIMD of WebAssembly.
+/* Counting bits in quads, where the CPU has vectors: a quad is a word of each of four rows, or two words of two rows.
  *
- * A quad holds a word of each of four rows, or two words of two rows; bits are counted for all at once. Chosen at
- * compile time; -DBLRC_VECTOR=0 leaves vectors alone. */
+ * Chosen at compile time; -DNAME_BLRC_VECTOR=0, NAME being the model's, leaves vectors alone. */
 #ifndef BLRC_VECTOR_H
 #define BLRC_VECTOR_H
 
-#include "blrc_carry.h"
-
-#ifndef BLRC_VECTOR
-#if defined(__ARM_FEATURE_MVE)
-#define BLRC_VECTOR 1
-#elif defined(__ARM_NEON) && !defined(__ARM_BIG_ENDIAN)
-#define BLRC_VECTOR 1
-#elif defined(__wasm_simd128__)
-#define BLRC_VECTOR 1
-#else
-#define BLRC_VECTOR 0
-#endif
-#endif
+#include "blrc_quad.h"
 
 #if BLRC_VECTOR && defined(__ARM_FEATURE_MVE)
 
-#include <arm_mve.h>
-
 /* Helium counts no bits, so carry-save adders do (blrc_carry.h), for four rows at once. */
-typedef uint32x4_t blrc_quad;
-
-static BLRC_INLINE blrc_quad blrc_quad_add3(blrc_quad *low, blrc_quad a, blrc_quad b)
-{
-    const blrc_quad u = *low ^ a, carry = (*low & a) | (u & b);
-
-    *low = u ^ b;
-    return carry;
-}
-
 static BLRC_INLINE blrc_quad blrc_quad_of_four(blrc_quad v)
 {
     v -= (v >> 1) & 0x55555555u;
@@ -90,7 +65,7 @@ static BLRC_INLINE void blrc_quad_count(const uint32_t *x, const uint32_t *real,
     uint32_t i;
 
     if (words % 2 != 0) {
-        ones = blrc_quad_differ(vld1q_u32(w + 4 * (words - 1)), x + words - 1, real + words - 1, border);
+        ones = blrc_quad_differ(blrc_quad_get(w + 4 * (words - 1)), x + words - 1, real + words - 1, border);
     }
     /* At most 1 + 3 * 2 = 7 at any position: no carry leaves the fours. */
     for (i = words / 2 % 4; i != 0; --i, x += 2, real += 2, w += 8) {
@@ -110,21 +85,13 @@ static BLRC_INLINE void blrc_quad_count(const uint32_t *x, const uint32_t *real,
         sum = blrc_quad_of_eight(blrc_quad_of_four(sum));
         sixteens += (sum * 0x01010101u) >> 24;
     }
-    vst1q_u32(acc, 16 * sixteens + blrc_quad_planes(ones, twos, fours, eights));
+    blrc_quad_put(acc, 16 * sixteens + blrc_quad_planes(ones, twos, fours, eights));
 }
 
 #elif BLRC_VECTOR
 
 #ifdef __ARM_NEON
-#include <arm_neon.h>
-
-typedef uint32x4_t blrc_quad;
 typedef uint8x16_t blrc_bytes16;
-
-static BLRC_INLINE blrc_quad blrc_quad_load(const uint32_t *w)
-{
-    return vld1q_u32(w);
-}
 
 /* A word in all places, and a pair of words in both. */
 static BLRC_INLINE blrc_quad blrc_quad_of(uint32_t v)
@@ -155,19 +122,13 @@ static BLRC_INLINE void blrc_quad_store(blrc_quad low, blrc_quad high, blrc_quad
     const uint32x2_t two = vpadd_u32(vget_low_u32(low), vget_high_u32(low));
 
     all = vaddq_u32(all, vcombine_u32(two, vpadd_u32(vget_low_u32(high), vget_high_u32(high))));
-    vst1q_u32(acc, all);
+    blrc_quad_put(acc, all);
 }
 
 #else
 #include <wasm_simd128.h>
 
-typedef uint32_t blrc_quad __attribute__((vector_size(16)));
 typedef uint8_t blrc_bytes16 __attribute__((vector_size(16)));
-
-static BLRC_INLINE blrc_quad blrc_quad_load(const uint32_t *w)
-{
-    return (blrc_quad)wasm_v128_load(w);
-}
 
 static BLRC_INLINE blrc_quad blrc_quad_of(uint32_t v)
 {
@@ -207,7 +168,7 @@ static BLRC_INLINE void blrc_quad_count(const uint32_t *x, const uint32_t *real,
     uint32_t pairs = words / 2;
 
     if (words % 2 != 0) {
-        all = blrc_quad_of(x[words - 1]) ^ blrc_quad_load(w + 4 * (words - 1));
+        all = blrc_quad_of(x[words - 1]) ^ blrc_quad_get(w + 4 * (words - 1));
         all = blrc_quad_sums(blrc_bits16(border ? all & blrc_quad_of(real[words - 1]) : all));
     }
     while (pairs > 0) {
@@ -218,7 +179,7 @@ static BLRC_INLINE void blrc_quad_count(const uint32_t *x, const uint32_t *real,
         pairs -= chunk;
         for (; chunk > 0; --chunk, x += 2, real += 2, w += 8) {
             const blrc_quad pair = blrc_quad_of_pair(x);
-            blrc_quad v0 = pair ^ blrc_quad_load(w), v1 = pair ^ blrc_quad_load(w + 4);
+            blrc_quad v0 = pair ^ blrc_quad_get(w), v1 = pair ^ blrc_quad_get(w + 4);
 
             if (border) {
                 v0 &= blrc_quad_of_pair(real);

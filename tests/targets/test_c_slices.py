@@ -59,7 +59,7 @@ def _sliced(monkeypatch: pytest.MonkeyPatch, objects: Path) -> None:
     monkeypatch.setattr(
         sys.modules["blrc.targets.c.emit"],
         "choose",
-        lambda program, _optimize, _ram, cpu: lay_out(program, fitting(program), cpu=cpu),
+        lambda program, _optimize, _ram, cpu, _flash: lay_out(program, fitting(program), cpu=cpu),
     )
 
 
@@ -132,6 +132,16 @@ def test_quads_on_other_machines(emulated: Machine, shape: tuple[int, int, int],
         assert c.step("conv").kernel == "conv_quads"
         assert_equal(program, c.run(raw), raw, ["out", "scores"])
         assert c.selftest() == 0
+
+
+@pytest.mark.parametrize("emulated", ["avr"], indirect=True)
+def test_quads_where_tables_have_addresses_of_their_own(emulated: Machine, tmp_path: Path) -> None:
+    """Weights were read from RAM at the flash address of their table."""
+    program = one_conv((3, 5, 8), 9, SAME, seed=3)
+    raw = random_inputs(program, 2)
+    with EmulatedBuild(export(program, tmp_path, raw[:1], cpu=CORTEX_M55), "net", emulated) as c:
+        assert c.step("conv").kernel == "conv_quads"
+        assert_equal(program, c.run(raw), raw, ["out", "scores"])
 
 
 @given(st.integers(1, 3), st.integers(1, 5), st.integers(0, 99))

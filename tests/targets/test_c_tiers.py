@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,7 @@ from blrc import reference
 from blrc.errors import BlrcError
 from blrc.pack import unpack
 from blrc.program import Conv, DType, Program, Window
+from blrc.targets.c import dots, lanes
 from blrc.targets.c.choice import check_cpu
 from blrc.targets.c.host import SANITIZE, HostBuild
 from blrc.targets.c.layout import lay_out
@@ -56,6 +58,12 @@ def test_the_runtime_counts_levels_and_blocks_as_python_does() -> None:
     look = (root / "blrc_tile_lookup.h").read_text()
     assert f"#define BLRC_LOOK_UNITS {LOOK_UNITS} " in look
     assert f"#define BLRC_LOOK_BLOCKS {LOOK_BLOCKS} " in look
+    assert f"#define BLRC_DOTS_ROWS {dots.ROWS} " in (root / "blrc_dots.h").read_text()
+    sliced = (root / "blrc_lanes.h").read_text()
+    for name in ("VECTOR", "EIGHTS", "PLANES", "FRONT"):
+        assert f"#define BLRC_LANES_{name} {getattr(lanes, name)} " in sliced
+    masks = re.search(r"enum \{(.*), BLRC_MASKS \}", sliced)
+    assert masks is not None and masks[1].count(",") + 1 == lanes.MASKS
 
 
 def check_level(program: Program, tier: str) -> set[str]:
@@ -80,7 +88,8 @@ def check_level(program: Program, tier: str) -> set[str]:
 def test_every_level_at_the_edges_of_blocks(tier: str, part: int, monkeypatch: pytest.MonkeyPatch) -> None:
     need(tier)
     monkeypatch.setenv(VARIABLE, tier)
-    assert check_level(many_convs(EDGES[part]), tier) <= {"conv_tiles", "dense_tiles", "scores_dots"}
+    dense = {"dense_tiles"} if part == 1 else set()
+    assert check_level(many_convs(EDGES[part]), tier) == {"conv_tiles", "scores_dots"} | dense
 
 
 @pytest.mark.parametrize("tier", TIERS)
