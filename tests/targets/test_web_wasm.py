@@ -16,6 +16,7 @@ from web_node import node
 from blrc import api, head, program_file, reference
 from blrc.errors import BlrcError
 from blrc.program import Program
+from blrc.targets.c.layout import CPUS
 from blrc.targets.options import EmitOptions
 from blrc.targets.web import emit
 from blrc.targets.web.emit import PAGE
@@ -156,6 +157,14 @@ def test_an_export_holds_the_page_and_says_what_compiled_it(tmp_path: Path) -> N
     written = {file.name: file.read_bytes() for file in (tmp_path / "out" / "web").iterdir()}
     assert set(written) == {file.name for file in PAGE.iterdir()} | {"model.js"}
     assert not list(done.manifest.changed_files(done.folder))
+
+
+@pytest.mark.needs("clang-19", "wasm-ld-19")
+def test_kernels_of_another_cpu_are_none_of_the_page_s(tmp_path: Path) -> None:
+    """They were compiled for WebAssembly too, and their headers were missed."""
+    exports = [api.export(grey_checkpoint(), tmp_path / cpu, targets=["c", "web"], name="net", cpu=cpu) for cpu in CPUS]
+    pages = [(done.folder / "web" / "model.js").read_bytes() for done in exports]
+    assert pages == [pages[0]] * len(CPUS)
 
 
 def grey_checkpoint() -> Any:

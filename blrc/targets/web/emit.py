@@ -16,6 +16,7 @@ from blrc.errors import BlrcError
 from blrc.legal import check
 from blrc.program import Program
 from blrc.targets import c
+from blrc.targets.c.layout import PORTABLE
 from blrc.targets.options import EmitOptions, Emitted
 from blrc.targets.web.wasm import COMPILE, LINK, Tools, compile_wasm, find_tools
 from blrc.vectors import Vectors
@@ -37,7 +38,8 @@ def emit(program: Program, options: EmitOptions) -> Emitted:
     check(program)
     check_input(program)
     tools = find_tools()
-    module = compile_wasm(c.emit(program, replace(options, packages=())).files, options.name, tools)
+    plain = replace(options, packages=(), cpu=PORTABLE)  # kernels of another CPU are none of WebAssembly's
+    module = compile_wasm(c.emit(program, plain).files, options.name, tools)
     files = {f"{FOLDER}/{file.name}": file.read_bytes() for file in sorted(PAGE.iterdir())}
     files[f"{FOLDER}/model.js"] = _model(program, options, tools, module)
     about = {
