@@ -1,9 +1,11 @@
 """Speed of the exported C on this machine: nanoseconds and multiply-adds a second, layer by layer.
 
     python benchmarks/c_kernels.py [mnist cifar10 dense grouped] [--cc gcc] [--flags="-O2" --flags="-O3 -mpopcnt"]
+    python benchmarks/c_kernels.py cifar10 --on cortex-m55 [--cpu cortex-m55] [--optimize speed] [--ram 400K]
 
 Weights are random and thresholds lie near the middle of the sums, so about half of all bits are set.
-Times are CPU time of one thread, the smallest mean of several rounds; each layer includes two clock readings.
+With --on, instructions are counted in an emulator instead. Times are CPU time of one thread, the smallest mean of
+several rounds; each layer includes two clock readings.
 """
 
 from __future__ import annotations
@@ -18,11 +20,15 @@ from pathlib import Path
 import numpy as np
 
 from blrc import program_file, reference
+from blrc.budget import parse_bytes
 from blrc.legal import check
 from blrc.pack import pack_signs
 from blrc.program import Constant, Conv, Encode, Op, Program, Scores, Value, Window
+from blrc.targets.c.choice import parse_optimize
 from blrc.targets.c.emit import emit
+from blrc.targets.c.emulated import EmulatedBuild
 from blrc.targets.c.host import HostBuild
+from blrc.targets.c.machines import find
 from blrc.targets.options import EmitOptions
 from blrc.vectors import record
 
@@ -113,21 +119,45 @@ def measure(program: Program, folder: Path, flags: Sequence[str], cc: str | None
         print(f"    {'whole':23} {whole:12,.0f} ns {total / whole:8.1f} GMAC/s")
 
 
+def count(program: Program, folder: Path, machine: str) -> None:
+    """Print the instructions of each layer for one image; refuses to count where an answer is wrong."""
+    raw = np.random.default_rng(1).integers(0, 256, (1, *program.input.shape)).astype(np.uint8)
+    with EmulatedBuild(folder, "bench", find(machine)) as build:
+        expected, found = reference.run(program, raw), build.run(raw)
+        if wrong := [name for name in expected if name in found and not np.array_equal(expected[name], found[name])]:
+            raise SystemExit(f"{', '.join(wrong)}: wrong, not counted")
+        steps = build.step_instructions(raw) or {}
+        print(f"  {build.compiler}: arena {build.layout.arena_bytes:,} bytes")
+        for step in build.layout.steps:
+            print(f"    {step.op.name:10} {step.kernel:12} {steps[step.op.name]:14,} instructions")
+        print(f"    {'whole':23} {sum(steps.values()):14,}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("networks", nargs="*", default=["mnist", "cifar10"], help=", ".join(NETWORKS))
     parser.add_argument("--flags", action="append", help="compiler flags, once for each table")
     parser.add_argument("--cc")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--on", help="count instructions on this machine (blrc.targets.c.machines)")
+    parser.add_argument("--cpu", default="portable")
+    parser.add_argument("--optimize", default="size")
+    parser.add_argument("--ram", help="for --optimize speed, such as 400K")
     arguments = parser.parse_args()
     for name in arguments.networks:
         program = network(*NETWORKS[name])
-        options = EmitOptions("bench", record(program, np.zeros((1, *program.input.shape), np.uint8)), "0")
+        nothing = record(program, np.zeros((1, *program.input.shape), np.uint8))
+        ram = None if arguments.ram is None else parse_bytes(arguments.ram, "--ram")
+        form = parse_optimize(arguments.optimize)
+        options = EmitOptions("bench", nothing, "0", optimize=form, ram=ram, cpu=arguments.cpu)
         files = {**emit(program, options).files, "bench.program.npz": program_file.to_bytes(program)}
         print(name)
         with tempfile.TemporaryDirectory() as folder:
             for file, content in files.items():
                 (Path(folder) / file).write_bytes(content)
+            if arguments.on is not None:
+                count(program, Path(folder), arguments.on)
+                continue
             for flags in arguments.flags or ["-O2", "-O3 -mpopcnt"]:
                 measure(program, Path(folder), shlex.split(flags), arguments.cc, arguments.rounds)
 

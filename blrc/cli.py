@@ -68,8 +68,8 @@ def main() -> None:
     "--optimize",
     default="size",
     show_default=True,
-    help="size; speed: more RAM, at most --ram, for fewer instructions without a popcount instruction (Cortex-M); "
-    "or ram: more code for less RAM.",
+    help="size; speed: more RAM, at most --ram, for fewer instructions on CPUs that cannot count bits (Cortex-M; the "
+    "M55 wants --cpu cortex-m55 too); or ram: more code for less RAM.",
 )
 @click.option(
     "--cpu",
@@ -180,12 +180,14 @@ def inspect(model: Path, as_json: bool) -> None:
 @click.argument("model", type=click.Path(path_type=Path))
 @click.option("--on", help="Count instructions on other machines in emulators instead: MACHINE,MACHINE, or all.")
 @click.option(
-    "--rounds", type=click.IntRange(min=1), default=15, show_default=True, help="Everything has its turn in each."
+    "--rounds", type=click.IntRange(min=1), help="Everything that is timed has its turn in each [default: 15]."
 )
 @click.option("--no-others", is_flag=True, help="Leave out what other choices of blrc export would have cost.")
 @click.option("--json", "json_file", type=click.Path(path_type=Path, dir_okay=False), help="Write the figures here.")
 @click.option("--plot", type=click.Path(path_type=Path, dir_okay=False), help="Draw them into this SVG file.")
-def bench(model: Path, on: str | None, rounds: int, no_others: bool, json_file: Path | None, plot: Path | None) -> None:
+def bench(
+    model: Path, on: str | None, rounds: int | None, no_others: bool, json_file: Path | None, plot: Path | None
+) -> None:
     """Time an exported folder or a checkpoint, layer by layer, beside ONNX Runtime and PyTorch."""
     _share_cores()
     from blrc.bench.run import bench as measure

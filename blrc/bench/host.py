@@ -117,7 +117,7 @@ def measure(
             ours += [level.ensemble()] if members > 1 else []
             runs |= {("row", i, level.name): run for i, run in enumerate(ours)}
         left_out = {name: reason for name in RIVALS if (reason := _left_out(name, subject))}
-        for name in RIVALS.keys() - left_out.keys():
+        for name in (name for name in RIVALS if name not in left_out):
             rival = RIVALS[name]
             runs |= {("row", i, name): rival.step(subject, step) for i, step in enumerate(steps)}
             for i, whole in ((len(steps), False), (len(steps) + 1, True))[: len(rows) - len(steps)]:

@@ -26,7 +26,7 @@ ROUNDS = 15
 def bench(
     model: str | Path | Program | Checkpoint,
     on: str | None = None,
-    rounds: int = ROUNDS,
+    rounds: int | None = None,
     others: bool = True,
     json_file: str | Path | None = None,
     plot: str | Path | None = None,
@@ -38,7 +38,7 @@ def bench(
     Args:
         model: what `blrc.compile` takes: an exported folder, a checkpoint, a program.
         on: machines in emulators, with commas between (`machines.ALL`); then nothing is timed here.
-        rounds: in each of which everything that is timed has its turn.
+        rounds: in each of which everything that is timed has its turn; by default 15.
         others: show what other choices of options would have cost.
         json_file: is written with what is returned.
         plot: a file for a figure, SVG (needs matplotlib).
@@ -51,6 +51,9 @@ def bench(
     Raises:
         BlrcError: for every mistake that a user can make.
     """
+    if on is not None and rounds is not None:
+        raise BlrcError(f"--rounds {rounds} is about times, and --on counts instructions; leave out either")
+    rounds = ROUNDS if rounds is None else rounds
     if rounds < 1:
         raise BlrcError(f"rounds {rounds}: must be at least 1")
     draw = None if plot is None else _figure()

@@ -30,7 +30,7 @@ def test_steps_and_whole_are_what_the_emulator_counts(ensemble_folder: Path) -> 
     assert (found.choices[0].options, found.choices[0].instructions) == ("", whole)
     assert (found.choices[0].flash, found.choices[0].arena) == (flash, arena)
     assert found.int8 is None and not found.detail and "cortex-m4" in found.compiler
-    assert [choice.options for choice in found.choices[1:]] in ([], ["--optimize ram"])
+    assert not found.choices[1:]  # so small that every choice is the same C
 
 
 @pytest.mark.needs("arm-none-eabi-gcc", "qemu-system-arm")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,9 +14,16 @@ from random_programs import random_program
 from blrc.bench import rivals
 from blrc.bench.ours import Level
 from blrc.bench.rivals import in_onnx_runtime
+from blrc.bench.run import bench
 from blrc.bench.subject import load
 from blrc.bench.twins import float32_model
+from blrc.errors import BlrcError
 from blrc.targets.c.layout import lay_out
+
+
+def test_rounds_are_not_of_instructions(x86_folder: Path) -> None:
+    with pytest.raises(BlrcError, match="--rounds 3 is about times, and --on counts instructions"):
+        bench(x86_folder, on="cortex-m4", rounds=3)
 
 
 def test_onnx_runtime_computes_at_each_run(monkeypatch: pytest.MonkeyPatch) -> None:
