@@ -11,7 +11,7 @@ from typing import Any
 
 from blrc import checkpoint, eval_choice, evaluation, inspection, labelled, program_file, vectors
 from blrc.baselines import baselines_beside
-from blrc.budget import check_budget, parse_budget
+from blrc.budget import Form, check_budget, parse_budget
 from blrc.calibrate import calibrate
 from blrc.cheap import evaluate_cheap
 from blrc.checkpoint import Checkpoint
@@ -104,7 +104,7 @@ def export(
             without a popcount instruction, such as Cortex-M; or ``ram``: the least RAM, for more code.
         cpu: ``portable``: C for every CPU; ``x86-64``: C that takes the best of popcnt, AVX2 and AVX-512 that it finds;
             ``cortex-m55``: with `optimize` ``speed``, convolutions of 128 pixels at once, in four times the memory.
-        onnx_weights: ``bytes``, or ``bits``: an eighth of the ONNX file, whose weights are unpacked while it is loaded.
+        onnx_weights: ``bytes``, or ``bits``: weights take an eighth in the ONNX file, unpacked when it is loaded.
 
     Raises:
         BlrcError: for every mistake that a user can make; nothing is written then.
@@ -135,7 +135,7 @@ def export(
     replaced = previous_files(folder, force)
     say("calibrating")
     program, _ = build(source, chosen, q16)
-    check_budget(source.source, program, limits, all_sampled=chosen[-1].layers is None)
+    check_budget(source.source, program, limits, chosen[-1].layers is None, Form(wanted_speed, cpu))
     digest = program_file.digest(program)
     say(f"recording vectors of program {digest}")
     recorded = vectors.record(program, recorded_inputs(source, program))
@@ -143,7 +143,7 @@ def export(
         f"{name}.program.npz": program_file.to_bytes(program),
         f"{name}.vectors.npz": vectors.to_bytes(program, recorded),
     }
-    options = EmitOptions(name, recorded, VERSION, wanted, wanted_speed, limits.ram, cpu, onnx_form)
+    options = EmitOptions(name, recorded, VERSION, wanted, wanted_speed, limits.ram, cpu, onnx_form, limits.flash)
     about = {}
     for target in sorted(set(targets)):
         say(f"emitting {target}")

@@ -6,12 +6,14 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import get_args
 
 from blrc import what_if
 from blrc.errors import BlrcError
 from blrc.program import Conv, Program
 from blrc.targets.c import memory
-from blrc.targets.c.layout import lay_out
+from blrc.targets.c.choice import Optimize, choose
+from blrc.targets.c.layout import PORTABLE
 from blrc.targets.c.memory import Memory
 
 _UNITS = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3}
@@ -65,24 +67,46 @@ def parse_budget(flash: str | int | None, ram: str | int | None, targets: Collec
     )
 
 
-def check_budget(name: str, program: Program, budget: Budget, all_sampled: bool) -> None:
+@dataclass(frozen=True)
+class Form:
+    """How the C of an export is made (`blrc.targets.c.choice.choose`), and so what it takes."""
+
+    optimize: Optimize = "size"
+    cpu: str = PORTABLE
+
+    def measure(self, program: Program, budget: Budget) -> Memory:
+        return memory.measure(choose(program, self.optimize, budget.ram, self.cpu, budget.flash))
+
+    def others(self) -> Iterator[tuple[str, Form]]:
+        """Other forms, and the options that ask for them."""
+        for optimize in get_args(Optimize):
+            if optimize != self.optimize and optimize != "speed":
+                yield f"--optimize {optimize}", Form(optimize, self.cpu)
+        if self.cpu != PORTABLE:
+            yield f"--cpu {PORTABLE}", Form(self.optimize)
+
+
+def check_budget(name: str, program: Program, budget: Budget, all_sampled: bool, form: Form = Form()) -> None:
     """Refuse a program that does not fit.
 
     Args:
         name: what the user calls it.
         all_sampled: all binary layers of the sampled members are sampled, so that ``--sample conv`` would share some.
+        form: of the C.
 
     Raises:
         BlrcError: it does not; the message has the tables and the remedies.
     """
     if budget == Budget():
         return
-    found = memory.measure(lay_out(program))
+    found = form.measure(program, budget)
     if not budget.fits(found):
-        raise BlrcError("\n".join(_refusal(name, program, budget, found, all_sampled)))
+        raise BlrcError("\n".join(_refusal(name, program, budget, found, all_sampled, form)))
 
 
-def _refusal(name: str, program: Program, budget: Budget, found: Memory, all_sampled: bool) -> Iterator[str]:
+def _refusal(
+    name: str, program: Program, budget: Budget, found: Memory, all_sampled: bool, form: Form
+) -> Iterator[str]:
     verdicts = [
         _verdict("flash", found.flash_bytes, budget.flash),
         _verdict("RAM", found.ram_bytes, budget.ram),
@@ -91,7 +115,7 @@ def _refusal(name: str, program: Program, budget: Budget, found: Memory, all_sam
     yield ""
     yield from to_text(found)
     yield ""
-    helpful = list(remedies(program, budget, found, all_sampled))
+    helpful = list(remedies(program, budget, found, all_sampled, form))
     if helpful:
         yield "What would help:"
         yield from (f"  {line}" for line in _table([remedy.row(budget) for remedy in helpful]))
@@ -160,7 +184,9 @@ class Remedy:
         return f"{self.what}: {verdict}", f"flash {self.memory.flash_bytes:,}", f"RAM {self.memory.ram_bytes:,}"
 
 
-def remedies(program: Program, budget: Budget, found: Memory, all_sampled: bool) -> Iterator[Remedy]:
+def remedies(
+    program: Program, budget: Budget, found: Memory, all_sampled: bool, form: Form = Form()
+) -> Iterator[Remedy]:
     """What takes less of that which is too much: options of the export, then narrower networks.
 
     Those that are enough; of each kind that is not, the one that comes closest.
@@ -171,34 +197,35 @@ def remedies(program: Program, budget: Budget, found: Memory, all_sampled: bool)
         less = budget.over(other)
         return all(b < a or a == 0 for a, b in zip(over, less, strict=True)) and not (over[0] == 0 < less[0])
 
-    options = [remedy for remedy in _fewer(program, budget, all_sampled) if helps(remedy.memory)]
-    yield from options
-    widths = [Remedy(what, memory.measure(lay_out(thin))) for what, thin in _narrower(program)]
+    forms = [Remedy(what, other.measure(program, budget)) for what, other in form.others()]
+    options = [*forms, *_fewer(program, budget, all_sampled, form)]
+    yield from (remedy for remedy in options if helps(remedy.memory))
+    widths = [Remedy(what, form.measure(thin, budget)) for what, thin in _narrower(program)]
     helpful = [remedy for remedy in widths if helps(remedy.memory)]
     yield from [remedy for remedy in helpful if budget.fits(remedy.memory)][:1] or helpful[-1:]
 
 
-def _fewer(program: Program, budget: Budget, all_sampled: bool) -> Iterator[Remedy]:
+def _fewer(program: Program, budget: Budget, all_sampled: bool, form: Form) -> Iterator[Remedy]:
     """Fewer members, and members that share the dense layers."""
     stored = len(program.members)
     if stored == 1:
         return
     gated = 1 if program.gate else 0
-    yield Remedy("--members map", memory.measure(lay_out(what_if.first_members(program, 1))))
-    yield from _as_many_as_fit(program, budget, gated, "")
+    yield Remedy("--members map", form.measure(what_if.first_members(program, 1), budget))
+    yield from _as_many_as_fit(program, budget, gated, "", form)
     convolutions = {op.name for op in program.ops if isinstance(op, Conv) and not op.is_dense}
     dense = {op.name for op in program.ops if op.name not in convolutions}
     if all_sampled and convolutions:
         shared = what_if.shared_weights(program, dense)
-        remedy = Remedy(f"--members {stored - gated} --sample conv", memory.measure(lay_out(shared)))
+        remedy = Remedy(f"--members {stored - gated} --sample conv", form.measure(shared, budget))
         yield remedy
         if not budget.fits(remedy.memory):
-            yield from _as_many_as_fit(shared, budget, gated, " --sample conv")
+            yield from _as_many_as_fit(shared, budget, gated, " --sample conv", form)
 
 
-def _as_many_as_fit(program: Program, budget: Budget, gated: int, options: str) -> Iterator[Remedy]:
+def _as_many_as_fit(program: Program, budget: Budget, gated: int, options: str, form: Form) -> Iterator[Remedy]:
     def of(count: int) -> Memory:
-        return memory.measure(lay_out(what_if.first_members(program, count)))
+        return form.measure(what_if.first_members(program, count), budget)
 
     most = what_if.largest(2, len(program.members) - 1, lambda count: budget.fits(of(count)))
     if most is not None and len(program.members) > 2:

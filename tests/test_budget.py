@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -17,13 +18,16 @@ from torch import nn
 import blrc
 from blrc import api
 from blrc import nn as bnn
-from blrc.budget import Budget, check_budget, parse_budget, parse_bytes, remedies, to_text
+from blrc.budget import Budget, Form, check_budget, parse_budget, parse_bytes, remedies, to_text
+from blrc.checkpoint import Checkpoint, load
 from blrc.cli import main
 from blrc.errors import BlrcError
 from blrc.legal import check
+from blrc.members import parse_members
 from blrc.program import Constant, Conv, Program, Scores, Value, Window
 from blrc.targets.c import memory
-from blrc.targets.c.layout import lay_out
+from blrc.targets.c.choice import Optimize, choose
+from blrc.targets.c.layout import CORTEX_M55, PORTABLE, lay_out
 from blrc.targets.c.memory import Memory
 from blrc.what_if import first_members
 
@@ -156,6 +160,74 @@ def test_a_remedy_helps_where_it_is_lacking_or_is_not_named() -> None:
         assert remedy.memory.ram_bytes < found.ram_bytes
     assert "--sample conv" not in text
     assert "fits" not in text.split("What would help")[-1]
+
+
+@pytest.mark.parametrize("cpu", [PORTABLE, CORTEX_M55])
+@pytest.mark.parametrize("optimize", get_args(Optimize))
+def test_the_budget_is_of_what_is_exported(tmp_path: Path, optimize: Optimize, cpu: str) -> None:
+    """It was that of the portable C for size, whatever was asked for: too much was accepted, and too much refused."""
+    model = bnn_of_two()
+    source = checkpoint_of(model, "uint8", (1, 16, 16))
+
+    def stated(name: str, **limits: int) -> dict[str, Any]:
+        done = api.export(source, tmp_path / name, "c", name="net", optimize=optimize, cpu=cpu, **limits)
+        memory: dict[str, Any] = done.manifest.targets["c"]["memory"]
+        return memory
+
+    free = stated("free")
+    kept = stated("kept", flash=free["flash_bytes"], ram=free["ram_bytes"])
+    assert kept == free
+    least = check_both(program_of(source), optimize, cpu)
+    for kind, other in (("flash", "ram"), ("ram", "flash")):
+        limits = {kind: least[kind], other: 10**6}
+        found = stated(f"least {kind}", **limits)
+        assert found["flash_bytes"] <= limits["flash"] and found["ram_bytes"] <= limits["ram"]
+        with pytest.raises(BlrcError, match="does not fit"):
+            stated(f"less {kind}", **{**limits, kind: least[kind] - 1})
+
+
+def bnn_of_two() -> nn.Module:
+    """A first layer, a convolution that speed slices, and scores."""
+    return nn.Sequential(
+        bnn.BinaryConv2d(1, 32, 3, padding=1),
+        bnn.StochasticBatchNorm2d(32),
+        bnn.StochasticSign(),
+        bnn.BinaryConv2d(32, 32, 3, padding=1),
+        bnn.StochasticBatchNorm2d(32),
+        bnn.StochasticSign(),
+        nn.Flatten(),
+        bnn.SoftmaxLinear(32 * 256, 3),
+    )
+
+
+def program_of(source: Checkpoint) -> Program:
+    return api.build(source, parse_members("map", 0))[0]
+
+
+def check_both(program: Program, optimize: Optimize, cpu: str) -> dict[str, int]:
+    """The least flash, and the least RAM, that a form can be told to keep to: for speed without what takes more."""
+    layouts = [choose(program, optimize, cpu=cpu), *([choose(program, "size", cpu=cpu)] if optimize == "speed" else [])]
+    found = [memory.measure(layout) for layout in layouts]
+    return {"flash": min(m.flash_bytes for m in found), "ram": min(m.ram_bytes for m in found)}
+
+
+def test_another_form_is_a_remedy(tmp_path: Path) -> None:
+    program = lower_mnist()
+    plain, least = (memory.measure(choose(program, how)) for how in get_args(Optimize)[::2])
+    assert least.ram_bytes < plain.ram_bytes
+    text = refusal(program, Budget(None, least.ram_bytes))
+    assert re.search(rf"--optimize ram: fits +flash {least.flash_bytes:,} +RAM {least.ram_bytes:,}", text)
+    assert "--optimize size" not in text
+    check_budget("net.pt", program, Budget(None, least.ram_bytes), True, Form("ram"))
+    slow = choose(program, "size", cpu=CORTEX_M55)
+    with pytest.raises(BlrcError, match="--cpu portable: fits"):
+        limit = memory.measure(slow).flash_bytes - 1
+        check_budget("net.pt", program, Budget(limit, None), True, Form("size", CORTEX_M55))
+
+
+def lower_mnist() -> Program:
+    path = Path(__file__).parents[1] / "examples" / "mnist" / "mnist.pt"
+    return program_of(load(path))
 
 
 def test_no_remedy_is_said_to_be_none() -> None:

@@ -19,7 +19,7 @@ class EmitOptions:
         version: of blrc, for headers and metadata.
         packages: of the C target: as which ecosystems' libraries it is written as well.
         optimize: of the C target: ``size``, ``speed`` or ``ram`` (`blrc.targets.c.choice.choose`).
-        ram: of the C target: bytes that kernels which are faster with more memory have to fit into, or None.
+        ram, flash: of the C target: bytes that kernels which are faster with more memory have to fit into, or None.
         cpu: of the C target: whose kernels it takes (`blrc.targets.c.layout.CPUS`).
         onnx_weights: of the ONNX target: how the file holds binary weights (`blrc.targets.onnx_nodes.Graph.signs`).
     """
@@ -32,6 +32,7 @@ class EmitOptions:
     ram: int | None = None
     cpu: str = "portable"
     onnx_weights: Literal["bytes", "bits"] = "bytes"
+    flash: int | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,8 +1,9 @@
-"""Measures code and stack of the runtime and of generated files on a Cortex-M4 with -Os.
+"""Measures code and stack of the runtime and of generated files on a Cortex-M4 and a Cortex-M55 with -Os.
 
-Write `blrc/targets/c/cortex_m4.py` again after a change of the runtime or of what the C target generates:
+Write `blrc/targets/c/cortex_m4.py` and `cortex_m55.py` again after a change of the runtime or of what the C target
+generates:
 
-    python tests/targets/cortex_m4_sizes.py
+    python tests/targets/cortex_m_sizes.py
 """
 
 from __future__ import annotations
@@ -22,8 +23,9 @@ from blrc.targets.c.callgraph import FLAG, CallGraph, deepest, read_call_graph
 from blrc.targets.c.x86 import is_for_x86
 
 COMPILER = ("arm-none-eabi-gcc",)
-FLAGS = ("-mcpu=cortex-m4", "-mthumb", "-Os", FLAG)
-WRITTEN = Path(build.__file__).parent / "cortex_m4.py"
+Flags = tuple[str, ...]
+M4, M55 = ("-mcpu=cortex-m4", "-mthumb", "-Os"), ("-mcpu=cortex-m55", "-mthumb", "-mfloat-abi=hard", "-Os")
+WRITTEN = {M4: "cortex_m4.py", M55: "cortex_m55.py"}
 
 # Settings of the runtime's macros: every pair of code buffers that layers can ask for, from the smallest on.
 VARIANTS = [
@@ -55,11 +57,11 @@ class Measured:
     graph: CallGraph
 
 
-def measure_folder(folder: Path, include: Path, objects: Path, files: str = "*.c") -> Measured:
+def measure_folder(folder: Path, include: Path, objects: Path, cpu: Flags, files: str = "*.c") -> Measured:
     """Compile every C file of `folder`, or those that match."""
     objects.mkdir()
     made = [
-        build.compile_object(COMPILER, FLAGS, source, objects / f"{source.stem}.o", include)
+        build.compile_object(COMPILER, (*cpu, FLAG), source, objects / f"{source.stem}.o", include)
         for source in sorted(folder.glob(files))
     ]
     sizes = build.measure(made, "arm-none-eabi-size")
@@ -82,7 +84,7 @@ def linked_bytes(folder: Path, objects: Path, calls: str) -> int:
     """Flash that the export in `folder` brings to a firmware which has the C statement `calls` and links only what it
     needs: that of the linked image, libgcc included, minus that of a firmware without the model."""
     objects.mkdir()
-    flags = ("-mcpu=cortex-m4", "-mthumb", "-Os", "-ffunction-sections", "-fdata-sections")
+    flags = (*M4, "-ffunction-sections", "-fdata-sections")
     library = [
         build.compile_object(COMPILER, flags, source, objects / f"{source.stem}.o", folder)
         for source in sorted(folder.glob("*.c"))
@@ -100,7 +102,7 @@ def linked_bytes(folder: Path, objects: Path, calls: str) -> int:
     return image("with", calls, library) - image("without", "", [])
 
 
-def measure_runtime(variant: Mapping[str, int], folder: Path) -> Measured:
+def measure_runtime(variant: Mapping[str, int], folder: Path, cpu: Flags) -> Measured:
     """The runtime's files under one setting of its macros."""
     sources = folder / "src"
     sources.mkdir(parents=True)
@@ -113,10 +115,10 @@ def measure_runtime(variant: Mapping[str, int], folder: Path) -> Measured:
         (sources / path.name).write_text(text, encoding="ascii")
     # Files that have no code buffers are the same in most variants.
     files = "*.c" if variant["BLRC_CODES"] in (4, 12, 28) or variant["BLRC_CODE_ROWS"] == 16 else WITH_CODES
-    return measure_folder(sources, sources, folder / "objects", files)
+    return measure_folder(sources, sources, folder / "objects", cpu, files)
 
 
-def runtime_figures() -> tuple[dict[str, int], dict[str, int]]:
+def runtime_figures(cpu: Flags) -> tuple[dict[str, int], dict[str, int]]:
     """Code of each file, and stack of each function that generated code calls without the buffers that macros size:
     the largest over all variants."""
     from blrc.targets.c.memory import buffer_bytes
@@ -126,7 +128,7 @@ def runtime_figures() -> tuple[dict[str, int], dict[str, int]]:
 
     def measured_variant(variant: Mapping[str, int]) -> Measured:
         with tempfile.TemporaryDirectory() as folder:
-            return measure_runtime(variant, Path(folder) / "runtime")
+            return measure_runtime(variant, Path(folder) / "runtime", cpu)
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         found = list(pool.map(measured_variant, VARIANTS))
@@ -142,17 +144,18 @@ def runtime_figures() -> tuple[dict[str, int], dict[str, int]]:
     return dict(sorted(code.items())), dict(sorted(stack.items()))
 
 
-def module(code: Mapping[str, int], stack: Mapping[str, int], version: str) -> str:
-    """The text of the data module."""
+def module(cpu: Flags, code: Mapping[str, int], stack: Mapping[str, int], version: str) -> str:
+    """The text of a data module."""
+    title = "Cortex-" + cpu[0].removeprefix("-mcpu=cortex-").upper()
 
     def entries(figures: Mapping[str, int]) -> str:
         return "".join(f'    "{name}": {nbytes},\n' for name, nbytes in figures.items())
 
     return (
-        '"""Bytes on a Cortex-M4 at -Os: written by `python tests/targets/cortex_m4_sizes.py`, not by hand.\n\n'
+        f'"""Bytes on a {title} at -Os: written by `python tests/targets/cortex_m_sizes.py`, not by hand.\n\n'
         "A test measures again and compares.\n"
         '"""\n\n'
-        f'COMPILER = "{version}, -mcpu=cortex-m4 -mthumb -Os"\n\n'
+        f'COMPILER = "{version}, {" ".join(cpu)}"\n\n'
         "# Code and constants of each file of the runtime, the largest over the settings of its macros.\n"
         f"CODE = {{\n{entries(code)}}}\n\n"
         "# Stack of each function with its callees, without the buffers that macros size (`memory.buffer_bytes`).\n"
@@ -167,4 +170,6 @@ def compiler_version() -> str:
 
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[2]))
-    WRITTEN.write_text(module(*runtime_figures(), compiler_version()), encoding="ascii")
+    for flags, name in WRITTEN.items():
+        text = module(flags, *runtime_figures(flags), compiler_version())
+        (Path(build.__file__).parent / name).write_text(text, encoding="ascii")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from c_exports import export, longest_strips, one_conv
-from cortex_m4_sizes import COMPILER, FLAGS, VARIANTS, compiler_version, linked_bytes, measure_folder, runtime_figures
+from cortex_m_sizes import COMPILER, M4, M55, VARIANTS, compiler_version, linked_bytes, measure_folder, runtime_figures
 from hypothesis import given
 from hypothesis import strategies as st
 from random_programs import gated, random_program
@@ -15,23 +16,28 @@ from blrc import checkpoint
 from blrc.lower import lower
 from blrc.program import Program, Window
 from blrc.sample import sample
-from blrc.targets.c import build, cortex_m4, memory, strips
-from blrc.targets.c.callgraph import CallGraph, deepest, read_call_graph
-from blrc.targets.c.layout import lay_out
+from blrc.targets.c import build, cortex_m4, cortex_m55, emit, memory, strips
+from blrc.targets.c.callgraph import FLAG, CallGraph, deepest, read_call_graph
+from blrc.targets.c.choice import Optimize, choose
+from blrc.targets.c.layout import CORTEX_M55, PORTABLE, lay_out
 from blrc.targets.c.macros import DEFAULTS, runtime_macros
+from blrc.targets.options import EmitOptions
+from blrc.vectors import record
 from blrc.verification.stimuli import random_inputs
 
 ROOT = Path(__file__).parents[2]
+SAME = Window((3, 3), padding=(1, 1, 1, 1))
 SLACK = 0.01, 400  # what may be stated too much of the flash: a fraction, and bytes
 
 
 @pytest.mark.needs(*COMPILER, "arm-none-eabi-size")
-def test_the_stored_sizes_are_those_of_the_runtime() -> None:
-    code, stack = runtime_figures()
-    if cortex_m4.COMPILER.startswith(compiler_version()):
-        remedy = "run python tests/targets/cortex_m4_sizes.py"
-        assert (code, stack) == (cortex_m4.CODE, cortex_m4.STACK), remedy
-    for stored, measured in ((cortex_m4.CODE, code), (cortex_m4.STACK, stack)):
+@pytest.mark.parametrize(("flags", "known"), [(M4, cortex_m4), (M55, cortex_m55)], ids=["m4", "m55"])
+def test_the_stored_sizes_are_those_of_the_runtime(flags: tuple[str, ...], known: Any) -> None:
+    code, stack = runtime_figures(flags)
+    if known.COMPILER.startswith(compiler_version()):
+        remedy = "run python tests/targets/cortex_m_sizes.py"
+        assert (code, stack) == (known.CODE, known.STACK), remedy
+    for stored, measured in ((known.CODE, code), (known.STACK, stack)):
         assert stored.keys() == measured.keys()
         assert all(measured[name] <= stored[name] <= measured[name] * 1.1 + 64 for name in stored)
 
@@ -45,13 +51,17 @@ FRAMES = [
 ]
 
 
-def check_stated(program: Program, folder: Path) -> memory.Memory:
-    """Compile an export for the M4: what is stated is no less, and not much more."""
-    stated = memory.measure(lay_out(program))
-    export(program, folder / "net", random_inputs(program.input, 1, 0))
+def check_stated(program: Program, folder: Path, cpu: str = PORTABLE, optimize: Optimize = "size") -> memory.Memory:
+    """Compile an export for the M4, or the M55: what is stated is no less, and not much more."""
+    stated = memory.measure(choose(program, optimize, cpu=cpu))
+    options = EmitOptions("net", record(program, random_inputs(program.input, 1, 0)), "0", cpu=cpu, optimize=optimize)
+    (folder / "net").mkdir()
+    for name, content in emit(program, options).files.items():
+        (folder / "net" / name).write_bytes(content)
     for name in ("net_selftest.c", "net_vectors.c"):
         (folder / "net" / name).unlink()
-    measured = measure_folder(folder / "net", folder / "net", folder / "objects")
+    flags = M55 if cpu == CORTEX_M55 else M4
+    measured = measure_folder(folder / "net", folder / "net", folder / "objects", flags)
     certainty = {"net_ensemble", "net_blrc_head"}
     together = len(program.members) > 1
     flash = sum(nbytes for name, nbytes in measured.code.items() if together or name not in certainty)
@@ -71,6 +81,25 @@ def test_stated_sizes_bound_what_the_compiler_makes(tmp_path: Path, seed: int) -
     members = 1 if seed % 2 else 3
     program = random_program(seed, kind, layers=1 + seed, members=members)
     check_stated(gated(program, 60000) if seed % 4 == 0 else program, tmp_path)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.needs(*COMPILER, "arm-none-eabi-size")
+def test_stated_sizes_bound_what_is_made_for_a_cortex_m55(tmp_path: Path, seed: int) -> None:
+    program = random_program(seed, ("uint8", "bits", "int8")[seed % 3], layers=2 + seed, members=1 + 2 * (seed % 2))
+    check_stated(program, tmp_path, CORTEX_M55)
+
+
+@pytest.mark.needs(*COMPILER, "arm-none-eabi-size")
+def test_stated_sizes_bound_gathered_and_bit_sliced_layers_of_a_cortex_m55(tmp_path: Path) -> None:
+    """Sizes of a Cortex-M4 were stated for them."""
+    for name, program, kernel in (
+        ("wide", one_conv((8, 8, 512), 16, SAME), "conv_gather"),
+        ("sliced", one_conv((16, 16, 32), 32, SAME), "conv_quads"),
+    ):
+        (tmp_path / name).mkdir()
+        assert choose(program, "speed", cpu=CORTEX_M55).steps[0].kernel == kernel
+        check_stated(program, tmp_path / name, CORTEX_M55, "speed")
 
 
 @pytest.mark.parametrize(("seed", "longest"), [(1, 2), (9, 2), (3, 3), (13, 4), (19, 6)])
@@ -177,7 +206,7 @@ def test_the_bound_on_the_stack_holds_whatever_gcc_inlines(tmp_path: Path, monke
         objects.mkdir()
         for name in ("net", "net_ensemble"):
             source = tmp_path / f"{case}" / f"{name}.c"
-            build.compile_object(COMPILER, FLAGS, source, objects / f"{name}.o", source.parent)
+            build.compile_object(COMPILER, (*M4, FLAG), source, objects / f"{name}.o", source.parent)
         graph = read_call_graph(objects)
         buffers = {name: memory.buffer_bytes(name, runtime_macros(layout)) for name in cortex_m4.STACK}
         runtime = {f"net_blrc_{name}": nbytes + buffers[name] for name, nbytes in cortex_m4.STACK.items()}

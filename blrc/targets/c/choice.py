@@ -30,14 +30,18 @@ def parse_optimize(optimize: str) -> Optimize:
     raise BlrcError(f"--optimize {optimize}: expected {', '.join(get_args(Optimize)[:-1])} or {get_args(Optimize)[-1]}")
 
 
-def choose(program: Program, optimize: Optimize, ram: int | None = None, cpu: str = PORTABLE) -> Layout:
+def choose(
+    program: Program, optimize: Optimize, ram: int | None = None, cpu: str = PORTABLE, flash: int | None = None
+) -> Layout:
     """The layout of an export.
 
     Args:
         optimize: ``size``: no memory but for maps. ``speed``: what takes fewer instructions on CPUs without a popcount
-            instruction, as long as it fits into `ram`; what needs most memory is given up first. ``ram``: row strips
-            wherever they save any (`strips`), for more code.
+            instruction or vectors (or, for a Cortex-M55, with its vectors), as long as it fits into `ram` and `flash`;
+            what needs most memory is given up first. ``ram``: row strips wherever they save any (`strips`), for more
+            code.
         ram: bytes that the C may take, the caller's buffers and the stack included (`memory.Memory.ram_bytes`).
+        flash: likewise, code and tables (`memory.Memory.flash_bytes`).
         cpu: one of `blrc.targets.c.layout.CPUS`. For ``x86-64`` there is nothing to choose.
     """
     plain = lay_out(program, cpu=cpu)
@@ -50,7 +54,8 @@ def choose(program: Program, optimize: Optimize, ram: int | None = None, cpu: st
     wanted = {op.name: slices.scratch_bytes(op, lanes) for op in convs}
     while wanted:
         layout = lay_out(program, wanted, cpu=cpu)
-        if ram is None or memory.measure(layout).ram_bytes <= ram:
+        found = memory.measure(layout)
+        if (ram is None or found.ram_bytes <= ram) and (flash is None or found.flash_bytes <= flash):
             return layout
         del wanted[max(wanted, key=lambda name: (wanted[name], name))]
     return plain

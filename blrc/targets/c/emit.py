@@ -11,7 +11,7 @@ from blrc.errors import BlrcError
 from blrc.legal import check
 from blrc.program import Program
 from blrc.runtime_files import runtime_dir
-from blrc.targets.c import cortex_m4, memory, selftest, x86
+from blrc.targets.c import memory, selftest, x86
 from blrc.targets.c.choice import choose
 from blrc.targets.c.ensemble import ensemble_file
 from blrc.targets.c.header import header
@@ -36,7 +36,7 @@ def emit(program: Program, options: EmitOptions) -> Emitted:
     check(program)
     if len(options.vectors.inputs) == 0:
         raise BlrcError("target c: no recorded vectors; the self-test needs at least one input")
-    layout = choose(program, options.optimize, options.ram, options.cpu)
+    layout = choose(program, options.optimize, options.ram, options.cpu, options.flash)
     symbols = name_all(layout, options.name, program_file.digest(program))
     name, version = options.name, options.version
     runtime = runtime_sources(layout, name)
@@ -160,7 +160,7 @@ def _about(symbols: Symbols, vectors: int) -> dict[str, object]:
         "memory": None
         if found is None
         else {
-            "bound_for": cortex_m4.COMPILER,
+            "bound_for": memory.sizes_for(layout).compiler,
             "flash_bytes": found.flash_bytes,
             "code_bytes": found.code_bytes,
             "certainty_bytes": found.certainty_flash,

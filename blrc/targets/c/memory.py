@@ -1,7 +1,8 @@
 """What an export takes in flash and RAM, known before anything is compiled.
 
-Tables, arena, input and scores are exact. Code and stack are upper bounds for a 32-bit Cortex-M4 with -Os, from sizes
-that were measured once (`cortex_m4`); they depend on the layout only, never on the tools of this machine.
+Tables, arena, input and scores are exact. Code and stack are upper bounds for a 32-bit Cortex-M4 with -Os (a Cortex-M55
+where the layout is for that), from sizes that were measured once; they depend on the layout only, never on the tools of
+this machine.
 """
 
 from __future__ import annotations
@@ -9,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from blrc.targets.c.cortex_m4 import CODE, STACK
-from blrc.targets.c.layout import Layout, Step
+from blrc.targets.c import cortex_m4, cortex_m55
+from blrc.targets.c.layout import CORTEX_M55, Layout, Step
 from blrc.targets.c.macros import runtime_macros
 
 # Frames of the generated functions, and their code.
@@ -25,6 +26,24 @@ ENSEMBLE_CODE = 332
 GATE_CODE = 64
 SHAPE_BYTES = {"conv": 27 * 4, "pool": 13 * 4}
 ALIGNMENT = 3  # bytes that may be lost before each table
+
+
+@dataclass(frozen=True, eq=False)
+class Sizes:
+    """Bytes of the runtime as a compiler makes it: code of its files, stack of its functions."""
+
+    compiler: str
+    code: Mapping[str, int]
+    stack: Mapping[str, int]
+
+
+_M4 = Sizes(cortex_m4.COMPILER, cortex_m4.CODE, cortex_m4.STACK)
+_M55 = Sizes(cortex_m55.COMPILER, cortex_m55.CODE, cortex_m55.STACK)
+
+
+def sizes_for(layout: Layout) -> Sizes:
+    """What the bounds on code and stack are for."""
+    return _M55 if layout.cpu == CORTEX_M55 else _M4
 
 
 @dataclass(frozen=True)
@@ -71,7 +90,7 @@ class Memory:
 
 def measure(layout: Layout) -> Memory:
     """The memory that an export of this layout takes."""
-    program = layout.program
+    program, code_of = layout.program, sizes_for(layout).code
     together = len(program.members) > 1
     tables = [
         Part(step.op.name, table.role, table.nbytes + pointers)
@@ -79,10 +98,10 @@ def measure(layout: Layout) -> Memory:
         for table in step.tables
         for pointers in [4 * len(table.of_member) if len(table.arrays) > 1 else 0]
     ]
-    certainty = CODE["head"] + ENSEMBLE_CODE + (GATE_CODE if program.gate else 0)
+    certainty = code_of["head"] + ENSEMBLE_CODE + (GATE_CODE if program.gate else 0)
     code = [
         Part("", "code", _own_code(layout)),
-        *(Part("", "code", CODE[name]) for name in sorted(runtime_files(layout))),
+        *(Part("", "code", code_of[name]) for name in sorted(runtime_files(layout))),
         *([Part("", "code", certainty)] if together else []),
     ]
     stacks = step_stacks(layout)
@@ -136,13 +155,13 @@ def buffer_bytes(function: str, macros: Mapping[str, int]) -> int:
 
 def step_stacks(layout: Layout) -> dict[str, int]:
     """Stack of ``NAME_observe`` while it runs each step, by the op's name."""
-    macros = runtime_macros(layout)
-    frame, following = _observe_frame(layout), STACK["strips_next"] if layout.rows else 0
-    return {step.op.name: frame + max(following, _kernel_stack(step, macros)) for step in layout.steps}
+    macros, stack = runtime_macros(layout), sizes_for(layout).stack
+    frame, following = _observe_frame(layout), stack["strips_next"] if layout.rows else 0
 
+    def kernel(step: Step) -> int:
+        return stack[step.kernel] + buffer_bytes(step.kernel, macros)
 
-def _kernel_stack(step: Step, macros: Mapping[str, int]) -> int:
-    return STACK[step.kernel] + buffer_bytes(step.kernel, macros)
+    return {step.op.name: frame + max(following, kernel(step)) for step in layout.steps}
 
 
 def _observe_frame(layout: Layout) -> int:
