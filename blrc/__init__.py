@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from blrc import version
 
 if TYPE_CHECKING:
+    from blrc import cifar, datasets, models, nn
     from blrc.api import export, verify
     from blrc.checkpoint import Checkpoint, load, save
     from blrc.compiling import compile
@@ -32,10 +33,14 @@ __all__ = [
     "__version__",
     "anytime",
     "bits",
+    "cifar",
     "compile",
+    "datasets",
     "export",
     "int8_codes",
     "load",
+    "models",
+    "nn",
     "pixels",
     "save",
     "verify",
@@ -56,8 +61,12 @@ _HOME = {
     "verify": "api",
 }
 
+_MODULES = ("cifar", "datasets", "models", "nn")
+
 
 def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return import_module(f"blrc.{name}")
     if name not in _HOME:
         raise AttributeError(f"module 'blrc' has no attribute {name!r}")
     value = getattr(import_module(f"blrc.{_HOME[name]}"), name)

@@ -316,3 +316,14 @@ def test_settings_are_those_of_the_checkpoint(checkpoint: Checkpoint, tmp_path: 
         "mean": list(encoding.mean),
         "std": list(encoding.std),
     }
+
+
+def test_public_modules_come_with_the_package_when_they_are_named() -> None:
+    """As the README names them, and without PyTorch before."""
+    code = (
+        "import sys, blrc; assert not {'torch', 'numpy'} & set(sys.modules);"
+        "print(blrc.datasets.mnist.__name__, blrc.cifar.cifar10.__name__, blrc.models.mnist('bnn')[0], blrc.nn)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("mnist cifar10 SteConv2d")
+    assert all(hasattr(blrc, name) for name in blrc.__all__)
