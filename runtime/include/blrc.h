@@ -189,6 +189,14 @@ void blrc_conv_pairs(const blrc_conv *op, const void *x, BLRC_TABLE(int8_t) tabl
 void blrc_conv_columns(const blrc_conv *op, const void *x, BLRC_TABLE(int8_t) table, int32_t table_rows,
                        BLRC_TABLE(uint32_t) weights, BLRC_TABLE(uint32_t) starts, uint32_t *y);
 
+/* The same as conv_pairs, eight pixels at a time: for the vectors of a Cortex-M55; undilated, not pooled or by 2x2.
+ *
+ * thresholds: for whole blocks of 8 rows, at most the largest sum + 1, as those of missing rows are.
+ * scratch: 64 words for every four codes of a row of weights; then the codes of kernel_y rows of the map, each for as
+ * many columns as whole blocks of 8 pixels see. */
+void blrc_conv_eights(const blrc_conv *op, const void *x, BLRC_TABLE(int8_t) table, int32_t table_rows,
+                      BLRC_TABLE(uint32_t) weights, BLRC_TABLE(int16_t) thresholds, uint32_t *scratch, uint32_t *y);
+
 /* y[i] = table[channel % table_rows][x[i]] for `pixels` pixels. */
 void blrc_encode(int32_t pixels, int32_t channels, const uint8_t *x, BLRC_TABLE(int8_t) table, int32_t table_rows,
                  int8_t *y);

@@ -50,12 +50,16 @@ def test_a_cortex_m55_slices_in_quads_and_gathers_more() -> None:
     program = mnist_shaped()
     plain, fast = choose(program, "size", cpu=CORTEX_M55), choose(program, "speed", cpu=CORTEX_M55)
     assert [step.kernel for step in plain.steps] == [step.kernel for step in lay_out(program).steps]
-    assert [step.kernel for step in fast.steps] == ["conv_columns", "conv_quads", "dense", "scores_int8"]
+    assert [step.kernel for step in fast.steps] == ["conv_eights", "conv_quads", "dense", "scores_int8"]
     assert fast.steps[1].scratch == 4 * choose(program, "speed").steps[1].scratch
     assert "112 of 128 lanes" in fast.steps[1].why
     most = memory.measure(fast).ram_bytes
-    assert choose(program, "speed", most, CORTEX_M55).sliced == {"conv2"}
-    assert not choose(program, "speed", most - 1, CORTEX_M55).sliced
+    assert choose(program, "speed", most, CORTEX_M55).sliced == {"conv1", "conv2"}
+    less = choose(program, "speed", most - 1, CORTEX_M55)
+    assert less.sliced == {"conv1"}
+    least = memory.measure(less)
+    assert not choose(program, "speed", least.ram_bytes - 1, CORTEX_M55).sliced
+    assert choose(program, "speed", cpu=CORTEX_M55, flash=least.flash_bytes - 1).sliced != {"conv1"}
     wide = one_conv((8, 8, 256), 16, SAME)
     assert (lay_out(wide).steps[0].kernel, lay_out(wide, cpu=CORTEX_M55).steps[0].kernel) == (
         "conv_rows",

@@ -96,6 +96,7 @@ def test_stated_sizes_bound_gathered_and_bit_sliced_layers_of_a_cortex_m55(tmp_p
     for name, program, kernel in (
         ("wide", one_conv((8, 8, 512), 16, SAME), "conv_gather"),
         ("sliced", one_conv((16, 16, 32), 32, SAME), "conv_quads"),
+        ("eights", one_conv((16, 16, 3), 32, SAME, kind="uint8"), "conv_eights"),
     ):
         (tmp_path / name).mkdir()
         assert choose(program, "speed", cpu=CORTEX_M55).steps[0].kernel == kernel

@@ -7,8 +7,8 @@ from typing import Literal, get_args
 
 from blrc.errors import BlrcError
 from blrc.program import Conv, Program
-from blrc.targets.c import memory, slices
-from blrc.targets.c.layout import CPUS, PORTABLE, X86_64, Layout, lanes_of, lay_out
+from blrc.targets.c import eights, memory, slices
+from blrc.targets.c.layout import CORTEX_M55, CPUS, PORTABLE, X86_64, Layout, lanes_of, lay_out
 
 Optimize = Literal["size", "speed", "ram"]
 
@@ -50,8 +50,10 @@ def choose(
     if optimize == "ram":
         return min(plain, lay_out(program, pays=1, cpu=cpu), key=lambda layout: memory.measure(layout).ram_bytes)
     lanes = lanes_of(cpu)
-    convs = (op for op in program.ops if isinstance(op, Conv) and _pays(op, lanes))
-    wanted = {op.name: slices.scratch_bytes(op, lanes) for op in convs}
+    convs = [op for op in program.ops if isinstance(op, Conv)]
+    wanted = {op.name: slices.scratch_bytes(op, lanes) for op in convs if _pays(op, lanes)}
+    if cpu == CORTEX_M55:
+        wanted |= {op.name: eights.scratch_bytes(op) for op in convs if _eights_pay(op)}
     while wanted:
         layout = lay_out(program, wanted, cpu=cpu)
         found = memory.measure(layout)
@@ -90,3 +92,8 @@ def _pays(op: Conv, lanes: int) -> bool:
     rows = lanes // slices.pitch(op)
     words = -(-op.y.shape[0] * pool // rows)
     return pixels >= LEAST_LANES * lanes * words
+
+
+def _eights_pay(op: Conv) -> bool:
+    """Eight pixels at once take fewer instructions than two."""
+    return eights.fits(op) and op.y.shape[2] >= LEAST_OUTPUTS and op.unpooled[1] >= LEAST_LANES * eights.lanes(op)

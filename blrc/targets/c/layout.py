@@ -17,7 +17,7 @@ from blrc.errors import BlrcError
 from blrc.pack import pack, unpack, words
 from blrc.plan import Arena
 from blrc.program import INT32_MAX, BinaryScores, Conv, DType, Encode, Op, Pool, Program, Scores, Value
-from blrc.targets.c import slices, strips, x86
+from blrc.targets.c import eights, slices, strips, x86
 from blrc.targets.c.steps import Step, Table, mapped, plain
 
 __all__ = ["CPUS", "PORTABLE", "X86_64", "Layout", "Step", "Table", "lay_out"]
@@ -33,7 +33,7 @@ ARENA_ALIGN = 4
 CONV_INPUTS: tuple[DType, ...] = ("bits", "int8")
 PORTABLE, X86_64, CORTEX_M55 = "portable", "x86-64", "cortex-m55"
 CPUS = (PORTABLE, X86_64, CORTEX_M55)
-SLICED = ("conv_slices", "conv_quads")
+SLICED = ("conv_slices", "conv_quads", "conv_eights")  # by name, with memory of their own
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,7 +112,11 @@ def lay_out(program: Program, sliced: Collection[str] = (), pays: int | None = N
         encode = encodes[op.x.name] if op.x.name in fused else None
         special = x86.step(program, op, encode) if cpu == X86_64 else None
         if op.name in sliced and isinstance(op, Conv):
-            special = _sliced(program, op, thresholds["bits"], lanes_of(cpu))
+            special = (
+                _sliced(program, op, thresholds["bits"], lanes_of(cpu))
+                if op.x.dtype == "bits"
+                else _eights(program, op, encode)
+            )
         steps.append(special or _step(program, op, encode, thresholds, gathered))
     work = [_work(step) for step in steps]
     if cpu == X86_64:
@@ -225,6 +229,20 @@ def _sliced(program: Program, op: Conv, bits: int, lanes: int) -> Step:
     why = f"bit-sliced, {slices.used_lanes(op, lanes)} of {lanes} lanes, {scratch} bytes of tables in the arena"
     kernel = "conv_slices" if lanes == slices.LANES else "conv_quads"
     return Step(op, None, kernel, why, 1, (weights, thresholds), scratch)
+
+
+def _eights(program: Program, op: Conv, encode: Encode | None) -> Step:
+    scratch, largest = eights.scratch_bytes(op), program.bounds(op)[1]
+    lay = lambda t: code_rows(t, op.group_channels, 1)  # noqa: E731
+    tables = [
+        mapped("weights", program.constants[op.weights], lay),
+        mapped("thresholds", program.constants[op.thresholds], lambda t: eights.thresholds(t, largest)),
+    ]
+    why = f"8-bit input, {op.fan_in} codes a row: eight pixels at once, {scratch} bytes of memory besides"
+    if encode is not None:
+        tables.insert(0, plain(program, "table", encode.table))
+        why += ", table look-up fused"
+    return Step(op, encode, "conv_eights", why, 1, tuple(tables), scratch)
 
 
 def blocked(rows: NDArray[np.uint32], block: int) -> NDArray[np.uint32]:

@@ -122,12 +122,13 @@ def _arguments(symbols: Symbols, step: Step) -> list[str]:
             return [f"&{symbols.shape(step)}", "x", tables[0], looked_up, *tables[-2:], "y"]
         if step.kernel == "dense":
             return [str(op.fan_in), str(height * width * words(channels)), str(op.y.shape[2]), "x", *tables, "y"]
-        if step.kernel in ("conv_codes", "conv_pairs", "conv_columns", "conv_dots"):
+        if step.kernel in ("conv_codes", "conv_pairs", "conv_columns", "conv_eights", "conv_dots"):
             table = [tables[0], str(_table_rows(step))] if step.encode is not None else ["0", "1"]
             if step.kernel == "conv_dots":
                 quads = str(len(step.tables[-3].arrays[0]))
                 return [f"&{symbols.shape(step)}", "x", *table, tables[-3], quads, *tables[-2:], "scratch", "y"]
-            return [f"&{symbols.shape(step)}", "x", *table, *tables[-2:], "y"]
+            scratch = ["scratch"] if step.scratch else []
+            return [f"&{symbols.shape(step)}", "x", *table, *tables[-2:], *scratch, "y"]
         if step.scratch:
             return [f"&{symbols.shape(step)}", "x", *tables, "scratch", "y"]
         return [f"&{symbols.shape(step)}", "x", *tables, "y"]
