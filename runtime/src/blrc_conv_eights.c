@@ -3,6 +3,7 @@
  *
  * As in conv_pairs the 16 sums of every four codes are tabulated once and looked up by nibbles of weights. As many rows
  * of codes as the kernel has are kept, with the zeros beside them. Other CPUs compute the same, lane by lane. */
+#define BLRC_ALL_QUADS
 #include "blrc_quad.h"
 #include "blrc_window.h"
 

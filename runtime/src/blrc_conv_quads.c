@@ -4,6 +4,7 @@
  * The tables of all three kernel rows are made anew for every quad. Other CPUs compute the same, word by word. */
 #define BLRC_STEP 4
 #include "blrc_slices.h"
+#define BLRC_ALL_QUADS
 #include "blrc_quad.h"
 
 #if !BLRC_QUADS

@@ -19,7 +19,8 @@
 #endif
 #endif
 
-#if defined(__GNUC__)
+/* Kernels that are made of quads (BLRC_ALL_QUADS) have them on other CPUs too. */
+#if BLRC_VECTOR || (defined(BLRC_ALL_QUADS) && defined(__GNUC__))
 #define BLRC_QUADS 1
 
 #if BLRC_VECTOR && defined(__ARM_FEATURE_MVE)
