@@ -4,7 +4,7 @@
 
 #include "blrc_carry.h"
 
-/* 1: the CPU has them too (Helium, NEON, SIMD of WebAssembly), so that kernels count in them. */
+/* 1: the CPU has them too (Helium, NEON, SIMD of WebAssembly, RISC-V's V), so that kernels count in them. */
 #ifndef BLRC_VECTOR
 #if !defined(__GNUC__) /* others know the intrinsics, but not their types' operators */
 #define BLRC_VECTOR 0
@@ -13,6 +13,8 @@
 #elif defined(__ARM_NEON) && !defined(__ARM_BIG_ENDIAN)
 #define BLRC_VECTOR 1
 #elif defined(__wasm_simd128__)
+#define BLRC_VECTOR 1
+#elif defined(__riscv_v) && defined(__clang__)
 #define BLRC_VECTOR 1
 #else
 #define BLRC_VECTOR 0
@@ -38,6 +40,11 @@ static BLRC_INLINE void blrc_quad_put(uint32_t *to, blrc_quad v)
     vst1q_u32(to, v);
 }
 
+static BLRC_INLINE blrc_quad blrc_quad_of(uint32_t v)
+{
+    return vdupq_n_u32(v);
+}
+
 #else
 #if BLRC_VECTOR && defined(__ARM_NEON)
 #include <arm_neon.h>
@@ -58,6 +65,14 @@ static BLRC_INLINE blrc_quad blrc_quad_get(const uint32_t *from)
 static BLRC_INLINE void blrc_quad_put(uint32_t *to, blrc_quad v)
 {
     __builtin_memcpy(to, &v, sizeof v);
+}
+
+/* A word in all places. */
+static BLRC_INLINE blrc_quad blrc_quad_of(uint32_t v)
+{
+    const blrc_quad all = {v, v, v, v};
+
+    return all;
 }
 
 #endif

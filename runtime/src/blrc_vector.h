@@ -6,9 +6,9 @@
 
 #include "blrc_quad.h"
 
-#if BLRC_VECTOR && defined(__ARM_FEATURE_MVE)
+#if BLRC_VECTOR && !defined(__ARM_NEON) && !defined(__wasm_simd128__)
 
-/* Helium counts no bits, so carry-save adders do (blrc_carry.h), for four rows at once. */
+/* Helium and RISC-V's V count no bits, so carry-save adders do (blrc_carry.h), for four rows at once. */
 static BLRC_INLINE blrc_quad blrc_quad_of_four(blrc_quad v)
 {
     v -= (v >> 1) & 0x55555555u;
@@ -32,18 +32,34 @@ static BLRC_INLINE blrc_quad blrc_quad_planes(blrc_quad ones, blrc_quad twos, bl
 
 static BLRC_INLINE blrc_quad blrc_quad_differ(blrc_quad w, const uint32_t *x, const uint32_t *real, int32_t border)
 {
-    w ^= vdupq_n_u32(*x);
-    return border ? w & vdupq_n_u32(*real) : w;
+    w ^= blrc_quad_of(*x);
+    return border ? w & blrc_quad_of(*real) : w;
+}
+
+/* Two words of each of four rows, apart. */
+static BLRC_INLINE void blrc_quad_pairs(const uint32_t *w, blrc_quad *first, blrc_quad *second)
+{
+#if defined(__ARM_FEATURE_MVE)
+    const uint32x4x2_t pair = vld2q_u32(w);
+
+    *first = pair.val[0], *second = pair.val[1];
+#else
+    const blrc_quad low = blrc_quad_get(w), high = blrc_quad_get(w + 4);
+
+    *first = __builtin_shufflevector(low, high, 0, 2, 4, 6);
+    *second = __builtin_shufflevector(low, high, 1, 3, 5, 7);
+#endif
 }
 
 /* low + the differing bits of a pair of words; the carries are returned. */
 static BLRC_INLINE blrc_quad blrc_quad_add_pair(blrc_quad *low, const uint32_t *x, const uint32_t *real, int32_t border,
                                                 const uint32_t *w)
 {
-    const uint32x4x2_t pair = vld2q_u32(w);
-    const blrc_quad first = blrc_quad_differ(pair.val[0], x, real, border);
+    blrc_quad first, second;
 
-    return blrc_quad_add3(low, first, blrc_quad_differ(pair.val[1], x + 1, real + 1, border));
+    blrc_quad_pairs(w, &first, &second);
+    first = blrc_quad_differ(first, x, real, border);
+    return blrc_quad_add3(low, first, blrc_quad_differ(second, x + 1, real + 1, border));
 }
 
 static BLRC_INLINE blrc_quad blrc_quad_add_eight(blrc_quad *ones, blrc_quad *twos, blrc_quad *fours, const uint32_t *x,
@@ -61,7 +77,7 @@ static BLRC_INLINE blrc_quad blrc_quad_add_eight(blrc_quad *ones, blrc_quad *two
 static BLRC_INLINE void blrc_quad_count(const uint32_t *x, const uint32_t *real, int32_t border, uint32_t words,
                                         const uint32_t *w, uint32_t *acc)
 {
-    blrc_quad ones = vdupq_n_u32(0), twos = ones, fours = ones, eights = ones, sixteens = ones, two, sum;
+    blrc_quad ones = blrc_quad_of(0), twos = ones, fours = ones, eights = ones, sixteens = ones, two, sum;
     uint32_t i;
 
     if (words % 2 != 0) {
@@ -93,12 +109,7 @@ static BLRC_INLINE void blrc_quad_count(const uint32_t *x, const uint32_t *real,
 #ifdef __ARM_NEON
 typedef uint8x16_t blrc_bytes16;
 
-/* A word in all places, and a pair of words in both. */
-static BLRC_INLINE blrc_quad blrc_quad_of(uint32_t v)
-{
-    return vdupq_n_u32(v);
-}
-
+/* A pair of words in both halves. */
 static BLRC_INLINE blrc_quad blrc_quad_of_pair(const uint32_t *pair)
 {
     return vcombine_u32(vld1_u32(pair), vld1_u32(pair));
@@ -129,11 +140,6 @@ static BLRC_INLINE void blrc_quad_store(blrc_quad low, blrc_quad high, blrc_quad
 #include <wasm_simd128.h>
 
 typedef uint8_t blrc_bytes16 __attribute__((vector_size(16)));
-
-static BLRC_INLINE blrc_quad blrc_quad_of(uint32_t v)
-{
-    return (blrc_quad)wasm_u32x4_splat(v);
-}
 
 static BLRC_INLINE blrc_quad blrc_quad_of_pair(const uint32_t *pair)
 {

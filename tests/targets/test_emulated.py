@@ -62,7 +62,7 @@ def test_every_machine_agrees_with_the_reference(emulated: Machine, program: Pro
 
 
 @pytest.mark.parametrize("part", range(len(EDGES)))
-@pytest.mark.parametrize("emulated", ["cortex-m55", "aarch64", "armv7", "wasm_simd"], indirect=True)
+@pytest.mark.parametrize("emulated", ["cortex-m55", "aarch64", "armv7", "rv64gcv", "wasm_simd"], indirect=True)
 def test_vectors_at_the_edges_of_blocks(emulated: Machine, part: int, tmp_path: Path) -> None:
     """Where bits are counted in vectors: rows of many numbers of words, borders, bits that all differ."""
     program = many_convs(EDGES[part])

@@ -158,6 +158,29 @@ def _riscv(name: str, title: str, march: str, link_march: str, abi: str, cpu: tu
     )
 
 
+def _riscv_v() -> Machine:
+    """64-bit RISC-V with vectors of 128 bits, which gcc 12 does not know."""
+    isa = ("-march=rv64gcv", "-mabi=lp64d", "-mcmodel=medany")
+    run = ("qemu-riscv64", "-cpu", "rv64,v=true,vlen=128,vext_spec=v1.0", "{binary}")
+    return Machine(
+        "rv64gcv",
+        "RV64GCV",
+        ("clang-19", "--target=riscv64-unknown-elf"),
+        "riscv64-unknown-elf-size",
+        (*isa, "-ffreestanding", "-Os"),
+        (*isa, *_BARE, "-static", "-fuse-ld=lld", "-Wl,--image-base=0x100000"),
+        ("riscv.c", "freestanding.c"),
+        run,
+        _counted(run),
+        (
+            Tool("clang-19", "clang-19"),
+            Tool("ld.lld-19", "lld-19"),
+            Tool("riscv64-unknown-elf-size", "binutils-riscv64-unknown-elf"),
+            Tool(run[0], "qemu-user"),
+        ),
+    )
+
+
 def _linux(name: str, title: str, prefix: str, libc: str, order: str = "<", flags: tuple[str, ...] = ()) -> Machine:
     run = (f"qemu-{'arm' if name == 'armv7' else name}", "{binary}")
     return Machine(
@@ -244,6 +267,7 @@ MACHINES: Mapping[str, Machine] = {
         _riscv("rv32imc", "RV32IMC", "rv32imc", "rv32imac", "ilp32"),
         _riscv("rv32imc_zbb", "RV32IMC with Zbb", "rv32imc_zbb", "rv32imac", "ilp32", ("-cpu", "rv32,zbb=true")),
         _riscv("rv64", "RV64GC", "rv64imafdc", "rv64imafdc", "lp64d"),
+        _riscv_v(),
         _linux("aarch64", "AArch64", "aarch64-linux-gnu", "libc6-dev-arm64-cross"),
         _linux("armv7", "Armv7-A with NEON", "arm-linux-gnueabihf", "libc6-dev-armhf-cross", flags=("-mfpu=neon",)),
         _linux("s390x", "s390x (big-endian)", "s390x-linux-gnu", "libc6-dev-s390x-cross", ">"),
