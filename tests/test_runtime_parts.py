@@ -93,6 +93,15 @@ def test_no_warnings(tmp_path: Path, compiler: str) -> None:
         )
 
 
+@pytest.mark.needs("arm-none-eabi-gcc")
+def test_regression_helium_is_left_alone_in_big_endian_mode(tmp_path: Path) -> None:
+    """Where gcc defines its macro, but refuses its header: exports did not compile."""
+    for source in SOURCES:
+        if not is_for_x86(source.name):
+            flags = ("-mcpu=cortex-m55", "-mthumb", "-mfloat-abi=hard", "-mbig-endian", "-O2", "-ffreestanding", *STRICT)
+            build.compile_object(("arm-none-eabi-gcc",), flags, source, tmp_path / "x.o", RUNTIME / "include")
+
+
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
 def test_house_rules(path: Path) -> None:
     text = path.read_text(encoding="ascii")

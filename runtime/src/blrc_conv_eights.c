@@ -123,7 +123,7 @@ static void blrc_fill_row(const blrc_conv *op, const blrc_eights *in, int32_t y,
     for (i = 0; i < in->pitch; ++i) {
         to[i] = 0;
     }
-    if (y < 0 || y >= op->in_height) {
+    if (y < 0 || y >= op->in_height || before >= in->pitch) {
         return;
     }
     if (count > in->pitch - before) {

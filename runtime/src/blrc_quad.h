@@ -8,9 +8,7 @@
 #ifndef BLRC_VECTOR
 #if !defined(__GNUC__) /* others know the intrinsics, but not their types' operators */
 #define BLRC_VECTOR 0
-#elif defined(__ARM_FEATURE_MVE)
-#define BLRC_VECTOR 1
-#elif defined(__ARM_NEON) && !defined(__ARM_BIG_ENDIAN)
+#elif (defined(__ARM_FEATURE_MVE) || defined(__ARM_NEON)) && !defined(__ARM_BIG_ENDIAN) /* gcc has no Helium there */
 #define BLRC_VECTOR 1
 #elif defined(__wasm_simd128__)
 #define BLRC_VECTOR 1

@@ -46,6 +46,7 @@ CASES = [
     ("uint8", (12, 9, 1), 17, Window((8, 3), padding=(7, 1, 7, 1)), None),
     ("uint8", (2, 3, 1), 3, Window((2, 1), padding=(0, 9, 0, 9)), None),
     ("int8", (6, 8, 1), 33, Window((6, 5)), None),  # a map of one row
+    ("int8", (2, 1, 1), 9, Window((1, 1), (1, 9), (0, 70, 0, 0)), None),  # the codes lie beyond what pixels see
 ]
 
 
@@ -154,6 +155,8 @@ def test_on_other_machines(emulated: Machine, case: str, tmp_path: Path) -> None
         (one_conv((4, 8, 4), 16, SAME, kind="uint8"), False),  # 36 codes a row
         (one_conv((4, 8, 3), 16, SAME), False),  # bits
         (one_conv((4, 8, 2), 16, SAME, kind="uint8", groups=2), False),
+        (one_conv((1, 9, 31), 16, Window((1, 1), (1, 302)), kind="int8"), True),
+        (one_conv((1, 9, 31), 16, Window((1, 1), (1, 303)), kind="int8"), False),  # wrong values: see eights.REACH
         (one_conv((4, 8, 1), 16, Window((2, 2), dilation=(1, 2)), kind="uint8"), False),
         (one_conv((4, 8, 1), 16, Window((2, 2), dilation=(2, 1)), kind="uint8"), False),
         (one_conv((6, 8, 1), 16, SAME, kind="uint8", pool=Window((3, 3), (3, 3))), False),

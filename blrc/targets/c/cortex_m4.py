@@ -10,7 +10,7 @@ CODE = {
     "argmax": 32,
     "conv_codes": 1408,
     "conv_columns": 1288,
-    "conv_eights": 7492,
+    "conv_eights": 7496,
     "conv_gather": 1230,
     "conv_packed": 1044,
     "conv_pairs": 1364,

@@ -14,16 +14,18 @@ from blrc.window import Window
 
 LANES = 8
 CODES = 32  # of a row of weights, at most: sums are within 2^12, and thresholds less than 2^15 away from them
+REACH = 2**16  # bytes from the first pixel's code to the eighth's are less: Helium counts them in a lane
 _HALF = Window((2, 2), (2, 2))
 
 
 def fits(op: Conv) -> bool:
-    """The kernel can compute it: codes, few in a row of weights, pooled by 2x2 or not."""
+    """The kernel can compute it: codes, few in a row of weights, pooled by 2x2 or not, strides that are not huge."""
     return (
         op.x.dtype == "int8"
         and op.groups == 1
         and op.fan_in <= CODES
         and op.window.dilation == (1, 1)
+        and (LANES - 1) * op.window.stride[1] * op.group_channels < REACH
         and op.pool in (None, _HALF)
     )
 
