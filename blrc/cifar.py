@@ -89,7 +89,7 @@ def _read_python(path: Path) -> Dataset:
         raise
     except Exception as error:  # a damaged pickle raises almost anything
         raise BlrcError(f"{path}: not a batch of CIFAR-10's Python version ({error!r})") from None
-    if not isinstance(pixels, np.ndarray) or pixels.shape != (len(pixels), _PIXELS):
+    if not isinstance(pixels, np.ndarray) or pixels.shape[1:] != (_PIXELS,):
         raise BlrcError(f"{path}: not a batch of CIFAR-10's Python version (data is no uint8 array (N, {_PIXELS}))")
     if not isinstance(labels, list) or len(labels) != len(pixels) or any(type(label) is not int for label in labels):
         raise BlrcError(

@@ -124,6 +124,7 @@ def test_each_kind_of_wrong_binary_file_is_told(tmp_path: Path, content: bytes |
         python2({"data": batch(1)[0].reshape(4, -1), "labels": [1, 2, 3]}),
         python2({"data": batch(1)[0].reshape(4, -1)}),
         python2([1, 2]),
+        python2({"data": np.array(3, np.uint8), "labels": []}),  # was a traceback
     ],
 )
 def test_other_pickles_are_refused(tmp_path: Path, content: bytes) -> None:
