@@ -71,6 +71,20 @@ def test_a_cortex_m55_slices_in_quads_and_gathers_more() -> None:
     assert about["cpu"] == CORTEX_M55 and about["memory"] is not None
 
 
+def test_regression_no_budget_of_flash_is_refused_that_a_choice_keeps() -> None:
+    """What needs most memory was given up for flash, too: here the bits in quads, whose code is shorter than plain."""
+    program = mnist_shaped()
+    choices = [
+        memory.measure(lay_out(program, sliced, cpu=CORTEX_M55)).flash_bytes
+        for sliced in ([], ["conv1"], ["conv2"], ["conv1", "conv2"])
+    ]
+    assert len(set(choices)) == 4 and choices.index(min(choices)) == 2
+    for flash in choices:
+        assert memory.measure(choose(program, "speed", cpu=CORTEX_M55, flash=flash)).flash_bytes <= flash
+    assert choose(program, "speed", cpu=CORTEX_M55, flash=choices[2]).sliced == {"conv2"}
+    assert not choose(program, "speed", cpu=CORTEX_M55, flash=min(choices) - 1).sliced
+
+
 def test_the_header_says_whose_kernels_they_are() -> None:
     program = mnist_shaped()
     text = '#define NET_CPU "cortex-m55" /* */\n#define NET_SLICED "2" /* ops */\n'

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Literal, get_args
 
 from blrc.errors import BlrcError
@@ -38,8 +38,8 @@ def choose(
     Args:
         optimize: ``size``: no memory but for maps. ``speed``: what takes fewer instructions on CPUs without a popcount
             instruction or vectors (or, for a Cortex-M55, with its vectors), as long as it fits into `ram` and `flash`;
-            what needs most memory is given up first. ``ram``: row strips wherever they save any (`strips`), for more
-            code.
+            given up first is what needs most memory, and for `flash` what leaves least without it. ``ram``: row strips
+            wherever they save any (`strips`), for more code.
         ram: bytes that the C may take, the caller's buffers and the stack included (`memory.Memory.ram_bytes`).
         flash: likewise, code and tables (`memory.Memory.flash_bytes`).
         cpu: one of `blrc.targets.c.layout.CPUS`. For ``x86-64`` there is nothing to choose.
@@ -57,10 +57,22 @@ def choose(
     while wanted:
         layout = lay_out(program, wanted, cpu=cpu)
         found = memory.measure(layout)
-        if (ram is None or found.ram_bytes <= ram) and (flash is None or found.flash_bytes <= flash):
+        if ram is not None and found.ram_bytes > ram:
+            del wanted[max(wanted, key=lambda name: (wanted[name], name))]
+        elif flash is not None and found.flash_bytes > flash:
+            del wanted[_heaviest(program, wanted, cpu)]
+        else:
             return layout
-        del wanted[max(wanted, key=lambda name: (wanted[name], name))]
     return plain
+
+
+def _heaviest(program: Program, wanted: Mapping[str, int], cpu: str) -> str:
+    """That without which the C takes least flash; of equals, the one that needs most memory."""
+
+    def without(name: str) -> int:
+        return memory.measure(lay_out(program, wanted.keys() - {name}, cpu=cpu)).flash_bytes
+
+    return min(wanted, key=lambda name: (without(name), -wanted[name], name))
 
 
 def check_cpu(cpu: str, targets: Collection[str], small: bool) -> None:
