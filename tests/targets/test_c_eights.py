@@ -23,6 +23,7 @@ from blrc.targets.c.emulated import EmulatedBuild
 from blrc.targets.c.host import SANITIZE, HostBuild
 from blrc.targets.c.layout import CORTEX_M55, lay_out
 from blrc.targets.c.machines import Machine
+from blrc.targets.c.strips import scratch_of
 
 SAME = Window((3, 3), padding=(1, 1, 1, 1))
 HALF = Window((2, 2), (2, 2))
@@ -47,7 +48,11 @@ CASES = [
     ("uint8", (2, 3, 1), 3, Window((2, 1), padding=(0, 9, 0, 9)), None),
     ("int8", (6, 8, 1), 33, Window((6, 5)), None),  # a map of one row
     ("int8", (2, 1, 1), 9, Window((1, 1), (1, 9), (0, 70, 0, 0)), None),  # the codes lie beyond what pixels see
+    # Maps that are larger than the scratch memory, which then is the arena's end.
+    ("uint8", (3, 150, 1), 33, Window((2, 2)), None),
+    ("uint8", (9, 81, 3), 33, Window((2, 2), (1, 2)), None),  # codes to the right that no pixel sees
 ]
+AT_THE_END = (len(CASES) - 2, len(CASES) - 1)
 
 
 def conv_of(program: Program) -> Conv:
@@ -91,10 +96,18 @@ def test_every_edge(tmp_path: Path, case: int) -> None:
     check(case, tmp_path, ("-O2", *STRICT))
 
 
-@pytest.mark.parametrize("case", range(0, len(CASES), 3))
+@pytest.mark.parametrize("case", sorted({*range(0, len(CASES), 3), *AT_THE_END}))
 def test_edges_under_sanitizers(tmp_path: Path, case: int) -> None:
-    """A row of codes, and a table, end where the scratch memory does."""
     check(case, tmp_path, SANITIZE)
+
+
+@pytest.mark.parametrize("case", AT_THE_END)
+def test_the_arena_ends_with_the_codes(case: int) -> None:
+    """Where a sanitizer sees what is read or written beyond them."""
+    kind, shape, outputs, window, pool = CASES[case]
+    layout = lay_out(one_conv(shape, outputs, window, pool=pool, kind=kind), ["conv"], cpu=CORTEX_M55)
+    (step,) = (step for step in layout.steps if step.scratch)
+    assert layout.arena.offsets[scratch_of(step.y)] + step.scratch == layout.arena_bytes
 
 
 def test_sums_at_both_ends(tmp_path: Path) -> None:
