@@ -77,6 +77,8 @@ RUNS = (
     _run("plain-1", "plain", "--recipe plain --seed 1"),
     _run("restart-0", "plain", "--recipe plain --seed 0 --restart-epochs 8"),
     _run("restart-1", "plain", "--recipe plain --seed 1 --restart-epochs 8"),
+    _run("plain-fast", "plain", "--recipe plain --seed 0 --weight-lr 0.06"),
+    _run("paper-0", "plain", "--recipe paper --seed 0"),
     _run("distilled-0", "distilled", "--recipe distilled --seed 0 --rotation 0 --zoom 0 --pretrain-epochs 9"),
     _run("distorted-0", "distilled", "--recipe distilled --seed 0 --rotation 10 --zoom 0.1 --pretrain-epochs 12"),
     _run("distorted-1", "distilled", "--recipe distilled --seed 1 --epochs 32 --restart-epochs 12"),

@@ -137,7 +137,7 @@ def _plain(known: Mapping[str, Record]) -> str:
             f"No augmentation, no soft labels. BLRNet: `{best.command}`, the best of {_count('plain')} runs by validation. It is "
             "not the paper's recipe to the letter: samples of activations are hard, the weights learn faster, rates fall by a "
             "cosine, and where a run has restart epochs, the weights' variance shrinks in them. `--recipe paper` keeps the "
-            "paper's rates, schedule and soft samples, and has no run here. The Binarized NN: "
+            "paper's rates, schedule and soft samples: `paper-0` below. The Binarized NN: "
             f"`{bnn.command}`, the best of {_count('bnn')} learning rates at as many epochs as the runs with a restart have in all; FPNet: "
             f"`{_run('fp').command}`. Ensembles: mean and standard deviation over {repeats} draws of members "
             f"(`{_eval(known, 'plain')}`, seeds 0 to {repeats - 1}, {known['eval-plain']['date']}).",
@@ -297,9 +297,8 @@ def _runs(known: Mapping[str, Record]) -> str:
             "Every run that has a record; epochs of all stages together, CPU seconds of those epochs that recorded them. Accuracies "
             "are of the exported thresholds with norms re-estimated; training itself, which chooses the epoch, measures with its running "
             "statistics, so that its best differs a little. They were trained on a machine that did other work too; some were stopped and "
-            "resumed. Without a record: a plain run with `--weight-lr 0.06`, which this rate's default was chosen against on "
-            "validation, and runs of other seeds that were given up before their end. BLRNet and Binarized NN: the MAP network, and 16 members "
-            "(seed 0); FPNet: itself.",
+            "resumed. Without a record: runs of other seeds that were given up before their end. BLRNet and Binarized NN: the MAP "
+            "network, and 16 members (seed 0); FPNet: itself.",
             table(head, rows),
         ]
     )
