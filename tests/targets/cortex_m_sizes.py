@@ -120,19 +120,22 @@ def measure_runtime(variant: Mapping[str, int], folder: Path, cpu: Flags) -> Mea
 
 def runtime_figures(cpu: Flags) -> tuple[dict[str, int], dict[str, int]]:
     """Code of each file, and stack of each function that generated code calls without the buffers that macros size:
-    the largest over all variants."""
+    the largest over all variants, with and without -ffreestanding."""
     from blrc.targets.c.memory import buffer_bytes
 
     code: dict[str, int] = {}
     stack: dict[str, int] = {}
 
-    def measured_variant(variant: Mapping[str, int]) -> Measured:
+    # Firmware is often compiled as freestanding, where compilers make no calls of memcpy and memset out of loops.
+    cases = [(variant, flags) for flags in (cpu, (*cpu, "-ffreestanding")) for variant in VARIANTS]
+
+    def measured_case(case: tuple[Mapping[str, int], Flags]) -> Measured:
         with tempfile.TemporaryDirectory() as folder:
-            return measure_runtime(variant, Path(folder) / "runtime", cpu)
+            return measure_runtime(case[0], Path(folder) / "runtime", case[1])
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        found = list(pool.map(measured_variant, VARIANTS))
-    for variant, measured in zip(VARIANTS, found, strict=True):
+        found = list(pool.map(measured_case, cases))
+    for (variant, _), measured in zip(cases, found, strict=True):
         for file, nbytes in measured.code.items():
             name = file.removeprefix("blrc_")
             code[name] = max(code.get(name, 0), nbytes)
@@ -156,7 +159,8 @@ def module(cpu: Flags, code: Mapping[str, int], stack: Mapping[str, int], versio
         "A test measures again and compares.\n"
         '"""\n\n'
         f'COMPILER = "{version}, {" ".join(cpu)}"\n\n'
-        "# Code and constants of each file of the runtime, the largest over the settings of its macros.\n"
+        "# Code and constants of each file of the runtime, the largest over the settings of its macros, with\n"
+        "# -ffreestanding and without.\n"
         f"CODE = {{\n{entries(code)}}}\n\n"
         "# Stack of each function with its callees, without the buffers that macros size (`memory.buffer_bytes`).\n"
         f"STACK = {{\n{entries(stack)}}}\n"

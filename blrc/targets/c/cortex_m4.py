@@ -5,18 +5,19 @@ A test measures again and compares.
 
 COMPILER = "gcc 12.2.1, -mcpu=cortex-m4 -mthumb -Os"
 
-# Code and constants of each file of the runtime, the largest over the settings of its macros.
+# Code and constants of each file of the runtime, the largest over the settings of its macros, with
+# -ffreestanding and without.
 CODE = {
     "argmax": 32,
-    "conv_codes": 1408,
-    "conv_columns": 1288,
+    "conv_codes": 1462,
+    "conv_columns": 1296,
     "conv_eights": 7496,
     "conv_gather": 1230,
-    "conv_packed": 1044,
+    "conv_packed": 1056,
     "conv_pairs": 1364,
-    "conv_quads": 4466,
-    "conv_rows": 1886,
-    "conv_slices": 1790,
+    "conv_quads": 4472,
+    "conv_rows": 1890,
+    "conv_slices": 1804,
     "conv_taps": 2156,
     "dense": 66,
     "digest": 124,

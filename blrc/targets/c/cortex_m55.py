@@ -5,19 +5,20 @@ A test measures again and compares.
 
 COMPILER = "gcc 12.2.1, -mcpu=cortex-m55 -mthumb -mfloat-abi=hard -Os"
 
-# Code and constants of each file of the runtime, the largest over the settings of its macros.
+# Code and constants of each file of the runtime, the largest over the settings of its macros, with
+# -ffreestanding and without.
 CODE = {
     "argmax": 40,
-    "conv_codes": 1430,
-    "conv_columns": 1316,
-    "conv_eights": 1528,
-    "conv_gather": 1276,
-    "conv_packed": 1068,
+    "conv_codes": 1480,
+    "conv_columns": 1328,
+    "conv_eights": 1544,
+    "conv_gather": 1292,
+    "conv_packed": 1096,
     "conv_pairs": 1384,
-    "conv_quads": 2084,
-    "conv_rows": 2528,
-    "conv_slices": 1840,
-    "conv_taps": 2812,
+    "conv_quads": 2108,
+    "conv_rows": 2552,
+    "conv_slices": 1870,
+    "conv_taps": 2832,
     "dense": 70,
     "digest": 128,
     "encode": 78,
