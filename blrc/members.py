@@ -27,7 +27,7 @@ def parse_members(
         return [MAP]
     digits = members.lstrip("0") if members.isdecimal() and members.isascii() else ""
     if not digits:
-        raise BlrcError(f"--members {members!r}: expected map, or a number of sampled networks")
+        raise BlrcError(f"--members {members!r}: expected map, or a number of sampled networks, such as 16")
     if len(digits) > 4 or int(digits) + bool(gate) > MAX_MEMBERS:
         raise BlrcError(f"--members {members[:20]}: sums of log-probabilities hold {MAX_MEMBERS} members at most")
     sampled = [Member(seed, index, layers, freeze) for index in range(int(digits))]

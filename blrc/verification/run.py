@@ -72,12 +72,12 @@ def compare_inputs(
     step = max(1, min(2048, CHUNK_BYTES // (16 * values)))
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         for start in range(0, len(inputs.raw), step):
-            progress(inputs.name, start, len(inputs.raw))
             raw = inputs.raw[start : start + step]
             at_work = [(engine, count) for engine in engines if (count := _share(engine, start, len(raw)))]
             layered = [(engine, count) for engine, count in at_work if engine.layers]
             scores = []
             for member in range(len(program.members)):
+                progress(inputs.name, start + len(raw) * member // len(program.members), len(inputs.raw))
                 running = [pool.submit(engine.run, raw[:count], member) for engine, count in layered]
                 expected = reference.run(program, raw, member)
                 scores.append(expected[program.output.name][:, 0, 0, :])
