@@ -77,7 +77,7 @@ static BLRC_INLINE blrc_quad blrc_quad_add_eight(blrc_quad *ones, blrc_quad *two
 static BLRC_INLINE void blrc_quad_count(const uint32_t *x, const uint32_t *real, int32_t border, uint32_t words,
                                         const uint32_t *w, uint32_t *acc)
 {
-    blrc_quad ones = blrc_quad_of(0), twos = ones, fours = ones, eights = ones, sixteens = ones, two, sum;
+    blrc_quad ones = blrc_quad_of(0), twos = ones, fours = ones, eights = ones, sixteens = ones;
     uint32_t i;
 
     if (words % 2 != 0) {
@@ -85,7 +85,8 @@ static BLRC_INLINE void blrc_quad_count(const uint32_t *x, const uint32_t *real,
     }
     /* At most 1 + 3 * 2 = 7 at any position: no carry leaves the fours. */
     for (i = words / 2 % 4; i != 0; --i, x += 2, real += 2, w += 8) {
-        two = blrc_quad_add_pair(&ones, x, real, border, w);
+        const blrc_quad two = blrc_quad_add_pair(&ones, x, real, border, w);
+
         fours ^= twos & two;
         twos ^= two;
     }
@@ -95,6 +96,7 @@ static BLRC_INLINE void blrc_quad_count(const uint32_t *x, const uint32_t *real,
     }
     for (i = words / 16; i != 0; --i, x += 16, real += 16, w += 64) {
         const blrc_quad eight = blrc_quad_add_eight(&ones, &twos, &fours, x, real, border, w);
+        blrc_quad sum;
 
         sum = blrc_quad_add3(&eights, eight,
                              blrc_quad_add_eight(&ones, &twos, &fours, x + 8, real + 8, border, w + 32));

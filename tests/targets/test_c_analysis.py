@@ -74,7 +74,8 @@ def test_cppcheck_finds_nothing(folders: list[Path], platform: str) -> None:
     """Also where an int has 16 bits."""
     for folder in folders:
         command = ["cppcheck", "--quiet", "--error-exitcode=1", "--std=c99", f"--platform={platform}", f"-I{folder}"]
-        command += ["--enable=warning,style,performance,portability", "--inconclusive", "-UNET_HOOKS"]
+        command += ["--enable=warning,style,performance,portability", "--inconclusive"]
+        command += ["-UNET_HOOKS", "--max-configs=40"]
         sources = [path for path in different(folders) if path.parent == folder]
         assert not complaints([*command, *sources])
 
