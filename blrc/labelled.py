@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from blrc import datasets, npz
+from blrc import datasets, jpeg, npz
 from blrc.cifar import cifar10
 from blrc.encode import device_layout
 from blrc.errors import BlrcError
@@ -35,7 +35,7 @@ def load(
     Args:
         path: a folder with the test files of MNIST (for 28 x 28 uint8 input) or CIFAR-10 (for 32 x 32 x 3), or an
             ``.npz`` file with the arrays ``images``, ``(N, C, H, W)`` or ``(N, F)`` of the input's type, and
-            ``labels``, ``(N,)``.
+            ``labels``, ``(N,)``. JPEG images may stand in place of ``images`` (`blrc.jpeg`).
         validation: of a folder the last 5,000 training images instead, on which choices are made.
         whitening: the network's, which CIFAR-10's images then go through.
 
@@ -89,9 +89,13 @@ def _read_npz(path: Path) -> tuple[NDArray[Any], NDArray[Any]]:
         raise BlrcError(f"{path}: cannot read: {error.strerror or error}") from None
     try:
         arrays = npz.from_bytes(content)
+        if "jpeg" in arrays and "images" not in arrays:
+            return jpeg.decode(arrays["jpeg"], arrays["offsets"]), arrays["labels"]
         return arrays["images"], arrays["labels"]
+    except BlrcError as error:
+        raise BlrcError(f"{path}: {error}") from None
     except KeyError as error:
-        raise BlrcError(f"{path}: needs the arrays images and labels ({error})") from None
+        raise BlrcError(f"{path}: needs the arrays images and labels, or jpeg, offsets and labels ({error})") from None
     except Exception as error:  # zipfile, the npy header's parser and zlib raise almost anything on damaged bytes
         raise BlrcError(f"{path}: cannot be read as .npz ({error}); write it with numpy.savez") from None
 

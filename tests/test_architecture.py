@@ -35,6 +35,7 @@ ROOMS = (
     Room("errors"),
     Room("files"),
     Room("npz"),
+    Room("jpeg"),
     Room("runtime_files"),
     Room("encode"),
     Room("pack"),
