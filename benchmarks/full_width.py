@@ -1,0 +1,94 @@
+"""CIFAR-10 at full width on the device path: export, fit, verify. Writes docs/results/cifar10/full-width.json.
+
+python benchmarks/full_width.py [--model FILE.pt]
+
+Without a model its 13 million weights are random (they need no training to show that every integer agrees). Norms are
+re-estimated on real images, and verification runs 200 other real images, both of examples/cifar10/test-1000.npz,
+through the compiled C and the ONNX file. Then an ensemble of 5 likewise. Exit status 1 if anything differs or the MAP
+network does not fit 2 MB of flash.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+import blrc
+from blrc import jpeg, models, npz
+from blrc import nn as bnn
+from blrc.files import write_atomically
+from blrc.train.data import CIFAR10
+from blrc.version import VERSION
+
+ROOT = Path(__file__).parents[1]
+IMAGES = ROOT / "examples" / "cifar10" / "test-1000.npz"
+RECORD = ROOT / "docs" / "results" / "cifar10" / "full-width.json"
+FLASH = "2M"
+VERIFIED, RANDOM = 200, 20
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--model", type=Path, help="a trained checkpoint")
+    given = parser.parse_args().model
+    arrays = npz.from_bytes(IMAGES.read_bytes())
+    images, labels = jpeg.decode(arrays["jpeg"], arrays["offsets"]), arrays["labels"]
+    found = {}
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        model = given or folder / "random.pt"
+        if given is None:
+            save_random(model, images[VERIFIED:])
+        np.savez(folder / "test.npz", images=images[:VERIFIED], labels=labels[:VERIFIED])
+        for members, options in (("map", {"flash": FLASH}), ("5", {})):
+            exported = blrc.export(model, folder / members, members=members, name="cifar10", **options)
+            report = blrc.verify(exported.folder, folder / "test.npz", random=RANDOM, progress=tell)
+            found[members] = {
+                "equal": report.equal,
+                "images": VERIFIED,
+                "layers": len(report.layers),
+                "values": report.values_compared,
+                "difference": report.difference,
+                "flash": report.flash,
+                "arena": report.ram,
+                "onnx": (exported.folder / "cifar10.onnx").stat().st_size,
+            }
+            print(members, json.dumps(found[members]), flush=True)
+    content = {
+        "command": "python benchmarks/full_width.py" + (f" --model {given.name}" if given else ""),
+        "date": datetime.date.today().isoformat(),
+        "weights": "trained" if given else "random",
+        "versions": {"blrc": VERSION, "torch": torch.__version__},
+        "members": found,
+    }
+    write_atomically(RECORD, (json.dumps(content, indent=1) + "\n").encode())
+    fits = found["map"]["flash"] is not None and found["map"]["flash"] <= 2 * 1024 * 1024
+    return 0 if fits and all(row["equal"] for row in found.values()) else 1
+
+
+def save_random(path: Path, images: NDArray[np.uint8]) -> None:
+    """Weights as uncertain as trained ones."""
+    torch.manual_seed(0)
+    model: nn.Module = models.cifar10()
+    for weights in bnn.distributions(model):
+        for logits in weights.parameters():
+            logits.data = 2 * torch.randn(logits.shape)
+    blrc.save(model, path, input=CIFAR10, calibration=images, compact=True)
+
+
+def tell(what: str, done: int, total: int) -> None:
+    if done == total:
+        print(f"{what}: {total}", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
