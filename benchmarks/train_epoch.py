@@ -1,6 +1,7 @@
 """CPU seconds that an epoch of training costs, as the recipes train it, and where they go.
 
-    python benchmarks/train_epoch.py [mnist|cifar10] [--width 0.25] [--precision float32|bfloat16] [--steps 60]
+    python benchmarks/train_epoch.py [mnist|cifar10] [--width 0.25] [--precision float32|bfloat16] [--compile]
+                                     [--steps 60]
 
 Times steps of 128 random images (the arithmetic does not depend on what is in them), with their augmentation, on one
 thread, and scales them to an epoch (55,000 images of MNIST, 45,000 of CIFAR-10). All networks take turns in one run, a
@@ -17,7 +18,7 @@ import statistics
 import time
 from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,7 @@ from blrc.train.data import CIFAR10, MNIST
 from blrc.train.memory import keep_freed_memory
 from blrc.train.stage import optimiser, run_epoch
 from blrc.train.stages import stages_of
+from blrc.train.torch_compile import compiled
 
 BATCH = 128
 EPOCH = {"mnist": 55_000 // BATCH, "cifar10": 45_000 // BATCH}  # steps
@@ -47,10 +49,11 @@ class Trainee:
     model: Any
     adam: Any
     loss: Any
+    trained: Any
 
     def epoch(self, data: Dataset) -> None:
         encoding = ENCODINGS[self.recipe.task]
-        run_epoch(self.stage, 1, self.model, self.loss, self.adam, data, encoding, BATCH, 0, lambda *_: None)
+        run_epoch(self.stage, 1, self.trained, self.loss, self.adam, data, encoding, BATCH, 0, lambda *_: None)
 
 
 def main() -> None:
@@ -58,6 +61,7 @@ def main() -> None:
     parser.add_argument("task", nargs="?", choices=tuple(EPOCH), default="mnist")
     parser.add_argument("--width", type=float, default=0.25, help="of CIFAR-10's network")
     parser.add_argument("--precision", default="float32")
+    parser.add_argument("--compile", action="store_true", help="Time steps by torch.compile too.")
     parser.add_argument("--steps", type=int, default=60)
     options = parser.parse_args()
     torch.set_num_threads(1)
@@ -74,6 +78,9 @@ def main() -> None:
         "bnn": trainee(Recipe(**{**common, **lower, "model": "bnn"}), data),
         "blrnet": trainee(Recipe(**{**common, **lower, "pretrain_epochs": 0}), data),
     }
+    if options.compile:
+        for name in ("fp", "blrnet"):
+            trainees[f"{name} compiled"] = trainee(replace(trainees[name].recipe, compile=True), data)
     print(f"{options.task} {width or ''} {options.precision}, steps of {BATCH}, one thread, freed memory kept: {kept}")
     for each in trainees.values():
         each.epoch(data)
@@ -85,7 +92,7 @@ def main() -> None:
     plain = statistics.median(cpu for cpu, _, _ in taken["fp"])
     for name, turns in taken.items():
         cpu, wall, faults = (statistics.median(values) for values in zip(*turns, strict=True))
-        print(f"{name:8} {scale * cpu:6.1f} CPU s {scale * wall:7.1f} s an epoch, "
+        print(f"{name:15} {scale * cpu:6.1f} CPU s {scale * wall:7.1f} s an epoch, "
               f"{cpu / plain:4.2f} of full precision, {faults:.0f} page faults a step")  # fmt: skip
     breakdown(trainees["blrnet"], data, min(options.steps, 20))
 
@@ -94,7 +101,8 @@ def trainee(recipe: Recipe, data: Dataset) -> Trainee:
     torch.manual_seed(0)
     stage = stages_of(recipe, data, data, ENCODINGS[recipe.task])[-1]
     model = stage.build({})
-    return Trainee(recipe, stage, model, optimiser(stage, model), stage.losses({}))
+    trained = compiled(model) if stage.compile else model
+    return Trainee(recipe, stage, model, optimiser(stage, model), stage.losses({}), trained)
 
 
 def step(each: Trainee, data: Dataset) -> tuple[float, ...]:

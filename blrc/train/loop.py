@@ -23,6 +23,7 @@ from blrc.files import write_atomically
 from blrc.train.ranks import Ranks
 from blrc.train.stage import ONE, Stage, Tensors, optimiser, run_epoch
 from blrc.train.state import TrainingState, save_state
+from blrc.train.torch_compile import compiled, reported
 
 REPORT_EVERY = 20
 # What the next epoch may take of the last one's time: of the same stage, and of another one, whose steps may take twice
@@ -60,6 +61,8 @@ def run_stages(
         torch.manual_seed(derived_seed(seed, index, 0))
         model = stage.build(state.results).to(ranks.device)
         parallel = ranks.parallel(model)
+        if stage.compile:
+            parallel = compiled(parallel)
         adam, loss_of = optimiser(stage, model), stage.losses(state.results)
         if state.epoch:
             model.load_state_dict(state.model)
@@ -80,10 +83,11 @@ def run_stages(
                         bar.set_postfix_str(f"loss {loss:.4f}{_best(state)}")
 
                 decay = stage.decay([row["validation"] for row in state.history if row["stage"] == stage.name])
-                loss = run_epoch(
-                    stage, epoch, parallel, loss_of, adam, data, encoding, batch, derived_seed(seed, index, epoch),
-                    report, decay=decay, ranks=ranks,
-                )  # fmt: skip
+                with reported(stage.compile):
+                    loss = run_epoch(
+                        stage, epoch, parallel, loss_of, adam, data, encoding, batch, derived_seed(seed, index, epoch),
+                        report, decay=decay, ranks=ranks,
+                    )  # fmt: skip
             accuracy, also = ranks.of_first(lambda stage=stage, model=model: _measured(stage, model))  # type: ignore[misc]
             state.stage, state.epoch = index, epoch
             state.model, state.adam = model.state_dict(), adam.state_dict()

@@ -39,6 +39,7 @@ class Stage:
         also: further figures after every epoch, by name; they do not choose.
         prepare: called before every step, with the share of the stage's steps that are done.
         finish: called after every step of the optimiser.
+        compile: steps go through torch.compile.
     """
 
     name: str
@@ -54,6 +55,7 @@ class Stage:
     also: Mapping[str, Callable[[nn.Module], float]] = field(default_factory=dict)
     prepare: Callable[[nn.Module, float], None] = lambda model, progress: None
     finish: Callable[[nn.Module], None] = lambda model: None
+    compile: bool = False
 
 
 def optimiser(stage: Stage, model: nn.Module) -> torch.optim.Optimizer:

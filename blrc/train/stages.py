@@ -76,6 +76,7 @@ def stages_of(
         validate_real,
         augment,
         decoupled=True,
+        compile=recipe.compile,
     )
     if recipe.model == "fp":
         return [pretraining]
@@ -92,6 +93,7 @@ def stages_of(
                 augment,
                 decay=decay,
                 finish=clip_,
+                compile=recipe.compile,
             )
         ]
     binary = Stage(
@@ -105,6 +107,7 @@ def stages_of(
         augment,
         decay=decay,
         also={"stochastic": validate_real},
+        compile=recipe.compile,
     )
     restart = replace(
         binary,
@@ -117,6 +120,7 @@ def stages_of(
         schedule=warm_cosine,
         decay=lambda _: 1.0,
         prepare=lambda model, progress: networks.restrain_at(model, recipe, progress),
+        compile=False,  # the variance's factor, another number in each step, would be compiled into it
     )
     return [*([pretraining] if recipe.pretrains else []), binary, *([restart] if recipe.restart_epochs else [])]
 

@@ -1,0 +1,98 @@
+"""Steps by torch.compile train as the others do."""
+
+from __future__ import annotations
+
+import sysconfig
+from collections import OrderedDict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from blrc import nn as bnn
+from blrc.datasets import Dataset
+from blrc.encode import pixels
+from blrc.errors import BlrcError
+from blrc.nn import reuse_noise
+from blrc.train.loop import run_stages
+from blrc.train.losses import stochastic_losses
+from blrc.train.recipe import Recipe
+from blrc.train.stage import Stage
+from blrc.train.stages import stages_of
+from blrc.train.state import TrainingState
+from blrc.train.torch_compile import reported
+
+ENCODING = pixels((1, 4, 4), mean=(0.5,), std=(0.5,))
+RNG = np.random.default_rng(0)
+DATA = Dataset(RNG.integers(0, 256, (32, 1, 4, 4), np.uint8), RNG.integers(0, 3, 32, np.uint8))
+
+
+def small() -> nn.Module:
+    """One hidden layer: a larger network takes long to compile."""
+    model = nn.Sequential(
+        OrderedDict(
+            flat=nn.Flatten(),
+            dense1=bnn.BinaryLinear(16, 8),
+            norm1=bnn.StochasticBatchNorm1d(8),
+            sign1=bnn.StochasticSign(),
+            scores=bnn.SoftmaxLinear(8, 3),
+        )
+    )
+    reuse_noise(model)
+    return model
+
+
+def history(tmp_path: Any, compile: bool) -> list[Any]:
+    stage = Stage(
+        "blrnet",
+        3,
+        lambda _: small(),
+        lambda model: [{"params": list(model.parameters()), "lr": 0.01}],
+        lambda _: 1.0,
+        lambda results: stochastic_losses(Recipe(), results, len(DATA), "cpu"),
+        lambda model: 0.5,
+        compile=compile,
+    )
+    state = TrainingState({}, 1)
+    run_stages([stage], state, tmp_path / f"{compile}.training", DATA, ENCODING, batch=16, seed=0)
+    return [row["loss"] for row in state.history]
+
+
+@pytest.mark.needs("g++")
+@pytest.mark.filterwarnings("ignore")  # torch.compile has warnings of its own
+def test_compiled_steps_are_those_of_the_plain_network(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not (Path(sysconfig.get_path("include")) / "Python.h").is_file():
+        pytest.skip("Python's headers, which torch.compile needs, are not installed (python3-dev)")
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "inductor"))
+    monkeypatch.setattr("torch._inductor.config.compile_threads", 1)
+    torch._dynamo.reset()
+    before = torch._dynamo.utils.counters["stats"]["unique_graphs"]
+    compiled = history(tmp_path, True)
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] > before  # it was compiled
+    plain = history(tmp_path, False)
+    assert compiled == pytest.approx(plain, abs=2e-4) and plain[0] > plain[2] + 0.01
+
+
+def test_all_stages_are_compiled_but_the_restart() -> None:
+    options: dict[str, Any] = {"compile": True, "restart_epochs": 1}
+    found = {stage.name: stage.compile for stage in stages_of(Recipe(**options), DATA, DATA, ENCODING)}
+    assert found == {"fp": True, "blrnet": True, "restart": False}
+    for model in ("bnn", "fp"):
+        (stage,) = stages_of(Recipe(model=model, compile=True), DATA, DATA, ENCODING)
+        assert stage.compile
+    assert not any(stage.compile for stage in stages_of(Recipe(), DATA, DATA, ENCODING))
+
+
+def test_what_torch_compile_cannot_do_gets_one_line() -> None:
+    from torch._dynamo.exc import TorchDynamoException
+
+    with (
+        pytest.raises(BlrcError, match=r"failed \(no g\+\+ here\); .*leave out --compile"),
+        reported(True),
+    ):
+        raise TorchDynamoException("no g++ here\nand more")
+    with pytest.raises(TorchDynamoException), reported(False):
+        raise TorchDynamoException
