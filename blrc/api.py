@@ -103,6 +103,7 @@ def export(
         optimize: ``size``, or ``speed``: the C takes more RAM, at most `ram`, where that saves instructions on CPUs
             without a popcount instruction, such as Cortex-M; or ``ram``: the least RAM, for more code.
         cpu: ``portable``: C for every CPU; ``x86-64``: C that takes the best of popcnt, AVX2 and AVX-512 that it finds;
+            ``aarch64``: NEON, with ``sdot`` where it is;
             ``cortex-m55``: with `optimize` ``speed``, convolutions of 128 pixels at once, in four times the memory.
         onnx_weights: ``bytes``, or ``bits``: weights take an eighth in the ONNX file, unpacked when it is loaded.
 

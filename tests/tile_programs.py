@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import pytest
 from numpy.typing import NDArray
 
+from blrc import reference
 from blrc.legal import check
 from blrc.pack import pack_signs
 from blrc.program import Constant, Conv, DType, Program, Scores, Value, Window
@@ -183,6 +185,22 @@ def many_convs(cases: Sequence[Case], seed: int = 0, dtype: DType = "bits") -> P
 
 def inputs(program: Program, count: int = 3, seed: int = 1) -> NDArray[Any]:
     return values(program.input, count, seed)
+
+
+def assert_steps_equal(program: Program, run_op: Callable[[str, NDArray[Any]], NDArray[Any]], where: str) -> None:
+    """Every op of the program, alone on random input, gives the reference's bits; a failure names the first that
+    does not, and `where` it was computed."""
+    for op in program.ops:
+        x = values(op.x, 4, 1)
+        different = np.argwhere(run_op(op.name, x) != reference.apply(program, op, x))
+        if len(different):
+            sample, row, column, channel = different[0]
+            if not isinstance(op, Conv):
+                pytest.fail(f"{where}: op {op}, sample {sample}, class {channel}")
+            z = reference.preactivation(program, op, x[sample : sample + 1])[0, :, :, channel]
+            threshold = program.constant(op.thresholds)[channel]
+            at = f"sample {sample}, position {(row, column)}, channel {channel}"
+            pytest.fail(f"{where}: op {op}, {at}: threshold {threshold}, z {z}")
 
 
 def values(value: Value, count: int, seed: int) -> NDArray[Any]:

@@ -15,7 +15,7 @@ from blrc.errors import BlrcError
 from blrc.targets.c.choice import Optimize, choose
 from blrc.targets.c.emit import emit
 from blrc.targets.c.emulated import EmulatedBuild
-from blrc.targets.c.layout import CPUS, PORTABLE, X86_64
+from blrc.targets.c.layout import CPUS, HOSTS, PORTABLE
 from blrc.targets.c.machines import Machine, find
 from blrc.targets.options import EmitOptions
 from blrc.vectors import record
@@ -106,7 +106,8 @@ def measure_devices(
 def _device(subject: Subject, machine: Machine, others: bool, work: Path) -> Device:
     program, work_of = subject.program, macs(subject.program.ops)
     folder = subject.folder
-    if folder is None or subject.layout.cpu == X86_64:  # which says nothing about small machines
+    of_another = subject.layout.cpu in HOSTS and subject.layout.cpu != cpu_of(machine)
+    if folder is None or of_another:  # which says nothing about this one
         folder = _written(subject, PORTABLE, "size", work / "export")
     int8 = int8_of(program)
     try:
@@ -132,10 +133,15 @@ def _device(subject: Subject, machine: Machine, others: bool, work: Path) -> Dev
     return Device(machine.name, machine.title, work_of, compiler, steps, tuple(choices), int8, detail)
 
 
+def cpu_of(machine: Machine) -> str:
+    """What C can be made for that this machine runs at its best."""
+    return machine.name if machine.name in CPUS else PORTABLE
+
+
 def _options(machine: Machine) -> list[tuple[str, Optimize]]:
     """``--cpu`` and ``--optimize`` of all exports for a machine."""
-    cpus = (PORTABLE, machine.name) if machine.name in CPUS else (PORTABLE,)
-    return [(cpu, optimize) for cpu in cpus for optimize in OPTIMIZE]
+    cpus = dict.fromkeys((PORTABLE, cpu_of(machine)))
+    return [(cpu, optimize) for cpu in cpus for optimize in (OPTIMIZE if cpu not in HOSTS else OPTIMIZE[:1])]
 
 
 def _steps(subject: Subject, build: EmulatedBuild, int8: Int8 | None) -> tuple[tuple[StepCost, ...], str]:

@@ -16,7 +16,7 @@ from blrc.bench.rivals import OURS, RIVALS, TORCH
 from blrc.bench.subject import Subject, macs, told_apart
 from blrc.program import BinaryScores, Conv, Op, Scores
 from blrc.targets.c.choice import Optimize, choose
-from blrc.targets.c.layout import PORTABLE, X86_64, Layout
+from blrc.targets.c.layout import HOSTS, PORTABLE, Layout
 from blrc.targets.c.shared import library_files
 from blrc.targets.c.tiers import allowed, host_cpu
 from blrc.version import VERSION
@@ -206,8 +206,8 @@ def _choices(subject: Subject, there: Sequence[str], stack: ExitStack) -> list[t
     sizes: tuple[Optimize, ...] = ("size", "speed", "ram")
     first = [] if subject.layout.cpu == PORTABLE else ["--cpu portable"]
     options = [(PORTABLE, " ".join([*first, *_optimize(each, bool(first))]), each) for each in sizes]
-    if host_cpu() == X86_64:
-        options.append((X86_64, "--cpu x86-64", "size"))
+    if (here := host_cpu()) in HOSTS:
+        options.append((here, f"--cpu {here}", "size"))
     for cpu, words, optimize in options:
         layout = choose(subject.program, optimize, cpu=cpu)
         if told_apart(layout) not in known:

@@ -13,9 +13,9 @@ from blrc import reference
 from blrc.bench.clock import Run
 from blrc.errors import BlrcError
 from blrc.program import Program
-from blrc.targets.c.layout import X86_64, Layout
+from blrc.targets.c.layout import HOSTS, Layout
 from blrc.targets.c.native import Native
-from blrc.targets.c.tiers import limited
+from blrc.targets.c.tiers import host_cpu, limited
 
 ALONE = ("portable",)
 
@@ -45,8 +45,8 @@ class Level:
 
 
 def levels_of(layout: Layout, there: Sequence[str]) -> tuple[str, ...]:
-    """The levels that an export can run at on a CPU that has these."""
-    return tuple(there) if layout.cpu == X86_64 else ALONE
+    """The levels that an export can run at on this machine, whose CPU has these."""
+    return tuple(there) if layout.cpu in HOSTS and layout.cpu == host_cpu() else ALONE
 
 
 def compile_levels(

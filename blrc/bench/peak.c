@@ -3,7 +3,11 @@
 #include <stdint.h>
 #include <string.h>
 
+#if defined(__aarch64__)
+#include "blrc_neon.h"
+#else
 #include "blrc_tier.h"
+#endif
 
 int32_t peak_level(void);
 int32_t peak_level(void)
@@ -16,6 +20,9 @@ int32_t peak_level(void)
 #define CHANGED(x) __asm__ volatile("" : "+r"(x))
 #define CHANGED_VECTOR(x) __asm__ volatile("" : "+x"(x))
 #define CHANGED_WIDE(x) __asm__ volatile("" : "+v"(x))
+#elif defined(__aarch64__)
+#define CHANGED(x) __asm__ volatile("" : "+r"(x))
+#define CHANGED_VECTOR(x) __asm__ volatile("" : "+w"(x))
 #else
 #define CHANGED(x) __asm__ volatile("" : "+r"(x))
 #endif
@@ -95,5 +102,26 @@ BLRC_TARGET_AVX512 uint64_t peak_avx512(uint64_t rounds)
     s0 = _mm512_add_epi64(_mm512_add_epi64(s0, s1), _mm512_add_epi64(s2, s3));
     memcpy(result, &s0, sizeof result);
     return result[0];
+}
+#endif
+
+#if defined(__aarch64__) && BLRC_NEON
+/* xor, count, add: 128 multiply-adds. */
+#define BYTES_STEP(k)     \
+    CHANGED_VECTOR(w##k); \
+    CHANGED_VECTOR(s##k); \
+    s##k = vaddq_u8(s##k, vcntq_u8(veorq_u8(x, w##k)));
+
+uint64_t peak_neon(uint64_t rounds);
+uint64_t peak_neon(uint64_t rounds)
+{
+    const uint8x16_t x = vdupq_n_u8((uint8_t)rounds);
+    uint8x16_t w0 = x, w1 = x, w2 = x, w3 = x, s0 = x, s1 = x, s2 = x, s3 = x;
+    uint64_t i;
+
+    for (i = 0; i < rounds; ++i) {
+        ROUND(BYTES_STEP)
+    }
+    return vaddvq_u8(vaddq_u8(vaddq_u8(s0, s1), vaddq_u8(s2, s3)));
 }
 #endif

@@ -1,8 +1,8 @@
 """The popcount peak of this machine: binary multiply-adds a second where all operands lie in registers.
 
-One loop for each level of the instruction set (``peak.c``): xor, count, add with popcnt and AVX-512; with AVX2, which
-has no instruction to count bits, look-up by byte shuffle and add. What the portable C does, a compiler's flags decide:
-the loop is compiled with those of the kernels.
+One loop for each level of the instruction set (``peak.c``): xor, count, add with popcnt, AVX-512 and NEON (there, of
+bytes); with AVX2, which has no instruction to count bits, look-up by byte shuffle and add. What the portable C does, a
+compiler's flags decide: the loop is compiled with those of the kernels.
 """
 
 from __future__ import annotations
@@ -16,10 +16,12 @@ from blrc.bench.clock import Run
 from blrc.runtime_files import runtime_dir
 from blrc.targets.c import build
 from blrc.targets.c.compiled import temporary_files
+from blrc.targets.c.cpus import TIERS, X86_64
+from blrc.targets.c.hosts import HOSTS, tier_file
 from blrc.targets.c.shared import host_flags
-from blrc.targets.c.tiers import TIERS
+from blrc.targets.c.tiers import host_cpu
 
-MACS = {"portable": 16 * 64, "popcnt": 16 * 64, "avx2": 16 * 128, "avx512": 16 * 512}
+MACS = {"portable": 16 * 64, "popcnt": 16 * 64, "avx2": 16 * 128, "avx512": 16 * 512, "neon": 16 * 128}
 """Multiply-adds of one round of the loop."""
 ROUNDS = 250  # of one run
 
@@ -39,7 +41,8 @@ class Peak:
         with temporary_files():
             self._folder = tempfile.TemporaryDirectory(prefix="blrc-peak-")
         folder, include = Path(self._folder.name), runtime_dir() / "include"
-        sources = [Path(__file__).with_name("peak.c"), runtime_dir() / "src" / "blrc_tier.c"]
+        cpu = host_cpu() if host_cpu() in HOSTS else X86_64  # whose file finds no level above portable elsewhere
+        sources = [Path(__file__).with_name("peak.c"), runtime_dir() / "src" / tier_file(cpu)]
         try:
             objects = [
                 build.compile_object(compiler, flags, source, folder / f"{source.stem}.o", include)
@@ -49,7 +52,7 @@ class Peak:
         except BaseException:
             self.close()
             raise
-        self.levels = TIERS[: self._library.peak_level() + 1]
+        self.levels = TIERS[cpu][: self._library.peak_level() + 1]
 
     def run(self, level: str) -> Run:
         """The loop of a level, `macs` a run."""

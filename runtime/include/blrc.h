@@ -61,7 +61,7 @@
 #define BLRC_CODES 32
 #define BLRC_CODE_ROWS 16
 
-/* In exports for x86-64 alone, words on the stack: the padded rows that a window sees, how many these are, and the bits
+/* In exports for hosts alone, words on the stack: the padded rows that a window sees, how many these are, and the bits
  * of one window. */
 #define BLRC_TILE_LINES 1024
 #define BLRC_TILE_HELD 16
@@ -150,7 +150,7 @@ void blrc_conv_quads(const blrc_conv *op, const uint32_t *x, BLRC_TABLE(uint32_t
 void blrc_dense(int32_t inputs, int32_t words, int32_t outputs, const uint32_t *x, BLRC_TABLE(uint32_t) weights,
                 BLRC_TABLE(blrc_bit_threshold) thresholds, uint32_t *y);
 
-/* Both on x86-64, whichever level of the instruction set the CPU has: see blrc_tile.h for the tables. groups is 1.
+/* Both on hosts (x86-64, AArch64), whichever level of the instruction set the CPU has: see blrc_tile.h for the tables. groups is 1.
  * limits: for each kind of place in the map its rows; places: for each row of the map, then for each column, a number;
  * their sum says which kind. */
 void blrc_conv_tiles(const blrc_conv *op, const uint32_t *x, const uint32_t *weights, const uint8_t *bytes,
@@ -201,7 +201,7 @@ void blrc_conv_eights(const blrc_conv *op, const void *x, BLRC_TABLE(int8_t) tab
 void blrc_encode(int32_t pixels, int32_t channels, const uint8_t *x, BLRC_TABLE(int8_t) table, int32_t table_rows,
                  int8_t *y);
 
-/* The same for groups = 1 on x86-64: see blrc_dots.h for the tables.
+/* The same for groups = 1 on hosts: see blrc_dots.h for the tables.
  *
  * scratch: ((rows * columns of the padded input) * in_channels + 4) bytes, in whole words. */
 void blrc_conv_dots(const blrc_conv *op, const void *x, const int8_t *table, int32_t table_rows, const int32_t *offsets,
@@ -216,7 +216,7 @@ void blrc_scores_int8(int32_t pixels, int32_t channels, int32_t classes, const u
 void blrc_scores_int16(int32_t pixels, int32_t channels, int32_t classes, const uint32_t *x,
                        BLRC_TABLE(int16_t) weights, BLRC_TABLE(int32_t) bias, int32_t *y);
 
-/* The same on x86-64. weights: for each class 32 for each of the `words` words of x, 0 for its unused bits; bias: the
+/* The same on hosts. weights: for each class 32 for each of the `words` words of x, 0 for its unused bits; bias: the
  * scores where no bit of x is set. */
 void blrc_scores_dots(int32_t words, int32_t classes, const uint32_t *x, const int8_t *weights, const int32_t *bias,
                       int32_t *y);

@@ -1,4 +1,4 @@
-/* Convolution of 8-bit codes with +-1 weights on x86-64. The whole input is copied once as codes with the padding
+/* Convolution of 8-bit codes with +-1 weights on hosts. The whole input is copied once as codes with the padding
  * around it, so that a window's codes lie at fixed distances wherever it is. */
 #include "blrc_dots.h"
 #include "blrc_window.h"

@@ -1,4 +1,4 @@
-/* Binary convolution on x86-64: pixels in tiles. Rows of the input are copied once, with the padding around them, so
+/* Binary convolution on hosts: pixels in tiles. Rows of the input are copied once, with the padding around them, so
  * that a window's taps lie in kernel_y runs wherever it is. */
 #include "blrc_tile.h"
 #include "blrc_window.h"

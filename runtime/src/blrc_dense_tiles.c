@@ -1,4 +1,4 @@
-/* Dense layer on x86-64: a tile of one pixel, whose run is the whole map. */
+/* Dense layer on hosts: a tile of one pixel, whose run is the whole map. */
 #include "blrc_tile.h"
 #include "blrc_window.h"
 

@@ -1,4 +1,4 @@
-/* Sums of 8-bit products on x86-64, one function for each level of the instruction set: first layers, whose inputs are
+/* Sums of 8-bit products on hosts, one function for each level of the instruction set: first layers, whose inputs are
  * codes, and scores, whose weights are 8 bits wide.
  *
  * Codes are stored as code + 128, without sign. That adds 128 times a row's sum of weights to every sum, wherever the

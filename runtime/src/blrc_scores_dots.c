@@ -1,4 +1,4 @@
-/* Scores with 8-bit weights on x86-64: bias holds the scores where no bit is set; each bit adds its weight twice. */
+/* Scores with 8-bit weights on hosts: bias holds the scores where no bit is set; each bit adds its weight twice. */
 #include "blrc_dots.h"
 
 void blrc_scores_dots(int32_t words, int32_t classes, const uint32_t *x, const int8_t *weights, const int32_t *bias,

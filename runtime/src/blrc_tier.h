@@ -1,4 +1,4 @@
-/* Kernels of exports for x86-64: each layer has one function and, for every level of the instruction set that pays, an
+/* Kernels of exports for hosts: each layer has one function and, for every level of the instruction set that pays, an
  * inner loop in a file of its own. Which one runs is decided when it runs. */
 #ifndef BLRC_TIER_H
 #define BLRC_TIER_H

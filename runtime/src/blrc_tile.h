@@ -1,4 +1,4 @@
-/* The inner loops of binary layers on x86-64, one for each level of the instruction set.
+/* The inner loops of binary layers on hosts, one for each level of the instruction set.
  *
  * A tile is a few pixels. Of each, the bits of all taps lie in one run of 64-bit units, taps outside the map as zeros.
  * A zero bit xor a weight is the weight, so absent taps count the ones among their weights; `limits` has them added,

@@ -1,4 +1,4 @@
-/* Binary tiles in portable C, and the choice between the levels. */
+/* Binary tiles in portable C. */
 #include "blrc_tile_plain.h"
 
 /* Hacker's Delight, 5-1. */
@@ -18,23 +18,5 @@ void blrc_tile_portable(const blrc_tile *tile)
 
     for (p = 0; p < tile->pixels; ++p) {
         BLRC_TILE_PLAIN(tile, p)
-    }
-}
-
-void blrc_tile_run(int32_t tier, const blrc_tile *tile)
-{
-    switch (tier) {
-    case BLRC_TIER_AVX512:
-        blrc_tile_avx512(tile);
-        break;
-    case BLRC_TIER_AVX2:
-        blrc_tile_avx2(tile);
-        break;
-    case BLRC_TIER_POPCNT:
-        blrc_tile_popcnt(tile);
-        break;
-    default:
-        blrc_tile_portable(tile);
-        break;
     }
 }

@@ -22,11 +22,13 @@ from blrc.bench.subject import Subject, load, macs
 from blrc.errors import BlrcError
 from blrc.manifest import read_manifest
 from blrc.program import Conv
+from blrc.targets.c.cpus import TIERS as ALL_TIERS
 from blrc.targets.c.layout import lay_out
-from blrc.targets.c.tiers import TIERS, VARIABLE, allowed, limited, wanted
+from blrc.targets.c.tiers import VARIABLE, allowed, limited, wanted
 
 pytestmark = pytest.mark.needs("cc")
 x86 = pytest.mark.skipif(platform.machine() != "x86_64", reason="this machine is no x86-64")
+TIERS = ALL_TIERS["x86-64"]
 TINY = Path(__file__).parents[1] / "golden" / "tiny.pt"
 
 
@@ -53,7 +55,7 @@ def test_each_layer_is_timed_at_each_level_beside_each_rival(x86_folder: Path, m
     assert [row.macs for row in found.rows[: len(convs)]] == [op.macs for op in convs]
     assert found.rows[-1].macs == macs(subject.program.ops) > sum(op.macs for op in convs)
     assert [row.binary for row in found.rows] == [False, True, True, False, False]
-    assert VARIABLE == "BLRC_TIER" and wanted() == "popcnt"  # as it was before
+    assert VARIABLE == "BLRC_TIER" and wanted("x86-64") == "popcnt"  # as it was before
 
 
 def test_an_ensemble_has_a_row_and_its_onnx_file_stands_there(ensemble_folder: Path) -> None:
@@ -74,13 +76,15 @@ def test_other_choices_are_timed_where_they_give_other_c(x86_folder: Path, monke
     assert found.others[0].tables == sum(step.flash for step in lay_out(program).steps)
 
 
-def test_the_c_is_laid_out_for_x86_from_a_portable_export(
+def test_the_c_is_laid_out_for_hosts_from_a_portable_export(
     ensemble_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(VARIABLE, "portable")
     monkeypatch.setattr(host, "RIVALS", {})
     monkeypatch.setattr(host, "host_cpu", lambda: "x86-64")
     assert [other.options for other in quick(load(ensemble_folder), others=True).others] == ["--cpu x86-64"]
+    monkeypatch.setattr(host, "host_cpu", lambda: "aarch64")
+    assert [other.options for other in quick(load(ensemble_folder), others=True).others] == ["--cpu aarch64"]
     monkeypatch.setattr(host, "host_cpu", lambda: "portable")
     assert quick(load(ensemble_folder), others=True).others == ()
 
@@ -152,11 +156,11 @@ def test_portable_c_has_one_level(ensemble_folder: Path, x86_folder: Path) -> No
 def test_a_level_is_limited_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(VARIABLE, raising=False)
     with limited("avx2"):
-        assert wanted() == "avx2"
+        assert wanted("x86-64") == "avx2"
         with limited("popcnt"):
             assert allowed(TIERS) == ("portable", "popcnt")
         assert allowed(TIERS) == ("portable", "popcnt", "avx2")
-    assert wanted() == "" and allowed(TIERS) == TIERS
+    assert wanted("x86-64") == "" and allowed(TIERS) == TIERS
     with pytest.raises(BlrcError, match="no such level"):
         allowed(TIERS, {VARIABLE: "avx3"})
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from blrc.runtime_files import runtime_dir
 from blrc.targets.c import build
 from blrc.targets.c.callgraph import FLAG, CallGraph, deepest, read_call_graph
-from blrc.targets.c.x86 import is_for_x86
+from blrc.targets.c.hosts import is_for_hosts
 
 COMPILER = ("arm-none-eabi-gcc",)
 Flags = tuple[str, ...]
@@ -107,7 +107,7 @@ def measure_runtime(variant: Mapping[str, int], folder: Path, cpu: Flags) -> Mea
     sources = folder / "src"
     sources.mkdir(parents=True)
     for path in [runtime_dir() / "include" / "blrc.h", *(runtime_dir() / "src").iterdir()]:
-        if is_for_x86(path.name):
+        if is_for_hosts(path.name):
             continue
         text = path.read_text(encoding="ascii")
         for macro, value in variant.items():

@@ -13,7 +13,16 @@ from c_exports import assert_equal, export
 from hypothesis import given
 from hypothesis import strategies as st
 from random_programs import random_program
-from tile_programs import CODE_EDGES, EDGES, LANE_EDGES, inputs, many_convs, random_cases, random_maps, values
+from tile_programs import (
+    CODE_EDGES,
+    EDGES,
+    LANE_EDGES,
+    assert_steps_equal,
+    inputs,
+    many_convs,
+    random_cases,
+    random_maps,
+)
 
 from blrc import reference
 from blrc.errors import BlrcError
@@ -21,13 +30,15 @@ from blrc.pack import unpack
 from blrc.program import Conv, DType, Program, Window
 from blrc.targets.c import dots, lanes
 from blrc.targets.c.choice import check_cpu
+from blrc.targets.c.cpus import TIERS as ALL_TIERS
 from blrc.targets.c.host import SANITIZE, HostBuild
 from blrc.targets.c.layout import lay_out
 from blrc.targets.c.native import Native
 from blrc.targets.c.shared import library_files
-from blrc.targets.c.tiers import TIERS, VARIABLE, tier_flags
+from blrc.targets.c.tiers import VARIABLE, tier_flags
 from blrc.targets.c.tiles import LOOK_BLOCKS, LOOK_UNITS, ROWS, limits, look_bytes, units
 
+TIERS = ALL_TIERS["x86-64"]
 NEEDED = {
     "portable": set(),
     "popcnt": {"popcnt", "ssse3", "sse4_1"},
@@ -54,6 +65,9 @@ def test_the_runtime_counts_levels_and_blocks_as_python_does() -> None:
     for i, name in enumerate(TIERS):
         assert f"#define BLRC_TIER_{name.upper()} {i}" in tier
     assert f"#define BLRC_TIERS {len(TIERS)}\n" in tier
+    neon = (root / "blrc_neon.h").read_text()
+    for i, name in enumerate(ALL_TIERS["aarch64"][1:], 1):
+        assert f"#define BLRC_TIER_{name.upper()} {i} " in neon
     assert f"#define BLRC_TILE_ROWS {ROWS} " in tile
     look = (root / "blrc_tile_lookup.h").read_text()
     assert f"#define BLRC_LOOK_UNITS {LOOK_UNITS} " in look
@@ -69,17 +83,7 @@ def test_the_runtime_counts_levels_and_blocks_as_python_does() -> None:
 def check_level(program: Program, tier: str) -> set[str]:
     """Every op of the program, alone on random input, gives the reference's bits at this level; the kernels."""
     native = Native(library_files(program, "net"), "net", program, 1, ("-O1",))
-    for op in program.ops:
-        x = values(op.x, 4, 1)
-        different = np.argwhere(native.run_op(op.name, x) != reference.apply(program, op, x))
-        if len(different):
-            sample, row, column, channel = different[0]
-            if not isinstance(op, Conv):
-                pytest.fail(f"{tier}: op {op}, sample {sample}, class {channel}")
-            z = reference.preactivation(program, op, x[sample : sample + 1])[0, :, :, channel]
-            threshold = program.constant(op.thresholds)[channel]
-            where = f"sample {sample}, position {(row, column)}, channel {channel}"
-            pytest.fail(f"{tier}: op {op}, {where}: threshold {threshold}, z {z}")
+    assert_steps_equal(program, native.run_op, tier)
     return {step.kernel for step in native.layout.steps}
 
 
@@ -196,6 +200,9 @@ def test_the_level_is_an_option_of_the_user() -> None:
     assert tier_flags("net", "x86-64", {}) == ()
     assert tier_flags("net", "x86-64", {VARIABLE: "avx2"}) == ("-DNET_BLRC_TIER_MOST=2",)
     assert tier_flags("net", "portable", {VARIABLE: "avx2"}) == ()
+    assert tier_flags("net", "aarch64", {VARIABLE: "neon"}) == ("-DNET_BLRC_TIER_MOST=1",)
+    with pytest.raises(BlrcError, match="BLRC_TIER=avx2: there is no such level of aarch64; take one of portable"):
+        tier_flags("net", "aarch64", {VARIABLE: "avx2"})
     with pytest.raises(BlrcError, match="BLRC_TIER=avx: there is no such level of x86-64; take one of por"):
         tier_flags("net", "x86-64", {VARIABLE: "avx"})
 
@@ -203,7 +210,8 @@ def test_the_level_is_an_option_of_the_user() -> None:
 @pytest.mark.parametrize(
     ("cpu", "targets", "small", "message"),
     [
-        ("x86", ("c",), False, "--cpu x86: expected portable, x86-64 or cortex-m55"),
+        ("x86", ("c",), False, "--cpu x86: expected portable, x86-64, aarch64 or cortex-m55"),
+        ("aarch64", ("c",), True, "--cpu aarch64 cannot be combined with --flash, --ram, --package or --optimize"),
         ("x86-64", ("onnx",), False, "--cpu x86-64 is about the C; add --target c"),
         ("x86-64", ("c",), True, "--cpu x86-64 cannot be combined with --flash, --ram, --package or --optimize"),
     ],

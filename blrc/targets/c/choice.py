@@ -8,7 +8,7 @@ from typing import Literal, get_args
 from blrc.errors import BlrcError
 from blrc.program import Conv, Program
 from blrc.targets.c import eights, memory, slices
-from blrc.targets.c.layout import CORTEX_M55, CPUS, PORTABLE, X86_64, Layout, lanes_of, lay_out
+from blrc.targets.c.layout import CORTEX_M55, CPUS, HOSTS, PORTABLE, Layout, lanes_of, lay_out
 
 Optimize = Literal["size", "speed", "ram"]
 
@@ -42,10 +42,10 @@ def choose(
             wherever they save any (`strips`), for more code.
         ram: bytes that the C may take, the caller's buffers and the stack included (`memory.Memory.ram_bytes`).
         flash: likewise, code and tables (`memory.Memory.flash_bytes`).
-        cpu: one of `blrc.targets.c.layout.CPUS`. For ``x86-64`` there is nothing to choose.
+        cpu: one of `blrc.targets.c.layout.CPUS`. For `HOSTS` there is nothing to choose.
     """
     plain = lay_out(program, cpu=cpu)
-    if optimize == "size" or cpu == X86_64:
+    if optimize == "size" or cpu in HOSTS:
         return plain
     if optimize == "ram":
         return min(plain, lay_out(program, pays=1, cpu=cpu), key=lambda layout: memory.measure(layout).ram_bytes)
@@ -88,7 +88,7 @@ def check_cpu(cpu: str, targets: Collection[str], small: bool) -> None:
         raise BlrcError(f"--cpu {cpu}: expected {', '.join(CPUS[:-1])} or {CPUS[-1]}")
     if cpu != PORTABLE and "c" not in targets:
         raise BlrcError(f"--cpu {cpu} is about the C; add --target c")
-    if cpu == X86_64 and small:
+    if cpu in HOSTS and small:
         raise BlrcError(
             f"--cpu {cpu} cannot be combined with --flash, --ram, --package or --optimize, which are about small CPUs; "
             "leave out either"

@@ -1,4 +1,4 @@
-"""First layers and scores on x86-64: tables for sums of 8-bit products (``blrc_dots.h`` of the runtime)."""
+"""First layers and scores on hosts: tables for sums of 8-bit products (``blrc_dots.h`` of the runtime)."""
 
 from __future__ import annotations
 

@@ -11,11 +11,11 @@ from blrc.errors import BlrcError
 from blrc.legal import check
 from blrc.program import Program
 from blrc.runtime_files import runtime_dir
-from blrc.targets.c import memory, selftest, x86
+from blrc.targets.c import hosts, memory, selftest
 from blrc.targets.c.choice import choose
 from blrc.targets.c.ensemble import ensemble_file
 from blrc.targets.c.header import header
-from blrc.targets.c.layout import X86_64, Layout
+from blrc.targets.c.layout import HOSTS, Layout
 from blrc.targets.c.macros import DEFAULTS, runtime_macros
 from blrc.targets.c.makefile import makefile
 from blrc.targets.c.packages.example import image_header
@@ -91,8 +91,8 @@ def runtime_sources(layout: Layout, name: str) -> dict[str, str]:
     needed = {step.source for step in layout.steps} | {"blrc_argmax.c", "blrc_digest.c", "blrc_head.c"}
     if layout.rows:
         needed.add("blrc_strips.c")
-    if layout.cpu == X86_64:
-        needed |= x86.files({step.kernel for step in layout.steps})
+    if layout.cpu in HOSTS:
+        needed |= hosts.files({step.kernel for step in layout.steps}, layout.cpu)
     paths = [*sorted((folder / "include").iterdir()), *sorted((folder / "src").iterdir())]
     texts = {path.name: _read(path) for path in paths}
     for macro, value in runtime_macros(layout).items():
@@ -128,7 +128,7 @@ def _read(path: Path) -> str:
 def _about(symbols: Symbols, vectors: int) -> dict[str, object]:
     """What the C target says of itself in the manifest."""
     layout = symbols.layout
-    found = None if layout.cpu == X86_64 else memory.measure(layout)
+    found = None if layout.cpu in HOSTS else memory.measure(layout)
     layers = [
         {
             "index": i,

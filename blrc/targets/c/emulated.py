@@ -24,6 +24,7 @@ from blrc.targets.c.fit import DoesNotFitError, NoRoomToTestError, check_fit, ne
 from blrc.targets.c.linker import linker_script, overflow
 from blrc.targets.c.machines import Machine, Tool
 from blrc.targets.c.symbols import name_all
+from blrc.targets.c.tiers import tier_flags
 
 RUN_TIMEOUT = 600.0
 RETURNS = 64  # bytes of return addresses, which are not in every compiler's frames
@@ -62,6 +63,7 @@ class EmulatedBuild(Compiled):
         if machine.fits is not None and least.ram > machine.fits[1]:  # what is far too large does not even compile
             check_fit(least, machine.fits, machine.title)
         self.machine = machine
+        self._flags = (*machine.flags, *tier_flags(name, self.layout.cpu))
         self._order = machine.order
         with temporary_files():
             self._temporary = tempfile.TemporaryDirectory(prefix=f"blrc-{machine.name}-")
@@ -105,7 +107,7 @@ class EmulatedBuild(Compiled):
                 return self._compile_test(source)
             measured = callgraph.FLAG if machine.call_graph else "-fstack-usage"
             out = self.build_folder / f"{source.stem}.o"
-            return build.compile_object(machine.compiler, [*machine.flags, measured], source, out, self.folder)
+            return build.compile_object(machine.compiler, [*self._flags, measured], source, out, self.folder)
 
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             device, selftest, vectors, *objects = pool.map(compile_one, [*tests, *library, *around])
@@ -126,7 +128,7 @@ class EmulatedBuild(Compiled):
         """One file of what is around the model."""
         extra = (f"-I{runtime_dir() / 'machines'}", f"-I{self._harness}", "-fno-builtin", "-fstack-usage", *flags)
         out = self._harness / f"{source.stem}.o"
-        return build.compile_object(self.machine.compiler, [*self.machine.flags, *extra], source, out, self.folder)
+        return build.compile_object(self.machine.compiler, [*self._flags, *extra], source, out, self.folder)
 
     def _own(self) -> list[Path]:
         """The library without <name>.c, which the driver includes."""
@@ -230,7 +232,7 @@ class EmulatedBuild(Compiled):
     def compiler(self) -> str:
         """The compiler and its version, in words."""
         first = build.run_tool([*self.machine.compiler, "--version"], "compiler version").splitlines()[0]
-        return f"{first} {' '.join(self.machine.flags)}"
+        return f"{first} {' '.join(self._flags)}"
 
     def selftest(self) -> int | None:
         """What the export's own self-test returns on the machine: 0, or the number of the first step that differs.

@@ -58,9 +58,8 @@ class NoRoomToTestError(BlrcError):
 
 def needed(layout: Layout, flash: int | None = None, stack: int = 0) -> Need:
     """What a model needs; without the `flash` and `stack` that a compiler gave, the least that it can be."""
-    parts = {part.what: part.nbytes for part in memory.measure(layout).ram}
+    parts = {part.what: part.nbytes for part in memory.given(layout)}
     arena, given = parts.pop("arena"), parts.pop("input")
-    parts.pop("stack")
     tables = sum(step.flash for step in layout.steps)
     return Need(tables if flash is None else flash, arena, given, sum(parts.values()), stack, flash is None)
 

@@ -17,10 +17,12 @@ from blrc.errors import BlrcError
 from blrc.pack import pack, unpack, words
 from blrc.plan import Arena
 from blrc.program import INT32_MAX, BinaryScores, Conv, DType, Encode, Op, Pool, Program, Scores, Value
-from blrc.targets.c import eights, slices, strips, x86
+from blrc.targets.c import eights, hosts, slices, strips
+from blrc.targets.c.cpus import AARCH64, CORTEX_M55, CPUS, PORTABLE, X86_64
+from blrc.targets.c.hosts import HOSTS
 from blrc.targets.c.steps import Step, Table, mapped, plain
 
-__all__ = ["CPUS", "PORTABLE", "X86_64", "Layout", "Step", "Table", "lay_out"]
+__all__ = ["AARCH64", "CORTEX_M55", "CPUS", "HOSTS", "PORTABLE", "X86_64", "Layout", "Step", "Table", "lay_out"]
 
 ROWS = 4  # BLRC_ROWS of the runtime: output channels that share one activation word
 GATHER_WORDS = 36  # BLRC_GATHER_WORDS
@@ -31,8 +33,6 @@ INT16_MAX = 2**15 - 1
 PAIR_SUMS = 2**14 - 1  # twice that, the threshold's distance included, stays within 16 bits
 ARENA_ALIGN = 4
 CONV_INPUTS: tuple[DType, ...] = ("bits", "int8")
-PORTABLE, X86_64, CORTEX_M55 = "portable", "x86-64", "cortex-m55"
-CPUS = (PORTABLE, X86_64, CORTEX_M55)
 SLICED = ("conv_slices", "conv_quads", "conv_eights")  # by name, with memory of their own
 
 
@@ -44,7 +44,7 @@ class Layout:
         groups: first step and the one after the last; where there are several, they run together row by row (`strips`).
         rows: of the maps between steps of a group, by the value's name: how many rows the arena holds of it.
         thresholds: bits of a threshold (16 or 32) by the type of what convolutions read, ``bits`` and ``int8``.
-        cpu: what it is made for: ``portable``, ``x86-64`` (`x86`), or ``cortex-m55``, which slices bits in vectors.
+        cpu: what it is made for: ``portable``, one of `HOSTS`, or ``cortex-m55``, which slices bits in vectors.
     """
 
     program: Program
@@ -93,7 +93,7 @@ def lay_out(program: Program, sliced: Collection[str] = (), pays: int | None = N
     Args:
         sliced: names of convolutions that `slices.fits`, which are to be bit-sliced.
         pays: see `strips.plan`.
-        cpu: one of `CPUS`. For ``x86-64`` no maps are kept in strips: there is memory, and whole maps are faster.
+        cpu: one of `CPUS`. For `HOSTS` no maps are kept in strips: there is memory, and whole maps are faster.
 
     Raises:
         BlrcError: a map is too large for the kernels' 32-bit indices.
@@ -110,7 +110,7 @@ def lay_out(program: Program, sliced: Collection[str] = (), pays: int | None = N
         if op.y.name in fused:
             continue
         encode = encodes[op.x.name] if op.x.name in fused else None
-        special = x86.step(program, op, encode) if cpu == X86_64 else None
+        special = hosts.step(program, op, encode, cpu) if cpu in HOSTS else None
         if op.name in sliced and isinstance(op, Conv):
             special = (
                 _sliced(program, op, thresholds["bits"], lanes_of(cpu))
@@ -119,7 +119,7 @@ def lay_out(program: Program, sliced: Collection[str] = (), pays: int | None = N
             )
         steps.append(special or _step(program, op, encode, thresholds, gathered))
     work = [_work(step) for step in steps]
-    if cpu == X86_64:
+    if cpu in HOSTS:
         planned = strips.placed(work, [(i, i + 1) for i in range(len(work))], ARENA_ALIGN)
     else:
         planned = strips.plan(work, ARENA_ALIGN, pays)

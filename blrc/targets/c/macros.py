@@ -5,7 +5,7 @@ from __future__ import annotations
 from blrc.pack import words
 from blrc.program import Conv
 from blrc.targets.c import tiles
-from blrc.targets.c.layout import CODE_ROWS, CODES, GATHER_WORDS, X86_64, Layout
+from blrc.targets.c.layout import CODE_ROWS, CODES, GATHER_WORDS, HOSTS, Layout
 
 DEFAULTS = {
     "BLRC_BIT_THRESHOLDS": 32,
@@ -48,7 +48,7 @@ def runtime_macros(layout: Layout) -> dict[str, int]:
         "BLRC_TILE_RUN": max(map(tiles.run_words, convs), default=1),
     }
     return {
-        **(tiled if layout.cpu == X86_64 else {}),
+        **(tiled if layout.cpu in HOSTS else {}),
         "BLRC_BIT_THRESHOLDS": layout.thresholds["bits"],
         "BLRC_CODE_THRESHOLDS": layout.thresholds["int8"],
         "BLRC_GATHER_WORDS": max(collected),

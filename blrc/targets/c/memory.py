@@ -108,13 +108,7 @@ def measure(layout: Layout) -> Memory:
     above = PREDICT_FRAMES if together else CLASSIFY_FRAME
     step_stack = {name: above + nbytes for name, nbytes in stacks.items()}
     stack = max(*step_stack.values(), PREDICT_OTHER if together else 0)
-    ram = [
-        Part("", "arena", layout.arena_bytes),
-        Part("", "input", program.input.nbytes),
-        Part("", "scores", 0 if together else program.output.nbytes),
-        Part("", "sums of members", 8 + 16 * program.classes + 16 if together else 0),
-        Part("", "stack", stack),
-    ]
+    ram = [*given(layout), Part("", "stack", stack)]
     slots = [Part(step.op.name, "map", layout.slot_bytes(step.y)) for step in layout.steps]
     gaps = ALIGNMENT * sum(len(table.arrays) for step in layout.steps for table in step.tables)
     return Memory(
@@ -125,6 +119,17 @@ def measure(layout: Layout) -> Memory:
         stack,
         step_stack,
     )
+
+
+def given(layout: Layout) -> list[Part]:
+    """What the caller gives."""
+    program, together = layout.program, len(layout.program.members) > 1
+    return [
+        Part("", "arena", layout.arena_bytes),
+        Part("", "input", program.input.nbytes),
+        Part("", "scores", 0 if together else program.output.nbytes),
+        Part("", "sums of members", 8 + 16 * program.classes + 16 if together else 0),
+    ]
 
 
 def runtime_files(layout: Layout) -> set[str]:

@@ -1,4 +1,4 @@
-"""Levels of the instruction set that an export for x86-64 chooses from when it runs, and how a user chooses less."""
+"""Levels of the instruction set that an export for hosts chooses from when it runs, and how a user chooses less."""
 
 from __future__ import annotations
 
@@ -8,27 +8,26 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from blrc.errors import BlrcError
-from blrc.targets.c.layout import PORTABLE, X86_64
+from blrc.targets.c.cpus import AARCH64, PORTABLE, TIERS, X86_64
 
 VARIABLE = "BLRC_TIER"
-TIERS = ("portable", "popcnt", "avx2", "avx512")
-"""By BLRC_TIER_*, the runtime's numbers."""
+_MACHINES = {"x86_64": X86_64, "AMD64": X86_64, "aarch64": AARCH64, "arm64": AARCH64, "ARM64": AARCH64}
 
 
 def host_cpu() -> str:
     """What C for this machine is laid out for."""
-    return X86_64 if platform.machine() in ("x86_64", "AMD64") else PORTABLE
+    return _MACHINES.get(platform.machine(), PORTABLE)
 
 
-def wanted(environment: Mapping[str, str] | None = None) -> str:
-    """The highest level that ``$BLRC_TIER`` allows, or nothing.
+def wanted(cpu: str, environment: Mapping[str, str] | None = None) -> str:
+    """The highest level that ``$BLRC_TIER`` allows of those of `cpu`, or nothing.
 
     Raises:
         BlrcError: there is no such level.
     """
     tier = (os.environ if environment is None else environment).get(VARIABLE, "")
-    if tier and tier not in TIERS:
-        raise BlrcError(f"{VARIABLE}={tier}: there is no such level of x86-64; take one of {', '.join(TIERS)}")
+    if tier and tier not in TIERS[cpu]:
+        raise BlrcError(f"{VARIABLE}={tier}: there is no such level of {cpu}; take one of {', '.join(TIERS[cpu])}")
     return tier
 
 
@@ -38,8 +37,8 @@ def tier_flags(name: str, cpu: str, environment: Mapping[str, str] | None = None
     Raises:
         BlrcError: there is no such level.
     """
-    most = wanted(environment)
-    return (f"-D{name.upper()}_BLRC_TIER_MOST={TIERS.index(most)}",) if most and cpu == X86_64 else ()
+    most = wanted(cpu, environment) if cpu in TIERS else ""
+    return (f"-D{name.upper()}_BLRC_TIER_MOST={TIERS[cpu].index(most)}",) if most else ()
 
 
 @contextmanager
@@ -57,10 +56,11 @@ def limited(tier: str) -> Iterator[None]:
 
 
 def allowed(tiers: Sequence[str], environment: Mapping[str, str] | None = None) -> tuple[str, ...]:
-    """Those of these levels that ``$BLRC_TIER`` leaves.
+    """Those of these levels of this machine that ``$BLRC_TIER`` leaves.
 
     Raises:
         BlrcError: there is no such level.
     """
-    most = wanted(environment)
-    return tuple(tier for tier in tiers if not most or TIERS.index(tier) <= TIERS.index(most))
+    cpu = host_cpu()
+    most = wanted(cpu, environment) if cpu in TIERS else ""
+    return tuple(tier for tier in tiers if not most or TIERS[cpu].index(tier) <= TIERS[cpu].index(most))

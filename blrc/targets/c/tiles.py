@@ -1,7 +1,7 @@
-"""Layers on x86-64: tables for the kernels that work on tiles of pixels (``blrc_tile.h`` of the runtime).
+"""Layers on hosts: tables for the kernels that work on tiles of pixels (``blrc_tile.h`` of the runtime).
 
-One table of weights serves popcnt, AVX2 and AVX-512, which are told apart when the code runs; a second one, of the same
-bits, lets the CPUs before AVX-512 look up nibbles in convolutions.
+One table of weights serves popcnt, AVX2, AVX-512 and NEON, which are told apart when the code runs; on x86-64 a second
+one, of the same bits, lets the CPUs before AVX-512 look up nibbles in convolutions.
 """
 
 from __future__ import annotations
@@ -37,8 +37,12 @@ def run_words(op: Conv) -> int:
     return op.window.taps * words(op.x.shape[2]) + 4
 
 
-def step(program: Program, op: Conv) -> Step | None:
-    """The step of a binary convolution or dense layer, else None: the portable one has to do."""
+def step(program: Program, op: Conv, looks_up: bool = True) -> Step | None:
+    """The step of a binary convolution or dense layer, else None: the portable one has to do.
+
+    Args:
+        looks_up: make the table for look-ups, where they pay.
+    """
     if op.groups != 1:
         return None
     total = op.window.taps * words(op.x.shape[2])
@@ -54,7 +58,7 @@ def step(program: Program, op: Conv) -> Step | None:
     if run_words(op) > MAX_RUN or line_words(op) > MAX_LINES:
         return None
     why = f"{total} words a row, six pixels at a time"
-    if op.unpooled[0] * op.unpooled[1] >= 6 and op.fan_in <= LOOK_BITS:
+    if looks_up and op.unpooled[0] * op.unpooled[1] >= 6 and op.fan_in <= LOOK_BITS:
         tables.append(mapped("bytes", weights, lambda t: look_bytes(t.reshape(len(t), -1))))
         why += "; looked up by nibbles before AVX-512"
     rows, columns = _places(op)
