@@ -75,8 +75,8 @@ def main() -> None:
     "--cpu",
     default="portable",
     show_default=True,
-    help="portable; for hosts x86-64 (up to AVX-512) or aarch64 (NEON, sdot); or cortex-m55: vectors of 128 pixels with "
-    "--optimize speed.",
+    help="portable; for hosts x86-64 (up to AVX-512) or aarch64 (NEON, sdot); or cortex-m55: vectors of 128 pixels "
+    "with --optimize speed.",
 )
 @click.option(
     "--onnx-weights", default="bytes", show_default=True, help="bytes; or bits: a smaller file, unpacked when loaded."

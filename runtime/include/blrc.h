@@ -150,7 +150,7 @@ void blrc_conv_quads(const blrc_conv *op, const uint32_t *x, BLRC_TABLE(uint32_t
 void blrc_dense(int32_t inputs, int32_t words, int32_t outputs, const uint32_t *x, BLRC_TABLE(uint32_t) weights,
                 BLRC_TABLE(blrc_bit_threshold) thresholds, uint32_t *y);
 
-/* Both on hosts (x86-64, AArch64), whichever level of the instruction set the CPU has: see blrc_tile.h for the tables. groups is 1.
+/* Both on hosts, whichever level of the instruction set the CPU has: see blrc_tile.h for the tables. groups is 1.
  * limits: for each kind of place in the map its rows; places: for each row of the map, then for each column, a number;
  * their sum says which kind. */
 void blrc_conv_tiles(const blrc_conv *op, const uint32_t *x, const uint32_t *weights, const uint8_t *bytes,

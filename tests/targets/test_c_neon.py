@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from c_exports import assert_equal, export, one_conv, share_runtime_objects
-from random_programs import random_inputs, random_program
+from every_kernel import gated_members
+from random_programs import alone, random_inputs, random_program
 from tile_programs import CODE_EDGES, EDGES, HALF, SAME, assert_steps_equal, inputs, many_convs, random_cases
 
 from blrc import reference
@@ -20,7 +21,10 @@ from blrc.targets.c.cpus import AARCH64, TIERS
 from blrc.targets.c.emulated import EmulatedBuild
 from blrc.targets.c.host import SANITIZE, HostBuild
 from blrc.targets.c.machines import find
-from blrc.targets.c.tiers import VARIABLE
+from blrc.targets.c.native import Native
+from blrc.targets.c.shared import library_files
+from blrc.targets.c.slots import Slots
+from blrc.targets.c.tiers import VARIABLE, host_cpu
 
 CC = "aarch64-linux-gnu-gcc"
 # By level, CPUs that have it and not the next: what the program asks when it runs decides.
@@ -101,6 +105,22 @@ def test_c_for_aarch64_is_right_on_other_machines(dtype: DType, tmp_path: Path) 
     raw = inputs(program)
     with HostBuild(export(program, tmp_path, raw, cpu=AARCH64), "net", SANITIZE, "gcc") as c:
         assert_equal(program, c.run(raw), raw, list(reference.run(program, raw)))
+
+
+@pytest.mark.needs("cc")
+def test_python_takes_c_for_aarch64_on_such_a_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What `blrc.compile`, `blrc eval` and `blrc verify` would compile there; here its portable level runs."""
+    monkeypatch.setattr("platform.machine", lambda: "aarch64")
+    assert host_cpu() == AARCH64
+    program = gated_members()
+    raw = random_inputs(program, 9)
+    native, slots = Native(library_files(program, "net"), "net", program, 1, ("-O1",)), Slots(program, ("-O1",))
+    assert native.layout.cpu == AARCH64 and any(step.kernel == "conv_dots" for step in native.layout.steps)
+    for member in range(len(program.members)):
+        assert_equal(program, native.run(raw, member), raw, [step.y.name for step in native.layout.steps], member)
+        expected = reference.scores(program, raw, member)
+        np.testing.assert_array_equal(slots.scores(alone(program, member), raw), expected)
+    slots.close()
 
 
 @pytest.mark.parametrize(
