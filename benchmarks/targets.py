@@ -74,6 +74,13 @@ SUBJECTS = (
         "cortex-m0,cortex-m4,cortex-m55,rv32imc,rv32imc_zbb,aarch64,armv7,s390x,wasm",
     ),
     Subject(
+        "MNIST, the likeliest weights, --cpu aarch64",
+        ("blrc", "export", "examples/mnist/mnist.pt", "--cpu", "aarch64", "--target", "c", "-o", "WORK/host"),
+        "host",
+        None,
+        "aarch64,armv7,s390x",
+    ),
+    Subject(
         "MNIST, five members",
         ("blrc", "export", "examples/mnist/mnist.pt", "--members", "5", "--target", "c", "-o", "WORK/five"),
         "five",
