@@ -20,7 +20,8 @@ from blrc.targets.c.build import STRICT
 from blrc.targets.c.cpus import AARCH64, TIERS
 from blrc.targets.c.emulated import EmulatedBuild
 from blrc.targets.c.host import SANITIZE, HostBuild
-from blrc.targets.c.machines import find
+from blrc.targets.c.hosts import HOSTS
+from blrc.targets.c.machines import Machine, find
 from blrc.targets.c.native import Native
 from blrc.targets.c.shared import library_files
 from blrc.targets.c.slots import Slots
@@ -105,6 +106,17 @@ def test_c_for_aarch64_is_right_on_other_machines(dtype: DType, tmp_path: Path) 
     raw = inputs(program)
     with HostBuild(export(program, tmp_path, raw, cpu=AARCH64), "net", SANITIZE, "gcc") as c:
         assert_equal(program, c.run(raw), raw, list(reference.run(program, raw)))
+
+
+@pytest.mark.parametrize("cpu", HOSTS)
+@pytest.mark.parametrize("emulated", ["armv7", "s390x"], indirect=True)
+def test_regression_exports_for_hosts_run_on_emulated_machines(cpu: str, emulated: Machine, tmp_path: Path) -> None:
+    """What they need of its memory was asked of a list that has no kernels for hosts."""
+    program = one_conv((8, 8, 16), 40, SAME, pool=HALF)
+    raw = random_inputs(program, 3)
+    with EmulatedBuild(export(program, tmp_path, raw, cpu=cpu), "net", emulated) as c:
+        assert_equal(program, c.run(raw), raw, [step.y.name for step in c.layout.steps])
+        assert c.need.arena == c.layout.arena_bytes and c.selftest() == 0
 
 
 @pytest.mark.needs("cc")
