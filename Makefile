@@ -6,6 +6,8 @@
 #   make format    rewrite the sources as `make check` wants them
 #   make results   train what has no record in docs/results yet (hours of CPU; goes on where it was stopped), measure,
 #                  draw docs/results.md; DATA=DIR has MNIST's files, else they are downloaded
+#   make results-cifar10  the same for CIFAR-10 at a quarter of the width: about seven CPU hours of training (it goes
+#                  on where it was stopped), half an hour of evaluation
 #   make targets   verify the exported C on every machine in emulators, write docs/targets.md
 #   make bench     the C at every level of x86-64 beside ONNX Runtime (float32, int8) and PyTorch on common layers and
 #                  two networks; BENCH_JSON=FILE and BENCH_PLOT=FILE.svg write the table and a figure
@@ -27,7 +29,7 @@ PACKAGERS := .venv-packagers
 LCE       := .venv-lce
 WITH_LCE   = $(if $(wildcard $(LCE)/.installed),BLRC_LCE_PYTHON=$(LCE)/bin/python)
 
-.PHONY: demo test check format results targets bench performance dist clean distclean ort117 packagers lce
+.PHONY: demo test check format results results-cifar10 targets bench performance dist clean distclean ort117 packagers lce
 .DELETE_ON_ERROR:
 
 # torch goes first and by itself, so that its options touch no other package.
@@ -85,6 +87,9 @@ demo: .venv/.installed
 
 results: .venv/.installed
 	$(BIN)/python benchmarks/results.py $(if $(DATA),--data $(DATA))
+
+results-cifar10: .venv/.installed
+	$(BIN)/python benchmarks/results.py cifar10 $(if $(DATA),--data $(DATA))
 
 targets: .venv/.installed
 	$(BIN)/python benchmarks/targets.py

@@ -1,11 +1,11 @@
 """The runs behind docs/results.md: train, evaluate, record, draw.
 
-python benchmarks/results.py [--data DIR] [--only NAME ...] [--train-only]
+python benchmarks/results.py [mnist|cifar10] [--data DIR] [--only NAME ...] [--train-only]
 
-Each run is one ``blrc train`` command. Its checkpoint, log and unfinished state lie in build/results; what was
-measured goes to docs/results/NAME.json. Runs that have a record are not run again (delete the record to do so), and an
-interrupted one goes on, so the command can be stopped at any time. At the end the page and its figures are drawn from
-the records alone (`benchmarks/results_page.py`).
+Each run is one ``blrc train`` command (`benchmarks/results_runs.py`). Its checkpoint, log and unfinished
+state lie in build/results; what was measured goes to docs/results/NAME.json. Runs that have a record are not run again
+(delete the record to do so), and an interrupted one goes on, so the command can be stopped at any time. At the end the
+page and its figures are drawn from the records alone (`benchmarks/results_page.py`).
 """
 
 from __future__ import annotations
@@ -21,112 +21,91 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import torch
+from results_runs import RUNS, Run
 
-from blrc import checkpoint, datasets, head, models, reference
+from blrc import checkpoint, datasets, head, reference
 from blrc.api import build
+from blrc.cifar import cifar10
 from blrc.encode import device_layout
 from blrc.files import cache_folder, write_atomically
 from blrc.members import parse_members
-from blrc.train.mnist import ENCODING
+from blrc.train import networks
+from blrc.train.data import prepare
+from blrc.train.recipe import Recipe
 from blrc.train.stage import accuracy
 from blrc.version import VERSION
 
 ROOT = Path(__file__).parents[1]
 BUILD = ROOT / "build" / "results"
 RECORDS = ROOT / "docs" / "results"
-EXAMPLE = ROOT / "examples" / "mnist"
-REPEATS = {"distilled": 5, "plain": 3}
+SHIPPED = {
+    "mnist": ROOT / "examples" / "mnist" / "mnist.pt",
+    "cifar10": ROOT / "examples" / "cifar10" / "cifar10-quarter.pt",
+}
+READ = {"mnist": datasets.mnist, "cifar10": cifar10}
+DATA = {"mnist": "MNIST", "cifar10": "CIFAR-10"}
 MEMBERS = "stochastic,map,2,5,16"
 
 
 @dataclass(frozen=True)
-class Run:
-    """One training run.
+class Evaluation:
+    """What ``blrc eval`` measures of the best run of `group`, over `repeats` draws, beside the best of `baseline`."""
 
-    Attributes:
-        name: of its files.
-        group: runs of a group compete on the validation set, by which the best is taken.
-        options: of ``blrc train mnist``.
-    """
-
-    name: str
     group: str
-    options: tuple[str, ...]
-
-    @property
-    def command(self) -> str:
-        return " ".join(("blrc train mnist -o", f"{self.name}.pt", *self.options))
-
-    @property
-    def is_real(self) -> bool:
-        return "fp" in self.options
+    baseline: str
+    repeats: int
 
 
-def _run(name: str, group: str, options: str) -> Run:
-    return Run(name, group, tuple(options.split()))
-
-
-# Baselines get as many epochs as the plain runs with a restart: pretraining, binary network and restart together.
-# Those of 16 epochs came first, and are kept for the record.
-RUNS = (
-    _run("plain-0", "plain", "--recipe plain --seed 0"),
-    _run("plain-1", "plain", "--recipe plain --seed 1"),
-    _run("restart-0", "plain", "--recipe plain --seed 0 --restart-epochs 8"),
-    _run("restart-1", "plain", "--recipe plain --seed 1 --restart-epochs 8"),
-    _run("plain-fast", "plain", "--recipe plain --seed 0 --weight-lr 0.06"),
-    _run("paper-0", "plain", "--recipe paper --seed 0"),
-    _run("distilled-0", "distilled", "--recipe distilled --seed 0 --rotation 0 --zoom 0 --pretrain-epochs 9"),
-    _run("distorted-0", "distilled", "--recipe distilled --seed 0 --rotation 10 --zoom 0.1 --pretrain-epochs 12"),
-    _run("distorted-1", "distilled", "--recipe distilled --seed 1 --epochs 32 --restart-epochs 12"),
-    _run("bnn-low", "bnn", "--model bnn --epochs 24 --lr 0.001"),
-    _run("bnn-mid", "bnn", "--model bnn --epochs 24 --lr 0.003"),
-    _run("bnn-high", "bnn", "--model bnn --epochs 24 --lr 0.01"),
-    _run("fp", "fp", "--model fp --epochs 24"),
-    _run("bnn-low-16", "shorter", "--model bnn --epochs 16 --lr 0.001"),
-    _run("bnn-mid-16", "shorter", "--model bnn --epochs 16 --lr 0.003"),
-    _run("bnn-high-16", "shorter", "--model bnn --epochs 16 --lr 0.01"),
-    _run("fp-16", "shorter", "--model fp --epochs 16"),
-    _run("no-norm", "ablation", "--recipe plain --no-norm"),
-    _run("xavier", "ablation", "--recipe plain --init xavier"),
-)
+EVALUATIONS = {
+    "eval-distilled": Evaluation("distilled", "bnn", 5),
+    "eval-plain": Evaluation("plain", "bnn", 3),
+    "cifar10/eval-plain": Evaluation("cifar10", "cifar10-bnn", 3),
+}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", type=Path, help="folder of MNIST's files; by default downloaded to a cache")
+    parser.add_argument("task", nargs="?", default="mnist", choices=RUNS)
+    parser.add_argument("--data", type=Path, help="folder of the data set's files; by default downloaded to a cache")
     parser.add_argument("--only", nargs="+", metavar="NAME", help="these runs only")
     parser.add_argument("--train-only", action="store_true", help="no evaluation, no page")
     options = parser.parse_args()
-    datasets.mnist(options.data)  # downloaded where it is not there yet
-    folder = options.data or cache_folder("mnist")
-    chosen = [run for run in RUNS if options.only is None or run.name in options.only]
-    unknown = set(options.only or ()) - {run.name for run in RUNS}
+    runs = RUNS[options.task]
+    READ[options.task](options.data)  # downloaded where it is not there yet
+    folder = options.data or cache_folder(options.task)
+    chosen = [run for run in runs if options.only is None or run.short in options.only]
+    unknown = set(options.only or ()) - {run.short for run in runs}
     if unknown:
-        parser.error(f"no such run: {', '.join(sorted(unknown))}; there are {', '.join(run.name for run in RUNS)}")
-    BUILD.mkdir(parents=True, exist_ok=True)
+        parser.error(f"no such run: {', '.join(sorted(unknown))}; there are {', '.join(run.short for run in runs)}")
     for run in chosen:
+        (BUILD / run.name).parent.mkdir(parents=True, exist_ok=True)
         if record(run) is None:
             train(run, folder)
             if not options.train_only:
                 write(run.name, {**about(run), **evaluate(run, folder)})
-    if options.train_only or len(chosen) < len(RUNS):
+    if options.train_only or len(chosen) < len(runs):
         return
-    bnn = record_of_checkpoint(best_of("bnn"))
-    for group in REPEATS:
-        best = best_of(group)
+    for name, evaluation in EVALUATIONS.items():
+        best = best_of(evaluation.group)
+        if best.task != options.task:
+            continue
+        baseline = best_of(evaluation.baseline)
 
-        def make(best: Run = best, group: str = group) -> Mapping[str, Any]:
-            models = [trained(run, folder) for run in (best, best_of("bnn"))]
-            return full_evaluation(*models, folder, REPEATS[group])
+        def make(best: Run = best, baseline: Run = baseline, repeats: int = evaluation.repeats) -> Mapping[str, Any]:
+            return full_evaluation(best, *(trained(run, folder) for run in (best, baseline)), folder, repeats)
 
-        once(f"eval-{group}", make, run=best.name, model=record_of_checkpoint(best), baseline=bnn)
-    shipped = EXAMPLE / "mnist.pt"
-    once("uncertain", lambda: most_uncertain(shipped, folder), sha256=sha256(shipped))
-    once("ensembles", lambda: ensembles(shipped, folder), sha256=sha256(shipped))
+        once(name, make, run=best.name, model=record_of_checkpoint(best), baseline=record_of_checkpoint(baseline))
+    shipped = SHIPPED[options.task]
+    if options.task == "mnist":
+        once("uncertain", lambda: most_uncertain(shipped, folder), sha256=sha256(shipped))
+        once("ensembles", lambda: ensembles(shipped, folder), sha256=sha256(shipped))
+    else:
+        once("cifar10/shipped", lambda: evaluation_of_shipped(shipped, folder), sha256=sha256(shipped))
     run_script("results_page.py")
 
 
@@ -168,7 +147,7 @@ def train(run: Run, folder: Path) -> None:
         return
     say(run.command)
     blrc(
-        "train", "mnist", "-o", output, "--data", folder, "--log", output.with_suffix(".csv"), "--resume", *run.options
+        "train", run.task, "-o", output, "--data", folder, "--log", output.with_suffix(".csv"), "--resume", *run.options
     )
 
 
@@ -191,12 +170,9 @@ def evaluate(run: Run, folder: Path) -> dict[str, Any]:
     """Accuracies in percent on validation (by which runs are chosen) and test images."""
     output = BUILD / f"{run.name}.pt"
     if run.is_real:
-        model = models.mnist("fp")
-        model.load_state_dict(checkpoint.load_real(output))
-        parts = {"validation": datasets.split(datasets.mnist(folder))[1], "test": datasets.mnist(folder, train=False)}
-        return {part: {"fp": 100 * accuracy(model.eval(), data, ENCODING)} for part, data in parts.items()}
-    few = {"bnn": "map", "shorter": "map", "ablation": "stochastic,map"}
-    members = few.get(run.group, "stochastic,map,16")
+        return real_accuracies(run, output, folder)
+    few = {"bnn": "map", "shorter": "map", "ablation": "stochastic,map", "white": MEMBERS}
+    members = few.get(run.group.removeprefix("cifar10-"), "stochastic,map,16")
     found: dict[str, Any] = {}
     for part, extra in (("validation", ("--validation",)), ("test", ())):
         result = evaluated(output, folder, members, 1, *extra)["members"]
@@ -204,7 +180,25 @@ def evaluate(run: Run, folder: Path) -> dict[str, Any]:
     return found
 
 
-def full_evaluation(model: Path, bnn: Path, folder: Path, repeats: int) -> dict[str, Any]:
+def real_accuracies(run: Run, model: Path, folder: Path) -> dict[str, Any]:
+    """Of a full-precision network."""
+    width = (float(value) for name, value in pairwise(run.options) if name == "--width")
+    recipe = Recipe(task=run.task, model="fp", width=next(width, 1.0), whiten="--whiten" in run.options)
+    prepared = prepare(recipe, folder)
+    network = networks.new(recipe)
+    network.load_state_dict(checkpoint.load_real(model))
+    network.eval()
+    test = READ[run.task](folder, train=False)
+    if prepared.whitening is not None:
+        test = datasets.Dataset(prepared.whitening.codes(test.images), test.labels)
+    with torch.inference_mode():
+        return {
+            part: {"fp": 100 * accuracy(network, data, prepared.encoding)}
+            for part, data in (("validation", prepared.validation), ("test", test))
+        }
+
+
+def full_evaluation(run: Run, model: Path, bnn: Path, folder: Path, repeats: int) -> dict[str, Any]:
     """Everything that ``blrc eval`` measures, over repeated draws of the members, beside the Binarized NN."""
     with tempfile.TemporaryDirectory() as plots:  # which asks for the re-estimation curve
         baseline = Path(plots) / "Binarized NN.pt"
@@ -212,9 +206,19 @@ def full_evaluation(model: Path, bnn: Path, folder: Path, repeats: int) -> dict[
         found = evaluated(model, folder, MEMBERS, repeats, "--baseline", str(baseline), "--plots", plots)
     # Paths of this machine have no place in a record.
     command = (
-        f"blrc eval {model.name} --data MNIST --members {MEMBERS} --repeats {repeats} --baseline {bnn.name} --plots ."
+        f"blrc eval {model.name} --data {DATA[run.task]} --members {MEMBERS} --repeats {repeats} "
+        f"--baseline {bnn.name} --plots ."
     )
-    return {"command": command, "eval": {**found, "checkpoint": model.name, "data": "MNIST test images"}}
+    return {"command": command, "eval": {**found, "checkpoint": model.name, "data": f"{DATA[run.task]} test images"}}
+
+
+def evaluation_of_shipped(model: Path, folder: Path) -> dict[str, Any]:
+    """Accuracies of the shipped network, which holds fewer images for re-estimation than the run's checkpoint."""
+    path = model.relative_to(ROOT)
+    return {
+        "command": f"blrc eval {path} --data CIFAR-10 --members {MEMBERS}",
+        "eval": {**evaluated(model, folder, MEMBERS, 1), "checkpoint": str(path), "data": "CIFAR-10 test images"},
+    }
 
 
 def ensembles(model: Path, folder: Path) -> dict[str, Any]:
@@ -263,7 +267,8 @@ def most_uncertain(model: Path, folder: Path) -> dict[str, Any]:
 
 def best_of(group: str) -> Run:
     """The run of a group with the highest validation accuracy of its MAP network; the first of equals."""
-    return max((run for run in RUNS if run.group == group), key=lambda run: (record(run) or {})["validation"]["map"])
+    competitors = (run for runs in RUNS.values() for run in runs if run.group == group)
+    return max(competitors, key=lambda run: (record(run) or {})["validation"]["map"])
 
 
 def record(run: Run) -> Mapping[str, Any] | None:
@@ -274,7 +279,7 @@ def record(run: Run) -> Mapping[str, Any] | None:
 
 
 def write(name: str, content: Mapping[str, Any]) -> None:
-    RECORDS.mkdir(parents=True, exist_ok=True)
+    (RECORDS / name).parent.mkdir(parents=True, exist_ok=True)
     write_atomically(RECORDS / f"{name}.json", (json.dumps(content, indent=1) + "\n").encode())
 
 

@@ -16,8 +16,11 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+import results_cifar10
 import results_figures as figures
-from results import EXAMPLE, RECORDS, ROOT, RUNS, Run, best_of, sha256
+from results import RECORDS, ROOT, SHIPPED, best_of, sha256
+from results_runs import MNIST, Run
+from results_table import NAMES, percent, runs_table, table
 
 from blrc.files import write_atomically
 
@@ -30,15 +33,6 @@ PAPER = {
     "16": 99.15,
     "fp": 99.48,
 }  # Peters & Welling (2018), section 5
-NAMES = {
-    "bnn": "Binarized NN",
-    "stochastic": "stochastic network",
-    "map": "BLRNet, MAP",
-    "2": "BLRNet, 2 members",
-    "5": "BLRNet, 5 members",
-    "16": "BLRNet, 16 members",
-    "fp": "FPNet",
-}
 TEST_IMAGES = 10_000
 GOALS = {"map": 99.30, "16": 99.40}  # of the better recipe
 FURTHER = {"map": 99.40}
@@ -47,14 +41,17 @@ Record = Mapping[str, Any]
 
 
 def main() -> None:
-    for name, content in figures.all_figures(records()).items():
+    for name, content in {**figures.all_figures(records()), **results_cifar10.all_figures(records())}.items():
         write_atomically(RECORDS / name, content)
     write_atomically(PAGE, page(records()).encode())
 
 
 def records() -> dict[str, Record]:
     """Every record by its file's name."""
-    return {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(RECORDS.glob("*.json"))}
+    return {
+        path.relative_to(RECORDS).with_suffix("").as_posix(): json.loads(path.read_text(encoding="utf-8"))
+        for path in sorted(RECORDS.rglob("*.json"))
+    }
 
 
 def page(known: Mapping[str, Record]) -> str:
@@ -69,34 +66,23 @@ def page(known: Mapping[str, Record]) -> str:
                 _plain(known),
                 "## MNIST, the better recipe",
                 _distilled(known),
-                "## Certainty",
+                "## MNIST, certainty",
                 _certainty(known),
-                "## Re-estimation of norm statistics",
+                "## MNIST, re-estimation of norm statistics",
                 _reestimation(known),
-                "## Ablations",
+                "## MNIST, ablations",
                 _ablations(known),
-                "## Cheap ensembles",
+                "## MNIST, cheap ensembles",
                 _cheap(known),
-                "## Stopping early",
+                "## MNIST, stopping early",
                 _anytime(known),
-                "## Every run",
+                "## Every run on MNIST",
                 _runs(known),
+                *results_cifar10.sections(known),
             ]
         )
         + "\n"
     )
-
-
-def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table in Markdown; all columns but the first are numbers."""
-    lines = ["| " + " | ".join(head) + " |", "|---|" + "---:|" * (len(head) - 1)]
-    return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)])
-
-
-def percent(value: float | None, deviation: float | None = None) -> str:
-    if value is None:
-        return "-"
-    return f"{value:.2f}" + (f" ± {deviation:.2f}" if deviation else "")
 
 
 def _about(known: Mapping[str, Record]) -> str:
@@ -108,7 +94,7 @@ def _about(known: Mapping[str, Record]) -> str:
     versions = runs[0][1]["versions"]
     span = dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
     return (
-        "`make results` trains and evaluates what has no record in `docs/results/` yet and draws this page "
+        "`make results` (MNIST; for CIFAR-10 see below) trains and evaluates what has no record in `docs/results/` yet and draws this page "
         f"({seconds / 3600:.1f} CPU hours of training are recorded, in {timed} of {epochs} epochs). Runs of {span}, PyTorch {versions['torch']}, "
         f"Python {versions['python']}, one thread, CPU. Accuracies are in percent on MNIST's 10,000 test images unless "
         "validation is named (the last 5,000 training images); whatever was chosen (epoch, seed, learning rate) was chosen "
@@ -118,7 +104,7 @@ def _about(known: Mapping[str, Record]) -> str:
 
 
 def _of_runs(known: Mapping[str, Record]) -> Iterator[tuple[Run, Record]]:
-    return ((run, known[run.name]) for run in RUNS if run.name in known)
+    return ((run, known[run.name]) for run in MNIST if run.name in known)
 
 
 def _table_rows(names: Sequence[str], *columns: Mapping[str, str]) -> list[list[str]]:
@@ -164,13 +150,13 @@ def _competitors(known: Mapping[str, Record]) -> list[list[str]]:
             percent(known[run.name]["validation"]["map"]),
             percent(known[run.name]["validation"]["16"]),
         ]
-        for run in RUNS
+        for run in MNIST
         if run.group == "plain"
     ]
 
 
 def _shipped(held: Record) -> str:
-    if held.get("sha256") != sha256(EXAMPLE / "mnist.pt"):
+    if held.get("sha256") != sha256(SHIPPED["mnist"]):
         return "`examples/mnist/mnist.pt` is another checkpoint."
     return "`examples/mnist/mnist.pt` is this checkpoint."
 
@@ -274,7 +260,7 @@ def _reestimation(known: Mapping[str, Record]) -> str:
 def _ablations(known: Mapping[str, Record]) -> str:
     rows = []
     full = _run("plain-0")
-    for run in (full, *(run for run in RUNS if run.group == "ablation")):
+    for run in (full, *(run for run in MNIST if run.group == "ablation")):
         held = known[run.name]
         history = [row for row in held["history"] if row["stage"] == "blrnet"]
         rows.append(
@@ -298,24 +284,6 @@ def _ablations(known: Mapping[str, Record]) -> str:
 
 
 def _runs(known: Mapping[str, Record]) -> str:
-    rows = []
-    for run, record in _of_runs(known):
-        history = record["history"]
-        seconds = sum(row.get("cpu_seconds", 0) for row in history)
-        first = "fp" if run.is_real else "map"
-        rows.append(
-            [
-                f"`{run.command}`",
-                record["date"],
-                str(len(history)),
-                f"{seconds:,.0f}",
-                percent(record["validation"][first]),
-                percent(record["test"][first]),
-                percent(record["validation"].get("16")),
-                percent(record["test"].get("16")),
-            ]
-        )
-    head = ["", "date", "epochs", "CPU s", "validation", "test", "validation, 16", "test, 16"]
     return "\n\n".join(
         [
             "Every run that has a record; epochs of all stages together, CPU seconds of those epochs that recorded them. Accuracies "
@@ -323,7 +291,7 @@ def _runs(known: Mapping[str, Record]) -> str:
             "statistics, so that its best differs a little. They were trained on a machine that did other work too; some were stopped and "
             "resumed. Without a record: runs of other seeds that were given up before their end. BLRNet and Binarized NN: the MAP "
             "network, and 16 members (seed 0); FPNet: itself.",
-            table(head, rows),
+            runs_table(_of_runs(known)),
         ]
     )
 
@@ -393,11 +361,11 @@ def _anytime(known: Mapping[str, Record]) -> str:
 
 
 def _run(name: str) -> Run:
-    return next(run for run in RUNS if run.name == name)
+    return next(run for run in MNIST if run.name == name)
 
 
 def _count(group: str) -> int:
-    return sum(run.group == group for run in RUNS)
+    return sum(run.group == group for run in MNIST)
 
 
 if __name__ == "__main__":

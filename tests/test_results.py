@@ -14,6 +14,9 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 
 import results  # noqa: E402
 import results_page  # noqa: E402
+import results_runs  # noqa: E402
+
+RUNS = [run for runs in results_runs.RUNS.values() for run in runs]
 
 
 def test_no_number_of_the_page_is_typed_by_hand() -> None:
@@ -21,7 +24,7 @@ def test_no_number_of_the_page_is_typed_by_hand() -> None:
 
 
 def test_every_run_has_a_record_of_its_command() -> None:
-    for run in results.RUNS:
+    for run in RUNS:
         record = results.record(run)
         assert record is not None, f"{run.name}: no record of {run.command!r}; run make results"
         assert record["history"] and record["validation"] and record["test"]
@@ -29,13 +32,13 @@ def test_every_run_has_a_record_of_its_command() -> None:
 
 def test_every_figure_of_the_page_is_there() -> None:
     page = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
-    names = re.findall(r"!\[[^]]+\]\((results/[a-z-]+\.svg)\)", page)
-    assert len(names) >= 6 and all((ROOT / "docs" / name).is_file() for name in names)
+    names = re.findall(r"!\[[^]]+\]\((results/[a-z0-9/-]+\.svg)\)", page)
+    assert len(names) >= 9 and all((ROOT / "docs" / name).is_file() for name in names)
 
 
 def test_the_best_is_chosen_on_validation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(results, "RECORDS", tmp_path)
-    runs = [run for run in results.RUNS if run.group == "bnn"]
+    runs = [run for run in RUNS if run.group == "bnn"]
     for run, (validation, test) in zip(runs, ((99.1, 99.9), (99.3, 99.0), (99.3, 99.5)), strict=True):
         content = {"command": run.command, "validation": {"map": validation}, "test": {"map": test}}
         (tmp_path / f"{run.name}.json").write_text(json.dumps(content), encoding="utf-8")
@@ -43,24 +46,27 @@ def test_the_best_is_chosen_on_validation(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_an_evaluation_is_of_the_best_run_of_its_group() -> None:
-    for group in results.REPEATS:
-        assert results_page.records()[f"eval-{group}"]["run"] == results.best_of(group).name
+    for name, evaluation in results.EVALUATIONS.items():
+        assert results_page.records()[name]["run"] == results.best_of(evaluation.group).name
 
 
 def test_an_evaluation_is_of_the_checkpoints_of_its_runs() -> None:
     """The Binarized NN of a figure once was another one than that of the tables."""
-    known, bnn = results_page.records(), results.best_of("bnn")
-    for group in results.REPEATS:
-        found, best = known[f"eval-{group}"], results.best_of(group)
-        assert found["model"] == known[best.name]["sha256"] and found["baseline"] == known[bnn.name]["sha256"]
-        assert found["eval"]["baselines"]["Binarized NN"]["accuracy_mean"] == known[bnn.name]["test"]["map"]
+    known = results_page.records()
+    for name, evaluation in results.EVALUATIONS.items():
+        found, best = known[name], results.best_of(evaluation.group)
+        assert found["model"] == known[best.name]["sha256"]
         assert found["eval"]["members"]["map"]["accuracy_mean"] == known[best.name]["test"]["map"]
+        bnn = known[results.best_of(evaluation.baseline).name]
+        assert found["baseline"] == bnn["sha256"]
+        assert found["eval"]["baselines"]["Binarized NN"]["accuracy_mean"] == bnn["test"]["map"]
 
 
 def test_what_is_shipped_is_the_best_and_what_was_measured() -> None:
-    known, shipped = results_page.records(), results.sha256(results.EXAMPLE / "mnist.pt")
+    known, shipped = results_page.records(), results.sha256(results.SHIPPED["mnist"])
     assert shipped == known[results.best_of("distilled").name]["sha256"]
     assert shipped == known["ensembles"]["sha256"] == known["uncertain"]["sha256"]
+    assert known["cifar10/shipped"]["sha256"] == results.sha256(results.SHIPPED["cifar10"])
 
 
 def test_the_gate_is_chosen_on_validation_data() -> None:
@@ -80,7 +86,7 @@ def test_a_record_is_made_once_and_again_for_another_run(tmp_path: Path, monkeyp
 
 def test_a_record_of_another_command_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(results, "RECORDS", tmp_path)
-    run = results.RUNS[0]
+    run = RUNS[0]
     assert results.record(run) is None
     (tmp_path / f"{run.name}.json").write_text(json.dumps({"command": "another"}), encoding="utf-8")
     assert results.record(run) is None
