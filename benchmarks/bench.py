@@ -31,7 +31,7 @@ from blrc.bench import lce, twins
 from blrc.bench.clock import SECONDS, Run, interleaved
 from blrc.bench.host import versions
 from blrc.bench.ours import compile_levels
-from blrc.bench.peak import MACS, Peak
+from blrc.bench.peak import Peak
 from blrc.bench.report import RATIOS, peak_fraction, times
 from blrc.bench.rivals import FLOAT32, INT8, OURS, TORCH, in_onnx_runtime
 from blrc.bench.run import ROUNDS
@@ -135,15 +135,14 @@ def measured(
     """What the table and the JSON hold of a shape; `others` are contestants that run elsewhere."""
     program = program_of(shape)
     work = macs(program.ops if shape.network else program.ops[:1])
-    loops = [level for level in there if level in MACS]
     with ExitStack() as stack:
         runs: dict[tuple[str, str], Run] = {("", who): run for who, run in contestants(program, there, stack)}
         runs |= {("", who): run for who, run in others.items()}
-        runs |= {("peak", level): peak.run(level) for level in loops}
+        runs |= {("peak", level): peak.run(level) for level in there}
         stack.enter_context(one_thread())
         found = interleaved(runs, rounds, seconds)
     spent = {who: time for (kind, who), time in found.items() if not kind}
-    peaks = {level: peak.macs(level) / found["peak", level].cpu for level in loops}
+    peaks = {level: peak.macs(level) / found["peak", level].cpu for level in there}
     row = {
         "title": shape.title,
         "macs": work,

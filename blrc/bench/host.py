@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from blrc.bench import lce
 from blrc.bench.clock import SECONDS, Run, Time, interleaved
 from blrc.bench.ours import Level, compile_levels, levels_of
-from blrc.bench.peak import MACS, Peak
+from blrc.bench.peak import Peak
 from blrc.bench.rivals import OURS, RIVALS, TORCH
 from blrc.bench.subject import Subject, macs, told_apart
 from blrc.program import BinaryScores, Conv, Op, Scores
@@ -127,8 +127,7 @@ def measure(
         larq, version = _larq(all_ops, stack) if lce.missing() is None else ({}, {})
         runs |= {("row", i, lce.LCE): run for i, run in larq.items()}
         left_out |= {} if version else {lce.LCE: str(lce.missing())}
-        measured = [level for level in there if level in MACS]
-        runs |= {("peak", 0, level): peak.run(level) for level in measured}
+        runs |= {("peak", 0, level): peak.run(level) for level in there}
         choices = _choices(subject, there, stack) if others else []
         runs |= {("other", i, ""): level.network() for i, (_, _, level) in enumerate(choices)}
         progress("compiling", 1, 1)
@@ -140,7 +139,7 @@ def measure(
     return Host(
         levels=tuple(level.name for level in levels),
         rounds=rounds,
-        peaks={level: peak.macs(level) / times["peak", 0, level].cpu for level in measured},
+        peaks={level: peak.macs(level) / times["peak", 0, level].cpu for level in there},
         rows=tuple(replace(row, times=_of_row(times, i, levels)) for i, row in enumerate(rows)),
         others=tuple(
             Other(options, level.name, times["other", i, ""], layout.arena_bytes, _tables(layout))

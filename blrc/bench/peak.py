@@ -23,6 +23,8 @@ from blrc.targets.c.tiers import host_cpu
 
 MACS = {"portable": 16 * 64, "popcnt": 16 * 64, "avx2": 16 * 128, "avx512": 16 * 512, "neon": 16 * 128}
 """Multiply-adds of one round of the loop."""
+LOOPS = {"dotprod": "neon"}
+"""Levels that count bits as another one does: sdot multiplies bytes."""
 ROUNDS = 250  # of one run
 
 
@@ -56,7 +58,7 @@ class Peak:
 
     def run(self, level: str) -> Run:
         """The loop of a level, `macs` a run."""
-        loop = self._library[f"peak_{level}"]
+        loop = self._library[f"peak_{LOOPS.get(level, level)}"]
         loop.argtypes, loop.restype = (ctypes.c_uint64,), ctypes.c_uint64
 
         def run(repeats: int) -> None:
@@ -66,7 +68,7 @@ class Peak:
 
     def macs(self, level: str) -> int:
         """Multiply-adds of one run."""
-        return ROUNDS * MACS[level]
+        return ROUNDS * MACS[LOOPS.get(level, level)]
 
     def close(self) -> None:
         """Remove the temporary folder; what has been loaded goes on without its file."""

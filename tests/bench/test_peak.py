@@ -13,6 +13,7 @@ from blrc.errors import BlrcError
 from blrc.targets.c.cpus import TIERS
 from blrc.targets.c.tiers import host_cpu
 
+LEVELS = [*TIERS["x86-64"], *TIERS["aarch64"]]
 FLAGS = {"popcnt": "popcnt", "avx2": "avx2", "avx512": "avx512_vpopcntdq"}  # of /proc/cpuinfo
 
 
@@ -28,6 +29,13 @@ def test_levels_are_those_of_this_cpu_and_each_loop_runs() -> None:
         for level in loops.levels:
             loops.run(level)(2)
             assert loops.macs(level) > 0
+
+
+def test_every_level_has_a_loop() -> None:
+    source = (Path(peak.__file__).parent / "peak.c").read_text(encoding="ascii")
+    for level in LEVELS:
+        loop = peak.LOOPS.get(level, level)
+        assert loop in peak.MACS and f"uint64_t peak_{loop}(uint64_t rounds);" in source, level
 
 
 def test_macs_of_a_round_are_those_of_its_steps() -> None:
