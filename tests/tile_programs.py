@@ -44,6 +44,7 @@ EDGES: list[list[Case]] = [
     [
         *(case for words in (2, 6, 7, 8, 31, 60, 62, 63, 64, 66, 124, 126) for case in _wide(32 * words, 33)),
         (3, 3, 192, 16 * 32 + 1, SAME, None),
+        (3, 3, 256, 33, SAME, None),  # pixels together, of more units than are added up at once
         (1, 6, 64, 16 * 32, ONE, None),
         (1, 7, 65, 17 * 32 + 3, Window((1, 3), padding=(0, 1, 0, 1)), None),
         (1, 13, 130, 32, Window((1, 13)), None),
