@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import MethodType
 from typing import cast
 
 import torch
@@ -17,11 +18,19 @@ def compiled(model: nn.Module) -> nn.Module:
     """`model` for training steps, by torch.compile. It shares its tensors; evaluation goes on with `model` itself.
 
     Noise stays outside the compiled parts: where in a reused buffer it begins is drawn anew for each step.
+
+    Raises:
+        BlrcError: torch.compile is not made for this Python.
     """
     for module in model.modules():
         if isinstance(module, Noisy):
-            module.noise.like = torch.compiler.disable(module.noise.like)  # type: ignore[method-assign, no-untyped-call]
-    return cast(nn.Module, torch.compile(model, dynamic=False))
+            # A method, so that a copy of the model gets the noise of its own.
+            outside = torch.compiler.disable(type(module.noise).like)  # type: ignore[no-untyped-call]
+            module.noise.like = MethodType(outside, module.noise)  # type: ignore[method-assign]
+    try:
+        return cast(nn.Module, torch.compile(model, dynamic=False))
+    except RuntimeError as error:  # a Python that it does not know
+        raise _failed(error) from None
 
 
 @contextmanager
@@ -39,8 +48,12 @@ def reported(on: bool) -> Iterator[None]:
     try:
         yield
     except TorchDynamoException as error:
-        reason = str(error).strip().splitlines()
-        raise BlrcError(
-            f"torch.compile failed ({reason[0] if reason else type(error).__name__}); it needs a C++ compiler and "
-            "Python's headers; leave out --compile, or install them"
-        ) from None
+        raise _failed(error) from None
+
+
+def _failed(error: Exception) -> BlrcError:
+    reason = str(error).strip().splitlines()
+    return BlrcError(
+        f"torch.compile failed ({reason[0] if reason else type(error).__name__}); it needs a C++ compiler and "
+        "Python's headers; leave out --compile, or install them"
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sysconfig
 from collections import OrderedDict
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +18,14 @@ from blrc.datasets import Dataset
 from blrc.encode import pixels
 from blrc.errors import BlrcError
 from blrc.nn import reuse_noise
+from blrc.nn.noise import Noise, Noisy
 from blrc.train.loop import run_stages
 from blrc.train.losses import stochastic_losses
 from blrc.train.recipe import Recipe
 from blrc.train.stage import Stage
 from blrc.train.stages import stages_of
 from blrc.train.state import TrainingState
-from blrc.train.torch_compile import reported
+from blrc.train.torch_compile import compiled, reported
 
 ENCODING = pixels((1, 4, 4), mean=(0.5,), std=(0.5,))
 RNG = np.random.default_rng(0)
@@ -70,10 +72,10 @@ def test_compiled_steps_are_those_of_the_plain_network(tmp_path: Any, monkeypatc
     monkeypatch.setattr("torch._inductor.config.compile_threads", 1)
     torch._dynamo.reset()
     before = torch._dynamo.utils.counters["stats"]["unique_graphs"]
-    compiled = history(tmp_path, True)
+    first = history(tmp_path, True)
     assert torch._dynamo.utils.counters["stats"]["unique_graphs"] > before  # it was compiled
     plain = history(tmp_path, False)
-    assert compiled == pytest.approx(plain, abs=2e-4) and plain[0] > plain[2] + 0.01
+    assert first == pytest.approx(plain, abs=2e-4) and plain[0] > plain[2] + 0.01
 
 
 def test_all_stages_are_compiled_but_the_restart() -> None:
@@ -86,7 +88,20 @@ def test_all_stages_are_compiled_but_the_restart() -> None:
     assert not any(stage.compile for stage in stages_of(Recipe(), DATA, DATA, ENCODING))
 
 
-def test_what_torch_compile_cannot_do_gets_one_line() -> None:
+def test_a_copy_of_a_compiled_model_draws_noise_of_its_own() -> None:
+    model = small()
+    compiled(model)
+    copied = deepcopy(model)
+    for mine, its in zip(noises(model), noises(copied), strict=True):
+        its.like(torch.zeros(3))
+        assert its is not mine and its.buffer is not None and mine.buffer is None
+
+
+def noises(model: nn.Module) -> list[Noise]:
+    return [module.noise for module in model.modules() if isinstance(module, Noisy)]
+
+
+def test_what_torch_compile_cannot_do_gets_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     from torch._dynamo.exc import TorchDynamoException
 
     with (
@@ -96,3 +111,10 @@ def test_what_torch_compile_cannot_do_gets_one_line() -> None:
         raise TorchDynamoException("no g++ here\nand more")
     with pytest.raises(TorchDynamoException), reported(False):
         raise TorchDynamoException
+
+    def refuse(model: nn.Module, dynamic: bool) -> nn.Module:
+        raise RuntimeError("torch.compile is not supported on this Python")
+
+    monkeypatch.setattr(torch, "compile", refuse)
+    with pytest.raises(BlrcError, match=r"failed \(torch\.compile is not supported on this Python\); .*leave out"):
+        compiled(small())
