@@ -6,7 +6,7 @@
 #   make format    rewrite the sources as `make check` wants them
 #   make results   train what has no record in docs/results yet (hours of CPU; goes on where it was stopped), measure,
 #                  draw docs/results.md; DATA=DIR has MNIST's files, else they are downloaded
-#   make results-cifar10  the same for CIFAR-10 at a quarter of the width: about seven CPU hours of training (it goes
+#   make results-cifar10  the same for CIFAR-10 at a quarter of the width: about four CPU hours of training (it goes
 #                  on where it was stopped), half an hour of evaluation
 #   make targets   verify the exported C on every machine in emulators, write docs/targets.md
 #   make bench     the C at every level of x86-64 beside ONNX Runtime (float32, int8) and PyTorch on common layers and

@@ -18,7 +18,7 @@ from blrc.errors import BlrcError
 
 
 def decode(jpeg: NDArray[Any], offsets: NDArray[Any]) -> NDArray[np.uint8]:
-    """Images ``(N, C, H, W)``, C = 3 or, where all are grey, 1.
+    """Images ``(N, C, H, W)``: C is 1 where all are grey, else 3; the two cannot be mixed.
 
     Raises:
         BlrcError: Pillow is not installed; offsets that do not fit; no JPEG; images of different sizes. The message
