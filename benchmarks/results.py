@@ -56,15 +56,16 @@ MEMBERS = "stochastic,map,2,5,16"
 class Evaluation:
     """What ``blrc eval`` measures of the best run of `group`, over `repeats` draws, beside the best of `baseline`."""
 
+    task: str
     group: str
     baseline: str
     repeats: int
 
 
 EVALUATIONS = {
-    "eval-distilled": Evaluation("distilled", "bnn", 5),
-    "eval-plain": Evaluation("plain", "bnn", 3),
-    "cifar10/eval-plain": Evaluation("cifar10", "cifar10-bnn", 3),
+    "eval-distilled": Evaluation("mnist", "distilled", "bnn", 5),
+    "eval-plain": Evaluation("mnist", "plain", "bnn", 3),
+    "cifar10/eval-plain": Evaluation("cifar10", "cifar10", "cifar10-bnn", 3),
 }
 
 
@@ -91,10 +92,9 @@ def main() -> None:
     if options.train_only or len(chosen) < len(runs):
         return
     for name, evaluation in EVALUATIONS.items():
-        best = best_of(evaluation.group)
-        if best.task != options.task:
+        if evaluation.task != options.task:
             continue
-        baseline = best_of(evaluation.baseline)
+        best, baseline = best_of(evaluation.group), best_of(evaluation.baseline)
 
         def make(best: Run = best, baseline: Run = baseline, repeats: int = evaluation.repeats) -> Mapping[str, Any]:
             return full_evaluation(best, *(trained(run, folder) for run in (best, baseline)), folder, repeats)
@@ -105,7 +105,12 @@ def main() -> None:
         once("uncertain", lambda: most_uncertain(shipped, folder), sha256=sha256(shipped))
         once("ensembles", lambda: ensembles(shipped, folder), sha256=sha256(shipped))
     else:
-        once("cifar10/shipped", lambda: evaluation_of_shipped(shipped, folder), sha256=sha256(shipped))
+        source = best_of("cifar10")
+
+        def of_shipped() -> Mapping[str, Any]:
+            return evaluation_of_shipped(shipped, trained(source, folder), folder)
+
+        once("cifar10/shipped", of_shipped, sha256=sha256(shipped), source=record_of_checkpoint(source))
     run_script("results_page.py")
 
 
@@ -183,14 +188,12 @@ def evaluate(run: Run, folder: Path) -> dict[str, Any]:
 def real_accuracies(run: Run, model: Path, folder: Path) -> dict[str, Any]:
     """Of a full-precision network."""
     width = (float(value) for name, value in pairwise(run.options) if name == "--width")
-    recipe = Recipe(task=run.task, model="fp", width=next(width, 1.0), whiten="--whiten" in run.options)
+    recipe = Recipe(task=run.task, model="fp", width=next(width, 1.0))
     prepared = prepare(recipe, folder)
     network = networks.new(recipe)
     network.load_state_dict(checkpoint.load_real(model))
     network.eval()
     test = READ[run.task](folder, train=False)
-    if prepared.whitening is not None:
-        test = datasets.Dataset(prepared.whitening.codes(test.images), test.labels)
     with torch.inference_mode():
         return {
             part: {"fp": 100 * accuracy(network, data, prepared.encoding)}
@@ -212,8 +215,11 @@ def full_evaluation(run: Run, model: Path, bnn: Path, folder: Path, repeats: int
     return {"command": command, "eval": {**found, "checkpoint": model.name, "data": f"{DATA[run.task]} test images"}}
 
 
-def evaluation_of_shipped(model: Path, folder: Path) -> dict[str, Any]:
-    """Accuracies of the shipped network, which holds fewer images for re-estimation than the run's checkpoint."""
+def evaluation_of_shipped(model: Path, source: Path, folder: Path) -> dict[str, Any]:
+    """Accuracies of the shipped network: that of `source`, but with fewer images for re-estimation."""
+    mine, its = (checkpoint.load(path).tensors for path in (model, source))
+    if mine.keys() != its.keys() or any((mine[key] != its[key]).any() for key in mine):
+        raise SystemExit(f"{model}: not the network of {source}; ship that one")
     path = model.relative_to(ROOT)
     return {
         "command": f"blrc eval {path} --data CIFAR-10 --members {MEMBERS}",
@@ -267,8 +273,14 @@ def most_uncertain(model: Path, folder: Path) -> dict[str, Any]:
 
 def best_of(group: str) -> Run:
     """The run of a group with the highest validation accuracy of its MAP network; the first of equals."""
-    competitors = (run for runs in RUNS.values() for run in runs if run.group == group)
-    return max(competitors, key=lambda run: (record(run) or {})["validation"]["map"])
+    known = {run: record(run) for runs in RUNS.values() for run in runs if run.group == group}
+    missing = [run for run, held in known.items() if held is None]
+    if missing:
+        raise SystemExit(
+            f"no record of {missing[0].command!r} in docs/results: run make results"
+            f"{'' if missing[0].task == 'mnist' else f'-{missing[0].task}'}"
+        )
+    return max(known, key=lambda run: known[run]["validation"]["map"])
 
 
 def record(run: Run) -> Mapping[str, Any] | None:

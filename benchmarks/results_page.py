@@ -20,7 +20,7 @@ import results_cifar10
 import results_figures as figures
 from results import RECORDS, ROOT, SHIPPED, best_of, sha256
 from results_runs import MNIST, Run
-from results_table import NAMES, percent, runs_table, table
+from results_table import NAMES, cpu_seconds, percent, runs_table, table
 
 from blrc.files import write_atomically
 
@@ -88,7 +88,7 @@ def page(known: Mapping[str, Record]) -> str:
 def _about(known: Mapping[str, Record]) -> str:
     runs = list(_of_runs(known))
     dates = sorted({record["date"] for _, record in runs})
-    seconds = sum(row.get("cpu_seconds", 0) for _, record in runs for row in record["history"])
+    seconds = sum(cpu_seconds(record) for _, record in runs)
     epochs = sum(len(record["history"]) for _, record in runs)
     timed = sum("cpu_seconds" in row for _, record in runs for row in record["history"])
     versions = runs[0][1]["versions"]

@@ -66,7 +66,21 @@ def test_what_is_shipped_is_the_best_and_what_was_measured() -> None:
     known, shipped = results_page.records(), results.sha256(results.SHIPPED["mnist"])
     assert shipped == known[results.best_of("distilled").name]["sha256"]
     assert shipped == known["ensembles"]["sha256"] == known["uncertain"]["sha256"]
-    assert known["cifar10/shipped"]["sha256"] == results.sha256(results.SHIPPED["cifar10"])
+    cifar10 = known["cifar10/shipped"]
+    assert cifar10["sha256"] == results.sha256(results.SHIPPED["cifar10"])
+    assert cifar10["source"] == known[results.best_of("cifar10").name]["sha256"]
+
+
+def test_full_width_was_compared_in_full() -> None:
+    for members, found in results_page.records()["cifar10/full-width"]["members"].items():
+        assert found["equal"] and not found["skipped"], members
+
+
+def test_a_record_that_is_missing_gets_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(results, "RECORDS", tmp_path)
+    for group, command in (("bnn", "make results"), ("cifar10", "make results-cifar10")):
+        with pytest.raises(SystemExit, match=f"no record of 'blrc train .*: run {command}$"):
+            results.best_of(group)
 
 
 def test_the_gate_is_chosen_on_validation_data() -> None:
