@@ -7,7 +7,8 @@ Times steps of 128 random images (the arithmetic does not depend on what is in t
 thread, and scales them to an epoch (55,000 images of MNIST, 45,000 of CIFAR-10). All networks take turns in one run, a
 few steps each, so that a busy machine slows them alike; medians. Prints CPU and wall time, page faults, and the ratio
 to a plain full-precision epoch; then where the stochastic network's step goes: data, forward and backward pass of each
-layer, loss and regulariser, optimiser. Validation after each epoch comes on top.
+layer, loss and regulariser, optimiser; with --compile also where the compiled one's goes, in which a norm stands for
+the pool and the sign behind it, too. Validation after each epoch comes on top.
 """
 
 from __future__ import annotations
@@ -79,8 +80,7 @@ def main() -> None:
         "blrnet": trainee(Recipe(**{**common, **lower, "pretrain_epochs": 0}), data),
     }
     if options.compile:
-        for name in ("fp", "blrnet"):
-            trainees[f"{name} compiled"] = trainee(replace(trainees[name].recipe, compile=True), data)
+        trainees["blrnet compiled"] = trainee(replace(trainees["blrnet"].recipe, compile=True), data)
     print(f"{options.task} {width or ''} {options.precision}, steps of {BATCH}, one thread, freed memory kept: {kept}")
     for each in trainees.values():
         each.epoch(data)
@@ -94,7 +94,10 @@ def main() -> None:
         cpu, wall, faults = (statistics.median(values) for values in zip(*turns, strict=True))
         print(f"{name:15} {scale * cpu:6.1f} CPU s {scale * wall:7.1f} s an epoch, "
               f"{cpu / plain:4.2f} of full precision, {faults:.0f} page faults a step")  # fmt: skip
-    breakdown(trainees["blrnet"], data, min(options.steps, 20))
+    for name in trainees:
+        if name.startswith("blrnet"):
+            print(f"{name}:")
+            breakdown(trainees[name], data, min(options.steps, 20))
 
 
 def trainee(recipe: Recipe, data: Dataset) -> Trainee:
@@ -132,7 +135,7 @@ def breakdown(each: Trainee, data: Dataset, steps: int) -> None:
     rng = np.random.default_rng(0)
     taken: dict[tuple[str, str], list[float]] = defaultdict(list)
     labels = torch.from_numpy(data.labels[:BATCH].astype(np.int64))
-    each.model.train()
+    each.trained.train()
 
     def part(name: str, column: str, work: Callable[[], Any]) -> Any:
         start = time.process_time()
@@ -146,7 +149,7 @@ def breakdown(each: Trainee, data: Dataset, steps: int) -> None:
             x: Any = part("encode", "forward", lambda images=images: torch.from_numpy(encoding.real(images)))
             each.adam.zero_grad(set_to_none=True)
             inputs, outputs = [], []
-            for name, layer in each.model.named_children():
+            for name, layer in each.trained.named_children():
                 cut = tuple(t.detach().requires_grad_(bool(inputs)) for t in tensors(x))
                 inputs.append(cut)
                 x = part(

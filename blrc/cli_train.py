@@ -81,7 +81,12 @@ def _options(task: str, files: str, *own: Decorator) -> Decorator:
             click.Choice(["float32", "bfloat16"]),
             "Of products with +-1; bfloat16 is faster on CPUs with avx512_bf16 or amx_bf16.",
         ),
-        option("--compile/--no-compile", "compile", None, "Steps by torch.compile, which wants a C++ compiler."),
+        option(
+            "--compile/--no-compile",
+            "compile",
+            None,
+            "Norms, pools and signs by torch.compile: a third less CPU time; wants a C++ compiler.",
+        ),
         *own,
         option("--distillation", "distillation", float, "Share of the loss that soft labels have."),
         option(

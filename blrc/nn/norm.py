@@ -60,25 +60,42 @@ class _StochasticBatchNorm(nn.Module):
             raise BlrcError(
                 f"{name} takes a Gaussian of {self.layout.format(self.num_features)}, got {tuple(mean.shape)}"
             )
-        weight = torch.ones_like(self.running_mean) if self.weight is None else self.weight
-        bias = torch.zeros_like(self.running_mean) if self.bias is None else self.bias
+        weight, bias = self.affine_pair()
         if not self.training:
             scale = weight * (self.running_var + self.eps).rsqrt()
             shift = bias - self.running_mean * scale
             return Gaussian(
                 torch.addcmul(_rows(shift, mean), mean, _rows(scale, mean)), var * _rows(scale * scale, mean)
             )
+        values = self.values(mean)
+        out_mean, out_var, m, v = _Normalise.apply(mean, var, weight, bias, self.eps, values, self.joint)  # type: ignore[no-untyped-call]
+        self.track(m, v)
+        return Gaussian(out_mean, out_var)
+
+    def affine_pair(self) -> tuple[Tensor, Tensor]:
+        """gamma and beta, or 1 and 0."""
+        weight = torch.ones_like(self.running_mean) if self.weight is None else self.weight
+        bias = torch.zeros_like(self.running_mean) if self.bias is None else self.bias
+        return weight, bias
+
+    def values(self, mean: Tensor) -> int:
+        """M, the number of values per channel in a training step, over all processes where the norm is joint.
+
+        Raises:
+            BlrcError: fewer than two.
+        """
         values = mean.numel() // mean.shape[1]
         if self.joint:
             values = round(float(all_sum(torch.tensor(float(values), dtype=torch.float64, device=mean.device))))
         if values < 2:
-            raise BlrcError(f"{name}: training needs more than one value per channel, got {tuple(mean.shape)}")
-        out_mean, out_var, m, v = _Normalise.apply(mean, var, weight, bias, self.eps, values, self.joint)  # type: ignore[no-untyped-call]
-        self._track(m, v)
-        return Gaussian(out_mean, out_var)
+            raise BlrcError(
+                f"{type(self).__name__}: training needs more than one value per channel, got {tuple(mean.shape)}"
+            )
+        return values
 
     @torch.no_grad()
-    def _track(self, m: Tensor, v: Tensor) -> None:
+    def track(self, m: Tensor, v: Tensor) -> None:
+        """Move the running estimates towards a batch's mean and variance."""
         self.num_batches_tracked.add_(1)
         rate = self.momentum if self.momentum is not None else 1.0 / float(self.num_batches_tracked)
         self.running_mean.lerp_(m, rate)

@@ -60,9 +60,7 @@ def run_stages(
         stage = stages[index]
         torch.manual_seed(derived_seed(seed, index, 0))
         model = stage.build(state.results).to(ranks.device)
-        parallel = ranks.parallel(model)
-        if stage.compile:
-            parallel = compiled(parallel)
+        parallel = ranks.parallel(compiled(model) if stage.compile else model)
         adam, loss_of = optimiser(stage, model), stage.losses(state.results)
         if state.epoch:
             model.load_state_dict(state.model)

@@ -16,7 +16,7 @@ from tqdm import tqdm
 
 from blrc import checkpoint
 from blrc.errors import BlrcError
-from blrc.train import networks
+from blrc.train import bf16, networks
 from blrc.train.data import prepare
 from blrc.train.loop import run_stages
 from blrc.train.memory import keep_freed_memory
@@ -117,6 +117,9 @@ def _run(
     device = torch.device(ranks.device).type
     state = ranks.of_first(lambda: _state(state_file(output), options, resume, stream, device))
     keep_freed_memory()
+    in_bf16 = ranks.first and device == "cpu" and recipe.precision == "bfloat16"
+    if in_bf16 and (note := bf16.advice(bf16.slowdown())):
+        tqdm.write(note, file=stream)
     with torch.random.fork_rng(devices=[]):
         stages = stages_of(recipe, training, prepared.validation, encoding, ranks.device)
         run_stages(

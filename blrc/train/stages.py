@@ -76,7 +76,7 @@ def stages_of(
         validate_real,
         augment,
         decoupled=True,
-        compile=recipe.compile,
+        compile=recipe.compile and recipe.model == "fp",  # on CPUs it costs more than it saves
     )
     if recipe.model == "fp":
         return [pretraining]
@@ -120,7 +120,6 @@ def stages_of(
         schedule=warm_cosine,
         decay=lambda _: 1.0,
         prepare=lambda model, progress: networks.restrain_at(model, recipe, progress),
-        compile=False,  # the variance's factor, another number in each step, would be compiled into it
     )
     return [*([pretraining] if recipe.pretrains else []), binary, *([restart] if recipe.restart_epochs else [])]
 

@@ -4,30 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import MethodType
 from typing import cast
 
 import torch
 from torch import nn
 
 from blrc.errors import BlrcError
+from blrc.nn.fused import fused, torch_compiled
 from blrc.nn.noise import Noisy
 
 
 def compiled(model: nn.Module) -> nn.Module:
     """`model` for training steps, by torch.compile. It shares its tensors; evaluation goes on with `model` itself.
 
-    Noise stays outside the compiled parts: where in a reused buffer it begins is drawn anew for each step.
+    Of a stochastic network the passes over maps are compiled (`blrc.nn.fused`), and the rest is as before: noise is
+    drawn anew for each step, and convolutions gain nothing. Another network is compiled whole.
 
     Raises:
         BlrcError: torch.compile is not made for this Python.
     """
-    for module in model.modules():
-        if isinstance(module, Noisy):
-            # A method, so that a copy of the model gets the noise of its own.
-            outside = torch.compiler.disable(type(module.noise).like)  # type: ignore[no-untyped-call]
-            module.noise.like = MethodType(outside, module.noise)  # type: ignore[method-assign]
     try:
+        if any(isinstance(module, Noisy) for module in model.modules()):
+            return fused(model, torch_compiled())
         return cast(nn.Module, torch.compile(model, dynamic=False))
     except RuntimeError as error:  # a Python that it does not know
         raise _failed(error) from None

@@ -13,7 +13,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from small_mnist import small_mnist, write_images
-from two_processes import BATCHES
+from two_processes import BATCHES, FLAVOURS
 
 from blrc import checkpoint
 from blrc.errors import BlrcError
@@ -44,12 +44,12 @@ def steps(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("samples", BATCHES)
-@pytest.mark.parametrize("flavour", ["blrnet", "bnn", "fp"])
+@pytest.mark.parametrize("flavour", FLAVOURS)
 def test_a_step_is_that_of_one_process_on_the_joint_batch(flavour: str, samples: int, steps: Path) -> None:
     """With 4 of 7 samples in one process and 3 in the other, or 2 and 1; gradients, new parameters, norm statistics,
     loss."""
     one, two = (torch.load(steps / f"{processes}.{flavour}.{samples}") for processes in (1, 2))
-    weight = "grad.conv1.weight.logits" if flavour == "blrnet" else "grad.conv1.weight"
+    weight = "grad.conv1.weight.logits" if flavour in ("blrnet", "fused") else "grad.conv1.weight"
     assert one.keys() == two.keys() and {"loss", weight, "norm1.running_var"} <= one.keys()
     assert sum(name.startswith("grad.") for name in one) >= 11
     for name, value in one.items():
@@ -57,6 +57,13 @@ def test_a_step_is_that_of_one_process_on_the_joint_batch(flavour: str, samples:
         # Adam divides the gradient by its own size: where that is 1e-6 its rounding (1e-16) is 1e-10 of the step.
         torch.testing.assert_close(two[name], value, rtol=1e-8, atol=1e-8)
     assert max(float(value.abs().max()) for name, value in one.items() if name.startswith("grad.")) > 1e-3
+
+
+@pytest.mark.parametrize("samples", BATCHES)
+def test_a_fused_step_of_two_processes_is_the_plain_one(samples: int, steps: Path) -> None:
+    plain, fused = (torch.load(steps / f"2.{flavour}.{samples}") for flavour in ("blrnet", "fused"))
+    for name, value in plain.items():
+        torch.testing.assert_close(fused[name], value, rtol=1e-8, atol=1e-8)
 
 
 def test_noise_is_different_in_each_process_and_reproducible(steps: Path) -> None:

@@ -19,11 +19,13 @@ from small_mnist import small_mnist
 from blrc import encode, models
 from blrc.datasets import Dataset
 from blrc.nn import StochasticMaxPool2d, StochasticSign
+from blrc.nn.fused import NormPoolSign, fused
 from blrc.train import Recipe, run, stage, stages
 from blrc.train.ranks import Ranks, joined
 
 ENCODING = encode.pixels((1, 8, 8), (0.5,), (0.25,))
 BATCHES = (7, 3)  # shares of 4 and 3, 2 and 1
+FLAVOURS = ("blrnet", "bnn", "fp", "fused")
 
 
 def data(samples: int) -> Dataset:
@@ -50,6 +52,7 @@ class Fixed:
 def step(flavour: Any, samples: int, ranks: Ranks) -> dict[str, torch.Tensor]:
     """Gradients, parameters and buffers after one step of the recipe's own loop, in float64."""
     torch.manual_seed(0)
+    together, flavour = flavour == "fused", "blrnet" if flavour == "fused" else flavour
     recipe = Recipe(model=flavour, pretrain_epochs=0, epochs=1, distillation=0.0)
     training = data(samples)
     plan = stages.stages_of(recipe, training, training, ENCODING)[-1]
@@ -58,13 +61,17 @@ def step(flavour: Any, samples: int, ranks: Ranks) -> dict[str, torch.Tensor]:
         if isinstance(module, StochasticSign | StochasticMaxPool2d):
             module.noise = Fixed(ranks, module, samples)
     adam, loss_of = stage.optimiser(plan, model), plan.losses({})
-    parallel = ranks.parallel(model)
+    parallel = ranks.parallel(fused(model.to(memory_format=torch.channels_last)) if together else model)
 
     def double(network: torch.nn.Module, inputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         return loss_of(network, inputs.double(), labels)
 
     loss = stage.run_epoch(
         plan, 1, parallel, double, adam, training, ENCODING, samples, 0, lambda *_: None, ranks=ranks
+    )
+    blocks = [module for module in parallel.modules() if isinstance(module, NormPoolSign) and module.pool]
+    assert len(blocks) == (2 if together else 0) and all(
+        block.batch == len(range(samples)[ranks.rank :: ranks.count]) for block in blocks
     )
     found = {f"grad.{name}": p.grad for name, p in model.named_parameters() if p.grad is not None}
     return {"loss": torch.tensor(loss), **found, **model.state_dict()}
@@ -82,7 +89,7 @@ def main() -> None:
     with joined() as ranks:
         torch.manual_seed(ranks.seed(5))
         torch.save(torch.rand(100), f"{out}.noise.{ranks.rank}")
-        for flavour, samples in itertools.product(("blrnet", "bnn", "fp"), BATCHES):
+        for flavour, samples in itertools.product(FLAVOURS, BATCHES):
             found = step(flavour, samples, ranks)
             if ranks.first:
                 torch.save(found, f"{out}.{flavour}.{samples}")

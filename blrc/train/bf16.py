@@ -1,0 +1,43 @@
+"""Whether bfloat16 is worth its while on this CPU."""
+
+from __future__ import annotations
+
+import time
+
+import torch
+import torch.nn.functional as F
+
+SLOW = 1.2  # times as long as float32, from which on a user is told
+TURNS = 3
+
+
+def slowdown() -> float:
+    """How many times as long as in float32 a convolution of +-1 takes in bfloat16; the fastest of some turns each."""
+    best = {torch.float32: float("inf"), torch.bfloat16: float("inf")}
+    with torch.no_grad():
+        for _ in range(1 + TURNS):  # the first one prepares
+            for dtype in best:
+                inputs, weights = (
+                    torch.ones(shape, dtype=dtype).to(memory_format=torch.channels_last)
+                    for shape in ((32, 32, 14, 14), (64, 32, 3, 3))
+                )
+                start = time.perf_counter()
+                F.conv2d(inputs, weights, padding=1)
+                best[dtype] = min(best[dtype], time.perf_counter() - start)
+    return best[torch.bfloat16] / best[torch.float32]
+
+
+def advice(ratio: float) -> str | None:
+    """What to tell a user whose CPU takes `ratio` times as long; None where there is nothing to tell.
+
+    Example:
+        >>> print(advice(8.3))
+        note: convolutions take 8.3 times as long in bfloat16 as in float32 on this CPU: leave out --precision bfloat16
+        >>> advice(0.6)
+    """
+    if ratio < SLOW:
+        return None
+    return (
+        f"note: convolutions take {ratio:.1f} times as long in bfloat16 as in float32 on this CPU: leave out "
+        "--precision bfloat16"
+    )
