@@ -1,10 +1,11 @@
 """docs/performance.md: measures, records, draws. No number in the page is typed by hand.
 
-python benchmarks/performance.py [--rounds 15] [--page-only]
+python benchmarks/performance.py [--rounds 15] [--counts-only | --page-only]
 
 Times the shapes of `benchmarks/bench.py` and the shipped MNIST network on this machine, and counts the instructions of
 the MNIST and the CIFAR-10 network on emulated microcontrollers: some minutes. docs/performance/record.json keeps what
-was measured; `--page-only` writes page and figures from it again.
+was measured. `--counts-only` counts instructions again, which are the same on every machine, and keeps the times;
+`--page-only` writes page and figures from the record.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from typing import Any
 
 import bench as shapes_bench
 from c_kernels import NETWORKS, network
+from goals import BUDGETS, best_choice, goals
 
 import blrc
 from blrc.bench.clock import SECONDS
@@ -55,9 +57,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--page-only", action="store_true", help="write the page from the record")
+    parser.add_argument("--counts-only", action="store_true", help="count instructions again, keep the times")
     arguments = parser.parse_args()
     if not arguments.page_only:
-        content = json.dumps(measure(arguments.rounds), indent=1) + "\n"
+        found = {**record(), **counted()} if arguments.counts_only else {**timed(arguments.rounds), **counted()}
+        content = json.dumps(found, indent=1) + "\n"
         write_atomically(FOLDER / "record.json", content.encode())
     for name, content in figures(record()).items():
         write_atomically(FOLDER / name, content)
@@ -65,19 +69,28 @@ def main() -> None:
     print(f"wrote {PAGE.relative_to(ROOT)}")
 
 
-def measure(rounds: int) -> dict[str, Any]:
-    """All that the page is made of."""
+def timed(rounds: int) -> dict[str, Any]:
+    """What depends on this machine."""
     with tempfile.TemporaryDirectory(prefix="blrc-performance-") as temporary:
-        fast, portable = Path(temporary) / "fast", Path(temporary) / "mnist"
-        blrc.export(MNIST, fast, ["c", "onnx"], cpu="x86-64")
-        blrc.export(MNIST, portable, ["c"])
+        folder = Path(temporary) / "fast"
+        blrc.export(MNIST, folder, ["c", "onnx"], cpu="x86-64")
         return {
             "date": datetime.date.today().isoformat(),
             "cpu": cpu(),
             "shapes": shapes_bench.measure(list(shapes_bench.SHAPES), rounds, SECONDS),
-            "mnist": bench(fast, rounds=rounds, progress=say),
-            "devices": devices(portable),
-            "cifar10": bench(network(*NETWORKS["cifar10"]), on="cortex-m4", progress=say),
+            "mnist": bench(folder, rounds=rounds, progress=say),
+        }
+
+
+def counted() -> dict[str, Any]:
+    """Instructions of microcontrollers."""
+    with tempfile.TemporaryDirectory(prefix="blrc-performance-") as temporary:
+        folder = Path(temporary) / "mnist"
+        blrc.export(MNIST, folder, ["c"])
+        return {
+            "counted": datetime.date.today().isoformat(),
+            "devices": devices(folder),
+            "cifar10": bench(network(*NETWORKS["cifar10"]), on=CHOSEN, progress=say),
         }
 
 
@@ -127,6 +140,9 @@ def page(known: Record) -> str:
     peaks = {level: statistics.median(row["peak_gmacs"][level] for row in shapes.values()) for level in levels}
     return Template(TEMPLATE.read_text(encoding="utf-8")).substitute(
         date=known["date"],
+        counted=known["counted"],
+        goals=_goals(shapes, tuple(levels)),
+        budgets=_budgets(known),
         cpu=known["cpu"],
         versions=", ".join(f"{name} {version}" for name, version in known["shapes"]["versions"].items()),
         rounds=known["shapes"]["rounds"],
@@ -174,7 +190,9 @@ def page(known: Record) -> str:
         cifar=_steps(cifar),
         cifar_choices=_choices(cifar),
         plain=f"{_each(m4):.2f}",
-        sliced=f"{_saved(m4):.2f}",
+        sliced=f"{_saved(m4) / _second(m4)['macs']:.2f}",
+        sliced_layer=f"{_saved(m4):,}",
+        sliced_goal=f"{1_500_000 - _speed(m4)['instructions'] + _saved(m4):,}",
     )
 
 
@@ -182,6 +200,38 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A table in Markdown; all columns but the first are numbers."""
     lines = ["| " + " | ".join(head) + " |", "|---|" + "---:|" * (len(head) - 1)]
     return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)])
+
+
+def _goals(shapes: Record, levels: tuple[str, ...]) -> str:
+    rows = [
+        [
+            f"{goal.shape}, {title(goal.level)}",
+            title(goal.rival),
+            f"{goal.goal:g}",
+            f"{goal.found:.1f}",
+            "reached" if goal.reached else f"missed: {goal.why}",
+        ]
+        for goal in goals(shapes, levels)
+    ]
+    return table(["", "than", "goal", "here", ""], rows)
+
+
+def _budgets(known: Record) -> str:
+    rows = []
+    for budget in BUDGETS:
+        devices = known["devices" if budget.network == "mnist" else "cifar10"]["devices"]
+        choice = best_choice(budget, devices)
+        name = next(device["title"] for device in devices if device["name"] == budget.machine)
+        ram = "any" if budget.ram is None else f"{budget.ram // 1024} KB"
+        row = [f"{budget.network} on {name}", ram, f"{budget.instructions:,}"]
+        if choice is None:
+            rows.append([*row, "-", "-", "missed: nothing fits"])
+            continue
+        done = choice["instructions"] <= budget.instructions
+        more = choice["instructions"] / budget.instructions - 1
+        options = f"`{choice['options']}`" if choice["options"] else "`--optimize size`"
+        rows.append([*row, f"{choice['instructions']:,}", options, "reached" if done else f"missed by {more:.0%}"])
+    return table(["", "RAM", "goal", "here", "by", ""], rows)
 
 
 def title(contestant: str) -> str:
@@ -292,13 +342,16 @@ def _each(device: Record) -> float:
     return float(_second(device)["instructions"] / _second(device)["macs"])
 
 
-def _saved(device: Record) -> float:
-    """The same where it is bit-sliced: nothing else differs with ``--optimize speed``."""
-    size, speed = (
-        next(c["instructions"] for c in device["choices"] if c["options"] == options)
-        for options in ("", "--optimize speed")
-    )
-    return float((_second(device)["instructions"] - (size - speed)) / _second(device)["macs"])
+def _speed(device: Record) -> Record:
+    """With ``--optimize speed``."""
+    found: Record = next(choice for choice in device["choices"] if choice["options"] == "--optimize speed")
+    return found
+
+
+def _saved(device: Record) -> int:
+    """Instructions of that layer where it is bit-sliced: nothing else differs with ``--optimize speed``."""
+    size = next(choice["instructions"] for choice in device["choices"] if not choice["options"])
+    return int(_second(device)["instructions"] - (size - _speed(device)["instructions"]))
 
 
 def _percent(fraction: float) -> str:

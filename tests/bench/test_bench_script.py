@@ -39,26 +39,32 @@ def test_the_table_holds_every_contestant(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("matplotlib")
-    small = {"e": bench.Shape("dense", 1, 65, 33), "g": bench.Shape("net", network="tiny")}
+    small = {
+        "a": bench.Shape("conv", 4, 64, 32, 3),
+        "e": bench.Shape("dense", 1, 65, 33),
+        "g": bench.Shape("net", network="tiny"),
+    }
     monkeypatch.setattr(bench, "SHAPES", small)
     monkeypatch.setitem(bench.NETWORKS, "tiny", ((6, 6, 1), bench.NETWORKS["mnist"][1][:1]))
     monkeypatch.setenv(VARIABLE, "portable")
     files = tmp_path / "bench.json", tmp_path / "bench.svg"
-    words = ["e", "g", "--rounds", "1", "--seconds", "0", "--json", str(files[0]), "--plot", str(files[1])]
+    words = ["a", "e", "g", "--rounds", "1", "--seconds", "0", "--json", str(files[0]), "--plot", str(files[1])]
     monkeypatch.setattr(sys, "argv", ["bench.py", *words])
     bench.main()
     with Peak() as peak:
         levels = allowed(peak.levels)
     plain = json.loads(files[0].read_text(encoding="utf-8"))
-    assert plain["levels"] == list(levels) and list(plain["shapes"]) == ["e", "g"]
+    assert plain["levels"] == list(levels) and list(plain["shapes"]) == ["a", "e", "g"]
     for row in plain["shapes"].values():
         assert list(row["us"]) == list(row["wall_us"]) == [*levels, OURS, FLOAT32, INT8, TORCH]
         assert set(row["peak_fraction"]) == set(row["peak_gmacs"]) == set(levels)
         assert all(set(row[key]) == set(levels) for key in RATIOS)
-    lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines[-2:]] == ["e", "g"] and all(
-        line.count("%)") == len(levels) for line in lines[-2:]
-    )
+    assert [set(row.get("fixed_us", ())) for row in plain["shapes"].values()] == [set(levels), set(), set()]
+    lines, rows = capsys.readouterr().out.splitlines(), plain["shapes"]
+    shown = lines[2:5]
+    assert [line.split()[0] for line in shown] == ["a", "e", "g"]
+    assert all(line.count("%)") == len(levels) for line in shown)
+    assert "\n".join(lines).endswith(bench.goals_table(rows, levels))
     assert files[1].read_bytes() == bench.drawn(plain["shapes"], tuple(plain["levels"])) != figure.draw({"devices": []})
 
 
