@@ -196,7 +196,8 @@ def _short(known: Mapping[str, Record]) -> str:
     return "\n\n".join(
         [
             "ZCA whitening, fitted on the training images, in integers (`blrc.whiten`), beside the network of pixels, which trained "
-            f"twice as long (20 epochs, {SHORT} here, after 5 of pretraining each): `{_run('white-0').command}`, one draw of members.",
+            f"twice as long (20 epochs, {SHORT} here, after 5 of pretraining each): `{_run('white-0').command}`. Members of the white one are one draw, "
+            "those of the other the mean of three.",
             table(["", "paper, plain", "plain, 20 epochs", "paper, white", f"white, {SHORT} epochs"], rows),
             f"The paper's ablations, in {SHORT} epochs (Xavier's initialisation has no pretraining). In full there is the longer run "
             f"only: at its epoch {SHORT} its rates have not fallen yet as those of the others have, so the difference at that "

@@ -80,7 +80,8 @@ def main() -> None:
         "blrnet": trainee(Recipe(**{**common, **lower, "pretrain_epochs": 0}), data),
     }
     if options.compile:
-        trainees["blrnet compiled"] = trainee(replace(trainees["blrnet"].recipe, compile=True), data)
+        for name in ("fp", "blrnet"):
+            trainees[f"{name} compiled"] = trainee(replace(trainees[name].recipe, compile=True), data)
     print(f"{options.task} {width or ''} {options.precision}, steps of {BATCH}, one thread, freed memory kept: {kept}")
     for each in trainees.values():
         each.epoch(data)

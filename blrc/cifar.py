@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from blrc.datasets import Dataset
+from blrc.datasets import Dataset, no_folder
 from blrc.errors import BlrcError
 from blrc.files import cache_folder, write_atomically
 
@@ -56,6 +56,8 @@ def _is_binary(folder: Path) -> bool:
 
 
 def _find(folder: Path) -> Path:
+    if not folder.is_dir():
+        raise BlrcError(f"{folder}: {no_folder(folder)}; give one with CIFAR-10's files, binary or Python version")
     candidates = [folder / sub / name for sub in SUBFOLDERS for name in (BINARY, PYTHON)]
     for place in (folder, *candidates):
         if _is_binary(place) or (place / TEST[0]).is_file():

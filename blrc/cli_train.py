@@ -85,7 +85,7 @@ def _options(task: str, files: str, *own: Decorator) -> Decorator:
             "--compile/--no-compile",
             "compile",
             None,
-            "Norms, pools and signs by torch.compile: a third less CPU time; wants a C++ compiler.",
+            "Steps of blrnet by torch.compile: a fifth to a third less CPU time; baselines whole. Wants g++.",
         ),
         *own,
         option("--distillation", "distillation", float, "Share of the loss that soft labels have."),

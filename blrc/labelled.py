@@ -89,6 +89,8 @@ def _read_npz(path: Path) -> tuple[NDArray[Any], NDArray[Any]]:
         raise BlrcError(f"{path}: cannot read: {error.strerror or error}") from None
     try:
         arrays = npz.from_bytes(content)
+        if "is_test" in arrays:
+            raise BlrcError("holds training images, too (is_test); give a file with test images alone")
         if "jpeg" in arrays and "images" not in arrays:
             return jpeg.decode(arrays["jpeg"], arrays["offsets"]), arrays["labels"]
         return arrays["images"], arrays["labels"]
@@ -104,8 +106,12 @@ def _fit(path: Path, images: NDArray[Any], labels: NDArray[Any], value: Value, c
     if not len(images.shape) or not len(images):
         raise BlrcError(f"{path}: holds no images")
     if images.ndim not in (2, 4) or images.dtype != _DTYPES[value.dtype]:
+        white = value.dtype == "int8" and images.dtype == np.uint8
+        remedy = (
+            "; if it was trained on whitened images, give a folder of the data set, and its checkpoint" if white else ""
+        )
         raise BlrcError(
-            f"{path}: images are {images.dtype} {images.shape}; this network takes {value.dtype}, (N, C, H, W)"
+            f"{path}: images are {images.dtype} {images.shape}; this network takes {value.dtype}, (N, C, H, W){remedy}"
         )
     raw = device_layout(images)
     if raw.shape[1:] != value.shape:

@@ -100,3 +100,11 @@ def test_without_pillow(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "PIL", None)
     with pytest.raises(BlrcError, match=r"pip install 'blrc\[jpeg\]'"):
         jpeg.decode(*WHOLE)
+
+
+def test_regression_training_images_are_no_test_data(tmp_path: Path) -> None:
+    """A file of all images, as examples/cifar10/gpu.py reads it, was taken for test images."""
+    data, offsets = packed(stream(flat(1, 2, 3)), stream(flat(4, 5, 6)))
+    np.savez(tmp_path / "d.npz", jpeg=data, offsets=offsets, labels=np.zeros(2, int), is_test=np.array([False, True]))
+    with pytest.raises(BlrcError, match=r"d\.npz: holds training images, too"):
+        labelled.load(tmp_path / "d.npz", Value("x", "uint8", (6, 5, 3)), 10)

@@ -7,143 +7,26 @@ Layer by layer each map is read and written some thirty times in a step, which c
   ``mean' + sqrt(var') n`` is the largest of ``mean + sqrt(var) n``, with gamma < 0 of ``-mean + sqrt(var) n``;
 - backwards, one pass writes the gradients of mean and var.
 
-The passes are plain functions over ``(N, H, W, C)``, without control flow on values, that torch.compile makes one loop
-each (`torch_compiled`). Values are those of the layers one by one, but for rounding.
+The passes are in `blrc.nn.passes`, as they stand or through torch.compile. Values are those of the layers one by one,
+but for rounding.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from blrc.nn.activation import VAR_FLOOR, Z_MAX, StochasticSign, logit_phi
+from blrc.nn.activation import StochasticSign
 from blrc.nn.gaussian import Gaussian, expect_gaussian
 from blrc.nn.norm import StochasticBatchNorm1d, StochasticBatchNorm2d
+from blrc.nn.passes import PLAIN, Passes, plain
 from blrc.nn.pool import StochasticMaxPool2d
 from blrc.nn.ranks import all_sum
-
-Pass = Callable[..., tuple[Tensor, ...]]
-
-
-@dataclass(frozen=True)
-class Passes:
-    """What goes over the maps, by itself or through torch.compile."""
-
-    squares: Callable[[Tensor, Tensor], Tensor]
-    sample: Pass
-    pooled_sample: Pass
-    products: Pass
-    spread: Pass
-
-
-def squares(mean: Tensor, m: Tensor) -> Tensor:
-    """Sums over each sample of ``(mean - m)^2``: ``(N, C)``."""
-    return (mean - m).square().sum((1, 2))
-
-
-def sample(
-    mean: Tensor, var: Tensor, noise: Tensor, m: Tensor, scale: Tensor, beta: Tensor, tau: Tensor, hard: bool
-) -> tuple[Tensor, ...]:
-    """Normalise and sample the sign; what is beside it is for the way back.
-
-    Args:
-        mean, var: before the norm.
-        noise: logistic.
-        m, scale, beta: of the norm, ``scale (mean - m) + beta``.
-
-    Returns:
-        The samples; the gradient of a sample to the normalised mean; the gradient of that one's variance as a factor
-        on the one of the mean; mean - m.
-    """
-    centred = mean - m
-    rstd = (var * (scale * scale) + VAR_FLOOR).rsqrt()
-    z = ((centred * scale + beta) * rstd).clamp(-Z_MAX, Z_MAX)
-    logit, slope = logit_phi(z)
-    argument = logit + noise
-    s = torch.sigmoid(-argument.abs() / tau)
-    size = torch.ones_like(s) if hard else 1.0 - 2.0 * s
-    # The argument is a sum, which is never -0: a tie gives +1.
-    out = torch.where(argument >= 0, size, -size)
-    return out, slope * s * (1.0 - s) * (rstd * (2.0 / tau)), -0.5 * z * rstd, centred
-
-
-def pooled_sample(
-    mean: Tensor, var: Tensor, choice: Tensor, flip: Tensor, noise: Tensor, m: Tensor, scale: Tensor, beta: Tensor,
-    tau: Tensor, hard: bool,
-) -> tuple[Tensor, ...]:  # fmt: skip
-    """`sample` of one position of each 2x2 window.
-
-    Args:
-        choice: normal noise.
-        flip: the sign of gamma.
-
-    Returns:
-        As `sample`, and of the chosen position its variance and its number in the window (as float: bytes would keep
-        the loop from being vectorised).
-    """
-    values = mean * flip + choice * var.sqrt()
-    best, *others = _windows(values)
-    chosen_mean, *means = _windows(mean)
-    chosen_var, *variances = _windows(var)
-    number = torch.zeros_like(best)
-    for index, (value, of_mean, of_var) in enumerate(zip(others, means, variances, strict=True), 1):
-        more = value > best
-        best = torch.where(more, value, best)
-        chosen_mean = torch.where(more, of_mean, chosen_mean)
-        chosen_var = torch.where(more, of_var, chosen_var)
-        number = torch.where(more, float(index), number)
-    return *sample(chosen_mean, chosen_var, noise, m, scale, beta, tau, hard), chosen_var, number
-
-
-def products(grad: Tensor, slope: Tensor, factor: Tensor, centred: Tensor, var: Tensor) -> tuple[Tensor, ...]:
-    """Gradients to the normalised mean and variance; what their sums over a channel want."""
-    grad_mean = grad * slope
-    grad_var = grad_mean * factor
-    return grad_mean, grad_var, grad_mean * centred, grad_var * var
-
-
-def spread(
-    grad_mean: Tensor, grad_var: Tensor, number: Tensor | None, mean: Tensor, m: Tensor, scale: Tensor, shift: Tensor,
-    slope: Tensor, var_shift: Tensor, numbers: Tensor,
-) -> tuple[Tensor, ...]:  # fmt: skip
-    """Gradients to mean and var before the norm: ``scale grad_mean + slope (mean - m) + shift``, and for var
-    ``scale^2 grad_var + var_shift``; with `number` the first terms are 0 where a position was not chosen.
-
-    Args:
-        numbers: 0 to 3 as ``(2, 1, 2, 1)``.
-    """
-    if number is None:
-        return grad_mean * scale + (mean - m) * slope + shift, grad_var * (scale * scale) + var_shift
-    n, h, w, c = mean.shape
-    half = (n, h // 2, 1, w // 2, 1, c)
-    chosen = number.view(half) == numbers
-    dmean = torch.where(chosen, grad_mean.view(half) * scale, 0.0)
-    dmean = dmean + (mean.view(n, h // 2, 2, w // 2, 2, c) - m) * slope + shift
-    dvar = torch.where(chosen, grad_var.view(half) * (scale * scale), 0.0) + var_shift
-    return dmean.view(mean.shape), dvar.view(mean.shape)
-
-
-def _windows(x: Tensor) -> list[Tensor]:
-    return [x[:, y::2, z::2] for y in (0, 1) for z in (0, 1)]
-
-
-PLAIN = Passes(squares, sample, pooled_sample, products, spread)
-
-
-def torch_compiled() -> Passes:
-    """The passes through torch.compile, which compiles each for the shapes that it meets.
-
-    Raises:
-        RuntimeError: torch.compile does not know this Python.
-    """
-    made = (torch.compile(one, dynamic=False) for one in (squares, sample, pooled_sample, products, spread))
-    return Passes(*(cast(Any, one) for one in made))
 
 
 class NormPoolSign(nn.Module):
@@ -152,6 +35,15 @@ class NormPoolSign(nn.Module):
     In training, on maps that lie channels last, it goes over them as this module says. In evaluation, and where it
     cannot (a window other than 2x2, odd maps, exact logits), the layers run one after the other; so they do on batches
     of another size than the first, for which other code would have to be compiled.
+
+    Args:
+        norm, pool, sign: layers; they stay whose they are.
+        passes: over the maps.
+
+    Raises:
+        BlrcError: as the layers do.
+
+    Source: paper, sections 4.2 and 4.3.
     """
 
     def __init__(
@@ -165,7 +57,9 @@ class NormPoolSign(nn.Module):
         self.norm, self.pool, self.sign = norm, pool, sign
         self.passes = passes
         self.batch = 0
-        self.register_buffer("numbers", torch.arange(4.0).view(2, 1, 2, 1), persistent=False)
+        self.register_buffer(
+            "numbers", torch.arange(4.0, device=norm.running_mean.device).view(2, 1, 2, 1), persistent=False
+        )
 
     def forward(self, x: Gaussian) -> Tensor:
         mean, var = expect_gaussian(x, "NormPoolSign")
@@ -186,7 +80,7 @@ class NormPoolSign(nn.Module):
         return cast(Tensor, out)
 
     def _can(self, mean: Tensor, var: Tensor) -> bool:
-        if not self.training or self.sign.exact or mean.ndim != 4 or self.batch not in (0, len(mean)):
+        if not self.norm.training or self.sign.exact or mean.ndim != 4 or self.batch not in (0, len(mean)):
             return False
         if mean.shape[1] != self.norm.num_features or var.shape[1:] != mean.shape[1:]:
             return False
@@ -266,13 +160,14 @@ def _as_map(per_channel: Tensor, like: Tensor) -> Tensor:
     return per_channel.expand(1, *like.shape[1:]).contiguous()
 
 
-def fused(model: nn.Module, passes: Passes = PLAIN) -> nn.Sequential:
+def fused(model: nn.Module, passes: Callable[[], Passes] = plain) -> nn.Sequential:
     """A network for training steps that shares every tensor with `model`, its norms, pools and signs fused.
 
-    Evaluation, checkpoints and the optimiser go on with `model` itself.
+    Evaluation, checkpoints and the optimiser go on with `model` itself; compiled passes cannot be pickled.
 
     Args:
         model: layers in sequence, of which each norm is followed by a pool or none, and a sign; others stay alone.
+        passes: makes those of a block.
 
     Example:
         >>> from blrc.nn.layers import BinaryConv2d
@@ -291,7 +186,7 @@ def fused(model: nn.Module, passes: Passes = PLAIN) -> nn.Sequential:
         ):
             taken, left = [layer for _, layer in left[: 1 + pooled]], left[1 + pooled :]
             pool = cast(StochasticMaxPool2d, taken[0]) if pooled else None
-            layers[name] = NormPoolSign(norm, pool, cast(StochasticSign, taken[-1]), passes)
+            layers[name] = NormPoolSign(norm, pool, cast(StochasticSign, taken[-1]), passes())
         else:
             layers[name] = norm
     return nn.Sequential(layers).train(model.training)

@@ -44,7 +44,7 @@ class Recipe:
             ``bound`` is the variational bound, cross entropy minus H[p(B)] / N.
         hard, tau: of the activations (`blrc.nn.StochasticSign`).
         precision: ``bfloat16`` multiplies +-1 inputs in it (`blrc.nn.multiply_signs_in`).
-        compile: steps go through torch.compile (`blrc.train.torch_compile`), those of a restart excepted.
+        compile: steps go through torch.compile (`blrc.train.torch_compile`), those of the pretraining excepted.
         shifts: training images are moved at random by up to so many pixels.
         translate: the same, but height and width apart, and with the mean coming in at the edges instead of 0.
         flip: half of the training images are turned left to right.

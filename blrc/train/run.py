@@ -16,7 +16,7 @@ from tqdm import tqdm
 
 from blrc import checkpoint
 from blrc.errors import BlrcError
-from blrc.train import bf16, networks
+from blrc.train import bf16, networks, torch_compile
 from blrc.train.data import prepare
 from blrc.train.loop import run_stages
 from blrc.train.memory import keep_freed_memory
@@ -110,6 +110,11 @@ def _run(
     until: float,
 ) -> Trained:
     ranks.of_first(lambda: _refuse_finished(output, resume))
+    _refuse_early(recipe, ranks)
+    if ranks.first and output.exists() and not resume:
+        tqdm.write(f"{output}: is there, and will be replaced when this run ends", file=stream)
+    if ranks.first and recipe.whiten:
+        tqdm.write("fitting and applying the whitening: up to a minute", file=stream)
     prepared = ranks.of_first(lambda: prepare(recipe, data))
     training, encoding = prepared.training, prepared.encoding
     ranks.check(min(recipe.batch, len(training)))
@@ -139,6 +144,18 @@ def _run(
     return Trained(model, state.accuracies, state.history)
 
 
+def _refuse_early(recipe: Recipe, ranks: Ranks) -> None:
+    """Refuse what cannot be trained before anything is read or written."""
+    with torch.random.fork_rng(devices=[]):
+        networks.new(recipe)
+    if recipe.compile:
+        if ranks.count > 1 and recipe.model != "blrnet":
+            raise BlrcError(
+                f"--compile on several processes is for stochastic networks, not for {recipe.model}: leave it out"
+            )
+        torch_compile.check(ranks.device)
+
+
 def _refuse_finished(output: Path, resume: bool) -> None:
     if resume and output.exists() and not state_file(output).exists():
         raise FinishedError(f"{output}: this run is finished; without --resume the same command trains anew")
@@ -161,4 +178,5 @@ def _state(state_path: Path, options: dict[str, Any], resume: bool, stream: Text
             tqdm.write(f"{state_path}: no unfinished run; starting a new one", file=stream)
         state = TrainingState(options, torch.get_num_threads(), device)
         save_state(state, state_path)  # a folder that cannot be written is found now, not after an epoch
+        state_path.unlink()  # before the first epoch there is nothing to go on from
     return state

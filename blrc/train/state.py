@@ -14,7 +14,7 @@ from blrc.errors import BlrcError
 from blrc.files import write_atomically
 from blrc.train.stage import Tensors
 
-FORMAT = 4  # a new one with every change of fields, of the recipe's too, or of what the same options compute
+FORMAT = 5  # a new one with every change of fields, of the recipe's too, or of what the same options compute
 
 
 @dataclass

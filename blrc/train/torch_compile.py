@@ -10,8 +10,9 @@ import torch
 from torch import nn
 
 from blrc.errors import BlrcError
-from blrc.nn.fused import fused, torch_compiled
+from blrc.nn.fused import fused
 from blrc.nn.noise import Noisy
+from blrc.nn.passes import torch_compiled
 
 
 def compiled(model: nn.Module) -> nn.Module:
@@ -25,7 +26,7 @@ def compiled(model: nn.Module) -> nn.Module:
     """
     try:
         if any(isinstance(module, Noisy) for module in model.modules()):
-            return fused(model, torch_compiled())
+            return fused(model, torch_compiled)
         return cast(nn.Module, torch.compile(model, dynamic=False))
     except RuntimeError as error:  # a Python that it does not know
         raise _failed(error) from None
@@ -47,6 +48,22 @@ def reported(on: bool) -> Iterator[None]:
         yield
     except TorchDynamoException as error:
         raise _failed(error) from None
+
+
+def check(device: torch.device | str = "cpu") -> None:
+    """See that torch.compile works, before hours of training that need no compiler yet.
+
+    Raises:
+        BlrcError: it does not.
+    """
+    try:
+        torch.compile(_small, dynamic=False)(torch.ones(64, device=device))
+    except RuntimeError as error:  # a Python that it does not know; a TorchDynamoException is one, too
+        raise _failed(error) from None
+
+
+def _small(x: torch.Tensor) -> torch.Tensor:
+    return x.sqrt() + 1.0
 
 
 def _failed(error: Exception) -> BlrcError:

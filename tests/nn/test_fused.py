@@ -15,13 +15,16 @@ from torch import nn
 from blrc import models
 from blrc.errors import BlrcError
 from blrc.nn import Gaussian, StochasticBatchNorm1d, StochasticBatchNorm2d, StochasticMaxPool2d, StochasticSign
-from blrc.nn.fused import PLAIN, NormPoolSign, Passes, fused
+from blrc.nn.fused import NormPoolSign, fused
+from blrc.nn.passes import PLAIN, Passes
 
 GAMMAS = (-1.3, -0.02, 0.03, 0.7, 1.1)  # at 0 all positions of a window are alike, and any may be chosen
 
 
-def layers(channels: int, pooled: bool, hard: bool, tau: float, affine: bool = True) -> list[nn.Module]:
-    norm = StochasticBatchNorm2d(channels, eps=1e-3, affine=affine, dtype=torch.float64)
+def layers(
+    channels: int, pooled: bool, hard: bool, tau: float, affine: bool = True, eps: float = 1e-3
+) -> list[nn.Module]:
+    norm = StochasticBatchNorm2d(channels, eps=eps, affine=affine, dtype=torch.float64)
     if norm.weight is not None and norm.bias is not None:
         norm.weight.data = torch.tensor([GAMMAS[c % len(GAMMAS)] for c in range(channels)], dtype=torch.float64)
         norm.bias.data.normal_()
@@ -29,7 +32,7 @@ def layers(channels: int, pooled: bool, hard: bool, tau: float, affine: bool = T
 
 
 def block(parts: list[nn.Module], passes: Passes = PLAIN) -> NormPoolSign:
-    (made,) = fused(nn.Sequential(*parts), passes)
+    (made,) = fused(nn.Sequential(*parts), lambda: passes)
     assert isinstance(made, NormPoolSign)
     return made.double()
 
@@ -62,13 +65,23 @@ def outcome(network: nn.Module, norm: nn.Module, x: Gaussian) -> dict[str, torch
     hard=st.booleans(),
     affine=st.booleans(),
     tau=st.sampled_from([0.5, 1.0, 1.7]),
+    eps=st.sampled_from([1e-5, 0.5]),
     seed=st.integers(0, 1000),
 )
 def test_samples_gradients_and_statistics_are_those_of_the_layers(
-    n: int, c: int, half: tuple[int, int], shared: bool, pooled: bool, hard: bool, affine: bool, tau: float, seed: int
+    n: int,
+    c: int,
+    half: tuple[int, int],
+    shared: bool,
+    pooled: bool,
+    hard: bool,
+    affine: bool,
+    tau: float,
+    eps: float,
+    seed: int,
 ) -> None:
     x = maps(n, c, 2 * half[0], 2 * half[1], 1 if shared else n, seed)
-    parts = layers(c, pooled, hard, tau, affine)
+    parts = layers(c, pooled, hard, tau, affine, eps)
     copies = deepcopy(parts)
     apart, together = outcome(nn.Sequential(*parts), parts[0], x), outcome(block(copies), copies[0], x)
     assert apart.keys() == together.keys() and together["num_batches_tracked"] == 1
@@ -85,6 +98,14 @@ def test_a_sure_sign_has_a_finite_gradient(value: float) -> None:
     x = Gaussian(x.mean.detach().clone() + value, torch.zeros_like(x.var))
     found = outcome(block(parts), parts[0], x)
     assert all(bool(value.isfinite().all()) for value in found.values())
+
+
+def test_a_tie_gives_plus_one() -> None:
+    parts = [StochasticBatchNorm2d(2, dtype=torch.float64), StochasticSign()]
+    parts[1].noise.draw = torch.Tensor.zero_
+    made = block(parts)
+    zeros = torch.zeros(2, 2, 2, 2, dtype=torch.float64).contiguous(memory_format=torch.channels_last)
+    assert torch.equal(made(Gaussian(zeros, zeros + 1)), zeros + 1) and made.batch == 2
 
 
 def refuse(*_: Any) -> Any:
@@ -114,7 +135,7 @@ def test_what_is_not_fused_goes_through_the_layers(what: str) -> None:
     if what == "flat":
         parts = [StochasticBatchNorm1d(3, dtype=torch.float64), StochasticSign()]
         made, x = block(parts, NONE), Gaussian(x.mean[:, :, 0, 0], x.var[:, :, 0, 0])
-    made.train(what != "eval")
+    parts[0].train(what != "eval")
     torch.manual_seed(1)
     found = made(x)
     torch.manual_seed(1)
@@ -140,8 +161,17 @@ def test_a_fused_network_shares_what_the_network_holds() -> None:
         assert len(blocks) == sum(name.startswith("norm") for name, _ in flavour.named_children())
         assert [id(p) for p in made.parameters()] == [id(p) for p in flavour.parameters()]
         made.train()
-        assert flavour[1].training
-        made.eval()
-        assert not flavour[1].training
+        assert flavour[1].training and fused(flavour).training
+        flavour.eval()
+        assert not made[1].norm.training and not fused(flavour).training
+        assert [tensor.shape for tensor in made.state_dict().values()] == [
+            tensor.shape for tensor in flavour.state_dict().values()
+        ]
     alone = nn.Sequential(StochasticBatchNorm2d(3), StochasticMaxPool2d(2), nn.Identity(), StochasticBatchNorm2d(3))
     assert list(fused(alone)) == list(alone)
+
+
+def test_regression_a_fused_network_lies_where_the_network_does() -> None:
+    """A tensor of its own was on the CPU: on a GPU the first backward pass failed."""
+    made = fused(models.mnist().to("meta"))
+    assert {tensor.device.type for tensor in (*made.parameters(), *made.buffers())} == {"meta"}

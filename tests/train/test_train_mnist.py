@@ -450,3 +450,24 @@ def test_the_binarized_network_learns_and_stays_clipped(folder: Path, tmp_path: 
     assert [stage.name for stage in stages] == ["bnn"] and max(state.accuracies["bnn"]) > 0.8
     weights = [value for key, value in state.results["bnn"].items() if key.endswith("weight") and value.ndim > 1]
     assert len(weights) == 4 and max(float(weight.abs().max()) for weight in weights) <= 1
+
+
+def test_regression_what_cannot_begin_leaves_no_state(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A refused option, or ctrl-C in the first epoch, left a state that the next command was refused for."""
+    with pytest.raises(BlrcError, match=r"width 0\.0 leaves no channels"):
+        run(folder, tmp_path / "x.pt", Recipe(task="cifar10", width=0.0))
+    with monkeypatch.context() as patch:
+        in_epoch(1)(patch)
+        with pytest.raises(Stop):
+            run(folder, tmp_path / "x.pt")
+    assert not list(tmp_path.glob("x.pt*"))
+
+
+def test_what_will_be_replaced_is_named(folder: Path, tmp_path: Path) -> None:
+    stream = io.StringIO()
+    run(folder, tmp_path / "x.pt", log=stream)
+    assert "replaced" not in stream.getvalue()
+    run(folder, tmp_path / "x.pt", log=stream)
+    assert f"{tmp_path / 'x.pt'}: is there, and will be replaced when this run ends\n" in stream.getvalue()
