@@ -206,11 +206,12 @@ def table(shapes: Mapping[str, Mapping[str, Any]], levels: tuple[str, ...]) -> s
 
 def goals_table(shapes: Mapping[str, Mapping[str, Any]], levels: tuple[str, ...]) -> str:
     """Every goal of the levels that this machine has; of a missed one, what was measured that stands in the way."""
-    rows = [("", "level", "than", "goal", "counts", "here", "", "")]
+    rows, verdicts = [("", "level", "than", "goal", "counts", "here")], [""]
     for goal in goals(shapes, levels):
-        numbers = (f"{goal.goal:g}", f"{goal.counts:.1f}", f"{goal.found:.1f}")
-        rows.append((goal.shape, goal.level, goal.rival, *numbers, "reached" if goal.reached else "missed", goal.why))
-    return columns(rows, left=3)
+        rows.append((goal.shape, goal.level, goal.rival, f"{goal.goal:g}", f"{goal.counts:.1f}", f"{goal.found:.1f}"))
+        verdicts.append("reached" if goal.reached else f"missed: {goal.why}")
+    lines = columns(rows, left=3).splitlines()
+    return "\n".join(f"{line}  {verdict}".rstrip() for line, verdict in zip(lines, verdicts, strict=True))
 
 
 def rivals_of(shapes: Mapping[str, Mapping[str, Any]]) -> list[str]:

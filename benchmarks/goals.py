@@ -81,7 +81,7 @@ class Goal:
                 f"the popcount peak itself is at {self.at_peak:.1f}: {self.found / self.at_peak:.0%} of it are reached"
             )
         text = f"{self.counts / self.at_peak:.0%} of the peak were needed, {self.found / self.at_peak:.0%} are reached"
-        if self.fixed is not None:
+        if self.fixed:  # less than nothing is noise
             text += f"; {self.fixed:.0%} of the time does not depend on the outputs"
         return text
 

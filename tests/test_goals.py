@@ -112,3 +112,8 @@ def test_the_page_has_every_goal() -> None:
         verdict = "reached" if goal.reached else f"missed: {goal.why}"
         assert f"| {name} | {rival} | {goal.goal:g} | {goal.found:.1f} | {verdict} |" in page
     assert len(BUDGETS) == 7 and all(f"{budget.instructions:,}" in page for budget in BUDGETS)
+
+
+def test_a_share_within_the_noise_is_not_told() -> None:
+    noisy = {**row(avx2=9.0), "fixed_us": dict.fromkeys(LEVELS, 0.0)}
+    assert only("avx2", "ort float32", noisy).why.endswith("are reached")
