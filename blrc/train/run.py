@@ -178,5 +178,4 @@ def _state(state_path: Path, options: dict[str, Any], resume: bool, stream: Text
             tqdm.write(f"{state_path}: no unfinished run; starting a new one", file=stream)
         state = TrainingState(options, torch.get_num_threads(), device)
         save_state(state, state_path)  # a folder that cannot be written is found now, not after an epoch
-        state_path.unlink()  # before the first epoch there is nothing to go on from
     return state

@@ -452,17 +452,26 @@ def test_the_binarized_network_learns_and_stays_clipped(folder: Path, tmp_path: 
     assert len(weights) == 4 and max(float(weight.abs().max()) for weight in weights) <= 1
 
 
-def test_regression_what_cannot_begin_leaves_no_state(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A refused option, or ctrl-C in the first epoch, left a state that the next command was refused for."""
+def test_regression_what_cannot_begin_leaves_no_state(folder: Path, tmp_path: Path) -> None:
+    """A refused width left a state that the corrected command was refused for."""
     with pytest.raises(BlrcError, match=r"width 0\.0 leaves no channels"):
         run(folder, tmp_path / "x.pt", Recipe(task="cifar10", width=0.0))
+    assert not list(tmp_path.glob("x.pt*"))
+
+
+def test_regression_a_run_killed_in_its_first_epoch_is_not_finished(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the output of an earlier run is there, `--resume` took that for the result."""
+    (tmp_path / "x.pt").write_bytes(b"of an earlier run")
     with monkeypatch.context() as patch:
         in_epoch(1)(patch)
         with pytest.raises(Stop):
             run(folder, tmp_path / "x.pt")
-    assert not list(tmp_path.glob("x.pt*"))
+    with pytest.raises(BlrcError, match="an unfinished run"):
+        run(folder, tmp_path / "x.pt")
+    run(folder, tmp_path / "x.pt", resume=True)
+    assert checkpoint.load(tmp_path / "x.pt") and not state_file(tmp_path / "x.pt").exists()
 
 
 def test_what_will_be_replaced_is_named(folder: Path, tmp_path: Path) -> None:
