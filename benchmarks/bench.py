@@ -9,9 +9,8 @@ product alone, on real-valued or 8-bit input) or network (with bias, ReLU and ma
 writes of the shape; PyTorch; Larq Compute Engine where BLRC_LCE_PYTHON names an interpreter that has it (`make lce`);
 and the popcount peak (`blrc.bench.peak`). Convolutions also run with twice as many outputs: what the time does not grow
 by is not spent on outputs. Goals follow (`goals.py`), with what stands in the way of those that are missed. The C is
-compiled with
-`blrc.targets.c.shared.host_flags`: -O3, and -mpopcnt where the CPU has it, which the portable level has too, then.
-Weights are random. What the C computes is compared with the reference before it is timed.
+compiled with `blrc.targets.c.shared.host_flags`: -O3, and -mpopcnt where the CPU has it, which the portable level has
+too, then. Weights are random. What the C computes is compared with the reference before it is timed.
 """
 
 from __future__ import annotations
@@ -208,7 +207,7 @@ def goals_table(shapes: Mapping[str, Mapping[str, Any]], levels: tuple[str, ...]
     """Every goal of the levels that this machine has; of a missed one, what was measured that stands in the way."""
     rows, verdicts = [("", "level", "than", "goal", "counts", "here")], [""]
     for goal in goals(shapes, levels):
-        rows.append((goal.shape, goal.level, goal.rival, f"{goal.goal:g}", f"{goal.counts:.1f}", f"{goal.found:.1f}"))
+        rows.append((goal.shape, goal.level, goal.rival, f"{goal.goal:g}", f"{goal.counts:.2f}", f"{goal.found:.2f}"))
         verdicts.append("reached" if goal.reached else f"missed: {goal.why}")
     lines = columns(rows, left=3).splitlines()
     return "\n".join(f"{line}  {verdict}".rstrip() for line, verdict in zip(lines, verdicts, strict=True))

@@ -15,42 +15,26 @@ import datetime
 import json
 import platform
 import re
-import statistics
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from string import Template
 from typing import Any
 
 import bench as shapes_bench
 from c_kernels import NETWORKS, network
-from goals import BUDGETS, best_choice, goals
+from performance_page import Record, page
 
 import blrc
 from blrc.bench.clock import SECONDS
-from blrc.bench.lce import LCE
-from blrc.bench.rivals import FLOAT32, INT8, OURS, TORCH
 from blrc.bench.run import ROUNDS, bench
 from blrc.files import write_atomically
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "performance.md"
 FOLDER = ROOT / "docs" / "performance"
-TEMPLATE = Path(__file__).with_name("performance_template.md")
 MNIST = ROOT / "examples" / "mnist" / "mnist.pt"
 CHOSEN = "cortex-m4,cortex-m55"  # of which other choices are shown
 MACHINES = f"{CHOSEN},cortex-m0,rv32imc,rv32imc_zbb,aarch64"
-TITLES = {
-    "avx2": "AVX2",
-    "avx512": "AVX-512",
-    OURS: "our ONNX",
-    FLOAT32: "ONNX Runtime float32",
-    INT8: "ONNX Runtime int8",
-    TORCH: "PyTorch float32",
-    LCE: "Larq Compute Engine",
-}
-Record = Mapping[str, Any]
 
 
 def main() -> None:
@@ -128,238 +112,6 @@ def figures(known: Record) -> dict[str, bytes]:
         "shapes.svg": shapes_bench.drawn(known["shapes"]["shapes"], levels),
         "mnist.svg": figure.draw(known["mnist"]),
     }
-
-
-def page(known: Record) -> str:
-    """The whole page."""
-    shapes, host = known["shapes"]["shapes"], known["mnist"]["host"]
-    levels = known["shapes"]["levels"]
-    machines = {device["name"]: device for device in known["devices"]["devices"]}
-    m4, cifar = machines["cortex-m4"], known["cifar10"]["devices"][0]
-    waits = sorted(_waits(known))
-    peaks = {level: statistics.median(row["peak_gmacs"][level] for row in shapes.values()) for level in levels}
-    return Template(TEMPLATE.read_text(encoding="utf-8")).substitute(
-        date=known["date"],
-        counted=known["counted"],
-        goals=_goals(shapes, tuple(levels)),
-        budgets=_budgets(known),
-        cpu=known["cpu"],
-        versions=", ".join(f"{name} {version}" for name, version in known["shapes"]["versions"].items()),
-        rounds=known["shapes"]["rounds"],
-        wall_median=f"{statistics.median(waits):.2f}",
-        wall_most=f"{waits[-1]:.2f}",
-        shapes=_shapes(shapes, levels, "ratio_vs_ort_fp32", FLOAT32),
-        shapes_int8=_shapes(shapes, levels, "ratio_vs_ort_int8", INT8),
-        peaks=table(["", *map(title, levels)], [["GMAC/s", *(f"{peaks[level]:,.0f}" for level in levels)]]),
-        clock=f"{peaks['avx512'] / (512 * 2 / 3):.2f}" if "avx512" in peaks else "(not measured)",
-        fractions=table(
-            ["", "", *map(title, levels)],
-            [
-                [name, row["title"], *(_percent(row["peak_fraction"][level]) for level in levels)]
-                for name, row in shapes.items()
-            ],
-        ),
-        mnist=_layers(host),
-        mnist_wall=_wall(host),
-        mnist_others=table(
-            ["", "level", "CPU us", "arena (bytes)", "tables (bytes)"],
-            [
-                [f"`{o['options']}`", o["level"], f"{o['us']:,.1f}", f"{o['arena']:,}", f"{o['tables']:,}"]
-                for o in host["others"]
-            ],
-        ),
-        machines=MACHINES,
-        compiler=m4["compiler"],
-        int8_source=known["devices"]["int8_source"],
-        m4=_steps(m4),
-        m4_choices=_choices(m4),
-        m55_choices=_choices(machines["cortex-m55"]),
-        others=table(
-            ["", "instructions", "a multiply-add", "flash (bytes)", "int8"],
-            [
-                [
-                    d["title"],
-                    f"{d['choices'][0]['instructions']:,}",
-                    f"{d['choices'][0]['instructions'] / d['macs']:.2f}",
-                    f"{d['choices'][0]['flash']:,}",
-                    _number(_int8(d)),
-                ]
-                for d in machines.values()
-            ],
-        ),
-        cifar=_steps(cifar),
-        cifar_choices=_choices(cifar),
-        plain=f"{_each(m4):.2f}",
-        sliced=f"{_saved(m4) / _second(m4)['macs']:.2f}",
-        sliced_layer=f"{_saved(m4):,}",
-        sliced_goal=f"{1_500_000 - _speed(m4)['instructions'] + _saved(m4):,}",
-    )
-
-
-def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table in Markdown; all columns but the first are numbers."""
-    lines = ["| " + " | ".join(head) + " |", "|---|" + "---:|" * (len(head) - 1)]
-    return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)])
-
-
-def _goals(shapes: Record, levels: tuple[str, ...]) -> str:
-    rows = [
-        [
-            f"{goal.shape}, {title(goal.level)}",
-            title(goal.rival),
-            f"{goal.goal:g}",
-            f"{goal.found:.1f}",
-            "reached" if goal.reached else f"missed: {goal.why}",
-        ]
-        for goal in goals(shapes, levels)
-    ]
-    return table(["", "than", "goal", "here", ""], rows)
-
-
-def _budgets(known: Record) -> str:
-    rows = []
-    for budget in BUDGETS:
-        devices = known["devices" if budget.network == "mnist" else "cifar10"]["devices"]
-        choice = best_choice(budget, devices)
-        name = next(device["title"] for device in devices if device["name"] == budget.machine)
-        ram = "any" if budget.ram is None else f"{budget.ram // 1024} KB"
-        row = [f"{budget.network} on {name}", ram, f"{budget.instructions:,}"]
-        if choice is None:
-            rows.append([*row, "-", "-", "missed: nothing fits"])
-            continue
-        done = choice["instructions"] <= budget.instructions
-        more = choice["instructions"] / budget.instructions - 1
-        options = f"`{choice['options']}`" if choice["options"] else "`--optimize size`"
-        rows.append([*row, f"{choice['instructions']:,}", options, "reached" if done else f"missed by {more:.0%}"])
-    return table(["", "RAM", "goal", "here", "by", ""], rows)
-
-
-def title(contestant: str) -> str:
-    return TITLES.get(contestant, contestant)
-
-
-def _waits(known: Record) -> Iterator[float]:
-    """Wall time as a multiple of CPU time of all that was timed."""
-    for row in (*known["shapes"]["shapes"].values(), *known["mnist"]["host"]["rows"]):
-        for name, cpu_us in row["us"].items():
-            yield row["wall_us"][name] / cpu_us
-
-
-def _shapes(shapes: Record, levels: Sequence[str], key: str, base: str) -> str:
-    shown = [level for level in levels if level != "popcnt"]  # "portable" is the better of the two
-    rivals = [name for name in shapes_bench.rivals_of(shapes) if name not in (base, FLOAT32)]
-    head = ["", "", *map(title, shown), *map(title, rivals), f"{title(base)}, us"]
-    rows = []
-    for name, row in shapes.items():
-        others = [f"{row['us'][base] / row['us'][rival]:.1f}" if rival in row["us"] else "-" for rival in rivals]
-        ours = [f"**{row[key][level]:.1f}**" for level in shown]
-        rows.append([name, row["title"], *ours, *others, f"{row['us'][base]:,.1f}"])
-    return table(head, rows)
-
-
-def _layers(host: Record) -> str:
-    names = list(dict.fromkeys(name for row in host["rows"] for name in row["us"]))
-    rows = []
-    for row in host["rows"]:
-        cells = []
-        for name in names:
-            if name not in row["us"]:
-                cells.append("-")
-                continue
-            ratio = row["ratio_vs_ort_fp32"].get(name)
-            cells.append(f"{row['us'][name]:,.1f}" + ("" if ratio is None else f" ({ratio:.1f})"))
-        rows.append([row["what"], f"`{row['kernel']}`" if row["kernel"] else "", f"{row['macs'] / 1e6:.3f}", *cells])
-    return table(["", "kernel", "million multiply-adds", *map(title, names)], rows)
-
-
-def _wall(host: Record) -> str:
-    row = next(row for row in host["rows"] if not row["kernel"])
-    rows = [
-        [
-            title(name),
-            f"{us:,.1f}",
-            f"{row['wall_us'][name]:,.1f}",
-            *(f"{row['us'][base] / us:.2f}" for base in (FLOAT32, INT8)),
-        ]
-        for name, us in row["us"].items()
-    ]
-    return table(["", "CPU us", "wall us", f"times faster than {title(FLOAT32)}", f"than {title(INT8)}"], rows)
-
-
-def _steps(device: Record) -> str:
-    rows = [
-        [
-            s["what"],
-            f"`{s['kernel']}`",
-            f"{s['macs'] / 1e6:,.2f}",
-            f"{s['instructions']:,}",
-            f"{s['instructions'] / s['macs']:.2f}" if s["macs"] else "-",
-            _number(s["int8"]),
-        ]
-        for s in device["steps"]
-    ]
-    whole = device["choices"][0]["instructions"]
-    rows.append(
-        [
-            "network",
-            "",
-            f"{device['macs'] / 1e6:,.2f}",
-            f"{whole:,}",
-            f"{whole / device['macs']:.2f}",
-            _number(_int8(device)),
-        ]
-    )
-    return table(["", "kernel", "million multiply-adds", "instructions", "a multiply-add", "int8"], rows)
-
-
-def _choices(device: Record) -> str:
-    rows = [
-        [
-            f"`{c['options'] or '--optimize size'}`",
-            *(_number(c[key]) for key in ("instructions", "flash", "arena", "ram")),
-        ]
-        for c in device["choices"]
-    ]
-    int8 = device["int8"]
-    if int8 is not None:
-        rows.append(["int8", _number(_int8(device)), _number(int8["flash"]), "-", _number(int8["ram"])])
-    return table(["", "instructions", "flash (bytes)", "arena (bytes)", "RAM in all (bytes)"], rows)
-
-
-def _int8(device: Record) -> int | None:
-    found: int | None = None if device["int8"] is None else device["int8"]["whole"].get(device["name"])
-    return found
-
-
-def _second(device: Record) -> Record:
-    """The first layer of bits."""
-    found: Record = next(step for step in device["steps"] if step["kernel"] in ("conv_gather", "conv_rows"))
-    return found
-
-
-def _each(device: Record) -> float:
-    """Instructions of a multiply-add of the first layer of bits."""
-    return float(_second(device)["instructions"] / _second(device)["macs"])
-
-
-def _speed(device: Record) -> Record:
-    """With ``--optimize speed``."""
-    found: Record = next(choice for choice in device["choices"] if choice["options"] == "--optimize speed")
-    return found
-
-
-def _saved(device: Record) -> int:
-    """Instructions of that layer where it is bit-sliced: nothing else differs with ``--optimize speed``."""
-    size = next(choice["instructions"] for choice in device["choices"] if not choice["options"])
-    return int(_second(device)["instructions"] - (size - _speed(device)["instructions"]))
-
-
-def _percent(fraction: float) -> str:
-    return f"{100 * fraction:.0f} %"
-
-
-def _number(value: int | None) -> str:
-    return "-" if value is None else f"{value:,}"
 
 
 if __name__ == "__main__":

@@ -19,9 +19,9 @@ from typing import Any
 
 import numpy as np
 
-from blrc.datasets import Dataset, no_folder
+from blrc.datasets import Dataset
 from blrc.errors import BlrcError
-from blrc.files import cache_folder, write_atomically
+from blrc.files import cache_folder, expect_folder, write_atomically
 
 URL = "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz"
 MD5 = "c32a1d4ab5d03f1284b67883e8d87530"
@@ -56,8 +56,7 @@ def _is_binary(folder: Path) -> bool:
 
 
 def _find(folder: Path) -> Path:
-    if not folder.is_dir():
-        raise BlrcError(f"{folder}: {no_folder(folder)}; give one with CIFAR-10's files, binary or Python version")
+    expect_folder(folder, "CIFAR-10's files, binary or Python version")
     candidates = [folder / sub / name for sub in SUBFOLDERS for name in (BINARY, PYTHON)]
     for place in (folder, *candidates):
         if _is_binary(place) or (place / TEST[0]).is_file():

@@ -85,7 +85,8 @@ def _options(task: str, files: str, *own: Decorator) -> Decorator:
             "--compile/--no-compile",
             "compile",
             None,
-            "Steps of blrnet by torch.compile: a fifth to a third less CPU time; baselines whole. Wants g++.",
+            "Steps of blrnet by torch.compile, a fifth to a third less CPU time; baselines whole. "
+            "Wants a C++ compiler.",
         ),
         *own,
         option("--distillation", "distillation", float, "Share of the loss that soft labels have."),

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blrc.errors import BlrcError
-from blrc.files import cache_folder, write_atomically
+from blrc.files import cache_folder, expect_folder, write_atomically
 
 MIRRORS = (
     "https://ossci-datasets.s3.amazonaws.com/mnist/",
@@ -116,14 +116,8 @@ def _mnist_file(name: str, folder: str | Path | None, ndim: int) -> Bytes:
     return array
 
 
-def no_folder(path: Path) -> str:
-    """What a path is that should be a folder."""
-    return "is a file, not a folder" if path.exists() else "no such folder"
-
-
 def _find(name: str, folder: Path) -> Path:
-    if not folder.is_dir():
-        raise BlrcError(f"{folder}: {no_folder(folder)}; give one with MNIST's files")
+    expect_folder(folder, "MNIST's files")
     candidates = [folder / sub / (name + ending) for sub in SUBFOLDERS for ending in ("", ".gz")]
     for path in candidates:
         if path.is_file():

@@ -53,6 +53,29 @@ def write_atomically(path: Path, content: bytes) -> None:
         raise
 
 
+def is_folder(path: Path) -> bool:
+    """Whether it is one.
+
+    Raises:
+        BlrcError: the system cannot say, as for a name that is too long.
+    """
+    try:
+        return path.is_dir()
+    except OSError as error:
+        raise BlrcError(f"{path}: cannot read: {error.strerror or error}") from None
+
+
+def expect_folder(path: Path, content: str) -> None:
+    """See that a folder is there which should hold `content`.
+
+    Raises:
+        BlrcError: it is not.
+    """
+    if not is_folder(path):
+        what = "is a file, not a folder" if path.exists() else "no such folder"
+        raise BlrcError(f"{path}: {what}; give one with {content}")
+
+
 def writable(folder: Path) -> None:
     """Make `folder` if it is not there, and see that a file can be written into it.
 

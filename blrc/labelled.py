@@ -13,6 +13,7 @@ from blrc import datasets, jpeg, npz
 from blrc.cifar import cifar10
 from blrc.encode import device_layout
 from blrc.errors import BlrcError
+from blrc.files import is_folder
 from blrc.program import Value
 from blrc.whiten import Whitening
 
@@ -46,7 +47,7 @@ def load(
         raise BlrcError(f"{path}: --validation is for folders; give an .npz file of validation data as --data")
     if path.suffix == ".npz":
         images, labels = _read_npz(path)
-    elif not _is_dir(path):
+    elif not is_folder(path):
         if path.is_file():
             raise BlrcError(
                 f"{path}: is a file, but no .npz; give a folder with a data set's test files, or such a file"
@@ -73,13 +74,6 @@ def _read_folder(
         )
     part = datasets.split(read(path))[1] if validation else read(path, train=False)
     return part.images if whitening is None else whitening.codes(part.images), part.labels
-
-
-def _is_dir(path: Path) -> bool:
-    try:
-        return path.is_dir()
-    except OSError as error:
-        raise BlrcError(f"{path}: cannot read: {error.strerror or error}") from None
 
 
 def _read_npz(path: Path) -> tuple[NDArray[Any], NDArray[Any]]:

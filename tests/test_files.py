@@ -8,10 +8,12 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 
+from blrc import datasets
+from blrc.cifar import cifar10
 from blrc.errors import BlrcError
 from blrc.files import cache_folder, write_atomically, write_folder
 
@@ -70,6 +72,8 @@ def test_an_interrupt_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.
 LIMITED = """
 import resource, signal, sys
 from pathlib import Path
+from blrc import datasets
+from blrc.cifar import cifar10
 from blrc.errors import BlrcError
 from blrc.files import cache_folder, write_atomically, write_folder
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -266,3 +270,12 @@ def test_without_a_home_the_cache_has_to_be_named(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(Path, "home", homeless)
     with pytest.raises(BlrcError, match="set BLRC_CACHE"):
         cache_folder("mnist")
+
+
+@pytest.mark.parametrize("read", [datasets.mnist, cifar10])
+def test_a_data_set_in_no_folder_gets_one_line(read: Any, tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    for name, reason in (("none", "no such folder"), ("file", "is a file, not a folder"), ("x" * 300, "cannot read")):
+        with pytest.raises(BlrcError, match=rf"{name}: {reason}") as error:
+            read(tmp_path / name)
+        assert "\n" not in str(error.value)

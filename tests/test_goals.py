@@ -13,6 +13,7 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 
 import bench  # noqa: E402
 import performance  # noqa: E402
+import performance_page  # noqa: E402
 from goals import BUDGETS, RATIOS, Budget, Goal, best_choice, goals  # noqa: E402
 
 LEVELS = ("portable", "popcnt", "avx2", "avx512")
@@ -50,7 +51,7 @@ def test_a_missed_goal_has_its_reason() -> None:
 def test_a_goal_is_reached_at_85_percent() -> None:
     at = only("avx512", "ort float32", row(avx512=20.0 / 17.0))
     assert at.found == pytest.approx(17.0)
-    assert only("avx512", "ort float32", row(avx512=20.0 / 17.1)).reached and not at.why.startswith("missed")
+    assert only("avx512", "ort float32", row(avx512=20.0 / 17.1)).reached
     assert not only("avx512", "ort float32", row(avx512=20.0 / 16.9)).reached
 
 
@@ -81,7 +82,7 @@ def test_the_table_tells_what_is_missed() -> None:
     lines = bench.goals_table({"d": row(avx512=2.0)}, LEVELS).splitlines()
     assert len(lines) == 1 + 4
     missed = next(line for line in lines if "avx512    ort float32" in line)
-    assert missed.split()[:7] == ["d", "avx512", "ort", "float32", "20", "17.0", "10.0"]
+    assert missed.split()[:7] == ["d", "avx512", "ort", "float32", "20", "17.00", "10.00"]
     assert missed.endswith("8% of the peak were needed, 5% are reached; 25% of the time does not depend on the outputs")
 
 
@@ -108,7 +109,7 @@ def test_the_page_has_every_goal() -> None:
     shapes, levels = known["shapes"]["shapes"], tuple(known["shapes"]["levels"])
     assert "avx512" in levels
     for goal in goals(shapes, levels):
-        name, rival = f"{goal.shape}, {performance.title(goal.level)}", performance.title(goal.rival)
+        name, rival = f"{goal.shape}, {performance_page.title(goal.level)}", performance_page.title(goal.rival)
         verdict = "reached" if goal.reached else f"missed: {goal.why}"
         assert f"| {name} | {rival} | {goal.goal:g} | {goal.found:.1f} | {verdict} |" in page
     assert len(BUDGETS) == 7 and all(f"{budget.instructions:,}" in page for budget in BUDGETS)

@@ -1,6 +1,6 @@
 """Norm, pool and sign of a stochastic network as one step, for training: fewer passes over the large maps.
 
-Layer by layer each map is read and written some thirty times in a step, which costs more than the convolutions. Here
+Layer by layer each map is read and written many times in a step, which costs more than the convolutions. Here
 
 - the statistics are taken first; then one pass chooses the position of each window, normalises what was chosen (a
   quarter of the map) and samples the sign. The choice needs no normalised map: with gamma > 0 the largest of
@@ -88,7 +88,7 @@ class NormPoolSign(nn.Module):
             (self.pool.kernel_size, self.pool.stride, self.pool.padding) == ((2, 2), (2, 2), (0, 0))
             and mean.shape[2] % 2 == mean.shape[3] % 2 == 0
         )
-        return window and all(x.permute(0, 2, 3, 1).is_contiguous() for x in (mean, var))
+        return window and all(_channels_last(x).is_contiguous() for x in (mean, var))
 
 
 class _NormPoolSign(torch.autograd.Function):
@@ -128,7 +128,7 @@ class _NormPoolSign(torch.autograd.Function):
     @once_differentiable  # type: ignore[untyped-decorator, unused-ignore]
     def backward(ctx: Any, grad: Tensor, _m: None, _v: None) -> tuple[Tensor | None, ...]:
         mean, m, gamma, inv, slope, factor, centred, var, number, numbers = ctx.saved_tensors
-        grad = grad.permute(0, 2, 3, 1).contiguous()
+        grad = _channels_last(grad).contiguous()
         g, h, gc, hv = ctx.passes.products(grad, slope, factor, centred, var)
         sum_g, sum_gc, sum_hv = (_channel_sum(x) for x in (g, gc, hv))
         scale = gamma * inv

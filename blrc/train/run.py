@@ -111,8 +111,6 @@ def _run(
 ) -> Trained:
     ranks.of_first(lambda: _refuse_finished(output, resume))
     _refuse_early(recipe, ranks)
-    if ranks.first and output.exists() and not resume:
-        tqdm.write(f"{output}: is there, and will be replaced when this run ends", file=stream)
     if ranks.first and recipe.whiten:
         tqdm.write("fitting and applying the whitening: up to a minute", file=stream)
     prepared = ranks.of_first(lambda: prepare(recipe, data))
@@ -121,6 +119,8 @@ def _run(
     options = {**asdict(recipe), "data": prepared.digest, **({"ranks": ranks.count} if ranks.count > 1 else {})}
     device = torch.device(ranks.device).type
     state = ranks.of_first(lambda: _state(state_file(output), options, resume, stream, device))
+    if ranks.first and output.exists() and not resume:
+        tqdm.write(f"{output}: is there, and will be replaced when this run ends", file=stream)
     keep_freed_memory()
     in_bf16 = ranks.first and device == "cpu" and recipe.precision == "bfloat16"
     if in_bf16 and (note := bf16.advice(bf16.slowdown())):

@@ -89,7 +89,7 @@ BLRC_V_TARGET static inline void blrc_look_tile(const blrc_tile *tile)
             for (p = 0; p < BLRC_TILE_PIXELS; ++p) {
                 const uint8_t *const from = (const uint8_t *)(const void *)(tile->run[p] + 2 * first);
 
-                for (i = 0; i < 8 * units; i += 4) { /* one at a time would take twice as long */
+                for (i = 0; i < 8 * units; i += 4) { /* four, as one waits for what it loads */
                     BLRC_LOOK_PREPARE(i)
                     BLRC_LOOK_PREPARE(i + 1)
                     BLRC_LOOK_PREPARE(i + 2)

@@ -136,7 +136,6 @@ def test_regression_a_missing_compiler_is_found_before_pretraining(tmp_path: Pat
     missing = torch._inductor.config.patch({"cpp.cxx": (None, "/nonexistent/g++")})
     with missing, pytest.raises(BlrcError, match=r"torch\.compile failed .*leave out --compile"):
         run(tmp_path / "x.pt", tmp_path / "no data", Recipe(compile=True))
-    assert not list(tmp_path.glob("x.pt*"))
 
 
 def test_a_baseline_on_several_processes_is_not_compiled() -> None:
