@@ -136,15 +136,17 @@ void blrc_conv_taps(const blrc_conv *op, const uint32_t *x, BLRC_TABLE(uint32_t)
 /* 3x3, stride and dilation 1, padding 1 on all sides, groups = 1, a multiple of 8 channels, at most 1816, maps at most
  * 32 wide; no pooling, or of 2x2 pixels with stride 2 and no padding. 32 pixels at a time, in memory of the caller.
  *
- * weights: for each output for each kernel row for each 8 channels a word of 8 nibbles, the first channel lowest: bit k
- *   is the weight of kernel column k.
- * scratch: 48 * in_channels words. */
-void blrc_conv_slices(const blrc_conv *op, const uint32_t *x, BLRC_TABLE(uint32_t) weights,
-                      BLRC_TABLE(blrc_bit_threshold) thresholds, uint32_t *scratch, uint32_t *y);
+ * rows: outputs that share the work (a group), at most 6.
+ * lists: for each group, of which k outputs are left, for each of 2 to the k - 1 kinds of taps how many times eight
+ *   there are, and their places in the table (blrc_slices.h); 0 is a place of zeros.
+ * limits: for each output and plane a bit for each of 3x3 kinds of places in the map.
+ * scratch: 162 + 18 * in_channels words. */
+void blrc_conv_slices(const blrc_conv *op, const uint32_t *x, BLRC_TABLE(uint16_t) lists, BLRC_TABLE(uint16_t) limits,
+                      uint32_t *scratch, uint32_t *y);
 
-/* The same, 128 pixels at a time: for the vectors of a Cortex-M55. scratch: 192 * in_channels words. */
-void blrc_conv_quads(const blrc_conv *op, const uint32_t *x, BLRC_TABLE(uint32_t) weights,
-                     BLRC_TABLE(blrc_bit_threshold) thresholds, uint32_t *scratch, uint32_t *y);
+/* The same, 128 pixels at a time: for the vectors of a Cortex-M55. scratch: four times as many words. */
+void blrc_conv_quads(const blrc_conv *op, const uint32_t *x, BLRC_TABLE(uint16_t) lists, BLRC_TABLE(uint16_t) limits,
+                     uint32_t *scratch, uint32_t *y);
 
 /* A dense layer, bits -> bits: `words` words of x (`inputs` real bits) against `outputs` rows in blocks of 4. */
 void blrc_dense(int32_t inputs, int32_t words, int32_t outputs, const uint32_t *x, BLRC_TABLE(uint32_t) weights,

@@ -1,19 +1,44 @@
-/* Bit-sliced 3x3 convolutions: what the one in words (blrc_conv_slices.c) and the one in quads (blrc_conv_quads.c)
- * share. They say how far apart the words of a table lie (BLRC_STEP). */
+/* Bit-sliced 3x3 convolutions: the lanes of a word are up to 32 pixels of a map, and numbers are spread over words, one
+ * for each of their bits. A step is one such word (blrc_conv_slices.c) or four of them, of rows one below the other
+ * (blrc_conv_quads.c). The including file defines BLRC_STEP (words of a step), the type blrc_step, BLRC_GET(p),
+ * BLRC_PUT(p, v), BLRC_FULL(low, a, b) (see blrc_add3), BLRC_ALL(v) (v in every word) and BLRC_ANY(v, planes) (whether a
+ * carry has to be followed through so many more planes).
+ *
+ * Up to six outputs share the work (a group). For every tap (kernel row, channel, kernel column) the table holds the
+ * pixels' bits and their opposites. The first output of a group differs from a tap or does not; another one differs
+ * just where the first does, or just where it does not, and which of the two its weight says. So with k outputs taps are
+ * of 2 to the k - 1 kinds, and the sums of the kinds, added and subtracted, are the sums of all outputs: every tap is
+ * added once for all of them. (Sorting a binary matrix's columns by several rows at once: Dehghankar, Erfanian and
+ * Asudeh, "An Efficient Matrix Multiplication Algorithm for Accelerating Inference in Binary and Ternary Neural
+ * Networks", 2024, section 3.)
+ *
+ * Kinds follow one another so that from one to the next a single output changes its sign, as in a Gray code. With C the
+ * running sum of all taps so far and T that of all, an output's sum is +-T plus or minus twice the C of those places
+ * where it changes. Nothing is ever counted: planes of C and of the outputs' sums are added, and what decides is a sign.
+ *
+ * Taps outside the map read as -1. With pop differences, of which `absent` are due to them, n real taps and threshold t,
+ *
+ *   z >= t  <=>  pop - absent <= (n - t) / 2, rounded down,
+ *
+ * so that only limits depend on the place in the map: three kinds of rows by three of columns. */
 #ifndef BLRC_SLICES_H
 #define BLRC_SLICES_H
 
-#include "blrc_carry.h"
-#include "blrc_window.h"
-
-#define BLRC_PLANES 14 /* bits of n, which is below 2^14 */
-#define BLRC_LOW_PLANES 5 /* that are kept in registers */
+#define BLRC_PLANES 15 /* bits of a sum and its sign: there are fewer than 2^14 taps */
+#define BLRC_LOW_PLANES 4 /* that are kept in registers */
+#define BLRC_SHARING 6 /* outputs of a group, at most */
+#define BLRC_EDGES 8 /* sets of kinds of columns */
 
 typedef struct blrc_slicing {
     int32_t log_pitch, rows; /* log2 of the lanes of a map row; map rows in a word */
     int32_t planes;
-    int32_t eighths; /* words of weights for each kernel row */
-    uint32_t columns[3]; /* lanes of a row whose taps of each kernel column lie inside the map */
+    uint32_t columns[3]; /* of one row: the lanes of its first column, of those between, of its last */
+    uint32_t has_left, has_right; /* of a word: the lanes with a neighbour there */
+    uint32_t *lanes; /* 32 words for each word of a step: its lanes, by output */
+    uint32_t *edges; /* for each of 3 kinds of rows, each set of kinds of columns: the lanes that are both */
+    uint32_t *counts; /* planes of C */
+    uint32_t *sums; /* planes of each output of a group */
+    uint32_t *table; /* zeros; for each kernel row, channel and kernel column the bits and their opposites */
 } blrc_slicing;
 
 /* Bit j of word i becomes bit i of word j: squares of half the size change places, again and again. */
@@ -32,44 +57,43 @@ static void blrc_transpose(uint32_t *words)
     }
 }
 
-/* Where the sum of two taps is a + 2 both: those of the patterns whose third weight is -1, and four further on +1. */
-static BLRC_INLINE void blrc_third(uint32_t a, uint32_t both, uint32_t third, uint32_t real, uint32_t *to)
+static blrc_slicing blrc_slicing_of(const blrc_conv *op, uint32_t *scratch)
 {
-    to[0] = a ^ third;
-    to[BLRC_STEP] = both | (a & third);
-    to[8 * BLRC_STEP] = a ^ third ^ real;
-    to[9 * BLRC_STEP] = both | (a & ~third & real);
-}
+    blrc_slicing in;
+    const uint32_t all = 0xFFFFFFFFu >> (32 - op->in_width), last = (uint32_t)1 << (op->in_width - 1);
+    int32_t lane;
 
-/* The differences of a channel's bits x from the 8 patterns: bit k of a pattern is the weight of kernel column k. Two
- * words each, ones and twos. */
-static BLRC_APART void blrc_patterns(uint32_t x, const uint32_t *real, uint32_t *to)
-{
-    const uint32_t right = (x >> 1) & real[2], other = x ^ real[1];
-    uint32_t left = (x << 1) & real[0];
-    int32_t i;
-
-    for (i = 0; i < 2; ++i, left ^= real[0], to += 2 * BLRC_STEP) {
-        blrc_third(left ^ x, left & x, right, real[2], to);
-        blrc_third(left ^ other, left & other, right, real[2], to + 4 * BLRC_STEP);
+    for (in.log_pitch = 3; op->in_width > 1 << in.log_pitch;) {
+        ++in.log_pitch;
     }
+    in.rows = 32 >> in.log_pitch;
+    for (in.planes = 2; (9 * op->in_channels) >> (in.planes - 1) != 0;) {
+        ++in.planes;
+    }
+    in.columns[0] = 1;
+    in.columns[2] = last & ~(uint32_t)1;
+    in.columns[1] = all & ~last & ~(uint32_t)1;
+    in.has_left = in.has_right = 0;
+    for (lane = 0; lane < 32; lane += 1 << in.log_pitch) {
+        in.has_left |= (all & ~(uint32_t)1) << lane;
+        in.has_right |= (all >> 1) << lane;
+    }
+    in.lanes = scratch;
+    in.edges = in.lanes + 32 * BLRC_STEP;
+    in.counts = in.edges + 3 * BLRC_EDGES * BLRC_STEP;
+    in.sums = in.counts + BLRC_PLANES * BLRC_STEP;
+    in.table = in.sums + BLRC_SHARING * BLRC_PLANES * BLRC_STEP;
+    return in;
 }
 
-/* Tabulate the map rows from `top` on, as many as a word has. */
+/* The taps of one kernel row: of the map rows from `top` on, as many as a word has. */
 static void blrc_tabulate_rows(const blrc_conv *op, const blrc_slicing *in, const uint32_t *x, int32_t top,
                                uint32_t *to)
 {
     const int32_t words = blrc_words(op->in_channels);
-    uint32_t lanes[32], real[3] = {0, 0, 0};
+    uint32_t lanes[32];
     int32_t r, i, c;
 
-    for (r = 0; r < in->rows; ++r) {
-        if (top + r >= 0 && top + r < op->in_height) {
-            for (i = 0; i < 3; ++i) {
-                real[i] |= in->columns[i] << (r << in->log_pitch);
-            }
-        }
-    }
     for (i = 0; i < words; ++i) {
         for (c = 0; c < 32; ++c) {
             lanes[c] = 0;
@@ -85,56 +109,276 @@ static void blrc_tabulate_rows(const blrc_conv *op, const blrc_slicing *in, cons
             }
         }
         blrc_transpose(lanes);
-        for (c = 0; c < 32 && 32 * i + c < op->in_channels; ++c, to += 16 * BLRC_STEP) {
-            blrc_patterns(lanes[c], real, to);
+        for (c = 0; c < 32 && 32 * i + c < op->in_channels; ++c, to += 6 * BLRC_STEP) {
+            const uint32_t here = lanes[c], left = (here << 1) & in->has_left, right = (here >> 1) & in->has_right;
+
+            to[0] = left;
+            to[BLRC_STEP] = ~left;
+            to[2 * BLRC_STEP] = here;
+            to[3 * BLRC_STEP] = ~here;
+            to[4 * BLRC_STEP] = right;
+            to[5 * BLRC_STEP] = ~right;
         }
     }
 }
 
-/* Half of the bits that each lane lacks, in planes. */
-static void blrc_lacking(const blrc_conv *op, const blrc_slicing *in, int32_t top, uint32_t *planes)
+/* Which lanes are in which kind of place, of the word whose first row is `top`. */
+static void blrc_edges_of(const blrc_conv *op, const blrc_slicing *in, int32_t top, uint32_t *edges)
 {
-    const int32_t pitch = 1 << in->log_pitch;
-    int32_t lane, i;
+    int32_t i, r, column;
 
-    for (i = 0; i < in->planes; ++i) {
-        planes[i * BLRC_STEP] = 0;
+    for (i = 0; i < 3 * BLRC_EDGES; ++i) {
+        edges[i * BLRC_STEP] = 0;
     }
-    for (lane = 0; lane < 32; ++lane) {
-        const int32_t row = top + (lane >> in->log_pitch), column = lane & (pitch - 1);
-        const int32_t down = 3 - (row == 0) - (row == op->in_height - 1);
-        const int32_t across = 3 - (column == 0) - (column == op->in_width - 1);
-        uint32_t half = (uint32_t)((9 - down * across) * op->in_channels / 2);
+    for (r = 0; r < in->rows; ++r) {
+        const int32_t kind = top + r == 0 ? 0 : top + r == op->in_height - 1 ? 2 : 1;
 
-        for (i = 0; half != 0; ++i, half >>= 1) {
-            planes[i * BLRC_STEP] |= (half & 1u) << lane;
+        for (i = 0; i < BLRC_EDGES; ++i) {
+            for (column = 0; column < 3; ++column) {
+                if (((i >> column) & 1) != 0) {
+                    edges[(kind * BLRC_EDGES + i) * BLRC_STEP] |= in->columns[column] << (r << in->log_pitch);
+                }
+            }
         }
     }
 }
 
-/* Hides where a pointer comes from, so that one sum is computed and not two. */
-#if defined(__GNUC__)
-#define BLRC_OPAQUE(pointer) __asm__("" : "+r"(pointer))
-#else
-#define BLRC_OPAQUE(pointer) ((void)0)
-#endif
-
-static blrc_slicing blrc_slicing_of(const blrc_conv *op)
+/* Sums of a group start as its outputs' limits. For each output and plane a number whose bit 3 * i + j is that plane's
+ * of the limit in rows of kind i and columns of kind j. `inner`: all rows are of kind 1. */
+static BLRC_APART BLRC_TABLE(uint16_t) blrc_start(const blrc_slicing *in, BLRC_TABLE(uint16_t) limits, int32_t planes,
+                                                  int32_t inner)
 {
-    const uint32_t all = 0xFFFFFFFFu >> (32 - op->in_width);
-    blrc_slicing in = {3, 0, BLRC_LOW_PLANES, op->in_channels / 8, {0, 0, 0}};
+    const uint32_t *const edges = in->edges;
+    uint32_t *to = in->sums;
 
-    while (op->in_width > 1 << in.log_pitch) {
-        ++in.log_pitch;
+    for (; planes != 0; --planes, to += BLRC_STEP) {
+        const uint32_t bits = BLRC_NEXT(uint16_t, limits);
+        blrc_step lanes = BLRC_GET(edges + (BLRC_EDGES + ((bits >> 3) & 7u)) * BLRC_STEP);
+
+        if (!inner) {
+            lanes |= BLRC_GET(edges + (bits & 7u) * BLRC_STEP);
+            lanes |= BLRC_GET(edges + (2 * BLRC_EDGES + (bits >> 6)) * BLRC_STEP);
+        }
+        BLRC_PUT(to, lanes);
     }
-    in.rows = 32 >> in.log_pitch;
-    while ((9 * op->in_channels) >> in.planes != 0) {
-        ++in.planes;
+    return limits;
+}
+
+/* sum -= 2 C where `flip` is all ones, += where it is 0. */
+static BLRC_APART void blrc_twice(uint32_t *sum, const uint32_t *counts, int32_t planes, uint32_t flip)
+{
+    blrc_step carry = BLRC_ALL(flip);
+    const blrc_step flips = carry;
+
+    while (--planes != 0) {
+        blrc_step low;
+
+        sum += BLRC_STEP;
+        low = BLRC_GET(sum);
+        carry = BLRC_FULL(&low, BLRC_GET(counts) ^ flips, carry);
+        BLRC_PUT(sum, low);
+        counts += BLRC_STEP;
     }
-    in.columns[0] = all & ~(uint32_t)1;
-    in.columns[1] = all;
-    in.columns[2] = all >> 1;
-    return in;
+}
+
+/* Lanes where sum - C, or with `flip` 0 sum + C, is not negative. */
+static BLRC_APART void blrc_passing(const uint32_t *sum, const uint32_t *counts, int32_t planes, uint32_t flip,
+                                    uint32_t *lanes)
+{
+    blrc_step carry = BLRC_ALL(flip), low;
+    const blrc_step flips = carry;
+
+    while (--planes != 0) {
+        low = BLRC_GET(sum);
+        carry = BLRC_FULL(&low, BLRC_GET(counts) ^ flips, carry);
+        sum += BLRC_STEP;
+        counts += BLRC_STEP;
+    }
+    low = ~(BLRC_GET(sum) ^ flips ^ carry);
+    BLRC_PUT(lanes, low);
+}
+
+/* The planes above the low ones += carry. A sum never has more of them, so that no carry goes further. */
+static BLRC_APART void blrc_carry_on(uint32_t *plane, blrc_step carry, int32_t planes)
+{
+    for (; BLRC_ANY(carry, planes); --planes, plane += BLRC_STEP) {
+        blrc_step low = BLRC_GET(plane);
+        const blrc_step both = low & carry;
+
+        low ^= carry;
+        BLRC_PUT(plane, low);
+        carry = both;
+    }
+}
+
+#define BLRC_TAP(i) BLRC_GET(table + BLRC_STEP * (uint32_t)BLRC_READ(uint16_t, list, i))
+
+/* ones, twos and fours += eight taps; what is left is worth eight. */
+#define BLRC_EIGHT_TAPS(eight) \
+    { \
+        blrc_step two, two1, four; \
+\
+        two = BLRC_TAP(0); \
+        two = BLRC_FULL(&ones, two, BLRC_TAP(1)); \
+        two1 = BLRC_TAP(2); \
+        two1 = BLRC_FULL(&ones, two1, BLRC_TAP(3)); \
+        four = BLRC_FULL(&twos, two, two1); \
+        two = BLRC_TAP(4); \
+        two = BLRC_FULL(&ones, two, BLRC_TAP(5)); \
+        two1 = BLRC_TAP(6); \
+        two1 = BLRC_FULL(&ones, two1, BLRC_TAP(7)); \
+        two = BLRC_FULL(&twos, two, two1); \
+        eight = BLRC_FULL(&fours, four, two); \
+        list = BLRC_SKIP(uint16_t, list, 8); \
+    }
+
+/* The sums of a group of `outputs`. For each kind of taps the list has how many times eight there are, and then which
+ * (that of zeros where there are fewer). Returns the end of the list. */
+static BLRC_APART BLRC_TABLE(uint16_t) blrc_sum(const blrc_slicing *in, BLRC_TABLE(uint16_t) list, int32_t outputs)
+{
+    const uint32_t *const table = in->table;
+    uint32_t *const counts = in->counts;
+    blrc_step ones = BLRC_ALL(0), twos = ones, fours = ones, eights = ones;
+    uint32_t kind;
+    int32_t i;
+
+    for (i = BLRC_LOW_PLANES; i < in->planes; ++i) {
+        BLRC_PUT(counts + i * BLRC_STEP, ones);
+    }
+    for (kind = 1;; ++kind) {
+        uint32_t *sum = in->sums + in->planes * BLRC_STEP;
+        uint32_t left = BLRC_NEXT(uint16_t, list), bits;
+
+        while (left != 0) {
+            blrc_step eight, carry;
+
+            BLRC_EIGHT_TAPS(eight)
+            if (--left != 0) {
+                blrc_step eight1;
+
+                --left;
+                BLRC_EIGHT_TAPS(eight1)
+                carry = BLRC_FULL(&eights, eight, eight1);
+            } else {
+                carry = eights & eight;
+                eights ^= eight;
+            }
+            blrc_carry_on(counts + BLRC_LOW_PLANES * BLRC_STEP, carry, in->planes - BLRC_LOW_PLANES);
+        }
+        BLRC_PUT(counts, ones);
+        BLRC_PUT(counts + BLRC_STEP, twos);
+        BLRC_PUT(counts + 2 * BLRC_STEP, fours);
+        BLRC_PUT(counts + 3 * BLRC_STEP, eights);
+        if (kind >> (outputs - 1) != 0) {
+            return list;
+        }
+        /* Which output changes its sign here, and from which: */
+        for (bits = kind; (bits & 1u) == 0; bits >>= 1) {
+            sum += in->planes * BLRC_STEP;
+        }
+        blrc_twice(sum, counts, in->planes, (bits & 2u) != 0 ? 0 : ~(uint32_t)0);
+    }
+}
+
+/* The outputs of up to 32 channels, of the pixels in a word of lanes, whose first row before pooling is `first`; their
+ * word of the map's first pixel is y. The lanes are transposed in place. */
+static void blrc_put_word(const blrc_conv *op, const blrc_slicing *in, int32_t first, uint32_t *lanes, uint32_t *y)
+{
+    const int32_t words = blrc_words(op->out_channels), pool = op->pool.kernel_x, height = op->out_height * pool;
+    const uint32_t kept = first % pool != 0 ? 0xFFFFFFFFu : 0; /* what the row above has set of the same pixels */
+    int32_t r, c;
+
+    blrc_transpose(lanes);
+    for (r = 0; r < in->rows && first + r < height; r += pool) {
+        uint32_t *to = y + (first + r) / pool * op->out_width * words;
+        const uint32_t *lane = lanes + (r << in->log_pitch);
+
+        for (c = op->out_width; c > 0; --c, to += words, lane += pool) {
+            *to = *lane | (*to & kept);
+        }
+    }
+}
+
+/* Keeps what passes of output c, in the step whose first row is `top`; after 32 outputs, or the last, they are written. */
+static void blrc_put_found(const blrc_conv *op, const blrc_slicing *in, int32_t top, int32_t c, const uint32_t *found,
+                           uint32_t *y)
+{
+    int32_t i, j;
+
+    for (j = 0; j < BLRC_STEP; ++j) {
+        uint32_t *const lanes = in->lanes + 32 * j;
+        uint32_t passing = found[j];
+
+        if (op->pool.kernel_x == 2) { /* into the upper left pixel of each square */
+            passing |= passing >> 1;
+            passing |= in->rows > 1 ? passing >> (1 << in->log_pitch) : 0;
+        }
+        lanes[c % 32] = passing;
+        if (c == op->out_channels - 1) {
+            for (i = c % 32 + 1; i < 32; ++i) {
+                lanes[i] = 0;
+            }
+        }
+        if (c % 32 == 31 || c == op->out_channels - 1) {
+            blrc_put_word(op, in, top + j * in->rows, lanes, y + c / 32);
+        }
+    }
+}
+
+/* The tables of the step whose first row is `top`. */
+static void blrc_tabulate(const blrc_conv *op, const blrc_slicing *in, const uint32_t *x, int32_t top)
+{
+    const int32_t length = 6 * op->in_channels * BLRC_STEP;
+    int32_t i, j, k;
+
+    for (i = 0; i < 3; ++i) {
+        uint32_t *const to = in->table + BLRC_STEP + i * length;
+
+        if (BLRC_STEP == 1 && top != 0 && i + in->rows < 3) { /* there from the step before */
+            const uint32_t *const from = to + in->rows * length;
+
+            for (k = 0; k < length; ++k) {
+                to[k] = from[k];
+            }
+            continue;
+        }
+        for (j = 0; j < BLRC_STEP; ++j) {
+            blrc_tabulate_rows(op, in, x, top + j * in->rows + i - 1, to + j);
+        }
+    }
+    for (j = 0; j < BLRC_STEP; ++j) {
+        in->table[j] = 0;
+        blrc_edges_of(op, in, top + j * in->rows, in->edges + j);
+    }
+}
+
+static void blrc_slice(const blrc_conv *op, const uint32_t *x, BLRC_TABLE(uint16_t) lists, BLRC_TABLE(uint16_t) limits,
+                       uint32_t *scratch, uint32_t *y)
+{
+    const blrc_slicing in = blrc_slicing_of(op, scratch);
+    const int32_t rows = BLRC_STEP * in.rows;
+    uint32_t found[BLRC_STEP];
+    int32_t top, c, o;
+
+    for (top = 0; top < op->out_height * op->pool.kernel_x; top += rows) {
+        const int32_t inner = top != 0 && top + rows < op->in_height;
+        BLRC_TABLE(uint16_t) list = lists;
+        BLRC_TABLE(uint16_t) limit = limits;
+
+        blrc_tabulate(op, &in, x, top);
+        for (c = 0; c < op->out_channels; c += op->rows) {
+            const int32_t outputs = op->out_channels - c < op->rows ? op->out_channels - c : op->rows;
+
+            limit = blrc_start(&in, limit, outputs * in.planes, inner);
+            list = blrc_sum(&in, list, outputs);
+            for (o = 0; o < outputs; ++o) {
+                /* The last output of several ends with the opposite sign. */
+                blrc_passing(in.sums + o * in.planes * BLRC_STEP, in.counts, in.planes,
+                             o != 0 && o == outputs - 1 ? 0 : ~(uint32_t)0, found);
+                blrc_put_found(op, &in, top, c + o, found, y);
+            }
+        }
+    }
 }
 
 #endif

@@ -20,7 +20,7 @@ from blrc.program import INT32_MAX, BinaryScores, Conv, DType, Encode, Op, Pool,
 from blrc.targets.c import eights, hosts, slices, strips
 from blrc.targets.c.cpus import AARCH64, CORTEX_M55, CPUS, PORTABLE, X86_64
 from blrc.targets.c.hosts import HOSTS
-from blrc.targets.c.steps import Step, Table, mapped, plain
+from blrc.targets.c.steps import Step, Table, mapped, paired, plain
 
 __all__ = ["AARCH64", "CORTEX_M55", "CPUS", "HOSTS", "PORTABLE", "X86_64", "Layout", "Step", "Table", "lay_out"]
 
@@ -112,11 +112,7 @@ def lay_out(program: Program, sliced: Collection[str] = (), pays: int | None = N
         encode = encodes[op.x.name] if op.x.name in fused else None
         special = hosts.step(program, op, encode, cpu) if cpu in HOSTS else None
         if op.name in sliced and isinstance(op, Conv):
-            special = (
-                _sliced(program, op, thresholds["bits"], lanes_of(cpu))
-                if op.x.dtype == "bits"
-                else _eights(program, op, encode)
-            )
+            special = _sliced(program, op, lanes_of(cpu)) if op.x.dtype == "bits" else _eights(program, op, encode)
         steps.append(special or _step(program, op, encode, thresholds, gathered))
     work = [_work(step) for step in steps]
     if cpu in HOSTS:
@@ -221,14 +217,17 @@ def lanes_of(cpu: str) -> int:
     return 4 * slices.LANES if cpu == CORTEX_M55 else slices.LANES
 
 
-def _sliced(program: Program, op: Conv, bits: int, lanes: int) -> Step:
-    scratch = slices.scratch_bytes(op, lanes)
-    channels = op.group_channels
-    weights = mapped("weights", program.constants[op.weights], lambda t: slices.weight_patterns(t, channels))
-    thresholds = mapped("thresholds", program.constants[op.thresholds], lambda t: never_padded(t, 1, 1, bits))
-    why = f"bit-sliced, {slices.used_lanes(op, lanes)} of {lanes} lanes, {scratch} bytes of tables in the arena"
+def _sliced(program: Program, op: Conv, lanes: int) -> Step:
+    scratch, outputs = slices.scratch_bytes(op, lanes), slices.sharing(op)
+    weights, thresholds = program.constants[op.weights], program.constants[op.thresholds]
+    tables = (
+        mapped("lists", weights, lambda t: slices.lists(t, op.group_channels, outputs)),
+        paired("limits", weights, thresholds, lambda w, t: slices.limits(op, w, t, outputs)),
+    )
+    why = f"bit-sliced, {slices.used_lanes(op, lanes)} of {lanes} lanes, {outputs} outputs share the taps"
+    why += f", {scratch} bytes of tables in the arena"
     kernel = "conv_slices" if lanes == slices.LANES else "conv_quads"
-    return Step(op, None, kernel, why, 1, (weights, thresholds), scratch)
+    return Step(op, None, kernel, why, outputs, tables, scratch)
 
 
 def _eights(program: Program, op: Conv, encode: Encode | None) -> Step:

@@ -1,7 +1,7 @@
-"""Bit-sliced convolutions: which can be one, and their weights.
+"""Bit-sliced convolutions: which can be one, and their tables.
 
-The lanes of a word are pixels, and sums of three taps are looked up in tables that the caller gives memory for
-(`runtime/src/blrc_conv_slices.c`): fewer instructions than any kernel that counts bits where there is no popcount.
+The lanes of a word are pixels, and several outputs share one walk over the taps, which are sorted by the outputs' signs
+(`runtime/src/blrc_slices.h`): far fewer instructions than any kernel that counts bits, popcount or not.
 """
 
 from __future__ import annotations
@@ -9,13 +9,16 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from blrc.pack import pack, unpack
+from blrc.pack import unpack
 from blrc.program import Conv
 from blrc.window import Window
 
 LANES = 32
-CHANNELS = 8  # whose patterns share a word of weights
+CHANNELS = 8
 MOST = 1816  # channels: 9 of them stay below 2^14
+SHARING = 6  # BLRC_SHARING
+MOST_PLANES = 15  # BLRC_PLANES
+EIGHT = 8  # taps of a kind that are added at a time
 _SAME = Window((3, 3), padding=(1, 1, 1, 1))
 _HALF = Window((2, 2), (2, 2))
 
@@ -35,11 +38,12 @@ def fits(op: Conv) -> bool:
 
 
 def scratch_bytes(op: Conv, lanes: int = LANES) -> int:
-    """Memory that the kernel needs while it runs: of three words' map rows, 8 patterns a channel, two words each.
+    """Memory that the kernel needs while it runs: every tap's bits and their opposites, sums, results, places.
 
     With 128 `lanes`, of a word four times as long.
     """
-    return lanes // 8 * 3 * 8 * 2 * op.x.shape[2]
+    words = LANES + 3 * 8 + (1 + SHARING) * MOST_PLANES + 1 + 18 * op.x.shape[2]
+    return lanes // 8 * words
 
 
 def used_lanes(op: Conv, lanes: int = LANES) -> int:
@@ -52,12 +56,81 @@ def pitch(op: Conv) -> int:
     return next(lanes for lanes in (8, 16, LANES) if op.x.shape[1] <= lanes)
 
 
-def weight_patterns(weights: NDArray[np.uint32], channels: int) -> NDArray[np.uint32]:
-    """Weights as ``[output][kernel row][8 channels]``: a nibble for each channel, bit k of which is kernel column k.
+def planes(taps: int) -> int:
+    """Bits of a sum of so many taps, and its sign."""
+    return taps.bit_length() + 1
+
+
+def sharing(op: Conv) -> int:
+    """How many outputs share a walk over the taps so that one takes fewest instructions.
+
+    More share the taps; but they are of twice as many kinds with each, every kind is rounded up to eights, and where one
+    ends a sum is added to another. Costs are a Cortex-M4's, about.
+    """
+    taps = op.fan_in
+    each = planes(taps)
+
+    def cost(outputs: int) -> float:
+        kinds = 1 << (outputs - 1)
+        walk = 8 * (taps + kinds * (EIGHT - 1) / 2) + 25 * kinds + 11 * each * (kinds - 1)
+        return walk / outputs + 18 * each
+
+    return min(range(1, min(SHARING, op.y.shape[2]) + 1), key=cost)
+
+
+def lists(weights: NDArray[np.uint32], channels: int, outputs: int) -> NDArray[np.uint16]:
+    """For each group of `outputs` (the last may be smaller), each kind of taps: how many times eight, and which.
+
+    Tap (kernel row, channel, kernel column) is in place 1 + 2 * its number of the kernel's table, or one further where
+    the first output's weight is +1. Place 0 has zeros. An output of the others changes its sign where the number of the
+    kind in Gray's code has its bit.
 
     Args:
         weights: uint32 ``(out, 3, 3, words(channels))``.
     """
-    columns = unpack(weights, channels).transpose(0, 1, 3, 2)  # (out, kernel row, channel, column)
-    nibbles = np.concatenate([columns, np.zeros_like(columns[..., :1])], axis=3)
-    return pack(nibbles.reshape(*columns.shape[:2], channels // CHANNELS, 4 * CHANNELS))[..., 0]
+    bits = _by_tap(weights, channels)
+    found: list[NDArray[np.int64]] = []
+    for first in range(0, len(bits), outputs):
+        group = bits[first : first + outputs]
+        gray = sum((group[j] ^ group[0]) << (j - 1) for j in range(1, len(group))) + np.zeros_like(group[0])
+        kind = gray.copy()
+        for j in range(1, len(group)):
+            kind ^= gray >> j
+        places = 1 + 2 * np.arange(bits.shape[1]) + group[0]
+        for k in range(2 ** (len(group) - 1)):
+            chosen = places[kind == k]
+            eights = -(-len(chosen) // EIGHT)
+            found += [np.array([eights]), np.pad(chosen, (0, EIGHT * eights - len(chosen)))]
+    return np.concatenate(found).astype(np.uint16)
+
+
+def limits(op: Conv, weights: NDArray[np.uint32], thresholds: NDArray[np.int32], outputs: int) -> NDArray[np.uint16]:
+    """What sums of groups of `outputs` start from: for each output and plane, a bit for each of 3x3 kinds of places.
+
+    With n real taps an output passes where no more than floor((n - t) / 2) of them differ, and with them those outside
+    the map whose weight is +1, since they read as -1. A tap that counts with the opposite sign counts 1 first.
+    """
+    taps, channels = op.fan_in, op.group_channels
+    bits = _by_tap(weights, channels)
+    ones = bits.reshape(len(bits), 3, channels, 3).sum(axis=2)  # (out, kernel row, kernel column)
+    first = bits[np.arange(len(bits)) // outputs * outputs]
+    opposite = (bits ^ first).sum(axis=1)
+    found = np.zeros((len(bits), planes(taps)), np.int64)
+    for i, (top, bottom) in enumerate(_inside(op.x.shape[0])):
+        for j, (left, right) in enumerate(_inside(op.x.shape[1])):
+            inside = ones[:, top:bottom, left:right].sum(axis=(1, 2))
+            real = (bottom - top) * (right - left) * channels
+            limit = (real - thresholds.astype(np.int64)) // 2 + ones.sum(axis=(1, 2)) - inside
+            start = limit.clip(-1, taps) - opposite
+            found |= (start[:, None] >> np.arange(found.shape[1]) & 1) << (3 * i + j)
+    return found.reshape(-1).astype(np.uint16)
+
+
+def _by_tap(weights: NDArray[np.uint32], channels: int) -> NDArray[np.int64]:
+    """Bits ``(out, taps)``, taps by kernel row, channel and kernel column."""
+    return unpack(weights, channels).transpose(0, 1, 3, 2).reshape(len(weights), -1).astype(np.int64)
+
+
+def _inside(size: int) -> list[tuple[int, int]]:
+    """Taps first <= t < end that are inside the map, for the first place along an axis, one between, and the last."""
+    return [(1, 2 if size == 1 else 3), (0, 3), (0, 2)]

@@ -76,3 +76,13 @@ def mapped(role: str, constant: Constant, change: Callable[[NDArray[Any]], NDArr
     """A constant of the program, each of its tables laid out by `change`."""
     arrays = tuple(np.ascontiguousarray(change(table)).reshape(-1) for table in constant.tables)
     return Table(role, arrays, constant.of_member)
+
+
+def paired(
+    role: str, one: Constant, other: Constant, change: Callable[[NDArray[Any], NDArray[Any]], NDArray[Any]]
+) -> Table:
+    """What `change` makes of the tables of two constants, for every pair of them that a member has."""
+    of_members = list(zip(one.of_member, other.of_member, strict=True))
+    pairs = sorted(set(of_members))
+    arrays = tuple(np.ascontiguousarray(change(one.tables[a], other.tables[b])).reshape(-1) for a, b in pairs)
+    return Table(role, arrays, tuple(map(pairs.index, of_members)))

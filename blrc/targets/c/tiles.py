@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from blrc.pack import unpack, words
 from blrc.program import Conv, Program
-from blrc.targets.c.steps import Step, Table, mapped
+from blrc.targets.c.steps import Step, Table, mapped, paired
 
 ROWS = 32  # BLRC_TILE_ROWS: of a block
 LOOK_UNITS, LOOK_BLOCKS = 3, 16  # BLRC_LOOK_UNITS, BLRC_LOOK_BLOCKS: in which order bytes are read
@@ -48,10 +48,7 @@ def step(program: Program, op: Conv, looks_up: bool = True) -> Step | None:
     total = op.window.taps * words(op.x.shape[2])
     weights, thresholds = program.constants[op.weights], program.constants[op.thresholds]
     tables = [mapped("weights", weights, lambda t: units(t.reshape(len(t), -1)))]
-    pairs = sorted(set(zip(weights.of_member, thresholds.of_member, strict=True)))
-    limit = tuple(limits(op, weights.tables[w], thresholds.tables[t]).reshape(-1) for w, t in pairs)
-    of_member = tuple(pairs.index(pair) for pair in zip(weights.of_member, thresholds.of_member, strict=True))
-    last = Table("limits", limit, of_member)
+    last = paired("limits", weights, thresholds, lambda w, t: limits(op, w, t))
     if op.is_dense and op.pool is None and not any(op.window.padding) and total % 2 == 0:
         why = f"the kernel is the whole map: one run of {total} words"
         return Step(op, None, "dense_tiles", why, ROWS, (*tables, last))
