@@ -140,17 +140,32 @@ void blrc_conv_taps(const blrc_conv *op, const uint32_t *x, BLRC_TABLE(uint32_t)
  * lists: for each group, of which k outputs are left, for each of 2 to the k - 1 kinds of taps how many times eight
  *   there are, and their places in the table (blrc_slices.h); 0 is a place of zeros.
  * limits: for each output and plane a bit for each of 3x3 kinds of places in the map.
- * scratch: 162 + 18 * in_channels words. */
+ * scratch: 162 + 21 * in_channels words. */
 void blrc_conv_slices(const blrc_conv *op, const uint32_t *x, BLRC_TABLE(uint16_t) lists, BLRC_TABLE(uint16_t) limits,
                       uint32_t *scratch, uint32_t *y);
 
-/* The same, 128 pixels at a time: for the vectors of a Cortex-M55. scratch: four times as many words. */
+/* The same, 128 pixels at a time: for the vectors of a Cortex-M55. scratch: 648 + 78 * in_channels words. */
 void blrc_conv_quads(const blrc_conv *op, const uint32_t *x, BLRC_TABLE(uint16_t) lists, BLRC_TABLE(uint16_t) limits,
                      uint32_t *scratch, uint32_t *y);
 
 /* A dense layer, bits -> bits: `words` words of x (`inputs` real bits) against `outputs` rows in blocks of 4. */
 void blrc_dense(int32_t inputs, int32_t words, int32_t outputs, const uint32_t *x, BLRC_TABLE(uint32_t) weights,
                 BLRC_TABLE(blrc_bit_threshold) thresholds, uint32_t *y);
+
+/* The same for fewer than 65,536 inputs, without gaps between them: 32 outputs at a time, in memory of the caller.
+ *
+ * planes: bits of twice the number of inputs, and a sign.
+ * columns: for each 32 outputs for each input a word: bit k is the weight of output k. Missing outputs are 0.
+ * limits: for each 32 outputs, planes of (inputs - threshold) / 2, rounded down and at least -1, less the ones among the
+ *   output's weights; and planes of the same with these added instead.
+ * scratch: inputs / 2 + 1 + planes words. */
+void blrc_dense_columns(int32_t inputs, int32_t outputs, int32_t planes, const uint32_t *x,
+                        BLRC_TABLE(uint32_t) columns, BLRC_TABLE(uint32_t) limits, uint32_t *scratch, uint32_t *y);
+
+/* The same, 128 outputs at a time, in four words: for the vectors of a Cortex-M55. scratch: inputs / 2 + 1 + 4 planes
+ * words. */
+void blrc_dense_quads(int32_t inputs, int32_t outputs, int32_t planes, const uint32_t *x, BLRC_TABLE(uint32_t) columns,
+                      BLRC_TABLE(uint32_t) limits, uint32_t *scratch, uint32_t *y);
 
 /* Both on hosts, whichever level of the instruction set the CPU has: see blrc_tile.h for the tables. groups is 1.
  * limits: for each kind of place in the map its rows; places: for each row of the map, then for each column, a number;

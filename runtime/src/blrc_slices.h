@@ -1,8 +1,5 @@
-/* Bit-sliced 3x3 convolutions: the lanes of a word are up to 32 pixels of a map, and numbers are spread over words, one
- * for each of their bits. A step is one such word (blrc_conv_slices.c) or four of them, of rows one below the other
- * (blrc_conv_quads.c). The including file defines BLRC_STEP (words of a step), the type blrc_step, BLRC_GET(p),
- * BLRC_PUT(p, v), BLRC_FULL(low, a, b) (see blrc_add3), BLRC_ALL(v) (v in every word) and BLRC_ANY(v, planes) (whether a
- * carry has to be followed through so many more planes).
+/* Bit-sliced 3x3 convolutions: the lanes of a step (blrc_planes.h) are pixels, up to 32 in a word (blrc_conv_slices.c),
+ * or in each of four words, of rows one below the other (blrc_conv_quads.c).
  *
  * Up to six outputs share the work (a group). For every tap (kernel row, channel, kernel column) the table holds the
  * pixels' bits and their opposites. The first output of a group differs from a tap or does not; another one differs
@@ -24,8 +21,10 @@
 #ifndef BLRC_SLICES_H
 #define BLRC_SLICES_H
 
+#include "blrc_planes.h"
+#include "blrc_window.h"
+
 #define BLRC_PLANES 15 /* bits of a sum and its sign: there are fewer than 2^14 taps */
-#define BLRC_LOW_PLANES 4 /* that are kept in registers */
 #define BLRC_SHARING 6 /* outputs of a group, at most */
 #define BLRC_EDGES 8 /* sets of kinds of columns */
 
@@ -38,6 +37,7 @@ typedef struct blrc_slicing {
     uint32_t *edges; /* for each of 3 kinds of rows, each set of kinds of columns: the lanes that are both */
     uint32_t *counts; /* planes of C */
     uint32_t *sums; /* planes of each output of a group */
+    uint32_t *words; /* of each channel: those above the step, its own, the one below */
     uint32_t *table; /* zeros; for each kernel row, channel and kernel column the bits and their opposites */
 } blrc_slicing;
 
@@ -82,13 +82,13 @@ static blrc_slicing blrc_slicing_of(const blrc_conv *op, uint32_t *scratch)
     in.edges = in.lanes + 32 * BLRC_STEP;
     in.counts = in.edges + 3 * BLRC_EDGES * BLRC_STEP;
     in.sums = in.counts + BLRC_PLANES * BLRC_STEP;
-    in.table = in.sums + BLRC_SHARING * BLRC_PLANES * BLRC_STEP;
+    in.words = in.sums + BLRC_SHARING * BLRC_PLANES * BLRC_STEP;
+    in.table = in.words + (BLRC_STEP + 2) * op->in_channels;
     return in;
 }
 
-/* The taps of one kernel row: of the map rows from `top` on, as many as a word has. */
-static void blrc_tabulate_rows(const blrc_conv *op, const blrc_slicing *in, const uint32_t *x, int32_t top,
-                               uint32_t *to)
+/* The bits of all channels, of the map rows from `top` on, as many as a word has; zeros outside the map. */
+static void blrc_read_word(const blrc_conv *op, const blrc_slicing *in, const uint32_t *x, int32_t top, uint32_t *to)
 {
     const int32_t words = blrc_words(op->in_channels);
     uint32_t lanes[32];
@@ -98,28 +98,32 @@ static void blrc_tabulate_rows(const blrc_conv *op, const blrc_slicing *in, cons
         for (c = 0; c < 32; ++c) {
             lanes[c] = 0;
         }
-        for (r = 0; r < in->rows; ++r) {
-            if (top + r >= 0 && top + r < op->in_height) {
-                const uint32_t *from = x + (top + r) * op->in_width * words + i;
-                uint32_t *lane = lanes + (r << in->log_pitch);
+        for (r = 0; r < in->rows && top + r < op->in_height; ++r) {
+            const uint32_t *from = x + (top + r) * op->in_width * words + i;
+            uint32_t *lane = lanes + (r << in->log_pitch);
 
-                for (c = op->in_width; c > 0; --c, from += words) {
-                    *lane++ = *from;
-                }
+            for (c = op->in_width; c > 0; --c, from += words) {
+                *lane++ = *from;
             }
         }
         blrc_transpose(lanes);
-        for (c = 0; c < 32 && 32 * i + c < op->in_channels; ++c, to += 6 * BLRC_STEP) {
-            const uint32_t here = lanes[c], left = (here << 1) & in->has_left, right = (here >> 1) & in->has_right;
-
-            to[0] = left;
-            to[BLRC_STEP] = ~left;
-            to[2 * BLRC_STEP] = here;
-            to[3 * BLRC_STEP] = ~here;
-            to[4 * BLRC_STEP] = right;
-            to[5 * BLRC_STEP] = ~right;
+        for (c = 0; c < 32 && 32 * i + c < op->in_channels; ++c) {
+            *to++ = lanes[c];
         }
     }
+}
+
+/* The taps of a channel's kernel row. */
+static BLRC_INLINE void blrc_taps(const blrc_slicing *in, uint32_t here, uint32_t *to)
+{
+    const uint32_t left = (here << 1) & in->has_left, right = (here >> 1) & in->has_right;
+
+    to[0] = left;
+    to[BLRC_STEP] = ~left;
+    to[2 * BLRC_STEP] = here;
+    to[3 * BLRC_STEP] = ~here;
+    to[4 * BLRC_STEP] = right;
+    to[5 * BLRC_STEP] = ~right;
 }
 
 /* Which lanes are in which kind of place, of the word whose first row is `top`. */
@@ -143,24 +147,70 @@ static void blrc_edges_of(const blrc_conv *op, const blrc_slicing *in, int32_t t
     }
 }
 
+/* The tables of the step whose first row is `top`, out of the words of that step and those around it. */
+static void blrc_tabulate(const blrc_conv *op, const blrc_slicing *in, const uint32_t *x, int32_t top)
+{
+    const int32_t channels = op->in_channels, row = 6 * channels * BLRC_STEP, pitch = 1 << in->log_pitch;
+    uint32_t *const words = in->words;
+    int32_t c, j;
+
+    for (c = 0; c < 2 * channels && top != 0; ++c) {
+        words[c] = words[BLRC_STEP * channels + c];
+    }
+    for (c = 0; c < channels && top == 0; ++c) {
+        words[c] = 0;
+    }
+    for (j = top == 0 ? 0 : 1; j <= BLRC_STEP; ++j) {
+        blrc_read_word(op, in, x, top + j * in->rows, words + (1 + j) * channels);
+    }
+    for (j = 0; j < BLRC_STEP; ++j) {
+        const uint32_t *word = words + j * channels;
+        uint32_t *to = in->table + BLRC_STEP + j;
+
+        in->table[j] = 0;
+        for (c = 0; c < channels; ++c, ++word, to += 6 * BLRC_STEP) {
+            uint32_t above = word[0], below = word[2 * channels];
+            const uint32_t here = word[channels];
+
+            if (pitch != 32) {
+                above = here << pitch | above >> (32 - pitch);
+                below = here >> pitch | below << (32 - pitch);
+            }
+            blrc_taps(in, above, to);
+            blrc_taps(in, here, to + row);
+            blrc_taps(in, below, to + 2 * row);
+        }
+        blrc_edges_of(op, in, top + j * in->rows, in->edges + j);
+    }
+}
+
 /* Sums of a group start as its outputs' limits. For each output and plane a number whose bit 3 * i + j is that plane's
  * of the limit in rows of kind i and columns of kind j. `inner`: all rows are of kind 1. */
 static BLRC_APART BLRC_TABLE(uint16_t) blrc_start(const blrc_slicing *in, BLRC_TABLE(uint16_t) limits, int32_t planes,
                                                   int32_t inner)
 {
-    const uint32_t *const edges = in->edges;
+    const uint32_t *const above = in->edges, *const here = above + BLRC_EDGES * BLRC_STEP;
+    const uint32_t *const below = here + BLRC_EDGES * BLRC_STEP;
     uint32_t *to = in->sums;
 
-    for (; planes != 0; --planes, to += BLRC_STEP) {
-        const uint32_t bits = BLRC_NEXT(uint16_t, limits);
-        blrc_step lanes = BLRC_GET(edges + (BLRC_EDGES + ((bits >> 3) & 7u)) * BLRC_STEP);
+    if (inner) {
+        do {
+            const uint32_t bits = BLRC_NEXT(uint16_t, limits);
 
-        if (!inner) {
-            lanes |= BLRC_GET(edges + (bits & 7u) * BLRC_STEP);
-            lanes |= BLRC_GET(edges + (2 * BLRC_EDGES + (bits >> 6)) * BLRC_STEP);
-        }
-        BLRC_PUT(to, lanes);
+            BLRC_PUT(to, BLRC_GET(here + ((bits >> 3) & 7u) * BLRC_STEP));
+            to += BLRC_STEP;
+        } while (--planes != 0);
+        return limits;
     }
+    do {
+        const uint32_t bits = BLRC_NEXT(uint16_t, limits);
+        blrc_step lanes = BLRC_GET(here + ((bits >> 3) & 7u) * BLRC_STEP);
+
+        lanes |= BLRC_GET(above + (bits & 7u) * BLRC_STEP);
+        lanes |= BLRC_GET(below + (bits >> 6) * BLRC_STEP);
+        BLRC_PUT(to, lanes);
+        to += BLRC_STEP;
+    } while (--planes != 0);
     return limits;
 }
 
@@ -170,7 +220,8 @@ static BLRC_APART void blrc_twice(uint32_t *sum, const uint32_t *counts, int32_t
     blrc_step carry = BLRC_ALL(flip);
     const blrc_step flips = carry;
 
-    while (--planes != 0) {
+    --planes;
+    do {
         blrc_step low;
 
         sum += BLRC_STEP;
@@ -178,7 +229,7 @@ static BLRC_APART void blrc_twice(uint32_t *sum, const uint32_t *counts, int32_t
         carry = BLRC_FULL(&low, BLRC_GET(counts) ^ flips, carry);
         BLRC_PUT(sum, low);
         counts += BLRC_STEP;
-    }
+    } while (--planes != 0);
 }
 
 /* Lanes where sum - C, or with `flip` 0 sum + C, is not negative. */
@@ -188,49 +239,18 @@ static BLRC_APART void blrc_passing(const uint32_t *sum, const uint32_t *counts,
     blrc_step carry = BLRC_ALL(flip), low;
     const blrc_step flips = carry;
 
-    while (--planes != 0) {
+    --planes;
+    do {
         low = BLRC_GET(sum);
         carry = BLRC_FULL(&low, BLRC_GET(counts) ^ flips, carry);
         sum += BLRC_STEP;
         counts += BLRC_STEP;
-    }
+    } while (--planes != 0);
     low = ~(BLRC_GET(sum) ^ flips ^ carry);
     BLRC_PUT(lanes, low);
 }
 
-/* The planes above the low ones += carry. A sum never has more of them, so that no carry goes further. */
-static BLRC_APART void blrc_carry_on(uint32_t *plane, blrc_step carry, int32_t planes)
-{
-    for (; BLRC_ANY(carry, planes); --planes, plane += BLRC_STEP) {
-        blrc_step low = BLRC_GET(plane);
-        const blrc_step both = low & carry;
-
-        low ^= carry;
-        BLRC_PUT(plane, low);
-        carry = both;
-    }
-}
-
 #define BLRC_TAP(i) BLRC_GET(table + BLRC_STEP * (uint32_t)BLRC_READ(uint16_t, list, i))
-
-/* ones, twos and fours += eight taps; what is left is worth eight. */
-#define BLRC_EIGHT_TAPS(eight) \
-    { \
-        blrc_step two, two1, four; \
-\
-        two = BLRC_TAP(0); \
-        two = BLRC_FULL(&ones, two, BLRC_TAP(1)); \
-        two1 = BLRC_TAP(2); \
-        two1 = BLRC_FULL(&ones, two1, BLRC_TAP(3)); \
-        four = BLRC_FULL(&twos, two, two1); \
-        two = BLRC_TAP(4); \
-        two = BLRC_FULL(&ones, two, BLRC_TAP(5)); \
-        two1 = BLRC_TAP(6); \
-        two1 = BLRC_FULL(&ones, two1, BLRC_TAP(7)); \
-        two = BLRC_FULL(&twos, two, two1); \
-        eight = BLRC_FULL(&fours, four, two); \
-        list = BLRC_SKIP(uint16_t, list, 8); \
-    }
 
 /* The sums of a group of `outputs`. For each kind of taps the list has how many times eight there are, and then which
  * (that of zeros where there are fewer). Returns the end of the list. */
@@ -252,12 +272,14 @@ static BLRC_APART BLRC_TABLE(uint16_t) blrc_sum(const blrc_slicing *in, BLRC_TAB
         while (left != 0) {
             blrc_step eight, carry;
 
-            BLRC_EIGHT_TAPS(eight)
+            BLRC_ADD_EIGHT(eight, BLRC_TAP)
+            list = BLRC_SKIP(uint16_t, list, 8);
             if (--left != 0) {
                 blrc_step eight1;
 
                 --left;
-                BLRC_EIGHT_TAPS(eight1)
+                BLRC_ADD_EIGHT(eight1, BLRC_TAP)
+                list = BLRC_SKIP(uint16_t, list, 8);
                 carry = BLRC_FULL(&eights, eight, eight1);
             } else {
                 carry = eights & eight;
@@ -322,33 +344,6 @@ static void blrc_put_found(const blrc_conv *op, const blrc_slicing *in, int32_t 
         if (c % 32 == 31 || c == op->out_channels - 1) {
             blrc_put_word(op, in, top + j * in->rows, lanes, y + c / 32);
         }
-    }
-}
-
-/* The tables of the step whose first row is `top`. */
-static void blrc_tabulate(const blrc_conv *op, const blrc_slicing *in, const uint32_t *x, int32_t top)
-{
-    const int32_t length = 6 * op->in_channels * BLRC_STEP;
-    int32_t i, j, k;
-
-    for (i = 0; i < 3; ++i) {
-        uint32_t *const to = in->table + BLRC_STEP + i * length;
-
-        if (BLRC_STEP == 1 && top != 0 && i + in->rows < 3) { /* there from the step before */
-            const uint32_t *const from = to + in->rows * length;
-
-            for (k = 0; k < length; ++k) {
-                to[k] = from[k];
-            }
-            continue;
-        }
-        for (j = 0; j < BLRC_STEP; ++j) {
-            blrc_tabulate_rows(op, in, x, top + j * in->rows + i - 1, to + j);
-        }
-    }
-    for (j = 0; j < BLRC_STEP; ++j) {
-        in->table[j] = 0;
-        blrc_edges_of(op, in, top + j * in->rows, in->edges + j);
     }
 }
 

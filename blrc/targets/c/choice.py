@@ -7,7 +7,7 @@ from typing import Literal, get_args
 
 from blrc.errors import BlrcError
 from blrc.program import Conv, Program
-from blrc.targets.c import eights, memory, slices
+from blrc.targets.c import columns, eights, memory, slices
 from blrc.targets.c.layout import CORTEX_M55, CPUS, HOSTS, PORTABLE, Layout, lanes_of, lay_out
 
 Optimize = Literal["size", "speed", "ram"]
@@ -52,6 +52,9 @@ def choose(
     lanes = lanes_of(cpu)
     convs = [op for op in program.ops if isinstance(op, Conv)]
     wanted = {op.name: slices.scratch_bytes(op, lanes) for op in convs if _pays(op, lanes)}
+    wanted |= {
+        op.name: columns.scratch_bytes(op, lanes) for op in convs if columns.fits(op) and columns.pays(op, lanes)
+    }
     if cpu == CORTEX_M55:
         wanted |= {op.name: eights.scratch_bytes(op) for op in convs if _eights_pay(op)}
     while wanted:

@@ -17,7 +17,7 @@ from blrc.errors import BlrcError
 from blrc.pack import pack, unpack, words
 from blrc.plan import Arena
 from blrc.program import INT32_MAX, BinaryScores, Conv, DType, Encode, Op, Pool, Program, Scores, Value
-from blrc.targets.c import eights, hosts, slices, strips
+from blrc.targets.c import columns, eights, hosts, slices, strips
 from blrc.targets.c.cpus import AARCH64, CORTEX_M55, CPUS, PORTABLE, X86_64
 from blrc.targets.c.hosts import HOSTS
 from blrc.targets.c.steps import Step, Table, mapped, paired, plain
@@ -33,7 +33,13 @@ INT16_MAX = 2**15 - 1
 PAIR_SUMS = 2**14 - 1  # twice that, the threshold's distance included, stays within 16 bits
 ARENA_ALIGN = 4
 CONV_INPUTS: tuple[DType, ...] = ("bits", "int8")
-SLICED = ("conv_slices", "conv_quads", "conv_eights")  # by name, with memory of their own
+SLICED = (
+    "conv_slices",
+    "conv_quads",
+    "conv_eights",
+    "dense_columns",
+    "dense_quads",
+)  # by name, with memory of their own
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,7 +118,7 @@ def lay_out(program: Program, sliced: Collection[str] = (), pays: int | None = N
         encode = encodes[op.x.name] if op.x.name in fused else None
         special = hosts.step(program, op, encode, cpu) if cpu in HOSTS else None
         if op.name in sliced and isinstance(op, Conv):
-            special = _sliced(program, op, lanes_of(cpu)) if op.x.dtype == "bits" else _eights(program, op, encode)
+            special = _sliced(program, op, encode, lanes_of(cpu))
         steps.append(special or _step(program, op, encode, thresholds, gathered))
     work = [_work(step) for step in steps]
     if cpu in HOSTS:
@@ -217,17 +223,29 @@ def lanes_of(cpu: str) -> int:
     return 4 * slices.LANES if cpu == CORTEX_M55 else slices.LANES
 
 
-def _sliced(program: Program, op: Conv, lanes: int) -> Step:
-    scratch, outputs = slices.scratch_bytes(op, lanes), slices.sharing(op)
+def _sliced(program: Program, op: Conv, encode: Encode | None, lanes: int) -> Step:
+    """The step with memory of its own."""
+    if op.x.dtype != "bits":
+        return _eights(program, op, encode)
     weights, thresholds = program.constants[op.weights], program.constants[op.thresholds]
+    quads = lanes != slices.LANES
+    if columns.fits(op):
+        scratch = columns.scratch_bytes(op, lanes)
+        tables = (
+            mapped("columns", weights, lambda t: columns.columns(t, op.group_channels, lanes)),
+            paired("limits", weights, thresholds, lambda w, t: columns.limits(op, w, t, lanes)),
+        )
+        why = f"columns of at most {op.fan_in // 2} of {op.fan_in} inputs, {lanes} outputs at once"
+        why += f", {scratch} bytes of memory besides"
+        return Step(op, None, "dense_quads" if quads else "dense_columns", why, 1, tables, scratch)
+    scratch, outputs = slices.scratch_bytes(op, lanes), slices.sharing(op)
     tables = (
         mapped("lists", weights, lambda t: slices.lists(t, op.group_channels, outputs)),
         paired("limits", weights, thresholds, lambda w, t: slices.limits(op, w, t, outputs)),
     )
     why = f"bit-sliced, {slices.used_lanes(op, lanes)} of {lanes} lanes, {outputs} outputs share the taps"
     why += f", {scratch} bytes of tables in the arena"
-    kernel = "conv_slices" if lanes == slices.LANES else "conv_quads"
-    return Step(op, None, kernel, why, outputs, tables, scratch)
+    return Step(op, None, "conv_quads" if quads else "conv_slices", why, outputs, tables, scratch)
 
 
 def _eights(program: Program, op: Conv, encode: Encode | None) -> Step:

@@ -42,8 +42,9 @@ def scratch_bytes(op: Conv, lanes: int = LANES) -> int:
 
     With 128 `lanes`, of a word four times as long.
     """
-    words = LANES + 3 * 8 + (1 + SHARING) * MOST_PLANES + 1 + 18 * op.x.shape[2]
-    return lanes // 8 * words
+    step, channels = lanes // LANES, op.x.shape[2]
+    words = LANES + 3 * 8 + (1 + SHARING) * MOST_PLANES + 1 + 18 * channels
+    return 4 * (step * words + (step + 2) * channels)
 
 
 def used_lanes(op: Conv, lanes: int = LANES) -> int:
@@ -64,8 +65,8 @@ def planes(taps: int) -> int:
 def sharing(op: Conv) -> int:
     """How many outputs share a walk over the taps so that one takes fewest instructions.
 
-    More share the taps; but they are of twice as many kinds with each, every kind is rounded up to eights, and where one
-    ends a sum is added to another. Costs are a Cortex-M4's, about.
+    Each output more doubles the kinds of taps: every kind is rounded up to eights, and where one ends a sum is added to
+    another. Costs are a Cortex-M4's, about.
     """
     taps = op.fan_in
     each = planes(taps)

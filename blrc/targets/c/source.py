@@ -7,7 +7,7 @@ from typing import assert_never
 
 from blrc.pack import words
 from blrc.program import BinaryScores, Conv, Encode, Pool, Scores, Window
-from blrc.targets.c import stored, text
+from blrc.targets.c import columns, stored, text
 from blrc.targets.c.header import OBSERVED, observe_arguments
 from blrc.targets.c.layout import Layout, Step, Table
 from blrc.targets.c.strips import scratch_of
@@ -120,6 +120,9 @@ def _arguments(symbols: Symbols, step: Step) -> list[str]:
         if step.kernel == "conv_tiles":
             looked_up = tables[1] if len(tables) == 4 else "0"
             return [f"&{symbols.shape(step)}", "x", tables[0], looked_up, *tables[-2:], "y"]
+        if step.kernel in ("dense_columns", "dense_quads"):
+            sizes = [str(op.fan_in), str(op.y.shape[2]), str(columns.planes(op))]
+            return [*sizes, "x", *tables, "scratch", "y"]
         if step.kernel == "dense":
             return [str(op.fan_in), str(height * width * words(channels)), str(op.y.shape[2]), "x", *tables, "y"]
         if step.kernel in ("conv_codes", "conv_pairs", "conv_columns", "conv_eights", "conv_dots"):
@@ -141,7 +144,7 @@ def _table_rows(step: Step) -> int:
 
 def _shape(symbols: Symbols, step: Step) -> str:
     op = step.op
-    if isinstance(op, Conv) and step.kernel not in ("dense", "dense_tiles"):
+    if isinstance(op, Conv) and not step.kernel.startswith("dense"):
         fields = [
             f"{_numbers(op.x.shape)}, /* input: height, width, channels */",
             f"{_numbers(op.unpooled[:2])}, /* before pooling */",
