@@ -154,7 +154,7 @@ void blrc_dense(int32_t inputs, int32_t words, int32_t outputs, const uint32_t *
 
 /* The same for fewer than 65,536 inputs, without gaps between them: 32 outputs at a time, in memory of the caller.
  *
- * planes: bits of twice the number of inputs, and a sign.
+ * planes: bits of twice the number of inputs, and a sign; at least 4.
  * columns: for each 32 outputs for each input a word: bit k is the weight of output k. Missing outputs are 0.
  * limits: for each 32 outputs, planes of (inputs - threshold) / 2, rounded down and at least -1, less the ones among the
  *   output's weights; and planes of the same with these added instead.

@@ -30,19 +30,36 @@ static uint32_t blrc_set(int32_t inputs, const uint32_t *x)
     return found;
 }
 
-/* Which inputs differ from `flip` (all ones or 0), in order. A place more is written than they take. */
+/* CPUs that find the lowest bit of a word in an instruction or two. */
+#if defined(__GNUC__) && (defined(__ARM_FEATURE_CLZ) || defined(__riscv_zbb))
+#define BLRC_LOWEST(bits) ((uint32_t)__builtin_ctz(bits))
+#endif
+
+/* Which inputs differ from `flip` (all ones or 0), in order. A place more may be written than they take. */
 static BLRC_APART void blrc_list(int32_t inputs, const uint32_t *x, uint32_t flip, uint32_t *list)
 {
     uint32_t i = 0;
 
-    for (; inputs > 0; inputs -= 32) {
-        const uint32_t end = i + (uint32_t)(inputs < 32 ? inputs : 32);
+    for (; inputs > 0; inputs -= 32, i += 32) {
         uint32_t bits = *x++ ^ flip;
 
-        for (; i != end; ++i, bits >>= 1) {
-            *list = i;
-            list += bits & 1u;
+        if (inputs < 32) {
+            bits &= ((uint32_t)1 << inputs) - 1u;
         }
+#if defined(BLRC_LOWEST)
+        for (; bits != 0; bits &= bits - 1u) {
+            *list++ = i + BLRC_LOWEST(bits);
+        }
+#else
+        {
+            uint32_t k = i;
+
+            for (; bits != 0; ++k, bits >>= 1) {
+                *list = k;
+                list += bits & 1u;
+            }
+        }
+#endif
     }
 }
 

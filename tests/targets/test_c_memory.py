@@ -94,13 +94,25 @@ def test_stated_sizes_bound_what_is_made_for_a_cortex_m55(tmp_path: Path, seed: 
 def test_stated_sizes_bound_gathered_and_bit_sliced_layers_of_a_cortex_m55(tmp_path: Path) -> None:
     """Sizes of a Cortex-M4 were stated for them."""
     for name, program, kernel in (
-        ("wide", one_conv((8, 8, 512), 16, SAME), "conv_gather"),
+        ("wide", one_conv((4, 8, 512), 16, SAME), "conv_gather"),
         ("sliced", one_conv((16, 16, 32), 32, SAME), "conv_quads"),
         ("eights", one_conv((16, 16, 3), 32, SAME, kind="uint8"), "conv_eights"),
+        ("columns", one_conv((7, 7, 64), 256, Window((7, 7))), "dense_quads"),
     ):
         (tmp_path / name).mkdir()
         assert choose(program, "speed", cpu=CORTEX_M55).steps[0].kernel == kernel
         check_stated(program, tmp_path / name, CORTEX_M55, "speed")
+
+
+@pytest.mark.needs(*COMPILER, "arm-none-eabi-size")
+def test_stated_sizes_bound_what_has_memory_of_its_own(tmp_path: Path) -> None:
+    for name, program, kernel in (
+        ("sliced", one_conv((16, 16, 32), 32, SAME), "conv_slices"),
+        ("columns", one_conv((7, 7, 64), 256, Window((7, 7))), "dense_columns"),
+    ):
+        (tmp_path / name).mkdir()
+        assert choose(program, "speed").steps[0].kernel == kernel
+        check_stated(program, tmp_path / name, PORTABLE, "speed")
 
 
 @pytest.mark.parametrize(("seed", "longest"), [(1, 2), (9, 2), (3, 3), (13, 4), (19, 6)])

@@ -1,4 +1,4 @@
-"""Bit-sliced convolutions: which can be one, their weights, and every edge of the kernel against the reference."""
+"""Bit-sliced convolutions: which can be one, their tables, and every edge of the kernel against the reference."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ CASES = [
     *(((height, 7, 8), 2, None) for height in (1, 2, 4, 5, 9)),
     *(((height, 8, 8), 2, HALF) for height in (2, 7, 8, 10)),
     *(((height, 20, 8), 2, HALF) for height in (2, 3, 7)),
-    *(((5, 6, channels), 4, HALF) for channels in (24, 32, 40, 64, 72)),
+    *(((5, 6, channels), 4, HALF) for channels in (1, 3, 24, 31, 32, 33, 40, 64, 72)),
+    *(((height, 18, 3), 7, HALF) for height in (2, 3, 4, 5)),
     *(((4, 5, 32), outputs, None) for outputs in (1, 31, 32, 33, 65)),
     ((3, 3, 1816), 2, None),
     *(((height, 9, 8), 3, HALF) for height in (8, 10, 16)),
@@ -144,22 +145,103 @@ def test_quads_where_tables_have_addresses_of_their_own(emulated: Machine, tmp_p
         assert_equal(program, c.run(raw), raw, ["out", "scores"])
 
 
-@given(st.integers(1, 3), st.integers(1, 5), st.integers(0, 99))
-def test_weights_are_nibbles_of_three_columns(out: int, eighths: int, seed: int) -> None:
-    channels = 8 * eighths
+@pytest.mark.parametrize("outputs", [1, 2, 5, 6, 7, 12, 13, 33])
+@pytest.mark.parametrize("sharing", range(1, slices.SHARING + 1))
+@pytest.mark.parametrize("cpu", KERNELS)
+def test_groups_of_every_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cpu: str, sharing: int, outputs: int
+) -> None:
+    """The last group may be smaller; kinds of taps may be empty, or end anywhere in their eights and sixteens."""
+    monkeypatch.setattr(slices, "sharing", lambda _op: sharing)
+    program = one_conv((6, 9, 7), outputs, SAME, pool=HALF if outputs % 2 else None, seed=sharing)
+    check(program, tmp_path, outputs, ("-O2", *STRICT), cpu)
+
+
+def test_members_have_tables_of_their_own(tmp_path: Path) -> None:
+    """Limits depend on weights and thresholds, which members share or do not."""
+    program = one_conv((5, 6, 8), 7, SAME)
+    other, constants = one_conv((5, 6, 8), 7, SAME, seed=1), dict(program.constants)
+    constants["weights"] = Constant(
+        (program.constants["weights"].tables[0], other.constants["weights"].tables[0]), (0, 1, 1)
+    )
+    constants["thresholds"] = Constant(
+        (program.constants["thresholds"].tables[0], other.constants["thresholds"].tables[0]), (0, 0, 1)
+    )
+    for name in constants.keys() - {"weights", "thresholds"}:
+        constants[name] = Constant(constants[name].tables, (0, 0, 0))
+    program = legal.check(replace(program, constants=constants, members=("map", "sample 0:1", "sample 0:2")))
+    raw = random_inputs(program, 6)
+    with HostBuild(export(program, tmp_path, raw[:1]), "net", SANITIZE) as c:
+        lists, limits = c.step("conv").tables
+        assert (lists.of_member, limits.of_member) == ((0, 1, 1), (0, 1, 2))
+        for member in range(3):
+            assert_equal(program, c.run(raw, member), raw, ["out", "scores"], member)
+
+
+@given(st.integers(1, 14), st.integers(1, 40), st.integers(1, slices.SHARING), st.integers(0, 99))
+def test_lists_hold_every_tap_with_the_signs_of_its_weights(out: int, channels: int, sharing: int, seed: int) -> None:
     bits = np.random.default_rng(seed).integers(0, 2, (out, 3, 3, channels)).astype(np.bool_)
-    patterns = slices.weight_patterns(pack(bits), channels)
-    assert patterns.shape == (out, 3, eighths)
-    for o, row, channel in np.ndindex(out, 3, channels):
-        nibble = int(patterns[o, row, channel // 8]) >> (4 * (channel % 8)) & 15
-        assert nibble == sum(int(bits[o, row, column, channel]) << column for column in range(3))
+    left = slices.lists(pack(bits), channels, sharing).tolist()
+    for first in range(0, out, sharing):
+        outputs = min(sharing, out - first)
+        found = {}
+        sign = [1] * outputs  # of each output, for the kind of taps at hand
+        for kind in range(2 ** (outputs - 1)):
+            eights, *left = left
+            places, left = left[: 8 * eights], left[8 * eights :]
+            real = [place for place in places if place]
+            assert len(real) > 8 * eights - 8 and places[: len(real)] == real
+            found |= {(place - 1) // 2: ((place - 1) % 2, tuple(sign)) for place in real}
+            flip = next((j for j in range(outputs - 1) if (kind + 1) >> j & 1), None)  # one after the other
+            if flip is not None:
+                sign[flip + 1] *= -1
+        assert sorted(found) == list(range(9 * channels))
+        for tap, (weight, signs) in found.items():
+            row, rest = divmod(tap, 3 * channels)
+            channel, column = divmod(rest, 3)
+            for j, one in enumerate(signs):
+                assert bool(bits[first + j, row, column, channel]) == (bool(weight) == (one == 1))
+    assert not left
+
+
+@given(
+    st.tuples(st.integers(1, 4), st.integers(1, 4), st.integers(1, 9)),
+    st.integers(1, 9),
+    st.integers(1, slices.SHARING),
+    st.integers(0, 99),
+)
+def test_limits_are_what_may_differ_at_each_place(
+    shape: tuple[int, int, int], out: int, sharing: int, seed: int
+) -> None:
+    program = one_conv(shape, out, SAME, seed=seed)
+    op, (height, width, channels) = conv_of(program), shape
+    weights, thresholds = program.constants["weights"].tables[0], program.constants["thresholds"].tables[0]
+    planes = slices.planes(9 * channels)
+    found = slices.limits(op, weights, thresholds, sharing).reshape(out, planes)
+    bits = np.unpackbits(weights.view(np.uint8).reshape(out, 3, 3, -1), axis=3, bitorder="little")[..., :channels]
+    for o, y, x in np.ndindex(out, height, width):
+        place = 3 * (0 if y == 0 else 2 if y == height - 1 else 1) + (0 if x == 0 else 2 if x == width - 1 else 1)
+        number = sum((int(found[o, k]) >> place & 1) << k for k in range(planes))
+        number -= (number >> (planes - 1)) << planes
+        number += int((bits[o] != bits[o // sharing * sharing]).sum())  # what counts with the opposite sign
+        absent = [
+            bits[o, ky, kx].sum()
+            for ky, kx in np.ndindex(3, 3)
+            if not (0 <= y + ky - 1 < height and 0 <= x + kx - 1 < width)
+        ]
+        real = (9 - len(absent)) * channels
+        # As many may differ of the real taps as leave the sum at the threshold.
+        allowed = max((d for d in range(real + 1) if real - 2 * d >= thresholds[o]), default=None)
+        if allowed is None:
+            assert number < sum(absent)
+        else:
+            assert number == allowed + sum(absent) or (number >= 9 * channels and allowed == real)
 
 
 @pytest.mark.parametrize(
     ("shape", "window", "groups", "pool"),
     [
         ((5, 33, 8), SAME, 1, None),
-        ((5, 5, 12), SAME, 1, None),
         ((3, 3, 1824), SAME, 1, None),
         ((5, 5, 16), SAME, 2, None),
         ((5, 5, 8), Window((3, 3)), 1, None),
@@ -171,5 +253,5 @@ def test_weights_are_nibbles_of_three_columns(out: int, eighths: int, seed: int)
 )
 def test_what_cannot_be_sliced(shape: tuple[int, int, int], window: Window, groups: int, pool: Window | None) -> None:
     assert not slices.fits(conv_of(one_conv(shape, 4, window, groups, pool)))
-    assert slices.fits(conv_of(one_conv((5, 32, 8), 4, SAME)))
+    assert slices.fits(conv_of(one_conv((5, 32, 8), 4, SAME))) and slices.fits(conv_of(one_conv((5, 5, 13), 4, SAME)))
     assert not slices.fits(conv_of(one_conv((5, 32, 8), 4, SAME, kind="int8")))

@@ -12,10 +12,14 @@ from blrc.targets.c.layout import CORTEX_M55, CPUS, HOSTS, PORTABLE, Layout, lan
 
 Optimize = Literal["size", "speed", "ram"]
 
-LEAST_LANES = 0.6
+LEAST_LANES = {slices.LANES: 0.25, 4 * slices.LANES: 0.3}
 """Of the lanes that a bit-sliced convolution computes, so many have to be pixels that are wanted."""
-LEAST_OUTPUTS = 16
-"""Outputs that share a bit-sliced convolution's tables."""
+LEAST_OUTPUTS = 4
+"""Outputs that share a bit-sliced convolution's taps."""
+LEAST_EIGHTS = 0.6
+"""Of the lanes of a first layer's vectors, so many have to be pixels."""
+LEAST_EIGHTS_OUTPUTS = 16
+"""Outputs that share their tables of sums."""
 
 
 def parse_optimize(optimize: str) -> Optimize:
@@ -106,9 +110,11 @@ def _pays(op: Conv, lanes: int) -> bool:
     pixels = op.y.shape[0] * op.y.shape[1] * pool * pool
     rows = lanes // slices.pitch(op)
     words = -(-op.y.shape[0] * pool // rows)
-    return pixels >= LEAST_LANES * lanes * words
+    return pixels >= LEAST_LANES[lanes] * lanes * words
 
 
 def _eights_pay(op: Conv) -> bool:
     """Eight pixels at once take fewer instructions than two."""
-    return eights.fits(op) and op.y.shape[2] >= LEAST_OUTPUTS and op.unpooled[1] >= LEAST_LANES * eights.lanes(op)
+    return (
+        eights.fits(op) and op.y.shape[2] >= LEAST_EIGHTS_OUTPUTS and op.unpooled[1] >= LEAST_EIGHTS * eights.lanes(op)
+    )

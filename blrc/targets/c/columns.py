@@ -32,14 +32,16 @@ def fits(op: Conv) -> bool:
 
 def pays(op: Conv, lanes: int = LANES) -> bool:
     """It takes fewer instructions than counting bits, whatever the inputs are: half of them are added at most."""
+    each, step, counting = (4.0, 40, 0.3) if lanes == LANES else (5.0, 60, 0.12)
     steps = -(-op.y.shape[2] // lanes)
-    here = 5 * op.fan_in + steps * (8 * op.fan_in / 2 + 40 * planes(op))
-    return here < op.fan_in * op.y.shape[2] * (0.3 if lanes == LANES else 0.15)
+    here = 8 * op.fan_in + steps * (each * op.fan_in + step * planes(op))
+    return here < counting * op.fan_in * op.y.shape[2]
 
 
 def planes(op: Conv) -> int:
-    """Bits of what an output's sign is taken of: twice the number of inputs, and a sign."""
-    return op.fan_in.bit_length() + 2
+    """Bits of what an output's sign is taken of: twice the number of inputs, and a sign; as many as are kept in
+    registers (BLRC_LOW_PLANES) at least."""
+    return max(4, op.fan_in.bit_length() + 2)
 
 
 def scratch_bytes(op: Conv, lanes: int = LANES) -> int:

@@ -14,7 +14,6 @@ from blrc.program import Conv
 from blrc.window import Window
 
 LANES = 32
-CHANNELS = 8
 MOST = 1816  # channels: 9 of them stay below 2^14
 SHARING = 6  # BLRC_SHARING
 MOST_PLANES = 15  # BLRC_PLANES
@@ -24,16 +23,14 @@ _HALF = Window((2, 2), (2, 2))
 
 
 def fits(op: Conv) -> bool:
-    """The kernel can compute it: 3x3 on a map of at most 32 columns, all channels in eights, pooled by 2x2 or not."""
-    channels = op.x.shape[2]
+    """The kernel can compute it: 3x3 on a map of at most 32 columns, pooled by 2x2 or not."""
     return (
         op.x.dtype == "bits"
         and op.window == _SAME
         and op.groups == 1
         and op.pool in (None, _HALF)
         and op.x.shape[1] <= LANES
-        and channels % CHANNELS == 0
-        and channels <= MOST
+        and op.x.shape[2] <= MOST
     )
 
 
