@@ -24,6 +24,7 @@ TITLES = {
     TORCH: "PyTorch float32",
     LCE: "Larq Compute Engine",
 }
+SPEED = "--optimize speed"
 Record = Mapping[str, Any]
 
 
@@ -69,6 +70,8 @@ def page(known: Record) -> str:
         compiler=m4["compiler"],
         int8_source=known["devices"]["int8_source"],
         m4=_steps(m4),
+        m4_speed=_steps(m4, SPEED),
+        m55_speed=_steps(machines["cortex-m55"], f"--cpu cortex-m55 {SPEED}"),
         m4_choices=_choices(m4),
         m55_choices=_choices(machines["cortex-m55"]),
         others=table(
@@ -85,11 +88,13 @@ def page(known: Record) -> str:
             ],
         ),
         cifar=_steps(cifar),
+        cifar_speed=_steps(cifar, SPEED),
         cifar_choices=_choices(cifar),
-        plain=f"{_each(m4):.2f}",
-        sliced=f"{_saved(m4) / _second(m4)['macs']:.2f}",
-        sliced_layer=f"{_saved(m4):,}",
-        sliced_goal=f"{1_500_000 - _speed(m4)['instructions'] + _saved(m4):,}",
+        plain=_each(m4, 1),
+        sliced=_each(m4, 1, SPEED),
+        plain_dense=_each(m4, 2),
+        columns=_each(m4, 2, SPEED),
+        most_shared=_each(cifar, 5, SPEED),
     )
 
 
@@ -183,7 +188,13 @@ def _wall(host: Record) -> str:
     return table(["", "CPU us", "wall us", f"times faster than {title(FLOAT32)}", f"than {title(INT8)}"], rows)
 
 
-def _steps(device: Record) -> str:
+def _steps_of(device: Record, options: str = "") -> list[Record]:
+    """Steps of the export, or with other options."""
+    found: list[Record] = next(c for c in device["choices"] if c["options"] == options)["steps"] or device["steps"]
+    return found
+
+
+def _steps(device: Record, options: str = "") -> str:
     rows = [
         [
             s["what"],
@@ -193,9 +204,9 @@ def _steps(device: Record) -> str:
             f"{s['instructions'] / s['macs']:.2f}" if s["macs"] else "-",
             _number(s["int8"]),
         ]
-        for s in device["steps"]
+        for s in _steps_of(device, options)
     ]
-    whole = device["choices"][0]["instructions"]
+    whole = next(choice["instructions"] for choice in device["choices"] if choice["options"] == options)
     rows.append(
         [
             "network",
@@ -228,27 +239,10 @@ def _int8(device: Record) -> int | None:
     return found
 
 
-def _second(device: Record) -> Record:
-    """The first layer of bits."""
-    found: Record = next(step for step in device["steps"] if step["kernel"] in ("conv_gather", "conv_rows"))
-    return found
-
-
-def _each(device: Record) -> float:
-    """Instructions of a multiply-add of the first layer of bits."""
-    return float(_second(device)["instructions"] / _second(device)["macs"])
-
-
-def _speed(device: Record) -> Record:
-    """With ``--optimize speed``."""
-    found: Record = next(choice for choice in device["choices"] if choice["options"] == "--optimize speed")
-    return found
-
-
-def _saved(device: Record) -> int:
-    """Instructions of that layer where it is bit-sliced: nothing else differs with ``--optimize speed``."""
-    size = next(choice["instructions"] for choice in device["choices"] if not choice["options"])
-    return int(_second(device)["instructions"] - (size - _speed(device)["instructions"]))
+def _each(device: Record, i: int, options: str = "") -> str:
+    """Instructions of a multiply-add of step i."""
+    step = _steps_of(device, options)[i]
+    return f"{step['instructions'] / step['macs']:.3f}"
 
 
 def _percent(fraction: float) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from blrc import program_file
@@ -52,6 +52,7 @@ class Choice:
         flash, arena: bytes.
         ram: bytes in all: arena, input, scores, stack.
         detail: why there are no instructions.
+        steps: of other choices than the export, whose steps the `Device` has; none where they could not be run alone.
     """
 
     options: str
@@ -60,6 +61,7 @@ class Choice:
     arena: int
     ram: int | None
     detail: str = ""
+    steps: tuple[StepCost, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -127,7 +129,8 @@ def _device(subject: Subject, machine: Machine, others: bool, work: Path) -> Dev
         try:
             other_folder = _written(subject, cpu, optimize, work / f"{cpu}-{optimize}")
             with EmulatedBuild(other_folder, subject.name, machine) as other:
-                choices.append(_choice(options, other, subject))
+                steps_of_other, _ = _steps(subject, other, int8)
+                choices.append(replace(_choice(options, other, subject), steps=steps_of_other))
         except BlrcError as error:
             choices.append(Choice(options, None, None, layout.arena_bytes, None, str(error)))
     return Device(machine.name, machine.title, work_of, compiler, steps, tuple(choices), int8, detail)
