@@ -91,8 +91,8 @@ CODE_EDGES: list[list[Case]] = [
 ]
 
 
-# Bit-sliced layers: rows that fill their bytes or not, vectors that end in a row, channels around those that are
-# tabulated together, blocks of outputs, borders of all kinds, pooled with and without odd rows and columns.
+# Bit-sliced layers: rows that fill their bytes or not, vectors that end in a row, channels that fill words or not, groups of
+# outputs that are full or not, borders of all kinds, pooled with and without odd rows and columns.
 LANE_EDGES: list[Case] = [
     (16, 16, 16, 32, SAME, None),
     (14, 14, 8, 33, SAME, HALF),
@@ -104,6 +104,10 @@ LANE_EDGES: list[Case] = [
     (10, 23, 56, 63, SAME, None),
     (16, 16, 112, 32, SAME, None),
     (8, 32, 904, 32, SAME, None),
+    (16, 16, 3, 36, SAME, HALF),
+    (16, 16, 33, 37, SAME, None),
+    (16, 48, 1, 38, SAME, None),
+    (16, 16, 256, 39, SAME, HALF),
 ]
 
 
@@ -115,7 +119,9 @@ def random_maps(rng: np.random.Generator, count: int) -> list[Case]:
         lanes = -(-height * -(-width // 8) // 32) * 256
         if height * width >= 0.6 * lanes:
             pool = HALF if min(height, width) > 1 and rng.random() < 0.5 else None
-            found.append((height, width, int(rng.choice([8, 16, 24, 64])), int(rng.integers(32, 70)), SAME, pool))
+            found.append(
+                (height, width, int(rng.choice([1, 5, 8, 16, 24, 31, 64])), int(rng.integers(32, 70)), SAME, pool)
+            )
     return found
 
 

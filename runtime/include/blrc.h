@@ -176,11 +176,13 @@ void blrc_conv_tiles(const blrc_conv *op, const uint32_t *x, const uint32_t *wei
 void blrc_dense_tiles(int32_t words, int32_t outputs, const uint32_t *x, const uint32_t *weights, const int32_t *limits,
                       uint32_t *y);
 
-/* conv_tiles or, where the CPU has vectors but counts no bits in them, bit-sliced: see blrc_lanes.h for `patterns` and
- * `bounds`. 3x3, stride and dilation 1, padding 1 on all sides, a multiple of 8 channels, at most 904, pooled or not as
- * in conv_slices. scratch: its size is known to blrc.targets.c.lanes. */
+/* conv_tiles or, where the CPU has vectors but counts no bits in them, bit-sliced. 3x3, stride and dilation 1, padding 1
+ * on all sides, at most 1816 channels, pooled or not as in conv_slices.
+ *
+ * lists: how many outputs share the work, at most 6; then as in conv_slices. starts: the limits there.
+ * scratch: its size is known to blrc.targets.c.lanes. */
 void blrc_conv_lanes(const blrc_conv *op, const uint32_t *x, const uint32_t *weights, const int32_t *limits,
-                     const int32_t *places, const uint8_t *patterns, const int32_t *bounds, uint32_t *scratch,
+                     const int32_t *places, const uint16_t *lists, const uint16_t *starts, uint32_t *scratch,
                      uint32_t *y);
 
 /* The same as the convolutions on 8-bit input: z = sum of +-code.

@@ -1,14 +1,9 @@
 /* Bit-sliced 3x3 convolutions for CPUs that have vectors but count no bits in them: the lanes of a vector are pixels,
  * and nothing is counted but by adders of single bits.
  *
- * A lane's number is its row times 8 * pitch, plus its column; rows lie in whole bytes. Of each channel the three bits
- * under a kernel row differ from its weights in 0 to 3 places: for the 8 patterns of weights that is tabulated, as two
- * bits, for a vector of pixels at once. All outputs share these tables. An output adds what it looks up, 13 bits at
- * most, and compares the sum with its bound.
- *
- * Taps outside the map count nothing. A lane at the border starts with half of the bits that it lacks instead, so that
- * one bound serves all: with n of 9 channels' bits there, z = n - 2 d >= t is d + (9 channels - n) / 2 < bound, where
- * bound = floor((9 channels - t) / 2) + 1. */
+ * A lane's number is its row times 8 * pitch, plus its column; rows lie in whole bytes. Up to six outputs share the taps
+ * that they add, in the way of blrc_slices.h: lists of taps and limits are as there, but for how many share, which comes
+ * first. */
 #ifndef BLRC_LANES_H
 #define BLRC_LANES_H
 
@@ -17,12 +12,12 @@
 #include <string.h>
 
 #define BLRC_LANES_VECTOR 32  /* bytes, at most */
-#define BLRC_LANES_EIGHTS 2   /* times 8 channels' tables at a time, which fit the first cache */
-#define BLRC_LANES_PLANES 13  /* bits of a sum */
+#define BLRC_LANES_SHARING 6   /* outputs, at most */
+#define BLRC_LANES_PLANES 15   /* bits of a sum and its sign, at most */
 #define BLRC_LANES_FRONT 8    /* bytes before a plane's first row, that neighbours are read from */
 
 /* Planes: the bits of one channel, or a mask, for all lanes; a row of zeros comes first and last. */
-enum { BLRC_IS_PIXEL, BLRC_HAS_LEFT, BLRC_HAS_RIGHT, BLRC_HAS_ABOVE, BLRC_HAS_BELOW, BLRC_MASKS };
+enum { BLRC_HAS_LEFT, BLRC_HAS_RIGHT, BLRC_HAS_ABOVE, BLRC_HAS_BELOW, BLRC_MASKS };
 
 typedef struct blrc_lanes {
     const uint32_t *x;
@@ -31,11 +26,11 @@ typedef struct blrc_lanes {
     int32_t channels, outputs;
     int32_t pooled; /* 2x2 pixels to one */
     int32_t plane;  /* bytes of one */
-    /* For each 8 channels, for each output, for each channel, the 3 kernel rows: 16 times the pattern, bit 0 is the
-     * left weight. */
-    const uint8_t *weights;
-    const int32_t *bounds;
-    uint8_t *tables, *sums, *results, *planes, *masks;
+    int32_t sharing, bits; /* outputs of a group; of a sum, with its sign */
+    const uint16_t *lists, *limits;
+    /* Vectors: the zeros and taps, kinds of places, planes of the running sum, planes of a group's sums, results. */
+    uint8_t *tables, *edges, *counts, *sums, *results;
+    uint8_t *planes, *masks;
 } blrc_lanes;
 
 /* The first byte of a plane's row; rows -1 and `height` are there, too. */

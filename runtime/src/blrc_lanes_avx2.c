@@ -17,8 +17,6 @@
 #define BLRC_V_NOT(v) _mm256_xor_si256(v, _mm256_set1_epi8(-1))
 #define BLRC_V_MORE(v, before) _mm256_or_si256(_mm256_slli_epi64(v, 1), _mm256_srli_epi64(before, 63))
 #define BLRC_V_LESS(v, behind) _mm256_or_si256(_mm256_srli_epi64(v, 1), _mm256_slli_epi64(behind, 63))
-#define BLRC_V_SPREAD _mm256_set1_epi32
-#define BLRC_V_BIT(s, k) _mm256_srai_epi32(_mm256_slli_epi32(s, 31 - k), 31)
 /* Not all of them need be computed apart: the carry shares x ^ y. */
 #define BLRC_V_FULL(s, c, x, y, z) \
     { \
@@ -28,7 +26,6 @@
         c = BLRC_V_OR(BLRC_V_AND(blrc_x, blrc_y), BLRC_V_AND(blrc_differ, blrc_z)); \
         s = BLRC_V_XOR(blrc_differ, blrc_z); \
     }
-#define BLRC_V_MAJ(x, y, z) BLRC_V_OR(BLRC_V_AND(x, y), BLRC_V_AND(BLRC_V_OR(x, y), z))
 
 #include "blrc_lanes_bytes.h"
 #include "blrc_lanes_vector.h"

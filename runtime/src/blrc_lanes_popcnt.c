@@ -17,8 +17,6 @@
 #define BLRC_V_NOT(v) _mm_xor_si128(v, _mm_set1_epi8(-1))
 #define BLRC_V_MORE(v, before) _mm_or_si128(_mm_slli_epi64(v, 1), _mm_srli_epi64(before, 63))
 #define BLRC_V_LESS(v, behind) _mm_or_si128(_mm_srli_epi64(v, 1), _mm_slli_epi64(behind, 63))
-#define BLRC_V_SPREAD _mm_set1_epi32
-#define BLRC_V_BIT(s, k) _mm_srai_epi32(_mm_slli_epi32(s, 31 - k), 31)
 /* Not all of them need be computed apart: the carry shares x ^ y. */
 #define BLRC_V_FULL(s, c, x, y, z) \
     { \
@@ -28,7 +26,6 @@
         c = BLRC_V_OR(BLRC_V_AND(blrc_x, blrc_y), BLRC_V_AND(blrc_differ, blrc_z)); \
         s = BLRC_V_XOR(blrc_differ, blrc_z); \
     }
-#define BLRC_V_MAJ(x, y, z) BLRC_V_OR(BLRC_V_AND(x, y), BLRC_V_AND(BLRC_V_OR(x, y), z))
 
 #include "blrc_lanes_bytes.h"
 #include "blrc_lanes_vector.h"

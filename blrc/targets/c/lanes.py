@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from blrc.pack import unpack, words
+from blrc.pack import words
 from blrc.program import Conv, Program
-from blrc.targets.c import tiles
-from blrc.targets.c.steps import Step, mapped
+from blrc.targets.c import slices, tiles
+from blrc.targets.c.steps import Step, mapped, paired
 from blrc.window import Window
 
-VECTOR, EIGHTS, PLANES, FRONT, MASKS = 32, 2, 13, 8, 5  # BLRC_LANES_* and BLRC_MASKS
-MOST = 904  # channels: 9 of them, and one more, stay below 2^13
+VECTOR, SHARING, PLANES, FRONT, MASKS = 32, 6, 15, 8, 4  # BLRC_LANES_* and BLRC_MASKS
+MOST = slices.MOST  # channels
+SHARED = 5  # outputs that share taps, at most: more are slower
 LEAST_OUTPUTS = 32  # that share tables
 LEAST_LANES = 0.9  # of those that are computed, so many have to be pixels
 LEAST_LANES_OF_FEW = 0.6
@@ -26,14 +26,16 @@ def step(program: Program, op: Conv) -> Step | None:
     in_tiles = tiles.step(program, op)
     if not pays(op) or in_tiles is None:
         return None
-    channels = op.x.shape[2]
+    channels, sharing = op.x.shape[2], min(SHARED, slices.sharing(op))
+    weights, thresholds = program.constants[op.weights], program.constants[op.thresholds]
     tables = (
         *(table for table in in_tiles.tables if table.role != "bytes"),
-        mapped("patterns", program.constants[op.weights], lambda t: patterns(t, channels)),
-        mapped("bounds", program.constants[op.thresholds], lambda t: bounds(t, op.fan_in)),
+        mapped("lists", weights, lambda t: np.append(np.uint16(sharing), slices.lists(t, channels, sharing))),
+        paired("starts", weights, thresholds, lambda w, t: slices.limits(op, w, t, sharing)),
     )
     lanes_used = f"{op.x.shape[0] * op.x.shape[1]} of {lanes(op)}"
     why = f"{op.window.taps * words(channels)} words a row; bit-sliced before AVX-512, {lanes_used} lanes are pixels"
+    why += f", {sharing} outputs share the taps"
     return Step(op, None, "conv_lanes", why, in_tiles.rows, tables, scratch_bytes(op))
 
 
@@ -45,7 +47,6 @@ def pays(op: Conv) -> bool:
         op.window == _SAME
         and op.groups == 1
         and op.pool in (None, _HALF)
-        and channels % 8 == 0
         and channels <= MOST
         and op.y.shape[2] >= LEAST_OUTPUTS
         and height * width >= least * lanes(op)
@@ -59,22 +60,10 @@ def lanes(op: Conv) -> int:
 
 
 def scratch_bytes(op: Conv) -> int:
-    """Memory that the kernel needs while it runs: tables of some channels, sums and results, all planes, masks."""
+    """Memory that the kernel needs while it runs: taps and their opposites, sums, results, all planes, masks."""
     height, width, channels = op.x.shape
     outputs = op.y.shape[2]
     plane = FRONT + (height + 2) * -(-width // 8) + VECTOR + 8
-    tables, sums, results = 8 * EIGHTS * 48 * VECTOR, outputs * PLANES * VECTOR, 32 * words(outputs) * VECTOR
-    total = 64 + tables + sums + results + (32 * words(channels) + MASKS) * plane
+    vectors = 1 + 18 * channels + 24 + (1 + SHARING) * PLANES + 32 * words(outputs)
+    total = 128 + vectors * VECTOR + (32 * words(channels) + MASKS) * plane
     return -(-total // 4) * 4
-
-
-def patterns(weights: NDArray[np.uint32], channels: int) -> NDArray[np.uint8]:
-    """Weights ``(out, 3, 3, words)`` as ``[8 channels][out][channel][kernel row]``, flat: 16 times the three bits."""
-    bits = unpack(weights, channels).astype(np.uint8)
-    three = (bits[:, :, 0] | bits[:, :, 1] << 1 | bits[:, :, 2] << 2) << 4  # (out, kernel row, channel)
-    return three.reshape(len(weights), 3, -1, 8).transpose(2, 0, 3, 1).astype(np.uint8).reshape(-1)
-
-
-def bounds(thresholds: NDArray[np.int32], fan_in: int) -> NDArray[np.int32]:
-    """A row passes where fewer bits differ than this, those that are absent counted by halves."""
-    return ((fan_in - thresholds.astype(np.int64)) // 2 + 1).astype(np.int32)
