@@ -14,9 +14,7 @@ VECTOR, SHARING, PLANES, FRONT, MASKS = 32, 6, 15, 8, 4  # BLRC_LANES_* and BLRC
 MOST = slices.MOST  # channels
 SHARED = 5  # outputs that share taps, at most: more are slower
 LEAST_OUTPUTS = 32  # that share tables
-LEAST_LANES = 0.9  # of those that are computed, so many have to be pixels
-LEAST_LANES_OF_FEW = 0.6
-FEW = 64  # channels: tiles then take long to gather what they soon have counted
+LEAST_LANES = 0.6  # of those that are computed, so many have to be pixels
 _SAME = Window((3, 3), padding=(1, 1, 1, 1))
 _HALF = Window((2, 2), (2, 2))
 
@@ -42,14 +40,13 @@ def step(program: Program, op: Conv) -> Step | None:
 def pays(op: Conv) -> bool:
     """The kernel can compute it, and before AVX-512 it is the fastest."""
     height, width, channels = op.x.shape
-    least = LEAST_LANES_OF_FEW if channels <= FEW else LEAST_LANES
     return (
         op.window == _SAME
         and op.groups == 1
         and op.pool in (None, _HALF)
         and channels <= MOST
         and op.y.shape[2] >= LEAST_OUTPUTS
-        and height * width >= least * lanes(op)
+        and height * width >= LEAST_LANES * lanes(op)
     )
 
 
