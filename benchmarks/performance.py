@@ -1,11 +1,12 @@
 """docs/performance.md: measures, records, draws. No number in the page is typed by hand.
 
-python benchmarks/performance.py [--rounds 15] [--counts-only | --page-only]
+python benchmarks/performance.py [--rounds 15] [--counts-only | --page-only | --another BENCH.json]
 
 Times the shapes of `benchmarks/bench.py` and the shipped MNIST network on this machine, and counts the instructions of
 the MNIST and the CIFAR-10 network on emulated microcontrollers: some minutes. docs/performance/record.json keeps what
 was measured. `--counts-only` counts instructions again, which are the same on every machine, and keeps the times;
-`--page-only` writes page and figures from the record.
+`--page-only` writes page and figures from the record. `--another` adds what `make bench BENCH_JSON=BENCH.json` has just
+measured on this machine, beside the record of the other one.
 """
 
 from __future__ import annotations
@@ -42,9 +43,16 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--page-only", action="store_true", help="write the page from the record")
     parser.add_argument("--counts-only", action="store_true", help="count instructions again, keep the times")
+    parser.add_argument("--another", type=Path, help="what make bench has measured here; keep the rest")
     arguments = parser.parse_args()
     if not arguments.page_only:
-        found = {**record(), **counted()} if arguments.counts_only else {**timed(arguments.rounds), **counted()}
+        if arguments.another is not None:
+            here = json.loads(arguments.another.read_text(encoding="utf-8"))
+            found = {**record(), "another": {"date": today(), "cpu": cpu(), "shapes": here}}
+        elif arguments.counts_only:
+            found = {**record(), **counted()}
+        else:
+            found = {**timed(arguments.rounds), **counted()}
         content = json.dumps(found, indent=1) + "\n"
         write_atomically(FOLDER / "record.json", content.encode())
     for name, content in figures(record()).items():
@@ -59,7 +67,7 @@ def timed(rounds: int) -> dict[str, Any]:
         folder = Path(temporary) / "fast"
         blrc.export(MNIST, folder, ["c", "onnx"], cpu="x86-64")
         return {
-            "date": datetime.date.today().isoformat(),
+            "date": today(),
             "cpu": cpu(),
             "shapes": shapes_bench.measure(list(shapes_bench.SHAPES), rounds, SECONDS),
             "mnist": bench(folder, rounds=rounds, progress=say),
@@ -72,7 +80,7 @@ def counted() -> dict[str, Any]:
         folder = Path(temporary) / "mnist"
         blrc.export(MNIST, folder, ["c"])
         return {
-            "counted": datetime.date.today().isoformat(),
+            "counted": today(),
             "devices": devices(folder),
             "cifar10": bench(network(*NETWORKS["cifar10"]), on=CHOSEN, progress=say),
         }
@@ -83,6 +91,10 @@ def devices(folder: Path) -> dict[str, Any]:
     rest = MACHINES.removeprefix(f"{CHOSEN},")
     found, more = bench(folder, on=CHOSEN, progress=say), bench(folder, on=rest, others=False, progress=say)
     return {**found, "devices": [*found["devices"], *more["devices"]]}
+
+
+def today() -> str:
+    return datetime.date.today().isoformat()
 
 
 def say(what: str, done: int, total: int) -> None:

@@ -40,6 +40,7 @@ def page(known: Record) -> str:
         date=known["date"],
         counted=known["counted"],
         goals=_goals(shapes, tuple(levels)),
+        another=_another(known),
         budgets=_budgets(known),
         cpu=known["cpu"],
         versions=", ".join(f"{name} {version}" for name, version in known["shapes"]["versions"].items()),
@@ -116,6 +117,34 @@ def _goals(shapes: Record, levels: tuple[str, ...]) -> str:
         for goal in goals(shapes, levels)
     ]
     return table(["", "than", "goal", "here", ""], rows)
+
+
+def _another(known: Record) -> str:
+    """The same on a machine that has other levels, or was measured later."""
+    if "another" not in known:
+        return ""
+    there = known["another"]
+    shapes, levels = there["shapes"]["shapes"], tuple(there["shapes"]["levels"])
+    about = (
+        f"`make bench` on {there['date']}: {there['cpu']}, of the levels {', '.join(map(title, levels))}; medians of "
+        f"{there['shapes']['rounds']} rounds. Times as fast as ONNX Runtime in float32, and what share of that CPU's "
+        "popcount peak (bit-sliced kernels count nothing, and may pass it):"
+    )
+    rows = [
+        [
+            name,
+            row["title"],
+            *(
+                f"{row['us'][FLOAT32] / row['us'][level]:.1f}"
+                + (f" ({row['peak_fraction'][level]:.0%})" if level in row["peak_fraction"] else "")
+                for level in levels
+            ),
+            f"{row['us'][FLOAT32]:,.1f}",
+        ]
+        for name, row in shapes.items()
+    ]
+    found = table(["", "", *map(title, levels), f"{title(FLOAT32)}, us"], rows)
+    return f"### On another machine\n\n{about}\n\n{found}\n\n{_goals(shapes, levels)}\n"
 
 
 def _budgets(known: Record) -> str:
