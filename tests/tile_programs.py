@@ -91,8 +91,8 @@ CODE_EDGES: list[list[Case]] = [
 ]
 
 
-# Bit-sliced layers: rows that fill their bytes or not, vectors that end in a row, channels that fill words or not, groups of
-# outputs that are full or not, borders of all kinds, pooled with and without odd rows and columns.
+# Bit-sliced layers: rows that fill their bytes or not, vectors that end in a row, channels that fill words or not,
+# groups of outputs that are full or not, borders of all kinds, pooled with and without odd rows and columns.
 LANE_EDGES: list[Case] = [
     (16, 16, 16, 32, SAME, None),
     (14, 14, 8, 33, SAME, HALF),
