@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blrc.pack import pack, unpack
-from blrc.program import Conv
+from blrc.program import Conv, Program
+from blrc.targets.c.steps import Step, mapped, paired
 
 LANES = 32
 MOST = 2**16 - 1  # inputs
@@ -28,6 +29,19 @@ def fits(op: Conv) -> bool:
         and (channels % LANES == 0 or height * width == 1)
         and op.fan_in <= MOST
     )
+
+
+def step(program: Program, op: Conv, lanes: int = LANES) -> Step:
+    """The step of a layer that fits."""
+    scratch = scratch_bytes(op, lanes)
+    weights, thresholds = program.constants[op.weights], program.constants[op.thresholds]
+    tables = (
+        mapped("columns", weights, lambda t: columns(t, op.group_channels, lanes)),
+        paired("limits", weights, thresholds, lambda w, t: limits(op, w, t, lanes)),
+    )
+    why = f"columns of at most {op.fan_in // 2} of {op.fan_in} inputs, {lanes} outputs at once"
+    why += f", {scratch} bytes of memory besides"
+    return Step(op, None, "dense_columns" if lanes == LANES else "dense_quads", why, 1, tables, scratch)
 
 
 def pays(op: Conv, lanes: int = LANES) -> bool:

@@ -20,7 +20,7 @@ from blrc.program import INT32_MAX, BinaryScores, Conv, DType, Encode, Op, Pool,
 from blrc.targets.c import columns, eights, hosts, slices, strips
 from blrc.targets.c.cpus import AARCH64, CORTEX_M55, CPUS, PORTABLE, X86_64
 from blrc.targets.c.hosts import HOSTS
-from blrc.targets.c.steps import Step, Table, mapped, paired, plain
+from blrc.targets.c.steps import Step, Table, mapped, plain
 
 __all__ = ["AARCH64", "CORTEX_M55", "CPUS", "HOSTS", "PORTABLE", "X86_64", "Layout", "Step", "Table", "lay_out"]
 
@@ -227,25 +227,7 @@ def _sliced(program: Program, op: Conv, encode: Encode | None, lanes: int) -> St
     """The step with memory of its own."""
     if op.x.dtype != "bits":
         return _eights(program, op, encode)
-    weights, thresholds = program.constants[op.weights], program.constants[op.thresholds]
-    quads = lanes != slices.LANES
-    if columns.fits(op):
-        scratch = columns.scratch_bytes(op, lanes)
-        tables = (
-            mapped("columns", weights, lambda t: columns.columns(t, op.group_channels, lanes)),
-            paired("limits", weights, thresholds, lambda w, t: columns.limits(op, w, t, lanes)),
-        )
-        why = f"columns of at most {op.fan_in // 2} of {op.fan_in} inputs, {lanes} outputs at once"
-        why += f", {scratch} bytes of memory besides"
-        return Step(op, None, "dense_quads" if quads else "dense_columns", why, 1, tables, scratch)
-    scratch, outputs = slices.scratch_bytes(op, lanes), slices.sharing(op)
-    tables = (
-        mapped("lists", weights, lambda t: slices.lists(t, op.group_channels, outputs)),
-        paired("limits", weights, thresholds, lambda w, t: slices.limits(op, w, t, outputs)),
-    )
-    why = f"bit-sliced, {slices.used_lanes(op, lanes)} of {lanes} lanes, {outputs} outputs share the taps"
-    why += f", {scratch} bytes of tables in the arena"
-    return Step(op, None, "conv_quads" if quads else "conv_slices", why, outputs, tables, scratch)
+    return (columns if columns.fits(op) else slices).step(program, op, lanes)
 
 
 def _eights(program: Program, op: Conv, encode: Encode | None) -> Step:

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blrc.pack import unpack
-from blrc.program import Conv
+from blrc.program import Conv, Program
+from blrc.targets.c.steps import Step, mapped, paired
 from blrc.window import Window
 
 LANES = 32
@@ -32,6 +33,19 @@ def fits(op: Conv) -> bool:
         and op.x.shape[1] <= LANES
         and op.x.shape[2] <= MOST
     )
+
+
+def step(program: Program, op: Conv, lanes: int = LANES) -> Step:
+    """The step of a convolution that fits."""
+    scratch, outputs = scratch_bytes(op, lanes), sharing(op)
+    weights, thresholds = program.constants[op.weights], program.constants[op.thresholds]
+    tables = (
+        mapped("lists", weights, lambda t: lists(t, op.group_channels, outputs)),
+        paired("limits", weights, thresholds, lambda w, t: limits(op, w, t, outputs)),
+    )
+    why = f"bit-sliced, {used_lanes(op, lanes)} of {lanes} lanes, {outputs} outputs share the taps"
+    why += f", {scratch} bytes of tables in the arena"
+    return Step(op, None, "conv_slices" if lanes == LANES else "conv_quads", why, outputs, tables, scratch)
 
 
 def scratch_bytes(op: Conv, lanes: int = LANES) -> int:
