@@ -227,7 +227,7 @@ def _sliced(program: Program, op: Conv, encode: Encode | None, lanes: int) -> St
     """The step with memory of its own."""
     if op.x.dtype != "bits":
         return _eights(program, op, encode)
-    return (columns if columns.fits(op) else slices).step(program, op, lanes)
+    return columns.step(program, op, lanes) if columns.fits(op) else slices.step(program, op, lanes)
 
 
 def _eights(program: Program, op: Conv, encode: Encode | None) -> Step:
