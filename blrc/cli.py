@@ -68,8 +68,8 @@ def main() -> None:
     "--optimize",
     default="size",
     show_default=True,
-    help="size; speed: more RAM, at most --ram, for fewer instructions on CPUs that cannot count bits (Cortex-M; the "
-    "M55 wants --cpu cortex-m55 too); or ram: more code for less RAM.",
+    help="size; speed: more RAM and flash, at most --ram and --flash, for fewer instructions on CPUs that cannot count "
+    "bits (Cortex-M; the M55 wants --cpu cortex-m55 too); or ram: more code for less RAM.",
 )
 @click.option(
     "--cpu",

@@ -138,7 +138,7 @@ void blrc_conv_taps(const blrc_conv *op, const uint32_t *x, BLRC_TABLE(uint32_t)
  *
  * rows: outputs that share the work (a group), at most 6.
  * lists: for each group, of which k outputs are left, for each of 2 to the k - 1 kinds of taps how many times eight
- *   there are, and their places in the table (blrc_slices.h); 0 is a place of zeros.
+ *   there are, and their places in the table (blrc_shared_taps.h); 0 is a place of zeros.
  * limits: for each output and plane a bit for each of 3x3 kinds of places in the map.
  * scratch: 162 + 21 * in_channels words. */
 void blrc_conv_slices(const blrc_conv *op, const uint32_t *x, BLRC_TABLE(uint16_t) lists, BLRC_TABLE(uint16_t) limits,
@@ -156,8 +156,8 @@ void blrc_dense(int32_t inputs, int32_t words, int32_t outputs, const uint32_t *
  *
  * planes: bits of twice the number of inputs, and a sign; at least 4.
  * columns: for each 32 outputs for each input a word: bit k is the weight of output k. Missing outputs are 0.
- * limits: for each 32 outputs, planes of (inputs - threshold) / 2, rounded down and at least -1, less the ones among the
- *   output's weights; and planes of the same with these added instead.
+ * limits: for each 32 outputs, planes of (inputs - threshold) / 2, rounded down and at least -1, less the ones among
+ *   the output's weights; and planes of the same with these added instead.
  * scratch: inputs / 2 + 1 + planes words. */
 void blrc_dense_columns(int32_t inputs, int32_t outputs, int32_t planes, const uint32_t *x,
                         BLRC_TABLE(uint32_t) columns, BLRC_TABLE(uint32_t) limits, uint32_t *scratch, uint32_t *y);
@@ -176,8 +176,8 @@ void blrc_conv_tiles(const blrc_conv *op, const uint32_t *x, const uint32_t *wei
 void blrc_dense_tiles(int32_t words, int32_t outputs, const uint32_t *x, const uint32_t *weights, const int32_t *limits,
                       uint32_t *y);
 
-/* conv_tiles or, where the CPU has vectors but counts no bits in them, bit-sliced. 3x3, stride and dilation 1, padding 1
- * on all sides, at most 1816 channels, pooled or not as in conv_slices.
+/* conv_tiles or, where the CPU has vectors but counts no bits in them, bit-sliced. 3x3, stride and dilation 1, padding
+ * 1 on all sides, at most 1816 channels, pooled or not as in conv_slices.
  *
  * lists: how many outputs share the work, at most 6; then as in conv_slices. starts: the limits there.
  * scratch: its size is known to blrc.targets.c.lanes. */

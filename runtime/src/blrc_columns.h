@@ -1,8 +1,9 @@
-/* Dense layers on bits whose lanes are outputs (blrc_planes.h): a table has, for every input, its column of the weights,
- * a bit for each output. Only columns of inputs that are +1 are added up, or of those that are -1 where they are fewer.
+/* Dense layers on bits whose lanes are outputs (blrc_planes.h): a table has, for every input, its column of the
+ * weights, a bit for each output. Only columns of inputs that are +1 are added up, or of those that are -1 where they
+ * are fewer.
  *
- * With a inputs that are +1, W ones among an output's weights, and S1 and S0 of them where inputs are +1 or -1, the bits
- * that differ are
+ * With a inputs that are +1, W ones among an output's weights, and S1 and S0 of them where inputs are +1 or -1, the
+ * bits that differ are
  *
  *   a + W - 2 S1  =  a - W + 2 S0,
  *
@@ -115,13 +116,14 @@ static BLRC_APART void blrc_add_columns(BLRC_TABLE(uint32_t) columns, const uint
 static blrc_step blrc_decide(const uint32_t *sum, BLRC_TABLE(uint32_t) limits, uint32_t a, uint32_t flip,
                              int32_t planes)
 {
-    const blrc_step none = BLRC_ALL(0), flips = BLRC_ALL(flip);
-    blrc_step carry = BLRC_ALL(~(uint32_t)0), carry2 = flips, low = none;
+    const blrc_step flips = BLRC_ALL(flip);
+    blrc_step carry = BLRC_ALL(~(uint32_t)0), carry2 = flips;
     uint32_t i = 0;
 
     a = ~a;
     for (;; a >>= 1) {
-        low = blrc_column(limits, i);
+        blrc_step low = blrc_column(limits, i);
+
         carry = BLRC_FULL(&low, BLRC_ALL(0u - (a & 1u)), carry);
         if (i != 0) {
             carry2 = BLRC_FULL(&low, BLRC_GET(sum) ^ flips, carry2);
@@ -146,8 +148,8 @@ static void blrc_add_up(int32_t inputs, int32_t outputs, int32_t planes, const u
     for (o = 0; o < outputs; o += 32 * BLRC_STEP) {
         blrc_add_columns(columns, list, count, planes, sum);
         /* First those to be used where inputs of +1 are added. */
-        BLRC_PUT(found, blrc_decide(sum, flip != 0 ? BLRC_SKIP(uint32_t, limits, planes * BLRC_STEP) : limits, set, flip,
-                                    planes));
+        BLRC_PUT(found, blrc_decide(sum, flip == 0 ? limits : BLRC_SKIP(uint32_t, limits, planes * BLRC_STEP), set,
+                                    flip, planes));
         for (j = 0; j < BLRC_STEP && o + 32 * j < outputs; ++j) {
             const int32_t left = outputs - o - 32 * j;
 

@@ -1,9 +1,9 @@
 /* Bit-sliced 3x3 convolutions for CPUs that have vectors but count no bits in them: the lanes of a vector are pixels,
  * and nothing is counted but by adders of single bits.
  *
- * A lane's number is its row times 8 * pitch, plus its column; rows lie in whole bytes. Up to six outputs share the taps
- * that they add, in the way of blrc_slices.h: lists of taps and limits are as there, but for how many share, which comes
- * first. */
+ * A lane's number is its row times 8 * pitch, plus its column; rows lie in whole bytes. Up to six outputs share the
+ * taps that they add, in the way of blrc_shared_taps.h: lists of taps and limits are as there, but for how many share,
+ * which comes first. */
 #ifndef BLRC_LANES_H
 #define BLRC_LANES_H
 

@@ -137,7 +137,7 @@ BLRC_V_TARGET static inline BLRC_V blrc_lanes_passing(const uint8_t *sum, const 
         list += 8; \
     }
 
-/* The sums of a group of `outputs`: see blrc_slices.h, which does the same for small CPUs. */
+/* The sums of a group of `outputs`: see blrc_shared_taps.h, which does the same for small CPUs. */
 BLRC_V_TARGET static inline const uint16_t *blrc_lanes_sum(const blrc_lanes *in, const uint16_t *list,
                                                            int32_t outputs)
 {

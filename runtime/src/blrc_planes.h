@@ -2,8 +2,8 @@
  * of these words. Nothing is ever counted.
  *
  * A step is one word or four. The including file defines BLRC_STEP (how many), the type blrc_step, BLRC_GET(p) and
- * BLRC_PUT(p, v), BLRC_FULL(low, a, b) (see blrc_add3), BLRC_ALL(v) (v in every word) and BLRC_ANY(v, planes) (whether a
- * carry has to be followed through so many more planes). */
+ * BLRC_PUT(p, v), BLRC_FULL(low, a, b) (see blrc_add3), BLRC_ALL(v) (v in every word) and BLRC_ANY(v, planes) (whether
+ * a carry has to be followed through so many more planes). */
 #ifndef BLRC_PLANES_H
 #define BLRC_PLANES_H
 

@@ -1,7 +1,7 @@
 """Bit-sliced convolutions: which can be one, and their tables.
 
 The lanes of a word are pixels, and several outputs share one walk over the taps, which are sorted by the outputs' signs
-(`runtime/src/blrc_slices.h`): far fewer instructions than any kernel that counts bits, popcount or not.
+(`runtime/src/blrc_shared_taps.h`): far fewer instructions than any kernel that counts bits, popcount or not.
 """
 
 from __future__ import annotations
