@@ -17,6 +17,7 @@ from blrc.legal import check
 from blrc.pack import pack_signs
 from blrc.program import Constant, Conv, Encode, Op, Program, Scores, Value, Window
 from blrc.targets.c import build, emit
+from blrc.targets.c.choice import Optimize
 from blrc.targets.c.strips import Plan, Work, joined, placed
 from blrc.targets.options import EmitOptions
 from blrc.vectors import record
@@ -43,10 +44,17 @@ def share_runtime_objects(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None
     monkeypatch.setattr(build, "compile_object", cached)
 
 
-def export(program: Program, folder: Path, inputs: NDArray[Any], name: str = "net", cpu: str = "portable") -> Path:
+def export(
+    program: Program,
+    folder: Path,
+    inputs: NDArray[Any],
+    name: str = "net",
+    cpu: str = "portable",
+    optimize: Optimize = "size",
+) -> Path:
     """Write the C of `program` (any number of members) and the program itself into `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
-    emitted = emit(program, EmitOptions(name, record(program, inputs), "0.0", cpu=cpu))
+    emitted = emit(program, EmitOptions(name, record(program, inputs), "0.0", cpu=cpu, optimize=optimize))
     for file, content in {**emitted.files, f"{name}.program.npz": program_file.to_bytes(program)}.items():
         (folder / file).write_bytes(content)
     return folder

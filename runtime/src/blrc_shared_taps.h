@@ -52,7 +52,7 @@ static BLRC_APART BLRC_TABLE(uint16_t) blrc_start(const blrc_slicing *in, BLRC_T
 
     if (inner) {
         do {
-            const uint32_t bits = BLRC_NEXT(uint16_t, limits);
+            const uint32_t bits = (uint32_t)BLRC_NEXT(uint16_t, limits);
 
             BLRC_PUT(to, BLRC_GET(here + ((bits >> 3) & 7u) * BLRC_STEP));
             to += BLRC_STEP;
@@ -60,7 +60,7 @@ static BLRC_APART BLRC_TABLE(uint16_t) blrc_start(const blrc_slicing *in, BLRC_T
         return limits;
     }
     do {
-        const uint32_t bits = BLRC_NEXT(uint16_t, limits);
+        const uint32_t bits = (uint32_t)BLRC_NEXT(uint16_t, limits);
         blrc_step lanes = BLRC_GET(here + ((bits >> 3) & 7u) * BLRC_STEP);
 
         lanes |= BLRC_GET(above + (bits & 7u) * BLRC_STEP);

@@ -31,7 +31,7 @@ static blrc_slicing blrc_slicing_of(const blrc_conv *op, uint32_t *scratch)
     const uint32_t all = 0xFFFFFFFFu >> (32 - op->in_width), last = (uint32_t)1 << (op->in_width - 1);
     int32_t lane;
 
-    for (in.log_pitch = 3; op->in_width > 1 << in.log_pitch;) {
+    for (in.log_pitch = 3; op->in_width > (int32_t)1 << in.log_pitch;) {
         ++in.log_pitch;
     }
     in.rows = 32 >> in.log_pitch;
@@ -42,7 +42,7 @@ static blrc_slicing blrc_slicing_of(const blrc_conv *op, uint32_t *scratch)
     in.columns[2] = last & ~(uint32_t)1;
     in.columns[1] = all & ~last & ~(uint32_t)1;
     in.has_left = in.has_right = 0;
-    for (lane = 0; lane < 32; lane += 1 << in.log_pitch) {
+    for (lane = 0; lane < 32; lane += (int32_t)1 << in.log_pitch) {
         in.has_left |= (all & ~(uint32_t)1) << lane;
         in.has_right |= (all >> 1) << lane;
     }
@@ -118,7 +118,7 @@ static void blrc_edges_of(const blrc_conv *op, const blrc_slicing *in, int32_t t
 /* The tables of the step whose first row is `top`, out of the words of that step and those around it. */
 static void blrc_tabulate(const blrc_conv *op, const blrc_slicing *in, const uint32_t *x, int32_t top)
 {
-    const int32_t channels = op->in_channels, row = 6 * channels * BLRC_STEP, pitch = 1 << in->log_pitch;
+    const int32_t channels = op->in_channels, row = 6 * channels * BLRC_STEP, pitch = (int32_t)1 << in->log_pitch;
     uint32_t *const words = in->words;
     int32_t c, j;
 

@@ -7,16 +7,22 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
 from c_exports import export
-from every_kernel import PROGRAMS
-from random_programs import random_inputs
+from every_kernel import HALF, PROGRAMS, SAME
+from random_programs import Builder, random_inputs
 
+from blrc.program import Value, Window
 from blrc.targets.c import build
 from blrc.targets.c.build import STRICT
 
 TIDY = Path(__file__).parents[2] / "runtime" / ".clang-tidy"
 RUNTIME_CALLS = {"memcpy", "memset"}
+SLICED = {
+    "portable": ("conv_slices", "dense_columns"),
+    "cortex-m55": ("conv_quads", "dense_quads"),
+}
 
 
 @pytest.fixture(scope="module")
@@ -77,6 +83,31 @@ def test_cppcheck_finds_nothing(folders: list[Path], platform: str) -> None:
         command += ["--enable=warning,style,performance,portability", "--inconclusive"]
         command += ["-UNET_HOOKS", "--max-configs=40"]
         sources = [path for path in different(folders) if path.parent == folder]
+        assert not complaints([*command, *sources])
+
+
+@pytest.mark.needs("clang-tidy-19", "cppcheck", "gcc", "g++", "clang")
+@pytest.mark.parametrize("cpu", SLICED)
+def test_nothing_is_found_in_kernels_with_memory_of_their_own(cpu: str, tmp_path: Path) -> None:
+    """Which the other exports do not have."""
+    builder = Builder(Value("input", "uint8", (16, 16, 3)), np.random.default_rng(0), members=2)
+    builder.encode()
+    builder.conv("first", SAME, HALF, groups=1, per_group=32)
+    builder.conv("sliced", SAME, HALF, groups=1, per_group=64)
+    builder.conv("dense", Window(builder.x.shape[:2]), None, groups=1, per_group=256)
+    program = builder.finish(np.int8)
+    export(program, tmp_path, random_inputs(program, 3), cpu=cpu, optimize="speed")
+    sources = [tmp_path / f"net_blrc_{kernel}.c" for kernel in SLICED[cpu]]
+    for compiler, flags in BUILDS.items():
+        for source in sources:
+            command = [compiler, *flags, *STRICT, f"-I{tmp_path}", "-c", source, "-o", tmp_path / "x.o"]
+            assert not complaints(command)
+    assert not complaints(
+        ["clang-tidy-19", "--quiet", f"--config-file={TIDY}", *sources, "--", "-std=c99", f"-I{tmp_path}"]
+    )
+    for platform in ("unix64", "avr8"):
+        command = ["cppcheck", "--quiet", "--error-exitcode=1", "--std=c99", f"--platform={platform}", f"-I{tmp_path}"]
+        command += ["--enable=warning,style,performance,portability", "--inconclusive", "--max-configs=40"]
         assert not complaints([*command, *sources])
 
 
