@@ -280,6 +280,9 @@ def test_one_figure_for_the_shipped_network_everywhere(tmp_path: Path) -> None:
     assert f"and {stack} bytes of stack" in readme
     assert f": {flash} bytes;" in found and f"stack {stack}:" in found and f"arena {arena} bytes" in found
     assert f"flash {flash} of 9 bytes" in refused.output
+    fast = api.export(model, tmp_path / "fast", ["c"], optimize="speed").manifest.targets["c"]["memory"]
+    more = fast["ram_bytes"] - manifest["ram_bytes"], fast["flash_bytes"] - manifest["flash_bytes"]
+    assert f"{more[0]:,} bytes of RAM and {more[1]:,} of flash more" in readme
 
 
 @pytest.mark.parametrize(
