@@ -133,8 +133,8 @@ void blrc_conv_packed(const blrc_conv *op, const uint32_t *x, BLRC_TABLE(uint32_
 void blrc_conv_taps(const blrc_conv *op, const uint32_t *x, BLRC_TABLE(uint32_t) weights,
                     BLRC_TABLE(blrc_bit_threshold) thresholds, uint32_t *y);
 
-/* 3x3, stride and dilation 1, padding 1 on all sides, groups = 1, a multiple of 8 channels, at most 1816, maps at most
- * 32 wide; no pooling, or of 2x2 pixels with stride 2 and no padding. 32 pixels at a time, in memory of the caller.
+/* 3x3, stride and dilation 1, padding 1 on all sides, groups = 1, at most 1816 channels, maps at most 32 wide;
+ * no pooling, or of 2x2 pixels with stride 2 and no padding. 32 pixels at a time, in memory of the caller.
  *
  * rows: outputs that share the work (a group), at most 6.
  * lists: for each group, of which k outputs are left, for each of 2 to the k - 1 kinds of taps how many times eight

@@ -178,10 +178,30 @@ def test_members_have_tables_of_their_own(tmp_path: Path) -> None:
             assert_equal(program, c.run(raw, member), raw, ["out", "scores"], member)
 
 
+@pytest.mark.parametrize("emulated", ["avr", "cortex-m4"], indirect=True)
+def test_regression_members_lists_are_equally_long(emulated: Machine, tmp_path: Path) -> None:
+    """Kinds of taps fill eights, so that lists had as many lengths as members; an AVR finds members by their number."""
+    programs = [one_conv((3, 5, 16), 12, SAME, seed=seed) for seed in range(3)]
+    constants = {name: Constant(constant.tables, (0, 0, 0)) for name, constant in programs[0].constants.items()}
+    for name in ("weights", "thresholds"):
+        constants[name] = Constant(tuple(one.constants[name].tables[0] for one in programs), (0, 1, 2))
+    members = ("sample 0:0", "sample 0:1", "sample 0:2")
+    program = legal.check(replace(programs[0], constants=constants, members=members))
+    sharing = slices.sharing(conv_of(program))
+    exact = {len(slices.lists(one.constants["weights"].tables[0], 16, sharing)) for one in programs}
+    assert len(exact) > 1
+    raw = random_inputs(program, 3)
+    with EmulatedBuild(export(program, tmp_path, raw[:1]), "net", emulated) as c:
+        assert {len(array) for array in c.step("conv").tables[0].arrays} == {max(exact)}
+        for member in range(3):
+            assert_equal(program, c.run(raw, member), raw, ["out", "scores"], member)
+
+
 @given(st.integers(1, 14), st.integers(1, 40), st.integers(1, slices.SHARING), st.integers(0, 99))
 def test_lists_hold_every_tap_with_the_signs_of_its_weights(out: int, channels: int, sharing: int, seed: int) -> None:
     bits = np.random.default_rng(seed).integers(0, 2, (out, 3, 3, channels)).astype(np.bool_)
     left = slices.lists(pack(bits), channels, sharing).tolist()
+    assert len(left) <= slices.longest(conv_of(one_conv((2, 2, channels), out, SAME)), sharing)
     for first in range(0, out, sharing):
         outputs = min(sharing, out - first)
         found = {}

@@ -8,11 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from c_exports import one_conv
 from every_kernel import binary_scores, gated_members, words_of_groups
 from random_programs import alone, random_inputs, random_program
 
 from blrc import program_file, reference
 from blrc.errors import BlrcError
+from blrc.program import Window
 from blrc.targets.c.build import STRICT
 from blrc.targets.c.slots import SLOTS, Slots, structure
 
@@ -28,6 +30,17 @@ def test_every_kernel(make: Any) -> None:
     for member in range(len(program.members)):
         one = alone(program, member)
         np.testing.assert_array_equal(slots.scores(one, raw), reference.scores(program, raw, member))
+    slots.close()
+
+
+def test_regression_lists_of_taps_are_of_one_length_whatever_the_weights() -> None:
+    """A network with bit-sliced layers had other tables than its own structure."""
+    window = Window((3, 3), padding=(1, 1, 1, 1))
+    programs = [one_conv((16, 16, 8), 33, window, seed=seed) for seed in range(3)]
+    raw = random_inputs(programs[0], 20)
+    slots = Slots(programs[0], QUICK)
+    for program in programs:
+        np.testing.assert_array_equal(slots.scores(program, raw), reference.scores(program, raw))
     slots.close()
 
 

@@ -28,7 +28,11 @@ def step(program: Program, op: Conv) -> Step | None:
     weights, thresholds = program.constants[op.weights], program.constants[op.thresholds]
     tables = (
         *(table for table in in_tiles.tables if table.role != "bytes"),
-        mapped("lists", weights, lambda t: np.append(np.uint16(sharing), slices.lists(t, channels, sharing))),
+        # Of one length whatever the weights: networks of one structure share a compiled library (`slots`).
+        slices.equally_long(
+            mapped("lists", weights, lambda t: np.append(np.uint16(sharing), slices.lists(t, channels, sharing))),
+            1 + slices.longest(op, sharing),
+        ),
         paired("starts", weights, thresholds, lambda w, t: slices.limits(op, w, t, sharing)),
     )
     lanes_used = f"{op.x.shape[0] * op.x.shape[1]} of {lanes(op)}"

@@ -6,12 +6,14 @@ The lanes of a word are pixels, and several outputs share one walk over the taps
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
 from blrc.pack import unpack
 from blrc.program import Conv, Program
-from blrc.targets.c.steps import Step, mapped, paired
+from blrc.targets.c.steps import Step, Table, mapped, paired
 from blrc.window import Window
 
 LANES = 32
@@ -40,7 +42,7 @@ def step(program: Program, op: Conv, lanes: int = LANES) -> Step:
     scratch, outputs = scratch_bytes(op, lanes), sharing(op)
     weights, thresholds = program.constants[op.weights], program.constants[op.thresholds]
     tables = (
-        mapped("lists", weights, lambda t: lists(t, op.group_channels, outputs)),
+        equally_long(mapped("lists", weights, lambda t: lists(t, op.group_channels, outputs))),
         paired("limits", weights, thresholds, lambda w, t: limits(op, w, t, outputs)),
     )
     why = f"bit-sliced, {used_lanes(op, lanes)} of {lanes} lanes, {outputs} outputs share the taps"
@@ -114,6 +116,19 @@ def lists(weights: NDArray[np.uint32], channels: int, outputs: int) -> NDArray[n
             eights = -(-len(chosen) // EIGHT)
             found += [np.array([eights]), np.pad(chosen, (0, EIGHT * eights - len(chosen)))]
     return np.concatenate(found).astype(np.uint16)
+
+
+def longest(op: Conv, outputs: int) -> int:
+    """How long lists of groups of `outputs` are at most, whatever the weights."""
+    groups = [outputs] * (op.y.shape[2] // outputs) + [op.y.shape[2] % outputs]
+    kinds = [1 << (group - 1) for group in groups if group]
+    return sum(k + (op.fan_in + (EIGHT - 1) * k) // EIGHT * EIGHT for k in kinds)
+
+
+def equally_long(table: Table, length: int = 0) -> Table:
+    """All members' arrays as long as the longest, or `length`: they are found by their number (BLRC_MEMBER)."""
+    length = max(length, *(len(array) for array in table.arrays))
+    return replace(table, arrays=tuple(np.pad(array, (0, length - len(array))) for array in table.arrays))
 
 
 def limits(op: Conv, weights: NDArray[np.uint32], thresholds: NDArray[np.int32], outputs: int) -> NDArray[np.uint16]:
