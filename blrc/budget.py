@@ -138,11 +138,12 @@ def to_text(found: Memory) -> list[str]:
         if part.layer:
             sizes = layers.setdefault(part.layer, {})
             sizes[part.what] = sizes.get(part.what, 0) + part.nbytes
-    roles = ("weights", "thresholds")
+    roles = {"weights": ("weights", "lists", "columns"), "thresholds": ("thresholds", "limits")}
     rows: list[tuple[str, ...]] = [("flash", *roles, "other tables", "bytes")]
     for layer, sizes in layers.items():
-        others = sum(nbytes for what, nbytes in sizes.items() if what not in roles)
-        rows.append((layer, *(_cell(sizes.get(role, 0)) for role in roles), _cell(others), f"{sum(sizes.values()):,}"))
+        known = [sum(sizes.get(name, 0) for name in names) for names in roles.values()]
+        others = sum(sizes.values()) - sum(known)
+        rows.append((layer, *map(_cell, known), _cell(others), f"{sum(sizes.values()):,}"))
     gaps = sum(part.nbytes for part in found.flash if part.what == "alignment")
     rows.append(("code", "", "", "", f"{found.code_bytes:,}"))
     rows.append(("alignment, at most", "", "", "", f"{gaps:,}"))

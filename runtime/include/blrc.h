@@ -96,7 +96,8 @@ typedef struct blrc_conv {
     int32_t map_height, map_width; /* of the pre-activations, before pooling */
     int32_t out_height, out_width, out_channels;
     int32_t groups;
-    int32_t rows; /* 4: blocked table, out_channels per group padded to 4 (only where groups is 1); 1: plain rows */
+    int32_t rows; /* 4: blocked table, out_channels per group padded to 4 (only where groups is 1); 1: plain rows;
+                   * conv_slices, conv_quads: outputs that share taps */
     blrc_window window;
     blrc_window pool;
 } blrc_conv;
@@ -177,9 +178,10 @@ void blrc_dense_tiles(int32_t words, int32_t outputs, const uint32_t *x, const u
                       uint32_t *y);
 
 /* conv_tiles or, where the CPU has vectors but counts no bits in them, bit-sliced. 3x3, stride and dilation 1, padding
- * 1 on all sides, at most 1816 channels, pooled or not as in conv_slices.
+ * 1 on all sides, at most 904 channels, pooled or not as in conv_slices.
  *
- * lists: how many outputs share the work, at most 6; then as in conv_slices. starts: the limits there.
+ * lists: how many outputs share the work, at most 6; then as in conv_slices, but with 4 times the places.
+ * starts: the limits there.
  * scratch: its size is known to blrc.targets.c.lanes. */
 void blrc_conv_lanes(const blrc_conv *op, const uint32_t *x, const uint32_t *weights, const int32_t *limits,
                      const int32_t *places, const uint16_t *lists, const uint16_t *starts, uint32_t *scratch,

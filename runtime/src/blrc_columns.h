@@ -19,7 +19,6 @@
 #include "blrc_window.h"
 
 
-
 /* How many inputs are +1. */
 static uint32_t blrc_set(int32_t inputs, const uint32_t *x)
 {
@@ -101,6 +100,16 @@ static BLRC_APART void blrc_add_columns(BLRC_TABLE(uint32_t) columns, const uint
         list += 8;
         eight = BLRC_FULL(&eights, eight, eight1);
         blrc_carry_on(sum + BLRC_LOW_PLANES * BLRC_STEP, eight, planes - BLRC_LOW_PLANES);
+    }
+    if (count >= 8) {
+        blrc_step eight, carry;
+
+        BLRC_ADD_EIGHT(eight, BLRC_COLUMN)
+        list += 8;
+        count -= 8;
+        carry = eights & eight;
+        eights ^= eight;
+        blrc_carry_on(sum + BLRC_LOW_PLANES * BLRC_STEP, carry, planes - BLRC_LOW_PLANES);
     }
     BLRC_PUT(sum, ones);
     BLRC_PUT(sum + BLRC_STEP, twos);

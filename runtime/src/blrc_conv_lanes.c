@@ -50,7 +50,7 @@ static void blrc_slice(const blrc_conv *op, int32_t tier, const uint32_t *x, con
     in.edges = in.tables + (1 + 18 * in.channels) * BLRC_LANES_VECTOR;
     in.counts = in.edges + 24 * BLRC_LANES_VECTOR;
     in.sums = in.counts + BLRC_LANES_PLANES * BLRC_LANES_VECTOR;
-    in.results = in.sums + BLRC_LANES_SHARING * BLRC_LANES_PLANES * BLRC_LANES_VECTOR;
+    in.results = in.sums + (BLRC_LANES_SHARING + 1) * BLRC_LANES_PLANES * BLRC_LANES_VECTOR;
     in.planes = in.results + outputs * BLRC_LANES_VECTOR;
     in.masks = in.planes + 32 * blrc_words(in.channels) * in.plane;
     blrc_lane_masks(&in);

@@ -16,6 +16,7 @@
 #include "blrc_lanes.h"
 
 #define BLRC_LANES_LOW 4 /* planes that are kept in registers: ones, twos, fours, eights */
+#define BLRC_LANES_AT_ONCE 14 /* times eight taps: seven carries that are worth 16 */
 
 /* The bits under a kernel row, and their opposites, of the lanes at x. */
 BLRC_V_TARGET static inline void blrc_lanes_taps(const uint8_t *x, BLRC_V has_left, BLRC_V has_right, uint8_t *to)
@@ -88,22 +89,6 @@ BLRC_V_TARGET static inline void blrc_lanes_start(const blrc_lanes *in, const ui
     }
 }
 
-/* sum -= 2 C where `flip` is all ones, += where it is 0. */
-BLRC_V_TARGET static inline void blrc_lanes_twice(uint8_t *sum, const uint8_t *counts, int32_t planes, BLRC_V flip)
-{
-    BLRC_V carry = flip;
-    int32_t i;
-
-    for (i = 1; i < planes; ++i) {
-        uint8_t *const at = sum + BLRC_V_BYTES * i;
-        const BLRC_V low = BLRC_V_LOAD(at), count = BLRC_V_LOAD(counts + BLRC_V_BYTES * (i - 1));
-        BLRC_V s;
-
-        BLRC_V_FULL(s, carry, low, BLRC_V_XOR(count, flip), carry)
-        BLRC_V_STORE(at, s);
-    }
-}
-
 /* Lanes where sum - C, or with `flip` 0 sum + C, is not negative. */
 BLRC_V_TARGET static inline BLRC_V blrc_lanes_passing(const uint8_t *sum, const uint8_t *counts, int32_t planes,
                                                       BLRC_V flip)
@@ -120,72 +105,129 @@ BLRC_V_TARGET static inline BLRC_V blrc_lanes_passing(const uint8_t *sum, const 
     return BLRC_V_NOT(s);
 }
 
-#define BLRC_LANES_TAP(i) BLRC_V_LOAD(table + (size_t)list[i] * BLRC_V_BYTES)
+/* Places in lists are multiplied by 4, so that a processor's addresses need no shift. */
+#define BLRC_LANES_TAP(i) BLRC_V_LOAD(table + (size_t)list[i] * (BLRC_V_BYTES / 4))
 
-/* ones, twos and fours += eight taps; what is left is worth eight. */
-#define BLRC_LANES_EIGHT(eight) \
+/* ones, twos and fours += the eight taps from i on; what is left is worth eight. */
+#define BLRC_LANES_EIGHT(eight, i) \
     { \
-        BLRC_V two, two1, four; \
+        BLRC_V two, two1, four, four1; \
 \
-        BLRC_V_FULL(ones, two, ones, BLRC_LANES_TAP(0), BLRC_LANES_TAP(1)) \
-        BLRC_V_FULL(ones, two1, ones, BLRC_LANES_TAP(2), BLRC_LANES_TAP(3)) \
-        BLRC_V_FULL(twos, four, twos, two, two1) \
-        BLRC_V_FULL(ones, two, ones, BLRC_LANES_TAP(4), BLRC_LANES_TAP(5)) \
-        BLRC_V_FULL(ones, two1, ones, BLRC_LANES_TAP(6), BLRC_LANES_TAP(7)) \
-        BLRC_V_FULL(twos, two, twos, two, two1) \
-        BLRC_V_FULL(fours, eight, fours, four, two) \
+        BLRC_V_FULL(ones, two, BLRC_LANES_TAP(i), BLRC_LANES_TAP(i + 1), ones) \
+        BLRC_V_FULL(ones, two1, BLRC_LANES_TAP(i + 2), BLRC_LANES_TAP(i + 3), ones) \
+        BLRC_V_FULL(twos, four, two, two1, twos) \
+        BLRC_V_FULL(ones, two, BLRC_LANES_TAP(i + 4), BLRC_LANES_TAP(i + 5), ones) \
+        BLRC_V_FULL(ones, two1, BLRC_LANES_TAP(i + 6), BLRC_LANES_TAP(i + 7), ones) \
+        BLRC_V_FULL(twos, four1, two, two1, twos) \
+        BLRC_V_FULL(fours, eight, four, four1, fours) \
+    }
+
+/* low += carry, and the carry is what is left. */
+#define BLRC_LANES_HALF(low) \
+    { \
+        const BLRC_V both = BLRC_V_AND(low, carry); \
+\
+        low = BLRC_V_XOR(low, carry); \
+        carry = both; \
+    }
+
+/* Carries worth 16 are counted apart, up to seven of them, before they are added to planes in memory. */
+#define BLRC_LANES_SIXTEEN \
+    { \
+        BLRC_LANES_HALF(some) \
+        BLRC_LANES_HALF(more) \
+        most = BLRC_V_XOR(most, carry); \
+    }
+
+/* sum += 2 v or, with all ones in `flip`, -= 2 v, a plane of v at a time. */
+#define BLRC_LANES_TWICE(v) \
+    { \
+        BLRC_V low = BLRC_V_LOAD(sum); \
+\
+        BLRC_V_FULL(low, borne, low, BLRC_V_XOR(v, flip), borne) \
+        BLRC_V_STORE(sum, low); \
+        sum += BLRC_V_BYTES; \
+    }
+
+/* The taps of one kind, to four planes and the counts of what is worth 16: `left` times eight of them, at most 14. */
+#define BLRC_LANES_KIND \
+    for (; left > 1; left -= 2, list += 16) { \
+        BLRC_V eight, eight1; \
+\
+        BLRC_LANES_EIGHT(eight, 0) \
+        BLRC_LANES_EIGHT(eight1, 8) \
+        BLRC_V_FULL(eights, carry, eight, eight1, eights) \
+        BLRC_LANES_SIXTEEN \
+    } \
+    if (left != 0) { \
+        BLRC_LANES_EIGHT(carry, 0) \
+        BLRC_LANES_HALF(eights) \
+        BLRC_LANES_SIXTEEN \
         list += 8; \
     }
 
-/* The sums of a group of `outputs`: see blrc_shared_taps.h, which does the same for small CPUs. */
+/* The sums of a group of `outputs`: see blrc_shared_taps.h, which does the same for small CPUs. Behind the last kind
+ * the sum of an output that there is not changes, too. */
 BLRC_V_TARGET static inline const uint16_t *blrc_lanes_sum(const blrc_lanes *in, const uint16_t *list,
                                                            int32_t outputs)
 {
     const uint8_t *const table = in->tables;
-    uint8_t *const counts = in->counts;
     BLRC_V ones = BLRC_V_ZERO, twos = ones, fours = ones, eights = ones;
     int32_t kind, i;
 
     for (i = BLRC_LANES_LOW; i < in->bits; ++i) {
-        BLRC_V_STORE(counts + BLRC_V_BYTES * i, ones);
+        BLRC_V_STORE(in->counts + BLRC_V_BYTES * i, ones);
     }
     for (kind = 1;; ++kind) {
-        uint8_t *sum = in->sums + BLRC_V_BYTES * in->bits;
-        int32_t left = *list++, rest;
+        int32_t all = *list++, bits = kind;
+        BLRC_V some = BLRC_V_ZERO, more = some, most = some, carry = some, flip, borne;
+        uint8_t *sum = in->sums + BLRC_V_BYTES * in->bits, *count = in->counts + BLRC_V_BYTES * BLRC_LANES_LOW;
 
-        while (left != 0) {
-            BLRC_V eight, carry;
+        for (;;) {
+            int32_t left = all < BLRC_LANES_AT_ONCE ? all : BLRC_LANES_AT_ONCE;
 
-            BLRC_LANES_EIGHT(eight)
-            if (--left != 0) {
-                BLRC_V eight1;
-
-                --left;
-                BLRC_LANES_EIGHT(eight1)
-                BLRC_V_FULL(eights, carry, eights, eight, eight1)
-            } else {
-                carry = BLRC_V_AND(eights, eight);
-                eights = BLRC_V_XOR(eights, eight);
+            all -= left;
+            BLRC_LANES_KIND
+            if (all == 0) {
+                break;
             }
-            for (i = BLRC_LANES_LOW; i < in->bits - 1; ++i) {
-                const BLRC_V low = BLRC_V_LOAD(counts + BLRC_V_BYTES * i);
+            carry = BLRC_V_ZERO;
+            for (i = 0; i < in->bits - 1 - BLRC_LANES_LOW; ++i) {
+                BLRC_V plane = BLRC_V_LOAD(count + BLRC_V_BYTES * i);
 
-                BLRC_V_STORE(counts + BLRC_V_BYTES * i, BLRC_V_XOR(low, carry));
-                carry = BLRC_V_AND(low, carry);
+                BLRC_V_FULL(plane, carry, plane, some, carry)
+                BLRC_V_STORE(count + BLRC_V_BYTES * i, plane);
+                some = more, more = most, most = BLRC_V_ZERO;
             }
+            some = BLRC_V_ZERO, more = some, most = some;
         }
-        BLRC_V_STORE(counts, ones);
-        BLRC_V_STORE(counts + BLRC_V_BYTES, twos);
-        BLRC_V_STORE(counts + 2 * BLRC_V_BYTES, fours);
-        BLRC_V_STORE(counts + 3 * BLRC_V_BYTES, eights);
-        if (kind >> (outputs - 1) != 0) {
-            return list;
-        }
-        /* Which output changes its sign here, and from which: */
-        for (rest = kind; (rest & 1) == 0; rest >>= 1) {
+        /* Which output changes its sign here, and from which. */
+        for (; (bits & 1) == 0; bits >>= 1) {
             sum += BLRC_V_BYTES * in->bits;
         }
-        blrc_lanes_twice(sum, counts, in->bits, (rest & 2) != 0 ? BLRC_V_ZERO : BLRC_V_NOT(BLRC_V_ZERO));
+        flip = (bits & 2) != 0 ? BLRC_V_ZERO : BLRC_V_NOT(BLRC_V_ZERO);
+        borne = flip;
+        sum += BLRC_V_BYTES;
+        BLRC_LANES_TWICE(ones)
+        BLRC_LANES_TWICE(twos)
+        BLRC_LANES_TWICE(fours)
+        BLRC_LANES_TWICE(eights)
+        carry = BLRC_V_ZERO;
+        for (i = BLRC_LANES_LOW; i < in->bits - 1; ++i, count += BLRC_V_BYTES) {
+            BLRC_V plane = BLRC_V_LOAD(count);
+
+            BLRC_V_FULL(plane, carry, plane, some, carry)
+            some = more, more = most, most = BLRC_V_ZERO;
+            BLRC_V_STORE(count, plane);
+            BLRC_LANES_TWICE(plane)
+        }
+        if (kind >> (outputs - 1) != 0) {
+            BLRC_V_STORE(in->counts, ones);
+            BLRC_V_STORE(in->counts + BLRC_V_BYTES, twos);
+            BLRC_V_STORE(in->counts + 2 * BLRC_V_BYTES, fours);
+            BLRC_V_STORE(in->counts + 3 * BLRC_V_BYTES, eights);
+            return list;
+        }
     }
 }
 

@@ -11,7 +11,8 @@ from blrc.targets.c.steps import Step, mapped, paired
 from blrc.window import Window
 
 VECTOR, SHARING, PLANES, FRONT, MASKS = 32, 6, 15, 8, 4  # BLRC_LANES_* and BLRC_MASKS
-MOST = slices.MOST  # channels
+MOST = 904  # channels: places in the table, times PLACE, stay below 2^16
+PLACE = 4  # a list has so many times the place in the table
 SHARED = 5  # outputs that share taps, at most: more are slower
 LEAST_OUTPUTS = 32  # that share tables
 LEAST_LANES = 0.6  # of those that are computed, so many have to be pixels
@@ -30,7 +31,9 @@ def step(program: Program, op: Conv) -> Step | None:
         *(table for table in in_tiles.tables if table.role != "bytes"),
         # Of one length whatever the weights: networks of one structure share a compiled library (`slots`).
         slices.equally_long(
-            mapped("lists", weights, lambda t: np.append(np.uint16(sharing), slices.lists(t, channels, sharing))),
+            mapped(
+                "lists", weights, lambda t: np.append(np.uint16(sharing), slices.lists(t, channels, sharing, PLACE))
+            ),
             1 + slices.longest(op, sharing),
         ),
         paired("starts", weights, thresholds, lambda w, t: slices.limits(op, w, t, sharing)),
@@ -51,6 +54,7 @@ def pays(op: Conv) -> bool:
         and channels <= MOST
         and op.y.shape[2] >= LEAST_OUTPUTS
         and height * width >= LEAST_LANES * lanes(op)
+        and scratch_bytes(op) < 2**31
     )
 
 
@@ -65,6 +69,6 @@ def scratch_bytes(op: Conv) -> int:
     height, width, channels = op.x.shape
     outputs = op.y.shape[2]
     plane = FRONT + (height + 2) * -(-width // 8) + VECTOR + 8
-    vectors = 1 + 18 * channels + 24 + (1 + SHARING) * PLANES + 32 * words(outputs)
+    vectors = 1 + 18 * channels + 24 + (2 + SHARING) * PLANES + 32 * words(outputs)
     total = 128 + vectors * VECTOR + (32 * words(channels) + MASKS) * plane
     return -(-total // 4) * 4

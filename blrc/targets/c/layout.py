@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, assert_never
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -224,10 +225,18 @@ def lanes_of(cpu: str) -> int:
 
 
 def _sliced(program: Program, op: Conv, encode: Encode | None, lanes: int) -> Step:
-    """The step with memory of its own."""
-    if op.x.dtype != "bits":
-        return _eights(program, op, encode)
-    return columns.step(program, op, lanes) if columns.fits(op) else slices.step(program, op, lanes)
+    """The step with memory of its own, laid out once: choosing asks for it again and again."""
+    known = _laid_out.setdefault(program, {})
+    if (op.name, lanes) not in known:
+        if op.x.dtype != "bits":
+            made = _eights(program, op, encode)
+        else:
+            made = columns.step(program, op, lanes) if columns.fits(op) else slices.step(program, op, lanes)
+        known[op.name, lanes] = made
+    return known[op.name, lanes]
+
+
+_laid_out: WeakKeyDictionary[Program, dict[tuple[str, int], Step]] = WeakKeyDictionary()
 
 
 def _eights(program: Program, op: Conv, encode: Encode | None) -> Step:

@@ -92,7 +92,7 @@ def sharing(op: Conv) -> int:
     return min(range(1, min(SHARING, op.y.shape[2]) + 1), key=cost)
 
 
-def lists(weights: NDArray[np.uint32], channels: int, outputs: int) -> NDArray[np.uint16]:
+def lists(weights: NDArray[np.uint32], channels: int, outputs: int, times: int = 1) -> NDArray[np.uint16]:
     """For each group of `outputs` (the last may be smaller), each kind of taps: how many times eight, and which.
 
     Tap (kernel row, channel, kernel column) is in place 1 + 2 * its number of the kernel's table, or one further where
@@ -101,6 +101,7 @@ def lists(weights: NDArray[np.uint32], channels: int, outputs: int) -> NDArray[n
 
     Args:
         weights: uint32 ``(out, 3, 3, words(channels))``.
+        times: places are multiplied by it.
     """
     bits = _by_tap(weights, channels)
     found: list[NDArray[np.int64]] = []
@@ -110,7 +111,7 @@ def lists(weights: NDArray[np.uint32], channels: int, outputs: int) -> NDArray[n
         kind = gray.copy()
         for j in range(1, len(group)):
             kind ^= gray >> j
-        places = 1 + 2 * np.arange(bits.shape[1]) + group[0]
+        places = times * (1 + 2 * np.arange(bits.shape[1]) + group[0])
         for k in range(2 ** (len(group) - 1)):
             chosen = places[kind == k]
             eights = -(-len(chosen) // EIGHT)
