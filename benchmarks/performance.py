@@ -6,7 +6,7 @@ Times the shapes of `benchmarks/bench.py` and the shipped MNIST network on this 
 the MNIST and the CIFAR-10 network on emulated microcontrollers: some minutes. docs/performance/record.json keeps what
 was measured. `--counts-only` counts instructions again, which are the same on every machine, and keeps the times;
 `--page-only` writes page and figures from the record. `--another` adds what `make bench BENCH_JSON=BENCH.json` has just
-measured on this machine, beside the record of the other one.
+measured on this machine, beside the record of the other one; with a `--note`.
 """
 
 from __future__ import annotations
@@ -44,11 +44,12 @@ def main() -> None:
     parser.add_argument("--page-only", action="store_true", help="write the page from the record")
     parser.add_argument("--counts-only", action="store_true", help="count instructions again, keep the times")
     parser.add_argument("--another", type=Path, help="what make bench has measured here; keep the rest")
+    parser.add_argument("--note", default="", help="what to say of it, a sentence")
     arguments = parser.parse_args()
     if not arguments.page_only:
         if arguments.another is not None:
             here = json.loads(arguments.another.read_text(encoding="utf-8"))
-            found = {**record(), "another": {"date": today(), "cpu": cpu(), "shapes": here}}
+            found = {**record(), "another": {"date": today(), "cpu": cpu(), "note": arguments.note, "shapes": here}}
         elif arguments.counts_only:
             found = {**record(), **counted()}
         else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from string import Template
@@ -127,8 +128,8 @@ def _another(known: Record) -> str:
     shapes, levels = there["shapes"]["shapes"], tuple(there["shapes"]["levels"])
     about = (
         f"`make bench` on {there['date']}: {there['cpu']}, of the levels {', '.join(map(title, levels))}; medians of "
-        f"{there['shapes']['rounds']} rounds. Times as fast as ONNX Runtime in float32, and what share of that CPU's "
-        "popcount peak (bit-sliced kernels count nothing, and may pass it):"
+        f"{there['shapes']['rounds']} rounds. How many times faster than ONNX Runtime in float32, and what share of that CPU's "
+        f"popcount peak (bit-sliced kernels count nothing, and may pass it). {there['note']}"
     )
     rows = [
         [
@@ -144,7 +145,7 @@ def _another(known: Record) -> str:
         for name, row in shapes.items()
     ]
     found = table(["", "", *map(title, levels), f"{title(FLOAT32)}, us"], rows)
-    return f"### On another machine\n\n{about}\n\n{found}\n\n{_goals(shapes, levels)}\n"
+    return f"### On another machine\n\n{textwrap.fill(about, 120)}\n\n{found}\n\n{_goals(shapes, levels)}\n"
 
 
 def _budgets(known: Record) -> str:
