@@ -128,8 +128,8 @@ def _another(known: Record) -> str:
     shapes, levels = there["shapes"]["shapes"], tuple(there["shapes"]["levels"])
     about = (
         f"`make bench` on {there['date']}: {there['cpu']}, of the levels {', '.join(map(title, levels))}; medians of "
-        f"{there['shapes']['rounds']} rounds. How many times faster than ONNX Runtime in float32, and what share of that CPU's "
-        f"popcount peak (bit-sliced kernels count nothing, and may pass it). {there['note']}"
+        f"{there['shapes']['rounds']} rounds. How many times faster than ONNX Runtime in float32, and what share "
+        f"of that CPU's popcount peak (bit-sliced kernels count nothing, and may pass it). {there['note']}"
     )
     rows = [
         [
