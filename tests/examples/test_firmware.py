@@ -113,6 +113,16 @@ def test_the_firmware_says_what_the_reference_says(project: Project, board: str,
 
 @pytest.mark.slow
 @pytest.mark.parametrize("board", ["stm32f405", "microbit"])
+def test_the_fastest_kernels_say_the_same(project: Project, board: str) -> None:
+    done = project.make("--silent", "run", f"BOARD={board}", "OPTIMIZE=speed")
+    assert done.returncode == 0, done.stderr
+    expected = [*answer_lines(project.program("map")), "self-test: all equal"]
+    assert done.stdout.splitlines()[-len(expected) :] == expected
+    assert "conv_slices" in (project.folder / "build" / "model-map-speed" / "mnist.c").read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("board", ["stm32f405", "microbit"])
 def test_half_of_the_stack_is_enough(project: Project, tmp_path: Path, board: str) -> None:
     half = copied(tmp_path / "firmware")
     assert project.make("build/model-map/mnist.h").returncode == 0
