@@ -201,6 +201,8 @@ def test_regression_members_lists_are_equally_long(emulated: Machine, tmp_path: 
 def test_lists_hold_every_tap_with_the_signs_of_its_weights(out: int, channels: int, sharing: int, seed: int) -> None:
     bits = np.random.default_rng(seed).integers(0, 2, (out, 3, 3, channels)).astype(np.bool_)
     left = slices.lists(pack(bits), channels, sharing).tolist()
+    scaled = slices.lists(pack(bits), channels, sharing, 4)
+    assert scaled.shape == (len(left),)
     assert len(left) <= slices.longest(conv_of(one_conv((2, 2, channels), out, SAME)), sharing)
     for first in range(0, out, sharing):
         outputs = min(sharing, out - first)
@@ -209,6 +211,8 @@ def test_lists_hold_every_tap_with_the_signs_of_its_weights(out: int, channels: 
         for kind in range(2 ** (outputs - 1)):
             eights, *left = left
             places, left = left[: 8 * eights], left[8 * eights :]
+            assert scaled[0] == eights and (scaled[1 : 1 + 8 * eights] // 4).tolist() == places
+            scaled = scaled[1 + 8 * eights :]
             real = [place for place in places if place]
             assert len(real) > 8 * eights - 8 and places[: len(real)] == real
             found |= {(place - 1) // 2: ((place - 1) % 2, tuple(sign)) for place in real}

@@ -16,7 +16,9 @@ from random_programs import random_program
 from tile_programs import (
     CODE_EDGES,
     EDGES,
+    HALF,
     LANE_EDGES,
+    SAME,
     assert_steps_equal,
     inputs,
     many_convs,
@@ -104,6 +106,29 @@ def test_bit_sliced_layers_of_every_level(tier: str, monkeypatch: pytest.MonkeyP
     program = many_convs([*LANE_EDGES, *random_maps(rng, 6)], int(rng.integers(2**31)))
     kernels = [step.kernel for step in lay_out(program, cpu="x86-64").steps if step.op.name.startswith("case")]
     assert set(kernels) == {"conv_lanes"}
+    check_level(program, tier)
+
+
+@pytest.mark.parametrize("tier", ["popcnt", "avx2"])
+def test_bit_sliced_maps_smaller_than_a_vector(tier: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And groups of every size, the last of them smaller; whether it pays or not."""
+    need(tier)
+    monkeypatch.setenv(VARIABLE, tier)
+    for name, value in (("LEAST_LANES", 0), ("LEAST_OUTPUTS", 1), ("SHARED", lanes.SHARING)):
+        monkeypatch.setattr(lanes, name, value)
+    monkeypatch.setattr(lanes.slices, "sharing", lambda op: 1 + op.y.shape[2] % lanes.SHARING)
+    maps = [(1, 1, 5, None), (1, 9, 3, None), (3, 1, 8, None), (2, 2, 1, HALF), (7, 7, 33, HALF), (5, 17, 70, HALF)]
+    program = many_convs(
+        [
+            (height, width, channels, outputs, SAME, pool)
+            for i, (height, width, channels, pool) in enumerate(maps)
+            for outputs in (i + 1, i + 7, i + 15)
+        ]
+    )
+    steps = [step for step in lay_out(program, cpu="x86-64").steps if step.op.name.startswith("case")]
+    assert {step.kernel for step in steps} == {"conv_lanes"}
+    shared = {int(table.arrays[0][0]) for step in steps for table in step.tables if table.role == "lists"}
+    assert shared == set(range(1, lanes.SHARING + 1))
     check_level(program, tier)
 
 
