@@ -117,7 +117,7 @@ def random_maps(rng: np.random.Generator, count: int) -> list[Case]:
     while len(found) < count:
         height, width = (int(n) for n in rng.integers(1, 50, 2))
         lanes = -(-height * -(-width // 8) // 32) * 256
-        if height * width >= 0.6 * lanes:
+        if height * width >= 0.38 * lanes:
             pool = HALF if min(height, width) > 1 and rng.random() < 0.5 else None
             found.append(
                 (height, width, int(rng.choice([1, 5, 8, 16, 24, 31, 64])), int(rng.integers(32, 70)), SAME, pool)

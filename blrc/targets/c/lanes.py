@@ -14,8 +14,8 @@ VECTOR, SHARING, PLANES, FRONT, MASKS = 32, 6, 15, 8, 4  # BLRC_LANES_* and BLRC
 MOST = 904  # channels: places in the table, times PLACE, stay below 2^16
 PLACE = 4  # a list has so many times the place in the table
 SHARED = 5  # outputs that share taps, at most: more are slower
-LEAST_OUTPUTS = 32  # that share tables
-LEAST_LANES = 0.6  # of those that are computed, so many have to be pixels
+LEAST_OUTPUTS = 8  # that share taps
+LEAST_LANES = 0.38  # of those that are computed, so many have to be pixels
 _SAME = Window((3, 3), padding=(1, 1, 1, 1))
 _HALF = Window((2, 2), (2, 2))
 
