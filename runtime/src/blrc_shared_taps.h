@@ -6,7 +6,7 @@
  * are of 2 to the k - 1 kinds, and the sums of the kinds, added and subtracted, are the sums of all outputs: every tap
  * is added once for all of them. (Sorting a binary matrix's columns by several rows at once: Dehghankar, Erfanian and
  * Asudeh, "An Efficient Matrix Multiplication Algorithm for Accelerating Inference in Binary and Ternary Neural
- * Networks", 2024, section 3.)
+ * Networks", 2024: redundant segment reduction.)
  *
  * Kinds follow one another so that from one to the next a single output changes its sign, as in a Gray code. With C the
  * running sum of all taps so far and T that of all, an output's sum is +-T plus or minus twice the C of those places
