@@ -74,12 +74,13 @@ static blrc_step blrc_column(BLRC_TABLE(uint32_t) columns, uint32_t i)
     }
     return BLRC_GET(words);
 }
+#define BLRC_STEP_AT(columns, i) blrc_column(columns, i)
 #elif BLRC_STEP != 1
-#define blrc_column(columns, i) BLRC_GET((columns) + BLRC_STEP * (i))
+#define BLRC_STEP_AT(columns, i) BLRC_GET((columns) + BLRC_STEP * (i))
 #else
-#define blrc_column(columns, i) BLRC_READ(uint32_t, columns, i)
+#define BLRC_STEP_AT(columns, i) BLRC_READ(uint32_t, columns, i)
 #endif
-#define BLRC_COLUMN(i) blrc_column(columns, list[i])
+#define BLRC_COLUMN(i) BLRC_STEP_AT(columns, list[i])
 
 /* The planes of the sum of so many columns. */
 static BLRC_APART void blrc_add_columns(BLRC_TABLE(uint32_t) columns, const uint32_t *list, uint32_t count,
@@ -131,7 +132,7 @@ static blrc_step blrc_decide(const uint32_t *sum, BLRC_TABLE(uint32_t) limits, u
 
     a = ~a;
     for (;; a >>= 1) {
-        blrc_step low = blrc_column(limits, i);
+        blrc_step low = BLRC_STEP_AT(limits, i);
 
         carry = BLRC_FULL(&low, BLRC_ALL(0u - (a & 1u)), carry);
         if (i != 0) {
