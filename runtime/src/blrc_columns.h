@@ -18,7 +18,6 @@
 #include "blrc_planes.h"
 #include "blrc_window.h"
 
-
 /* How many inputs are +1. */
 static uint32_t blrc_set(int32_t inputs, const uint32_t *x)
 {

@@ -92,11 +92,11 @@ def test_every_number_of_outputs(tmp_path: Path, cpu: str, outputs: int) -> None
 @pytest.mark.parametrize("cpu", KERNELS)
 @pytest.mark.parametrize("n", [1, 64, 96])
 def test_thresholds_at_both_ends(tmp_path: Path, cpu: str, n: int) -> None:
-    program = dense((1, 1, n), 14)
+    program = dense((1, 1, n), 12)
     constants = dict(program.constants)
-    signs = np.repeat([[[[1]]], [[[-1]]]], 7, axis=0) * np.ones((14, 1, 1, n), np.int8)
+    signs = np.repeat([[[[1]]], [[[-1]]]], 6, axis=0) * np.ones((12, 1, 1, n), np.int8)
     constants["weights"] = Constant((pack_signs(signs),), (0,))
-    ends = [-n, -n, 1 - n, 0, n - 1, n, n + 1]
+    ends = [-n, 1 - n, 0, n - 1, n, n + 1]
     constants["thresholds"] = Constant((np.array(ends * 2, np.int32),), (0,))
     program = legal.check(replace(program, constants=constants))
     raw = np.zeros((2, 1, 1, n), np.bool_)
@@ -105,7 +105,7 @@ def test_thresholds_at_both_ends(tmp_path: Path, cpu: str, n: int) -> None:
         found = c.run(raw)
         assert_equal(program, found, raw, ["out", "scores"])
         for image, z in ((0, (-n, n)), (1, (n, -n))):
-            assert found["out"][image, 0, 0].tolist() == [int(z[i // 7] >= ends[i % 7]) for i in range(14)]
+            assert found["out"][image, 0, 0].tolist() == [int(z[i // 6] >= ends[i % 6]) for i in range(12)]
 
 
 def test_members_have_limits_of_their_own(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ class Step:
         kernel: the runtime's function, without prefix.
         source: the runtime's source file that holds it.
         why: this kernel and not another.
-        rows: rows of a block of its weights (binary convolutions).
+        rows: rows of a block of its weights (binary convolutions), or outputs that share taps (`slices`).
         tables: in the order in which the kernel takes them.
         scratch: bytes of the arena that it needs while it runs, besides its maps.
     """
