@@ -1,161 +1,31 @@
-"""`export`, `verify` and `evaluate`: one line a stage."""
+"""The public functions: `export` (in `blrc.exporting`), `verify` and `evaluate`."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from blrc import checkpoint, eval_choice, evaluation, inspection, labelled, program_file, vectors
+from blrc import checkpoint, eval_choice, evaluation, inspection, labelled
 from blrc.baselines import baselines_beside
-from blrc.budget import Form, check_budget, parse_budget
-from blrc.calibrate import calibrate
 from blrc.cheap import evaluate_cheap
 from blrc.checkpoint import Checkpoint
 from blrc.errors import BlrcError
 from blrc.eval_report import to_plain
-from blrc.files import writable, write_atomically, write_folder
+from blrc.exporting import Exported, build, check_random, export
+from blrc.files import writable, write_atomically
 from blrc.labelled import Labelled
 from blrc.lower import lower
-from blrc.manifest import SUFFIX, Manifest, previous_files, sha256s, to_bytes
-from blrc.members import parse_gate, parse_members
 from blrc.net import Net
 from blrc.program import Program
-from blrc.sample import MAP, NONE, Member, binary_layers, parse_freeze, sample, sampled_layers
-from blrc.settings import describe, recorded_inputs
-from blrc.targets.c.choice import check_cpu, parse_optimize
-from blrc.targets.c.names import check_name
-from blrc.targets.c.packages.registry import parse_packages
-from blrc.targets.onnx_nodes import parse_onnx_weights
-from blrc.targets.options import EmitOptions
-from blrc.targets.registry import NEEDS, TARGETS
+from blrc.sample import MAP, NONE, Member, parse_freeze, sample, sampled_layers
 from blrc.verification.devices import parse_machines
 from blrc.verification.folder import verify_folder
 from blrc.verification.report import Report
 from blrc.verification.run import Progress
-from blrc.version import VERSION
 
-Say = Callable[[str], None]
-
-
-@dataclass(frozen=True, eq=False)
-class Exported:
-    """What an export wrote."""
-
-    folder: Path
-    program: Program = field(repr=False)
-    manifest: Manifest = field(repr=False)
-
-
-def build(source: Checkpoint, members: Sequence[Member], gate: int = 0) -> tuple[Program, list[Net]]:
-    """Sample, calibrate and lower: the program of `members`, and their calibrated nets.
-
-    Args:
-        gate: see `Program.gate`; with it the first member has to be MAP.
-
-    Raises:
-        BlrcError: no calibration samples in the checkpoint, or a network that cannot be compiled (layer named).
-    """
-    samples = source.samples()
-    nets = [calibrate(sample(source, member), samples) for member in members]
-    return lower(nets, gate), nets
-
-
-def export(
-    model: str | Path | Checkpoint,
-    folder: str | Path,
-    targets: str | Sequence[str] = ("c", "onnx"),
-    members: str = "map",
-    seed: int = 0,
-    name: str | None = None,
-    force: bool = False,
-    say: Say = lambda _: None,
-    sample: str | Sequence[str] = "all",
-    freeze: str | float | Fraction = NONE,
-    gate: str | float | Fraction | None = None,
-    packages: str | Sequence[str] = (),
-    flash: str | int | None = None,
-    ram: str | int | None = None,
-    optimize: str = "size",
-    cpu: str = "portable",
-    onnx_weights: str = "bytes",
-) -> Exported:
-    """Compile a checkpoint and write the artefacts of every target into one folder.
-
-    Args:
-        model: a checkpoint or its path.
-        folder: is created; if it holds an earlier export, `force` replaces that export's files.
-        targets: one or several names from `blrc.targets.registry.TARGETS`.
-        members: ``map``, or a number of networks sampled from `seed`.
-        name: prefix of every file and symbol; by default the checkpoint's file name.
-        say: is told what is going on.
-        sample: which binary layers of a member are sampled, the others stay at MAP and are stored once: ``all``,
-            ``conv`` (every binary convolution), ``LAYER,LAYER``, or a list of names.
-        freeze: weights whose rarer sign is less likely than this stay at MAP too: 0 to 0.5, taken as the decimal it is.
-        gate: MAP becomes the first member, and where its top probability is at least this (above 0, at most 1), it
-            answers alone; elsewhere it votes together with the sampled members. None: no gate.
-        packages: one or several names from `blrc.targets.c.packages.registry.PACKAGES`: a library of that ecosystem,
-            with an example, in ``<package>/<name>`` of the folder. Needs the target ``c``.
-        flash, ram: bytes that the C may take of each, as numbers or such as ``256K``; what does not fit is refused.
-        optimize: ``size``, or ``speed``: the C takes more RAM, at most `ram`, where that saves instructions on CPUs
-            without a popcount instruction, such as Cortex-M; or ``ram``: the least RAM, for more code.
-        cpu: ``portable``: C for every CPU; ``x86-64``: C that takes the best of popcnt, AVX2 and AVX-512 that it finds;
-            ``aarch64``: NEON, with ``sdot`` where it is;
-            ``cortex-m55``: with `optimize` ``speed``, convolutions of 128 pixels at once, in four times the memory.
-        onnx_weights: ``bytes``, or ``bits``: weights take an eighth in the ONNX file, unpacked when it is loaded.
-
-    Raises:
-        BlrcError: for every mistake that a user can make; nothing is written then.
-    """
-    folder = Path(folder)
-    targets = (targets,) if isinstance(targets, str) else targets
-    unknown = [target for target in targets if target not in TARGETS]
-    if unknown or not targets:
-        raise BlrcError(f"unknown target {', '.join(map(repr, unknown)) or '(none)'}; known: {', '.join(TARGETS)}")
-    wanted = parse_packages(packages)
-    if wanted and "c" not in targets:
-        raise BlrcError(f"package {', '.join(wanted)}: packages hold the C; add the target c (--target c)")
-    for target in set(targets) & set(NEEDS):
-        NEEDS[target]()
-    limits = parse_budget(flash, ram, targets)
-    wanted_speed = parse_optimize(optimize)
-    check_cpu(cpu, targets, flash is not None or ram is not None or bool(wanted) or optimize != "size")
-    onnx_form = parse_onnx_weights(onnx_weights, targets)
-    if optimize != "size" and "c" not in targets:
-        raise BlrcError(f"--optimize {optimize} is about the C; add --target c")
-    q16 = parse_gate(gate)
-    parse_members(members, seed, gate=q16)  # refuses bad numbers before a file is read
-    source = model if isinstance(model, Checkpoint) else checkpoint.load(model)
-    chosen = parse_members(members, seed, sampled_layers(source, sample), parse_freeze(freeze), q16)
-    if set(chosen) != {MAP}:
-        _check_random(source, "export")
-    name = check_name(re.sub(r"[^A-Za-z0-9_]", "_", Path(source.source).stem) if name is None else name)
-    replaced = previous_files(folder, force)
-    say("calibrating")
-    program, _ = build(source, chosen, q16)
-    check_budget(source.source, program, limits, chosen[-1].layers is None, Form(wanted_speed, cpu))
-    digest = program_file.digest(program)
-    say(f"recording vectors of program {digest}")
-    recorded = vectors.record(program, recorded_inputs(source, program))
-    files = {
-        f"{name}.program.npz": program_file.to_bytes(program),
-        f"{name}.vectors.npz": vectors.to_bytes(program, recorded),
-    }
-    options = EmitOptions(name, recorded, VERSION, wanted, wanted_speed, limits.ram, cpu, onnx_form, limits.flash)
-    about = {}
-    for target in sorted(set(targets)):
-        say(f"emitting {target}")
-        emitted = TARGETS[target](program, options)
-        files.update(emitted.files)
-        about[target] = emitted.about
-    settings = describe(source, chosen[-1], q16)
-    manifest = Manifest(name, digest, VERSION, program.members, settings, about, sha256s(files))
-    files[f"{name}{SUFFIX}"] = to_bytes(manifest)
-    write_folder(folder, files, replaced)
-    return Exported(folder, program, manifest)
+__all__ = ["Exported", "build", "evaluate", "export", "verify"]
 
 
 def evaluate(
@@ -200,7 +70,7 @@ def evaluate(
     if cheap and max(choice.sizes, default=0) < 2:
         raise BlrcError(f"--cheap is about ensembles; name one of 2 or more in --members, for example {members},16")
     if set(entries) != {"map"}:
-        _check_random(source, "evaluate")
+        check_random(source, "evaluate")
     others = baselines_beside(source, [Path(path) for path in baselines])
     if plots is not None:
         writable(Path(plots))  # an evaluation takes long; what cannot be written is found before it
@@ -217,14 +87,6 @@ def evaluate(
         for file, content in draw(plain).items():
             write_atomically(Path(plots) / file, content)
     return plain
-
-
-def _check_random(source: Checkpoint, what: str) -> None:
-    if not binary_layers(source):
-        raise BlrcError(
-            f"{source.source}: no weight of it is random (a Binarized NN), so all members would be the same; {what} it "
-            "with --members map"
-        )
 
 
 def _labelled(source: Checkpoint, path: Path, validation: bool) -> Labelled:

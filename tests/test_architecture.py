@@ -86,11 +86,14 @@ ROOMS = (
     Room("cheap", torch="yes"),
     Room("eval_report", torch="yes"),
     Room("plots"),
+    Room("exporting", torch="yes"),
     Room("api", torch="yes"),
     Room("compiling", torch="direct"),
     Room("bench.*", torch="yes"),
     Room("", torch="direct"),  # blrc/__init__.py
     Room("cli_train", torch="direct"),
+    Room("cli_progress"),
+    Room("cli_export", torch="direct"),
     Room("cli", torch="direct"),
     Room("__main__", torch="direct"),
 )

@@ -24,7 +24,7 @@ from blrc.checkpoint import Checkpoint, load
 from blrc.cli import main
 from blrc.errors import BlrcError
 from blrc.legal import check
-from blrc.members import parse_members
+from blrc.members import parse_gate, parse_members
 from blrc.program import Constant, Conv, Program, Scores, Value, Window
 from blrc.targets.c import memory
 from blrc.targets.c.choice import Optimize, choose
@@ -119,8 +119,8 @@ def test_named_options_give_what_is_said_of_them(tmp_path: Path, members: str, g
     """Every option of blrc export that a refusal names, exported: the bytes it said, and the verdict it gave."""
     source = checkpoint_of(network(), "uint8", (1, 8, 8))
     path = tmp_path / "net.pt"
-    chosen = api.parse_members(members, 0, gate=api.parse_gate(gate))
-    program, _ = api.build(source, chosen, api.parse_gate(gate))
+    chosen = parse_members(members, 0, gate=parse_gate(gate))
+    program, _ = api.build(source, chosen, parse_gate(gate))
     one, all_of_them = of(api.build(source, chosen[:1])[0]), of(program)
     limits = [one.flash_bytes - 100, one.flash_bytes, (one.flash_bytes + all_of_them.flash_bytes) // 2]
     seen = set()

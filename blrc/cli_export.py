@@ -1,0 +1,92 @@
+"""The command `blrc export`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from blrc.cli_progress import say, share_cores
+
+
+@click.command()
+@click.argument("model", type=click.Path(path_type=Path))
+@click.option("--target", "targets", multiple=True, required=True, help="c, onnx or web; may be given several times.")
+@click.option("-o", "--output", "folder", type=click.Path(path_type=Path), required=True, help="Folder to write.")
+@click.option(
+    "--package",
+    "packages",
+    multiple=True,
+    help="The C as a library of cmake, arduino, platformio, zephyr or esp-idf, with an example; or none. "
+    "May be given several times. [default: none]",
+)
+@click.option("--members", default="map", show_default=True, help="map: likeliest weights; or how many to sample.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Of sampled members.")
+@click.option(
+    "--sample", default="all", show_default=True, help="all; conv: only convolutions; or LAYER,LAYER; others stay MAP."
+)
+@click.option("--freeze", default="0", show_default=True, help="Weights whose rarer sign is less likely stay MAP.")
+@click.option("--gate", help="Run MAP first, and the members only where its top probability is below this.")
+@click.option("--flash", help="Refuse C that takes more flash than this: bytes, or such as 256K.")
+@click.option("--ram", help="Refuse C that takes more RAM, the caller's buffers and the stack included.")
+@click.option(
+    "--optimize",
+    default="size",
+    show_default=True,
+    help="size; speed: more RAM and flash, at most --ram and --flash, for fewer instructions on CPUs that cannot count "
+    "bits (Cortex-M; the M55 wants --cpu cortex-m55 too); or ram: more code for less RAM.",
+)
+@click.option(
+    "--cpu",
+    default="portable",
+    show_default=True,
+    help="portable; for hosts x86-64 (up to AVX-512) or aarch64 (NEON, sdot); or cortex-m55: vectors of 128 pixels "
+    "with --optimize speed.",
+)
+@click.option(
+    "--onnx-weights", default="bytes", show_default=True, help="bytes; or bits: a smaller file, unpacked when loaded."
+)
+@click.option("--name", help="Prefix of files and symbols [default: the checkpoint's file name].")
+@click.option("--force", is_flag=True, help="Replace an earlier export in the folder.")
+def export(
+    model: Path,
+    targets: tuple[str, ...],
+    folder: Path,
+    packages: tuple[str, ...],
+    members: str,
+    seed: int,
+    sample: str,
+    freeze: str,
+    gate: str | None,
+    flash: str | None,
+    ram: str | None,
+    optimize: str,
+    cpu: str,
+    onnx_weights: str,
+    name: str | None,
+    force: bool,
+) -> None:
+    """Compile a checkpoint to C, ONNX, or a page that runs it in a browser."""
+    share_cores()
+    from blrc import api
+
+    done = api.export(
+        model,
+        folder,
+        targets,
+        members,
+        seed,
+        name,
+        force,
+        say,
+        sample,
+        freeze,
+        gate,
+        packages,
+        flash,
+        ram,
+        optimize,
+        cpu,
+        onnx_weights,
+    )
+    click.echo(f"{folder}: {', '.join(done.manifest.targets)} of {model}, program {done.manifest.digest}")
