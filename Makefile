@@ -2,7 +2,8 @@
 #
 #   make demo      compile the shipped MNIST network to C and ONNX, verify it, classify the test images
 #   make test      the whole test suite, JOBS=2 files at a time
-#   make check     formatting, lint and types
+#   make check     formatting, lint and types (as Linux, Windows and macOS have them)
+#   make oldest    train, export, verify and compile with the oldest versions that pyproject.toml promises
 #   make format    rewrite the sources as `make check` wants them
 #   make results   train what has no record in docs/results yet (hours of CPU; goes on where it was stopped), measure,
 #                  draw docs/results.md; DATA=DIR has MNIST's files, else they are downloaded
@@ -26,10 +27,11 @@ JOBS      ?= 2
 BIN       := .venv/bin
 ORT117    := .venv-ort117
 PACKAGERS := .venv-packagers
+OLDEST    := .venv-oldest
 LCE       := .venv-lce
 WITH_LCE   = $(if $(wildcard $(LCE)/.installed),BLRC_LCE_PYTHON=$(LCE)/bin/python)
 
-.PHONY: demo test check format results results-cifar10 targets bench performance dist clean distclean ort117 packagers lce
+.PHONY: demo test check oldest format results results-cifar10 targets bench performance dist clean distclean ort117 packagers lce
 .DELETE_ON_ERROR:
 
 # torch goes first and by itself, so that its options touch no other package.
@@ -60,6 +62,18 @@ $(PACKAGERS)/.installed: constraints-packagers.txt
 	  && touch $@; } \
 	|| { rm -rf $(PACKAGERS); echo "note: the packagers could not be installed; their tests will be skipped"; [ "$$CI" != true ]; }
 
+# The oldest versions that pyproject.toml promises, apart from torch, of which the tested version serves.
+oldest: $(OLDEST)/.installed .venv/.installed
+	$(BIN)/mypy --strict --python-executable $(OLDEST)/bin/python --cache-dir .mypy_cache/oldest blrc
+	$(OLDEST)/bin/python tests/environments/main_path.py
+
+$(OLDEST)/.installed: pyproject.toml constraints-oldest.txt constraints.txt
+	rm -rf $(OLDEST)
+	$(PYTHON) -m venv $(OLDEST)
+	$(OLDEST)/bin/python -m pip install --quiet $(PIP_TORCH) $$(grep '^torch==' constraints.txt)
+	$(OLDEST)/bin/python -m pip install --quiet -r constraints-oldest.txt
+	touch $@
+
 # Larq Compute Engine, which `make bench` and `make performance` then time too. Its TensorFlow wants NumPy 1.
 lce: $(LCE)/.installed
 
@@ -75,7 +89,7 @@ test: .venv/.installed ort117 packagers
 check: .venv/.installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy --strict blrc
+	for platform in linux win32 darwin; do $(BIN)/mypy --strict --platform $$platform blrc || exit 1; done
 
 format: .venv/.installed
 	$(BIN)/ruff format .
@@ -110,4 +124,4 @@ clean:
 	find blrc tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 distclean: clean
-	rm -rf .venv $(ORT117) $(PACKAGERS) $(LCE)
+	rm -rf .venv $(OLDEST) $(ORT117) $(PACKAGERS) $(LCE)

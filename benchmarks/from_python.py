@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from blrc import compile, labelled
-from blrc.targets.c.native_calls import usable_cpus
+from blrc.workers import usable_cpus
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "mnist"
 SINGLES = 500

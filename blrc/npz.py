@@ -20,7 +20,7 @@ def to_bytes(arrays: Mapping[str, NDArray[Any]]) -> bytes:
         for name, array in arrays.items():
             content = io.BytesIO()
             little = np.ascontiguousarray(array.astype(array.dtype.newbyteorder("<"), copy=False))
-            np.lib.format.write_array(content, little, version=(1, 0), allow_pickle=False)
+            np.lib.format.write_array(content, little, version=(1, 0), allow_pickle=False)  # type: ignore[no-untyped-call, unused-ignore]
             entry = zipfile.ZipInfo(f"{name}.npy", date_time=(1980, 1, 1, 0, 0, 0))
             entry.create_system = _UNIX
             entry.external_attr = 0o644 << 16

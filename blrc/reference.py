@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from typing import Any, assert_never
 
 import numpy as np
-from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from blrc import head
 from blrc.pack import unpack_signs
 from blrc.program import BinaryScores, Conv, Encode, Op, Pool, Program, Scores, Window
+from blrc.window import sliding
 
 BATCH = 128
 
@@ -36,7 +36,8 @@ def scores(program: Program, raw: NDArray[Any], member: int = 0) -> NDArray[np.i
     """Scores of one member, int32 ``(N, classes)``."""
     out = program.output.name
     batches = [dict(_trace(program, raw[i : i + BATCH], member))[out] for i in range(0, max(len(raw), 1), BATCH)]
-    return np.concatenate(batches)[:, 0, 0, :]
+    found: NDArray[np.int32] = np.concatenate(batches)[:, 0, 0, :]
+    return found
 
 
 def answer(program: Program, raw: NDArray[Any], members: int | None = None) -> head.Answer:
@@ -119,9 +120,10 @@ def _windows(maps: NDArray[Any], window: Window, fill: float) -> NDArray[Any]:
     """Sliding windows of ``(N, H, W, C)`` maps: a view ``(N, out h, out w, C, kernel h, kernel w)``."""
     top, left, bottom, right = window.padding
     padded = np.pad(maps, ((0, 0), (top, bottom), (left, right), (0, 0)), constant_values=fill)
-    view = sliding_window_view(padded, window.span, axis=(1, 2))
+    view = sliding(padded, window.span, (1, 2))
     (sy, sx), (dy, dx) = window.stride, window.dilation
-    return view[:, ::sy, ::sx, :, ::dy, ::dx]
+    windows: NDArray[Any] = view[:, ::sy, ::sx, :, ::dy, ::dx]
+    return windows
 
 
 def _signs(bits: NDArray[np.bool_]) -> NDArray[np.int8]:

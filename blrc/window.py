@@ -6,6 +6,9 @@ import operator
 from dataclasses import dataclass
 from typing import Any
 
+from numpy.lib.stride_tricks import sliding_window_view
+from numpy.typing import NDArray
+
 from blrc.errors import BlrcError
 
 LIMIT = 2**15 - 1  # of kernels, strides, paddings and dilations: far beyond use, so that no product of two overflows
@@ -131,3 +134,12 @@ def _whole(value: Any) -> int | None:
         return operator.index(value)
     except TypeError:
         return None
+
+
+def sliding(maps: NDArray[Any], span: tuple[int, int], axes: tuple[int, int]) -> NDArray[Any]:
+    """Return every window of `span` along two axes as a view; the windows' own axes come last.
+
+    NumPy 1 declares fewer types for its function than it takes, so it is called here only.
+    """
+    view: NDArray[Any] = sliding_window_view(maps, span, axes)  # type: ignore[call-overload, unused-ignore]
+    return view

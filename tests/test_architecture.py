@@ -33,6 +33,7 @@ class Room:
 ROOMS = (
     Room("version"),
     Room("errors"),
+    Room("workers"),
     Room("files"),
     Room("npz"),
     Room("jpeg"),

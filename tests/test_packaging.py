@@ -125,3 +125,21 @@ def test_installed_program_exports_and_verifies(installed: Path, tmp_path: Path)
     report = json.loads(run(installed / "blrc", "verify", "out", "--json", cwd=tmp_path))
     assert report["equal"] is True
     assert report["values_compared"] > 0
+
+
+def test_the_oldest_versions_are_those_that_are_promised() -> None:
+    """`make oldest` runs with constraints-oldest.txt; torch is left out, since its tested version serves there."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = [wanted for name, of in project["optional-dependencies"].items() if name != "dev" for wanted in of]
+    promised = dict(
+        wanted.split(">=") for wanted in {*project["dependencies"], *extras} if not wanted.startswith(("torch", "blrc"))
+    )
+    pinned = dict(
+        line.split("==") for line in (ROOT / "constraints-oldest.txt").read_text().splitlines() if "==" in line
+    )
+    assert set(pinned) == set(promised)
+    for name, version in promised.items():
+        whole = [*map(int, version.split(".")), 0, 0][:3]
+        assert list(map(int, pinned[name].split("."))) == whole, (
+            f"{name}: {pinned[name]} is tested, >={version} promised"
+        )

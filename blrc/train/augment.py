@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
-from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from blrc.encode import InputEncoding
 from blrc.train.recipe import Recipe
+from blrc.window import sliding
 
 Augment = Callable[[NDArray[Any], np.random.Generator], NDArray[Any]]
 """Images ``(N, C, H, W)`` to altered ones of the same shape and type."""
@@ -30,7 +30,7 @@ def shifted(images: NDArray[Any], reach: int, rng: np.random.Generator) -> NDArr
     padded = np.pad(images, ((0, 0), (0, 0), (reach, reach), (reach, reach)))
     places = np.argwhere(np.abs(np.arange(-reach, reach + 1))[:, None] + np.abs(np.arange(-reach, reach + 1)) <= reach)
     top, left = places[rng.integers(0, len(places), len(images))].T
-    windows = sliding_window_view(padded, (height, width), axis=(2, 3))
+    windows = sliding(padded, (height, width), (2, 3))
     return np.ascontiguousarray(windows[np.arange(len(images)), :, top, left])
 
 
@@ -48,7 +48,7 @@ def translated(images: NDArray[Any], reach: int, fill: NDArray[Any], rng: np.ran
     padded[:] = fill[:, None, None]
     padded[:, :, reach:-reach, reach:-reach] = images
     top, left = rng.integers(0, 2 * reach + 1, (2, count))
-    windows = sliding_window_view(padded, (height, width), axis=(2, 3))
+    windows = sliding(padded, (height, width), (2, 3))
     return np.ascontiguousarray(windows[np.arange(count), :, top, left])
 
 

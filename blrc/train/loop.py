@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
-import numpy as np
 import torch
 from torch import nn
 from tqdm import tqdm
@@ -21,6 +20,7 @@ from blrc.encode import InputEncoding
 from blrc.errors import BlrcError
 from blrc.files import write_atomically
 from blrc.train.ranks import Ranks
+from blrc.train.seeds import derived_seed
 from blrc.train.stage import ONE, Stage, Tensors, optimiser, run_epoch
 from blrc.train.state import TrainingState, save_state
 from blrc.train.torch_compile import compiled, reported
@@ -134,11 +134,6 @@ def to_csv(history: Sequence[Mapping[str, Any]]) -> str:
     writer.writeheader()
     writer.writerows(history)
     return text.getvalue()
-
-
-def derived_seed(seed: int, stage: int, epoch: int) -> int:
-    """A seed of its own for each epoch (0: the network's initialisation), so that no generator state need be kept."""
-    return int(np.random.SeedSequence((seed, stage, epoch)).generate_state(1, np.uint64)[0] >> 1)
 
 
 def _duration(seconds: float) -> str:

@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
-import numpy as np
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -19,6 +18,7 @@ from torch.nn.parallel import DistributedDataParallel
 from blrc.errors import BlrcError
 from blrc.nn import join_norms
 from blrc.nn.ranks import all_sum, settle
+from blrc.train.seeds import derived_seed
 
 T = TypeVar("T")
 STRIDES = "Grad strides do not match bucket view strides"
@@ -47,8 +47,7 @@ class Ranks:
         """A process's own seed of noise; a single process has `seed` itself."""
         if self.count == 1:
             return seed
-        state = np.random.SeedSequence((seed, SAMPLE_STREAM, self.rank)).generate_state(1, np.uint64)
-        return int(state[0] >> 1)
+        return derived_seed(seed, SAMPLE_STREAM, self.rank)
 
     def share(self, batch: Any) -> Any:
         """This process's rows of a batch: every `count`-th from the `rank`-th."""

@@ -15,9 +15,9 @@ from blrc.encode import InputEncoding
 from blrc.nn import clip_, deterministic, multiply_signs_in, reestimate, reuse_noise, transfer_, xavier_
 from blrc.train import networks
 from blrc.train.augment import augmentation
-from blrc.train.loop import derived_seed
 from blrc.train.losses import cross_entropy, squared_hinge_loss, stochastic_losses
 from blrc.train.recipe import Recipe, constant, cosine, one_cycle, plateau, warm_cosine
+from blrc.train.seeds import derived_seed
 from blrc.train.stage import Stage, Tensors, accuracy
 
 REESTIMATION = 1_280  # samples of the norm statistics in validation: ten batches, of which five would do

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import partial
@@ -19,6 +17,7 @@ from blrc.targets.c.fit import DoesNotFitError, Need
 from blrc.targets.c.machines import ALL, Machine, find
 from blrc.verification.engines import c_engine
 from blrc.verification.run import InputSet, Progress, Tally, compare_inputs, compare_ops, compare_ties, not_compared
+from blrc.workers import thread_pool
 
 Status = Literal["equal", "differs", "timed out", "does not fit", "no room to test", "skipped"]
 
@@ -96,7 +95,7 @@ def verify_devices(
         return result
 
     progress("machines", 0, len(names))
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
+    with thread_pool() as pool:
         return tuple(pool.map(one, names))
 
 

@@ -183,7 +183,8 @@ def _place(op: Conv, pool: Window, y: int, x: int) -> _Place | None:
 def _matrix(weights: NDArray[np.int64], taps: NDArray[np.int64]) -> NDArray[np.int64]:
     """(sums, inputs of the region): the weight with which each input enters each sum; 0 where it does not."""
     flat = np.concatenate([weights.reshape(-1, weights.shape[-1]), np.zeros((1, weights.shape[-1]), dtype=np.int64)])
-    return flat[taps].reshape(len(taps), -1)
+    matrix: NDArray[np.int64] = flat[taps].reshape(len(taps), -1)
+    return matrix
 
 
 def _steer_bits(

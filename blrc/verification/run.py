@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, fields
 from typing import Any, assert_never
 
@@ -30,6 +28,7 @@ from blrc.verification.compare import (
 from blrc.verification.edges import edge_maps
 from blrc.verification.engines import Engine
 from blrc.verification.stimuli import random_inputs
+from blrc.workers import thread_pool
 
 Progress = Callable[[str, int, int], None]
 """Called with what is being compared, how much of it is done, and how much there is."""
@@ -70,7 +69,7 @@ def compare_inputs(
     """Every engine and the reference on whole inputs, chunk by chunk; stops at the first difference."""
     values = sum(int(np.prod(op.y.shape)) for op in program.ops)
     step = max(1, min(2048, CHUNK_BYTES // (16 * values)))
-    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+    with thread_pool() as pool:
         for start in range(0, len(inputs.raw), step):
             raw = inputs.raw[start : start + step]
             at_work = [(engine, count) for engine in engines if (count := _share(engine, start, len(raw)))]

@@ -44,5 +44,6 @@ def adversarial_inputs(value: Value) -> NDArray[Any]:
             one = np.full(size, background)
             one[position] = spot
             maps.append(one.reshape(value.shape))
-    stacked = np.stack(maps)
-    return stacked.astype({"bits": np.bool_, "uint8": np.uint8, "int8": np.int8}[value.dtype])
+    dtype = np.dtype("bool" if value.dtype == "bits" else value.dtype)
+    stacked: NDArray[Any] = np.stack(maps).astype(dtype)
+    return stacked

@@ -1,4 +1,5 @@
-/* Convolution that is bit-sliced where the CPU has vectors but counts no bits in them, and in tiles elsewhere. */
+/* Convolution that is bit-sliced up to the level that its table names, and in tiles elsewhere: a CPU that counts bits in
+ * vectors (AVX-512) is faster by tiles, unless all lanes are pixels. */
 #include "blrc_lanes.h"
 #include "blrc_window.h"
 
@@ -33,11 +34,11 @@ static void blrc_lane_masks(const blrc_lanes *in)
 static void blrc_slice(const blrc_conv *op, int32_t tier, const uint32_t *x, const uint16_t *lists,
                        const uint16_t *limits, uint32_t *scratch, uint32_t *y)
 {
-    const int32_t vector = tier == BLRC_TIER_AVX2 ? 32 : 16, outputs = 32 * blrc_words(op->out_channels);
+    const int32_t vector = tier >= BLRC_TIER_AVX2 ? 32 : 16, outputs = 32 * blrc_words(op->out_channels);
     uint8_t *const memory = (uint8_t *)scratch;
     blrc_lanes in;
 
-    in.x = x, in.y = y, in.sharing = lists[0], in.lists = lists + 1, in.limits = limits;
+    in.x = x, in.y = y, in.sharing = lists[0], in.lists = lists + BLRC_LANES_LIST, in.limits = limits;
     in.height = op->in_height, in.width = op->in_width, in.pitch = (op->in_width + 7) / 8;
     in.channels = op->in_channels, in.outputs = op->out_channels;
     in.pooled = op->pool.kernel_y == 2;
@@ -59,7 +60,7 @@ static void blrc_slice(const blrc_conv *op, int32_t tier, const uint32_t *x, con
     if (in.pooled) {
         memset(y, 0, (size_t)(op->out_height * op->out_width * blrc_words(op->out_channels)) * sizeof *y);
     }
-    if (tier == BLRC_TIER_AVX2) {
+    if (tier >= BLRC_TIER_AVX2) {
         blrc_lanes_avx2(&in);
     } else {
         blrc_lanes_popcnt(&in);
@@ -74,7 +75,7 @@ void blrc_conv_lanes(const blrc_conv *op, const uint32_t *x, const uint32_t *wei
 #if BLRC_X86
     const int32_t tier = blrc_tier();
 
-    if (tier == BLRC_TIER_AVX2 || tier == BLRC_TIER_POPCNT) {
+    if (tier >= BLRC_TIER_POPCNT && tier <= (int32_t)lists[1]) {
         blrc_slice(op, tier, x, lists, starts, scratch, y);
         return;
     }

@@ -2,8 +2,8 @@
  * and nothing is counted but by adders of single bits.
  *
  * A lane's number is its row times 8 * pitch, plus its column; rows lie in whole bytes. Up to six outputs share the
- * taps that they add, in the way of blrc_shared_taps.h: lists of taps and limits are as there, but for how many share,
- * which comes first. */
+ * taps that they add, in the way of blrc_shared_taps.h: lists of taps and limits are as there, but that two numbers
+ * come first: how many share, and the highest level (BLRC_TIER_*) at which this kernel is the fastest. */
 #ifndef BLRC_LANES_H
 #define BLRC_LANES_H
 
@@ -15,6 +15,7 @@
 #define BLRC_LANES_SHARING 6   /* outputs, at most */
 #define BLRC_LANES_PLANES 15   /* bits of a sum and its sign, at most */
 #define BLRC_LANES_FRONT 8    /* bytes before a plane's first row, that neighbours are read from */
+#define BLRC_LANES_LIST 2     /* numbers before the lists of taps */
 
 /* Planes: the bits of one channel, or a mask, for all lanes; a row of zeros comes first and last. */
 enum { BLRC_HAS_LEFT, BLRC_HAS_RIGHT, BLRC_HAS_ABOVE, BLRC_HAS_BELOW, BLRC_MASKS };

@@ -8,12 +8,10 @@ generates:
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +19,7 @@ from blrc.runtime_files import runtime_dir
 from blrc.targets.c import build
 from blrc.targets.c.callgraph import FLAG, CallGraph, deepest, read_call_graph
 from blrc.targets.c.hosts import is_for_hosts
+from blrc.workers import thread_pool
 
 COMPILER = ("arm-none-eabi-gcc",)
 Flags = tuple[str, ...]
@@ -133,7 +132,7 @@ def runtime_figures(cpu: Flags) -> tuple[dict[str, int], dict[str, int]]:
         with tempfile.TemporaryDirectory() as folder:
             return measure_runtime(case[0], Path(folder) / "runtime", case[1])
 
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
+    with thread_pool() as pool:
         found = list(pool.map(measured_case, cases))
     for (variant, _), measured in zip(cases, found, strict=True):
         for file, nbytes in measured.code.items():

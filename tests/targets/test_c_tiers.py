@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import re
+import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -250,3 +251,62 @@ def test_large_layers_fall_back_to_portable_kernels() -> None:
     huge = Window((9, 9), padding=(4, 4, 4, 4))
     program = many_convs([(12, 12, 2048, 3, huge, None), (40, 600, 2000, 3, Window((3, 3)), None)])
     assert [step.kernel for step in lay_out(program, cpu="x86-64").steps[:2]] == ["conv_rows", "conv_rows"]
+
+
+def test_the_avx512_level_takes_lanes_where_all_are_pixels() -> None:
+    """Counting bits in tiles took 142 us there and AVX2's lanes 121 (3x3, 128 channels to 128 at 32x32, Zen 4)."""
+    maps = {
+        (32, 32): "avx512",
+        (16, 16): "avx512",
+        (14, 14): "avx2",
+        (31, 32): "avx512",
+        (30, 30): "avx2",
+        (8, 20): "avx2",
+    }
+    program = many_convs([(*size, 32, 16, SAME, None) for size in maps])
+    steps = [step for step in lay_out(program, cpu="x86-64").steps if step.op.name.startswith("case")]
+    for step, (size, level) in zip(steps, maps.items(), strict=True):
+        assert step.kernel == "conv_lanes", size
+        lists = next(table for table in step.tables if table.role == "lists")
+        assert TIERS[lists.arrays[0][1]] == level, size
+        assert ("before AVX-512" in step.why) == (level == "avx2")
+
+
+LANES_MAIN = """
+#include <stdio.h>
+#include "blrc_conv_lanes.c"
+static int32_t now;
+static const char *ran;
+int32_t blrc_tier(void) { return now; }
+void blrc_lanes_popcnt(const blrc_lanes *in) { (void)in; ran = "popcnt"; }
+void blrc_lanes_avx2(const blrc_lanes *in) { (void)in; ran = "avx2"; }
+void blrc_conv_tiles(const blrc_conv *op, const uint32_t *x, const uint32_t *weights, const uint8_t *bytes,
+                     const int32_t *limits, const int32_t *places, uint32_t *y)
+{ (void)op, (void)x, (void)weights, (void)bytes, (void)limits, (void)places, (void)y; ran = "tiles"; }
+int main(void)
+{
+    static uint32_t scratch[16384], x[64], y[64];
+    static blrc_conv op;
+    uint16_t lists[BLRC_LANES_LIST] = {1, 0};
+    op.in_height = op.in_width = op.out_height = op.out_width = 8, op.in_channels = op.out_channels = 1;
+    op.pool.kernel_y = 1;
+    for (lists[1] = 1; lists[1] < BLRC_TIERS; ++lists[1]) {
+        for (now = 0; now < BLRC_TIERS; ++now) {
+            blrc_conv_lanes(&op, x, 0, 0, 0, lists, 0, scratch, y);
+            printf("%s ", ran);
+        }
+    }
+    return 0;
+}
+"""
+
+
+def test_each_level_runs_the_kernel_that_the_table_names(tmp_path: Path) -> None:
+    """On any CPU: the level is a stub, and so are the inner loops."""
+    runtime = Path(__file__).parents[2] / "runtime"
+    (tmp_path / "main.c").write_text(LANES_MAIN)
+    paths = [f"-I{runtime / folder}" for folder in ("include", "src")]
+    subprocess.run(["cc", *paths, str(tmp_path / "main.c"), "-o", str(tmp_path / "main")], check=True)
+    said = subprocess.run([tmp_path / "main"], capture_output=True, text=True, check=True).stdout.split()
+    below = ["tiles", "popcnt"]
+    assert said == [*below, "tiles", "tiles", *below, "avx2", "tiles", *below, "avx2", "avx2"]

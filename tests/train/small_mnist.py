@@ -16,11 +16,11 @@ def small_mnist(flavour: models.Flavour = "blrnet", norm: bool = True) -> torch.
     return models._network(flavour, channels=1, size=28, blocks=((6,), (8,)), dense=(32,), norm=norm)
 
 
-def write_images(folder: Path) -> None:
-    """200 images of ten kinds: a bright row whose height is the label, on noise."""
+def write_images(folder: Path, count: int = 200) -> None:
+    """Write `count` images of ten kinds: a bright row whose height is the label, on noise."""
     rng = np.random.default_rng(0)
-    labels = rng.integers(0, 10, 200, dtype=np.uint8)
-    images = rng.integers(0, 60, (200, 28, 28), dtype=np.uint8)
+    labels = rng.integers(0, 10, count, dtype=np.uint8)
+    images = rng.integers(0, 60, (count, 28, 28), dtype=np.uint8)
     for image, label in zip(images, labels, strict=True):
         image[2 * label + 4] = 255
     for name, array in (("train-images-idx3-ubyte", images), ("train-labels-idx1-ubyte", labels)):

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from blrc import encode
 from blrc.datasets import Dataset
-from blrc.train.loop import derived_seed
+from blrc.train.seeds import derived_seed
 from blrc.train.stage import EVALUATION_BATCH, Stage, accuracy, optimiser, run_epoch
 
 ENCODING = encode.pixels((1, 2, 2), (0.5,), (0.25,))

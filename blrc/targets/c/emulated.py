@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import struct
 import tempfile
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -25,6 +23,7 @@ from blrc.targets.c.linker import linker_script, overflow
 from blrc.targets.c.machines import Machine, Tool
 from blrc.targets.c.symbols import name_all
 from blrc.targets.c.tiers import tier_flags
+from blrc.workers import thread_pool
 
 RUN_TIMEOUT = 600.0
 RETURNS = 64  # bytes of return addresses, which are not in every compiler's frames
@@ -109,7 +108,7 @@ class EmulatedBuild(Compiled):
             out = self.build_folder / f"{source.stem}.o"
             return build.compile_object(machine.compiler, [*self._flags, measured], source, out, self.folder)
 
-        with ThreadPoolExecutor(os.cpu_count()) as pool:
+        with thread_pool() as pool:
             device, selftest, vectors, *objects = pool.map(compile_one, [*tests, *library, *around])
         self._library, self._around = objects[: len(library)], objects[len(library) :]
         self.need = needed(self.layout, self.flash, self.stack)

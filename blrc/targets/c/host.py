@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import tempfile
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -20,6 +18,7 @@ from blrc.targets.c import build, driver
 from blrc.targets.c.compiled import Compiled, temporary_files
 from blrc.targets.c.symbols import name_all
 from blrc.targets.c.tiers import tier_flags
+from blrc.workers import thread_pool
 
 RUN_TIMEOUT = 600.0
 
@@ -85,7 +84,7 @@ class HostBuild(Compiled):
             out = self.build_folder / f"{source.stem}.o"
             return build.compile_object(compiler, flags, source, out, self.folder, cplusplus)
 
-        with ThreadPoolExecutor(os.cpu_count()) as pool:
+        with thread_pool() as pool:
             self.objects = list(pool.map(compile_one, [*own, main]))
         self._binary = build.link(compiler, self.flags, self.objects, self.build_folder / "driver")
 

@@ -14,9 +14,10 @@ from blrc.program import BinaryScores, Conv, Program, Scores, Value
 from blrc.targets.c.answers import Answers
 from blrc.targets.c.header import read_layout
 from blrc.targets.c.layout import Step
-from blrc.targets.c.native_calls import Arguments, Calls, Work, address, checked, usable_cpus
+from blrc.targets.c.native_calls import Arguments, Calls, Work, address, checked
 from blrc.targets.c.shared import Shared
 from blrc.whiten import Whitening
+from blrc.workers import usable_cpus
 
 Order = Literal["NHWC", "NCHW"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import _ctypes
 import ctypes
-import os
+import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -17,6 +17,11 @@ from numpy.typing import NDArray
 
 from blrc.errors import BlrcError
 from blrc.targets.c.host_wrapper import entry
+
+if sys.platform == "win32":
+    _unload = _ctypes.FreeLibrary
+else:
+    _unload = _ctypes.dlclose
 
 Work = NDArray[np.uint8]
 Arguments = Callable[[int, Work], tuple[Any, ...]]
@@ -58,7 +63,7 @@ class Calls:
         except OSError as error:
             raise BlrcError(f"{name}: the compiled library cannot be loaded: {error}") from None
         # An entry keeps the library alive: it is unloaded behind the last call, not under it.
-        weakref.finalize(library, _ctypes.dlclose, library._handle).atexit = False
+        weakref.finalize(library, _unload, library._handle).atexit = False
         for function, arguments in (_SIGNATURES | _OF_SLOTS if slots else _SIGNATURES).items():
             found = library[entry(name, function)]
             found.argtypes, found.restype = tuple(arguments), _INT
@@ -147,11 +152,6 @@ class Calls:
             if self._pool is None or self._pool._max_workers < threads - 1:
                 self._pool = ThreadPoolExecutor(threads - 1, f"blrc-{self.name}")
             return self._pool
-
-
-def usable_cpus() -> int:
-    """How many CPUs this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def checked(threads: int) -> int:

@@ -15,7 +15,6 @@ import platform
 import re
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 from types import TracebackType
@@ -37,6 +36,7 @@ from blrc.targets.c.tiers import host_cpu, tier_flags
 from blrc.targets.options import EmitOptions
 from blrc.vectors import record
 from blrc.version import VERSION
+from blrc.workers import thread_pool
 
 LIBRARY, CHECKSUM = "library.so", "sha256"
 OPTIMISED = ("-O3",)
@@ -205,7 +205,7 @@ class Shared:
             return build.compile_object(self._compiler, self._flags, source, source.with_suffix(".o"), folder)
 
         sources = sorted(file for file in self._files if file.endswith(".c") and file != f"{self.name}.c")
-        with ThreadPoolExecutor(os.cpu_count()) as pool:
+        with thread_pool() as pool:
             objects = list(pool.map(compile_one, sources))
         self.built = True
         return build.link(self._compiler, (*self._flags, "-shared"), objects, folder / LIBRARY)

@@ -7,12 +7,12 @@ import re
 import shutil
 import tempfile
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 from blrc.errors import BlrcError
 from blrc.targets.c import build
+from blrc.workers import thread_pool
 
 # The first instruction set of WebAssembly, which every browser that has any can run. Without -O3's unrolling the
 # module is smaller, and measured no slower.
@@ -67,7 +67,7 @@ def compile_wasm(sources: Mapping[str, bytes], name: str, tools: Tools) -> bytes
         def compile_one(source: Path) -> Path:
             return build.compile_object((tools.clang,), COMPILE, source, folder / f"{source.stem}.o", folder)
 
-        with ThreadPoolExecutor(os.cpu_count()) as pool:
+        with thread_pool() as pool:
             objects = list(pool.map(compile_one, build.sources(folder, name)))
         module = folder / "model.wasm"
         build.run_tool([tools.linker, *LINK, *map(str, objects), "-o", str(module)], "linking the WebAssembly module")
