@@ -59,7 +59,7 @@ class Variant:
 
 @dataclass
 class Outcome:
-    """What became of a network: ``right``, ``refused`` (by the layer's name), or ``wrong``, and how much was compared."""
+    """What became of a network, ``right``, ``refused`` (by the layer's name) or ``wrong``; what was compared."""
 
     seed: int
     style: str
@@ -212,13 +212,23 @@ def usable(machine: str) -> bool:
     return not missing_tools(MACHINES[machine])
 
 
-def choose(rng: np.random.Generator, style: str, count: int, tiers: Sequence[str], machines: Sequence[str]) -> list[Variant]:
+def choose(
+    rng: np.random.Generator, style: str, count: int, tiers: Sequence[str], machines: Sequence[str]
+) -> list[Variant]:
     """So many ways to run a network of that style: those that reach its rare kernels first."""
     favoured = {
         "columns": [Variant(PORTABLE, "ram"), Variant(PORTABLE, "size")],
-        "same": [Variant(CORTEX_M55, "speed"), Variant(PORTABLE, "speed"), *(Variant(X86_64, "size", HOST, t) for t in tiers)],
+        "same": [
+            Variant(CORTEX_M55, "speed"),
+            Variant(PORTABLE, "speed"),
+            *(Variant(X86_64, "size", HOST, t) for t in tiers),
+        ],
         "eights": [Variant(CORTEX_M55, "speed")],
-        "dense": [Variant(CORTEX_M55, "speed"), Variant(PORTABLE, "speed"), *(Variant(X86_64, "size", HOST, t) for t in tiers)],
+        "dense": [
+            Variant(CORTEX_M55, "speed"),
+            Variant(PORTABLE, "speed"),
+            *(Variant(X86_64, "size", HOST, t) for t in tiers),
+        ],
         "taps": [Variant(PORTABLE, "size"), Variant(CORTEX_M55, "size"), Variant(PORTABLE, "ram")],
         "rows": [Variant(PORTABLE, "ram"), Variant(PORTABLE, "size")],
     }.get(style, [])

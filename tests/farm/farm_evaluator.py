@@ -87,7 +87,7 @@ def _outputs(window: Window, axis: int, size: int) -> int:
 
 
 def convolved(op: Conv, weights: Ints, x: NDArray[Any]) -> Ints:
-    """Sums of the products of all taps inside the map, group by group; weights are ``(out, kernel h, kernel w, in)``."""
+    """Sums of the products of all taps inside the map, by group; weights are ``(out, kernel h, kernel w, in)``."""
     signed = np.where(x, 1, -1).astype(np.int64) if x.dtype == bool else x.astype(np.int64)
     count, height, width, channels = signed.shape
     rows, columns = _outputs(op.window, 0, height), _outputs(op.window, 1, width)

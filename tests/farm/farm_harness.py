@@ -153,7 +153,7 @@ static int exact_read(exact *x, uint32_t bytes, uint32_t align, FILE *in)
 int main(int argc, char **argv)
 {
     const char *const mode = argc > 1 ? argv[1] : "";
-    uint32_t op, member;
+    uint32_t op, member, bytes;
     int32_t word, alone;
     FILE *in;
     exact x, y, z;
@@ -177,8 +177,8 @@ int main(int argc, char **argv)
         return 2;
     }
     alone = strcmp(mode, "op") == 0;
-    for (; exact_read(&x, alone ? driver_x_bytes[op] : DRIVER_INPUT_BYTES, alone ? exact_align[op] : exact_align[0], in);
-         ++exact_samples) {
+    bytes = alone ? driver_x_bytes[op] : DRIVER_INPUT_BYTES;
+    for (; exact_read(&x, bytes, exact_align[alone ? op : 0], in); ++exact_samples) {
         if (strcmp(mode, "run") == 0) {
             y = exact_bytes(NET_ARENA_SIZE, 4);
             z = exact_bytes(4 * NET_CLASSES, 4);

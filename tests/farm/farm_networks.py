@@ -14,19 +14,14 @@ from typing import Any
 
 import numpy as np
 import torch
+from farm_chains import Chain, Draw, extreme, random_conv, random_pool
 from numpy.typing import NDArray
 from random_networks import encoding_of, randomise, raw_samples
 from torch import nn
 
-from blrc import nn as bnn
 from blrc.encode import InputEncoding
 
 SAMPLES = 12  # for calibration
-MOST_WORK = 3_000_000  # multiply-adds of a layer
-MOST_MAP = 60_000  # bytes of a map before pooling
-MOST_INPUTS = 40_000  # of a dense layer behind maps
-Shape = tuple[int, int, int]  # channels, height, width, as in torch
-Draw = np.random.Generator
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,103 +51,6 @@ class Network:
         return raw
 
 
-class Chain:
-    """A network, layer by layer: binary layers of one of two families, with or without norms.
-
-    Attributes:
-        shape: of what the last layer gives.
-    """
-
-    def __init__(self, rng: Draw, shape: Shape, plain: bool = False) -> None:
-        self.rng, self.shape, self.plain = rng, shape, plain
-        self.layers: list[nn.Module] = []
-        self.flat = False
-
-    def conv(
-        self,
-        out: int,
-        kernel: tuple[int, int],
-        stride: tuple[int, int] = (1, 1),
-        padding: tuple[int, int] | str = (0, 0),
-        dilation: tuple[int, int] = (1, 1),
-        groups: int = 1,
-        pool: tuple[Any, ...] | None = None,
-    ) -> bool:
-        """A convolution [norm] [max pool] sign, unless it is too much work to look at."""
-        channels, height, width = self.shape
-        sides = (0, 0) if isinstance(padding, str) and padding == "valid" else padding
-        size = [
-            n
-            if isinstance(sides, str)
-            else (n + 2 * sides[axis] - dilation[axis] * (kernel[axis] - 1) - 1) // stride[axis] + 1
-            for axis, n in enumerate((height, width))
-        ]
-        pixels = max(size[0], 1) * max(size[1], 1)
-        if pixels * -(-out // 32) * 4 > MOST_MAP:
-            return False
-        if pixels * kernel[0] * kernel[1] * channels // groups * out > MOST_WORK:
-            return False
-        kind = bnn.SteConv2d if self.plain else bnn.BinaryConv2d
-        bias = bool(self.rng.random() < 0.3)
-        self.layers.append(kind(channels, out, kernel, stride, padding, dilation, groups, bias=bias))
-        if self.rng.random() < 0.8:
-            self.layers.append((nn.BatchNorm2d if self.plain else bnn.StochasticBatchNorm2d)(out))
-        if pool is not None:
-            self.layers.append((nn.MaxPool2d if self.plain else bnn.StochasticMaxPool2d)(*pool))
-            size = _pooled(size, pool)
-        self.layers.append(self._sign())
-        self.shape = (out, *size)  # type: ignore[assignment]
-        return True
-
-    def pool(self, *pool: Any) -> None:
-        """Max pooling of bits, a step of its own unless a convolution takes it in."""
-        self.layers.append((nn.MaxPool2d if self.plain else _BitPool)(*pool))
-        self.shape = (self.shape[0], *_pooled(self.shape[1:], pool))  # type: ignore[assignment]
-
-    def dense(self, out: int, norm: bool | None = None) -> None:
-        inputs = self._flatten()
-        bias = bool(self.rng.random() < 0.3)
-        self.layers.append((bnn.SteLinear if self.plain else bnn.BinaryLinear)(inputs, out, bias=bias))
-        if self.rng.random() < 0.8 if norm is None else norm:
-            self.layers.append((nn.BatchNorm1d if self.plain else bnn.StochasticBatchNorm1d)(out))
-        self.layers.append(self._sign())
-        self.shape = (out, 1, 1)
-
-    def finish(self, binary: bool = False) -> nn.Module:
-        """The class scores: of a softmax layer, or of a binary one."""
-        inputs, classes = self._flatten(), int(self.rng.integers(2, 12))
-        if binary:
-            self.layers.append((bnn.SteLinear if self.plain else bnn.BinaryLinear)(inputs, classes))
-            if self.rng.random() < 0.5:
-                self.layers.append((nn.BatchNorm1d if self.plain else bnn.StochasticBatchNorm1d)(classes))
-        else:
-            self.layers.append(bnn.SoftmaxLinear(inputs, classes))
-        return nn.Sequential(*self.layers)
-
-    @property
-    def fits(self) -> bool:
-        """Whether there is a map, or vector, that a dense layer could read here."""
-        return min(self.shape) >= 1 and self.shape[0] * self.shape[1] * self.shape[2] <= MOST_INPUTS
-
-    def _sign(self) -> nn.Module:
-        return bnn.SteSign() if self.plain else bnn.StochasticSign()
-
-    def _flatten(self) -> int:
-        if not self.flat:
-            self.layers.append(nn.Flatten())
-            self.flat = True
-        return max(1, self.shape[0] * self.shape[1] * self.shape[2])
-
-
-_BitPool = bnn.StochasticMaxPool2d
-
-
-def _pooled(size: Any, pool: tuple[Any, ...]) -> list[int]:
-    kernel, stride, padding = (*pool, None, (0, 0))[:3] if len(pool) < 3 else pool
-    stride = kernel if stride is None else stride
-    return [(n + 2 * padding[axis] - kernel[axis]) // stride[axis] + 1 for axis, n in enumerate(size)]
-
-
 def network(seed: int) -> Network:
     """Network number `seed`."""
     rng = np.random.default_rng([seed, 15])
@@ -180,61 +78,6 @@ def _members(rng: Draw, plain: bool, style: str) -> dict[str, Any]:
     return options
 
 
-def _extreme(rng: Draw, kernel: int) -> tuple[int, int, int]:
-    """Stride, padding and dilation along one axis: mostly small, sometimes larger than the kernel."""
-    stride = int(rng.integers(1, kernel + 4)) if rng.random() < 0.4 else 1
-    padding = int(rng.integers(0, 2 * kernel + 1)) if rng.random() < 0.7 else 0
-    dilation = int(rng.integers(1, kernel + 3)) if rng.random() < 0.3 else 1
-    return stride, padding, dilation
-
-
-def random_pool(rng: Draw, size: tuple[int, int]) -> tuple[Any, ...] | None:
-    """A pool that fits what is left, mostly."""
-    choice = rng.random()
-    if choice < 0.45:
-        return None
-    if choice < 0.6:
-        return ((2, 2),)
-    kernel = tuple(int(rng.integers(1, 5)) for _ in range(2))
-    if rng.random() < 0.93:  # else it may be larger than the map
-        kernel = tuple(max(1, min(k, n)) for k, n in zip(kernel, size, strict=True))
-    stride = tuple(int(rng.integers(1, k + 3)) for k in kernel)
-    return kernel, stride, tuple(int(rng.integers(0, k // 2 + 1)) for k in kernel)
-
-
-def random_conv(chain: Chain, rng: Draw, most: int = 6) -> None:
-    """A convolution of any geometry on what there is."""
-    channels, height, width = chain.shape
-    for _ in range(20):
-        kernel = [int(rng.integers(1, most)) for _ in range(2)]
-        if rng.random() < 0.15:  # larger than the map
-            axis = int(rng.integers(0, 2))
-            kernel[axis] = (height, width)[axis] + int(rng.integers(0, 3))
-        (sy, py, dy), (sx, px, dx) = (_extreme(rng, k) for k in kernel)
-        if rng.random() < 0.9:  # else it may not fit
-            py, px = (
-                max(p, -(-(d * (k - 1) + 1 - n) // 2))
-                for p, d, k, n in zip((py, px), (dy, dx), kernel, (height, width), strict=True)
-            )
-            if py > 2 * kernel[0] or px > 2 * kernel[1]:
-                dy, dx = 1, 1
-                py, px = kernel[0] // 2, kernel[1] // 2
-        groups = int(rng.choice([g for g in (1, 1, 1, 2, 3, channels) if channels % g == 0]))
-        out = int(rng.choice([1, 2, 5, 8, 31, 32, 33, 64, 65, 100])) if groups == 1 else groups * int(rng.integers(1, 5))
-        if rng.random() < 0.04 and groups == 1:
-            out = 1000
-        padding: tuple[int, int] | str = (py, px)
-        if (sy, sx) == (1, 1) and rng.random() < 0.2:
-            padding = "same"
-        size = (
-            max(1, (height + 2 * py - dy * (kernel[0] - 1) - 1) // sy + 1),
-            max(1, (width + 2 * px - dx * (kernel[1] - 1) - 1) // sx + 1),
-        )
-        pool = random_pool(rng, (height, width) if padding == "same" else size)
-        if chain.conv(out, (kernel[0], kernel[1]), (sy, sx), padding, (dy, dx), groups, pool):
-            return
-
-
 def _size(rng: Draw) -> tuple[int, int]:
     height, width = (int(rng.integers(1, 15)) for _ in range(2))
     if rng.random() < 0.2:
@@ -244,7 +87,10 @@ def _size(rng: Draw) -> tuple[int, int]:
 
 def anything(rng: Draw, kind: str, plain: bool) -> tuple[str, tuple[int, ...], nn.Module]:
     """Convolutions of any geometry, one behind the other."""
-    shape = (int(rng.choice([1, 1, 2, 3, 4, 5, 31, 32, 33, 64, 1000], p=[0.2] + [0.1] * 7 + [0.04] * 2 + [0.02])), *_size(rng))
+    shape = (
+        int(rng.choice([1, 1, 2, 3, 4, 5, 31, 32, 33, 64, 1000], p=[0.2] + [0.1] * 7 + [0.04] * 2 + [0.02])),
+        *_size(rng),
+    )
     chain = Chain(rng, shape, plain)
     for _ in range(int(rng.integers(1, 4))):
         random_conv(chain, rng)
@@ -268,7 +114,7 @@ def columns(rng: Draw, kind: str, plain: bool) -> tuple[str, tuple[int, ...], nn
     tall = int(rng.integers(1, 8))
     shape = (channels, *_size(rng))
     chain = Chain(rng, shape, plain)
-    (sy, py, dy), (sx, px, dx) = _extreme(rng, tall), _extreme(rng, wide)
+    (sy, py, _), (sx, px, dx) = extreme(rng, tall), extreme(rng, wide)
     py, px = max(py, -(-(tall - shape[1]) // 2)), max(px, -(-(dx * (wide - 1) + 1 - shape[2]) // 2))
     size = ((shape[1] + 2 * py - tall) // sy + 1, (shape[2] + 2 * px - dx * (wide - 1) - 1) // sx + 1)
     chain.conv(int(rng.choice([8, 33, 65])), (tall, wide), (sy, sx), (py, px), (1, dx), 1, random_pool(rng, size))
@@ -302,7 +148,7 @@ def eights(rng: Draw, kind: str, plain: bool) -> tuple[str, tuple[int, ...], nn.
     tall = int(rng.integers(1, 4 if channels > 2 else 6))
     wide = max(1, int(rng.integers(1, 1 + min(6, 32 // (channels * tall)))))
     width, height = int(rng.choice([5, 6, 7, 8, 13, 15, 16, 24])), int(rng.integers(1, 14))
-    (sy, py, _), (sx, px, _) = _extreme(rng, tall), _extreme(rng, wide)
+    (sy, py, _), (sx, px, _) = extreme(rng, tall), extreme(rng, wide)
     py, px = max(py, -(-(tall - height) // 2)), max(px, -(-(wide - width) // 2))
     out = int(rng.choice([16, 17, 24, 31, 32, 33, 48, 64]))
     size = ((height + 2 * py - tall) // sy + 1, (width + 2 * px - wide) // sx + 1)
@@ -341,10 +187,14 @@ def taps(rng: Draw, kind: str, plain: bool) -> tuple[str, tuple[int, ...], nn.Mo
         groups, channels = 1, int(rng.choice([130, 160, 161] if not wide else [513, 545]))
         dilation, per_group = (int(rng.integers(1, 4)), int(rng.integers(2, 5))), int(rng.choice([1, 3, 4, 5, 33]))
     height, width = (int(n) for n in rng.integers(1, 6, 2))
-    padding = tuple(max(int(rng.integers(0, 7)), -(-(2 * d + 1 - n) // 2)) for d, n in zip(dilation, (height, width), strict=True))
+    padding = tuple(
+        max(int(rng.integers(0, 7)), -(-(2 * d + 1 - n) // 2)) for d, n in zip(dilation, (height, width), strict=True)
+    )
     chain = Chain(rng, (channels, height, width), plain)
     stride = tuple(int(n) for n in rng.integers(1, 5, 2))
-    size = [(n + 2 * p - 2 * d - 1) // s + 1 for n, p, d, s in zip((height, width), padding, dilation, stride, strict=True)]
+    size = [
+        (n + 2 * p - 2 * d - 1) // s + 1 for n, p, d, s in zip((height, width), padding, dilation, stride, strict=True)
+    ]
     pool = random_pool(rng, (size[0], size[1]))
     chain.conv(groups * per_group, (3, 3), stride, padding, dilation, groups, pool)  # type: ignore[arg-type]
     while min(chain.shape) >= 1 and not chain.fits:

@@ -1,6 +1,6 @@
 """Runs the farm: network after network, by the hour. See docs/farm.md.
 
-    python tests/farm/run_farm.py --hours 3 --log /tmp/farm/log.jsonl
+    PYTHONPATH=.:tests python tests/farm/run_farm.py --hours 3 --log farm.jsonl
 
 Each network is a line of JSON in the log, so that a run that ends goes on where it stopped. ``--summary`` says what a
 log holds; ``--only SEED`` runs one network again and shows what differs.
@@ -23,22 +23,25 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "tests" / "farm")]
-
 import numpy as np
 import torch
-from farm_check import EMULATED_FOR, HOST, Outcome, Variant, check, choose, usable
+from farm_check import EMULATED_FOR, Outcome, Variant, check, choose, usable
 from farm_harness import compiled_once
 from farm_kernels import wanted
 from farm_networks import network
 
 from blrc.targets.c.cpus import TIERS, X86_64
 
+ROOT = Path(__file__).resolve().parents[2]
 VARIANTS = 4  # ways in which a network is run
 
 
-NEEDS = {"portable": (), "popcnt": ("popcnt", "ssse3", "sse4_1"), "avx2": ("avx2",), "avx512": ("avx512_vpopcntdq", "avx512_vnni")}
+NEEDS = {
+    "portable": (),
+    "popcnt": ("popcnt", "ssse3", "sse4_1"),
+    "avx2": ("avx2",),
+    "avx512": ("avx512_vpopcntdq", "avx512_vnni"),
+}
 """Flags in /proc/cpuinfo of each level of x86-64 (`blrc_tier_x86.c`), besides those of the levels below."""
 
 
@@ -118,7 +121,8 @@ def read(log: Path) -> list[dict[str, Any]]:
     return found
 
 
-def _cpu() -> float:
+def cpu_seconds() -> float:
+    """Of this process and of all that it has waited for: compilers, programs, emulators."""
     mine, children = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     return mine.ru_utime + mine.ru_stime + children.ru_utime + children.ru_stime
 
@@ -130,35 +134,45 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0, help="of the first network, where the log is empty")
     parser.add_argument("--step", type=int, default=1, help="from a seed to the next: several processes share the work")
     parser.add_argument("--variants", type=int, default=VARIANTS, help="ways in which each network is run")
+    parser.add_argument("--objects", type=Path, help="folder that keeps compiled files of the runtime for later runs")
     parser.add_argument("--only", type=int, help="run this network alone")
     parser.add_argument("--summary", action="store_true", help="say what the log holds, and run nothing")
     options = parser.parse_args()
     torch.set_num_threads(1)
     if options.summary:
-        print(summary(read(options.log)))  # noqa: T201
-        return 0
-    with tempfile.TemporaryDirectory(prefix="blrc-farm-objects-") as folder:
+        return _told(options.log)
+    with tempfile.TemporaryDirectory(prefix="blrc-farm-objects-") as temporary:
+        folder = options.objects or Path(temporary)
+        folder.mkdir(parents=True, exist_ok=True)
         if options.only is not None:
-            outcomes = list(grow([options.only], Path(folder), options.variants))
+            outcomes = list(grow([options.only], folder, options.variants))
             print(json.dumps(outcomes[0].plain(), indent=1))  # noqa: T201
             return int(outcomes[0].status == "wrong")
         options.log.parent.mkdir(parents=True, exist_ok=True)
         before = [line["seed"] for line in read(options.log)]
         seed = max(before) + options.step if before else options.seed
-        digest, spent = code(), _cpu()
+        digest, spent = code(), cpu_seconds()
         begun = spent
         with options.log.open("a", encoding="utf-8") as log:
+            if log.tell() and not options.log.read_bytes().endswith(b"\n"):
+                log.write("\n")  # behind a line that was cut short
             seeds = iter(range(seed, 2**62, options.step))
-            for outcome in grow(seeds, Path(folder), options.variants):
-                now = _cpu()
+            for outcome in grow(seeds, folder, options.variants):
+                now = cpu_seconds()
                 line = {"code": digest, "cpu": round(now - spent, 2), "at": int(time.time()), **outcome.plain()}
                 log.write(json.dumps(line) + "\n")
                 log.flush()
                 spent = now
                 if now - begun > 3600 * options.hours:
                     break
-    print(summary(read(options.log)))  # noqa: T201
-    return int(any(line["status"] == "wrong" for line in read(options.log)))
+    return _told(options.log)
+
+
+def _told(log: Path) -> int:
+    """Prints the summary; 1 where a network was wrong, with the kernels as they were then."""
+    lines = read(log)
+    print(summary(lines))  # noqa: T201
+    return int(any(line["status"] == "wrong" for line in lines))
 
 
 if __name__ == "__main__":
