@@ -31,7 +31,8 @@ OLDEST    := .venv-oldest
 LCE       := .venv-lce
 WITH_LCE   = $(if $(wildcard $(LCE)/.installed),BLRC_LCE_PYTHON=$(LCE)/bin/python)
 
-.PHONY: demo test check oldest format results results-cifar10 targets bench performance dist clean distclean ort117 packagers lce
+.PHONY: demo test check oldest format results results-cifar10 targets bench performance farm farm-summary dist clean
+.PHONY: distclean ort117 packagers lce
 .DELETE_ON_ERROR:
 
 # torch goes first and by itself, so that its options touch no other package.
@@ -110,6 +111,17 @@ targets: .venv/.installed
 
 bench: .venv/.installed
 	$(WITH_LCE) $(BIN)/python benchmarks/bench.py $(if $(BENCH_JSON),--json $(BENCH_JSON)) $(if $(BENCH_PLOT),--plot $(BENCH_PLOT))
+
+# Random networks under sanitizers and in emulators, by the CPU hour; LOG keeps what they said, and where to go on.
+HOURS ?= 1
+LOG ?= farm.jsonl
+FARM = PYTHONPATH=.:tests $(BIN)/python tests/farm/run_farm.py --log $(LOG)
+
+farm: .venv/.installed
+	$(FARM) --hours $(HOURS)
+
+farm-summary: .venv/.installed
+	$(FARM) --summary
 
 performance: .venv/.installed
 	$(WITH_LCE) $(BIN)/python benchmarks/performance.py

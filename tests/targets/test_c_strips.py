@@ -10,12 +10,13 @@ import pytest
 from c_exports import assert_equal, export, longest_strips, share_runtime_objects
 from hypothesis import given
 from hypothesis import strategies as st
-from random_programs import random_inputs, random_program
+from random_programs import Builder, random_inputs, random_program
 
 from blrc.program import Conv, Value, Window
 from blrc.runtime_files import runtime_dir
 from blrc.targets.c import build, memory, strips
 from blrc.targets.c.build import STRICT
+from blrc.targets.c.choice import Optimize
 from blrc.targets.c.emulated import EmulatedBuild
 from blrc.targets.c.host import SANITIZE, HostBuild
 from blrc.targets.c.layout import lay_out
@@ -56,13 +57,19 @@ def scheduler(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     return ctypes.CDLL(str(out))
 
 
-windows = st.builds(
-    lambda kernel, stride, above, below, dilation: Window(
-        (kernel, 1), (stride, 1), (min(above, kernel), 0, min(below, kernel), 0), (dilation, 1)
-    ),
-    *(st.integers(1, 4), st.integers(1, 4), st.integers(0, 3), st.integers(0, 3), st.integers(1, 3)),
-)
-pools = st.none() | windows
+def columns_of_windows(most_padding: int) -> st.SearchStrategy[Window]:
+    """Windows one pixel wide, with padding of up to so many kernels, strides and dilations larger than the kernel."""
+    return st.builds(
+        lambda kernel, stride, above, below, dilation: Window(
+            (kernel, 1), (stride, 1), (min(above, most_padding * kernel), 0, min(below, most_padding * kernel), 0),
+            (dilation, 1),
+        ),
+        *(st.integers(1, 4), st.integers(1, 6), st.integers(0, 8), st.integers(0, 8), st.integers(1, 5)),
+    )  # fmt: skip
+
+
+windows = columns_of_windows(2)
+pools = st.none() | columns_of_windows(1)
 
 
 @st.composite
@@ -140,6 +147,7 @@ def test_every_row_is_computed_once_from_the_rows_it_needs(scheduler: ctypes.CDL
         else:
             assert not needed
         assert part.out_height == 1
+        assert part.window.py >= 0 and part.pool.py >= 0, "kernels take remainders of a padding"
         place = ((to.value or 0) - buffers[layer].ctypes.data) // 4
         assert 0 <= place < len(buffers[layer])
         buffers[layer][place] = row
@@ -220,6 +228,25 @@ def test_strips_on_other_processors(tmp_path: Path, always: None, emulated: Mach
         assert c.layout.rows
         assert_equal(program, c.run(raw), raw, [step.y.name for step in c.layout.steps])
         assert c.selftest() == 0
+
+
+@pytest.mark.parametrize("optimize", ["size", "ram"])
+@pytest.mark.parametrize("padding", [(4, 0, 4, 0), (5, 1, 6, 0), (0, 4, 6, 6)])
+def test_columns_in_strips_of_padding_larger_than_the_kernel(
+    tmp_path: Path, objects: Path, monkeypatch: pytest.MonkeyPatch, optimize: Optimize, padding: tuple[int, ...]
+) -> None:
+    """The first strips' padding was -1 where a window lay wholly below the map: 128 bytes were written below an array
+    on the stack."""
+    share_runtime_objects(monkeypatch, objects)
+    builder = Builder(Value("input", "uint8", (9, 24, 1)), np.random.default_rng(0), members=1)
+    builder.encode()
+    builder.conv("first", Window((3, 3), padding=padding), None, groups=1, per_group=65)  # type: ignore[arg-type]
+    builder.conv("second", Window((3, 3), padding=(1, 1, 1, 1)), None, groups=1, per_group=65)
+    program = builder.finish(np.int8)
+    raw = random_inputs(program, 8)
+    with HostBuild(export(program, tmp_path, raw[:1], optimize=optimize), "net", SANITIZE) as c:
+        assert c.step("first").kernel == "conv_columns" and c.layout.in_strips(c.step("first"))
+        assert_equal(program, c.run(raw), raw, [step.y.name for step in c.layout.steps])
 
 
 # Planning.
