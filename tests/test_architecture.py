@@ -33,6 +33,7 @@ class Room:
 ROOMS = (
     Room("version"),
     Room("errors"),
+    Room("store.*"),
     Room("files"),
     Room("npz"),
     Room("jpeg"),
