@@ -16,13 +16,15 @@ from blrc.version import VERSION
 
 
 class Group(click.Group):
-    """Prints a user's mistake as one line and exits with status 1."""
+    """Prints a user's mistake as one line and exits with status 2."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
         except BlrcError as error:
-            raise click.ClickException(str(error)) from None
+            mistake = click.ClickException(str(error))
+            mistake.exit_code = 2  # 1 is for what was checked and differs
+            raise mistake from None
 
 
 class TrainGroup(click.Group):

@@ -13,7 +13,6 @@ from blrc.budget import Form, check_budget, parse_budget
 from blrc.calibrate import calibrate
 from blrc.checkpoint import Checkpoint
 from blrc.errors import BlrcError
-from blrc.files import write_folder
 from blrc.lower import lower
 from blrc.manifest import SUFFIX, Manifest, previous_files, sha256s, to_bytes
 from blrc.members import parse_gate, parse_members
@@ -21,6 +20,7 @@ from blrc.net import Net
 from blrc.program import Program
 from blrc.sample import MAP, NONE, Member, binary_layers, parse_freeze, sample, sampled_layers
 from blrc.settings import describe, recorded_inputs
+from blrc.store.claim import claimed
 from blrc.targets.c.choice import check_cpu, parse_optimize
 from blrc.targets.c.names import check_name
 from blrc.targets.c.packages.registry import parse_packages
@@ -124,28 +124,29 @@ def export(
     if set(chosen) != {MAP}:
         check_random(source, "export")
     name = check_name(re.sub(r"[^A-Za-z0-9_]", "_", Path(source.source).stem) if name is None else name)
-    replaced = previous_files(folder, force)
-    say("calibrating")
-    program, _ = build(source, chosen, q16)
-    check_budget(source.source, program, limits, chosen[-1].layers is None, Form(wanted_speed, cpu))
-    digest = program_file.digest(program)
-    say(f"recording vectors of program {digest}")
-    recorded = vectors.record(program, recorded_inputs(source, program))
-    files = {
-        f"{name}.program.npz": program_file.to_bytes(program),
-        f"{name}.vectors.npz": vectors.to_bytes(program, recorded),
-    }
-    options = EmitOptions(name, recorded, VERSION, wanted, wanted_speed, limits.ram, cpu, onnx_form, limits.flash)
-    about = {}
-    for target in sorted(set(targets)):
-        say(f"emitting {target}")
-        emitted = TARGETS[target](program, options)
-        files.update(emitted.files)
-        about[target] = emitted.about
-    settings = describe(source, chosen[-1], q16)
-    manifest = Manifest(name, digest, VERSION, program.members, settings, about, sha256s(files))
-    files[f"{name}{SUFFIX}"] = to_bytes(manifest)
-    write_folder(folder, files, replaced)
+    with claimed(folder) as place:  # before the earlier export is looked at, until the new one is written
+        replaced = previous_files(folder, force)
+        say("calibrating")
+        program, _ = build(source, chosen, q16)
+        check_budget(source.source, program, limits, chosen[-1].layers is None, Form(wanted_speed, cpu))
+        digest = program_file.digest(program)
+        say(f"recording vectors of program {digest}")
+        recorded = vectors.record(program, recorded_inputs(source, program))
+        files = {
+            f"{name}.program.npz": program_file.to_bytes(program),
+            f"{name}.vectors.npz": vectors.to_bytes(program, recorded),
+        }
+        options = EmitOptions(name, recorded, VERSION, wanted, wanted_speed, limits.ram, cpu, onnx_form, limits.flash)
+        about = {}
+        for target in sorted(set(targets)):
+            say(f"emitting {target}")
+            emitted = TARGETS[target](program, options)
+            files.update(emitted.files)
+            about[target] = emitted.about
+        settings = describe(source, chosen[-1], q16)
+        manifest = Manifest(name, digest, VERSION, program.members, settings, about, sha256s(files))
+        files[f"{name}{SUFFIX}"] = to_bytes(manifest)
+        place.write(files, replaced or ())
     return Exported(folder, program, manifest)
 
 

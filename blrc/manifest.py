@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from blrc.errors import BlrcError
+from blrc.store.journal import OWN, interrupted, read_journal
 
 FORMAT = 1
 SUFFIX = ".manifest.json"
@@ -72,12 +73,14 @@ def read_manifest(folder: Path) -> Manifest:
     """The manifest of an exported folder.
 
     Raises:
-        BlrcError: no such folder, no or several manifests, damaged, or written by a newer blrc.
+        BlrcError: no such folder, an interrupted export, no or several manifests, damaged, or written by a newer blrc.
     """
     if not _is_dir(folder):
         if folder.is_file():
             raise BlrcError(f"{folder}: is a file; give the folder that holds the export")
         raise BlrcError(f"{folder}: no such folder; export a model first: blrc export model.pt --target c -o {folder}")
+    if (message := interrupted(folder)) is not None:
+        raise BlrcError(message)
     found = sorted(folder.glob(f"*{SUFFIX}"))
     if len(found) != 1:
         many = "holds several manifests" if found else f"is no export (it has no *{SUFFIX})"
@@ -121,18 +124,23 @@ def previous_files(folder: Path, force: bool) -> Collection[str] | None:
     """Names of the files of the export in `folder` that a new one may replace; None where there is no folder.
 
     Raises:
-        BlrcError: the folder exists and `force` is not given, or it holds files but is no export.
+        BlrcError: the folder exists and `force` is not given, an export into it was interrupted and `force` is not
+            given, or it holds files but is no export.
     """
     try:
         if not folder.exists():
             return None
         if not folder.is_dir():
             raise BlrcError(f"{folder}: is a file, not a folder; choose another folder with -o")
-        if not any(folder.iterdir()):
+        if (unfinished := read_journal(folder)) is not None and force:
+            return unfinished.names
+        if unfinished is None and all(path.name in OWN for path in folder.iterdir()):
             return ()
     except OSError as error:
         raise BlrcError(f"{folder}: cannot read: {error.strerror or error}; choose another folder with -o") from None
     if not force:
+        if (message := interrupted(folder)) is not None:
+            raise BlrcError(message)
         ours = next(folder.glob(f"*{SUFFIX}"), None) is not None
         remedy = ", or replace the export in it with --force (force=True)" if ours else ""
         raise BlrcError(f"{folder}: exists already; choose another folder with -o{remedy}")

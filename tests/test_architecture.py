@@ -34,6 +34,7 @@ ROOMS = (
     Room("version"),
     Room("errors"),
     Room("workers"),
+    Room("store.*"),
     Room("files"),
     Room("npz"),
     Room("jpeg"),

@@ -6,6 +6,7 @@ import math
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TextIO
@@ -16,6 +17,7 @@ from tqdm import tqdm
 
 from blrc import checkpoint
 from blrc.errors import BlrcError
+from blrc.store import steps
 from blrc.train import bf16, networks, torch_compile
 from blrc.train.data import prepare
 from blrc.train.loop import run_stages
@@ -23,7 +25,7 @@ from blrc.train.memory import keep_freed_memory
 from blrc.train.ranks import Ranks, joined
 from blrc.train.recipe import Recipe
 from blrc.train.stages import best_stage, choice, stages_of
-from blrc.train.state import TrainingState, load_state, save_state, state_file
+from blrc.train.state import TrainingState, load_state, run_alone, save_state, state_file
 
 
 class FinishedError(BlrcError):
@@ -61,7 +63,8 @@ def run(
 
     The network is trained on the device's own input codes. After every epoch the run's state goes to
     ``<output>.training``; a run that was killed goes on from there with `resume`, and ends with the same bytes as an
-    uninterrupted one at the same number of threads. The file is removed when the checkpoint is written. A
+    uninterrupted one at the same number of threads. The file is removed when the checkpoint is written. A lock on
+    ``.<output>.blrc-lock`` keeps other runs away meanwhile; the kernel releases it however the process ends. A
     full-precision network cannot be compiled; its file is for `blrc.checkpoint.load_real`.
 
     Args:
@@ -80,7 +83,8 @@ def run(
     augmentation do not depend on the number of processes, the noise does. All have to see the same files.
 
     Raises:
-        BlrcError: bad options or data; a state is there, but `resume` is off or the options differ from its own.
+        BlrcError: bad options or data; a state is there, but `resume` is off or the options differ from its own;
+            another run that writes `output` is at work.
         OutOfTimeError: `minutes` are nearly over.
         FinishedError: `resume`, but the run is finished: its output is there.
     """
@@ -93,7 +97,10 @@ def run(
     torch.set_num_threads(threads or before)
     try:
         path = None if log is None else Path(log)
-        with joined(device) as ranks:
+        with joined(device) as ranks, ExitStack() as held:
+            # Of several processes the first one keeps the lock for all; it reads and writes the state.
+            ranks.of_first(lambda: held.enter_context(run_alone(Path(output))))
+            ranks.of_first(lambda: _refuse_finished(Path(output), resume))
             return _run(Path(output), data, recipe, resume, stream or sys.stderr, path, ranks, until)
     finally:
         torch.set_num_threads(before)
@@ -109,7 +116,6 @@ def _run(
     ranks: Ranks,
     until: float,
 ) -> Trained:
-    ranks.of_first(lambda: _refuse_finished(output, resume))
     _refuse_early(recipe, ranks)
     if ranks.first and recipe.whiten:
         tqdm.write("fitting and applying the whitening: up to a minute", file=stream)
@@ -140,7 +146,8 @@ def _run(
             samples = training.images[choice(len(training), recipe.calibration, recipe.seed)]
             whitening = prepared.whitening
             checkpoint.save(model, output, input=encoding, calibration=samples, compact=True, whitening=whitening)
-        state_file(output).unlink()
+        steps.remove(state_file(output))
+        steps.sync_folder(output.parent)
     return Trained(model, state.accuracies, state.history)
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import pickle
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,9 @@ from typing import Any
 import torch
 
 from blrc.errors import BlrcError
-from blrc.files import write_atomically
+from blrc.store import steps
+from blrc.store.atomic import cannot_write, hidden, write_atomically
+from blrc.store.lock import lock_file
 from blrc.train.stage import Tensors
 
 FORMAT = 5  # a new one with every change of fields, of the recipe's too, or of what the same options compute
@@ -59,6 +63,29 @@ class TrainingState:
 def state_file(output: Path) -> Path:
     """Where the state of a run that writes `output` lies."""
     return output.with_name(output.name + ".training")
+
+
+@contextmanager
+def run_alone(output: Path) -> Iterator[None]:
+    """Keep other runs away from `output` and its state, until this one ends or its process dies.
+
+    Raises:
+        BlrcError: another run has them, or the folder cannot be written.
+    """
+    held = f"{output}: another blrc train that writes it is running; wait for it to end, or choose another file with -o"
+    made: list[Path] = []
+    try:
+        made = steps.make_folders(output.parent)
+        lock = lock_file(output.parent / hidden(output.name, "lock"), held)
+    except (OSError, ValueError) as error:
+        raise cannot_write(output, error) from None
+    try:
+        yield
+    finally:
+        lock.release()
+        for folder in reversed(made):
+            with suppress(OSError):  # it holds what was trained
+                folder.rmdir()
 
 
 def save_state(state: TrainingState, path: Path) -> None:

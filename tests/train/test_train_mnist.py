@@ -23,6 +23,7 @@ from blrc.errors import BlrcError
 from blrc.lower import lower
 from blrc.nn import SteConv2d, SteLinear, distributions
 from blrc.sample import sample
+from blrc.store import steps
 from blrc.train import RECIPES, Recipe, Trained, best_stage, loop, train_mnist
 from blrc.train.losses import distillation
 from blrc.train.mnist import ENCODING
@@ -135,16 +136,16 @@ def in_write(number: int) -> Callable[[pytest.MonkeyPatch], None]:
     """Stop while a state is being written (the first is written before any epoch)."""
 
     def install(patch: pytest.MonkeyPatch) -> None:
-        calls, real = [], os.fsync
+        calls, real = [], steps.sync
 
-        def interrupted(file: int) -> None:
+        def interrupted(file: int, path: Path) -> None:
             calls.append(1)
             if len(calls) == number:
                 os.ftruncate(file, 1000)
                 raise Stop
-            real(file)
+            real(file, path)
 
-        patch.setattr(os, "fsync", interrupted)
+        patch.setattr(steps, "sync", interrupted)
 
     return install
 

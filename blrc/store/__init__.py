@@ -1,0 +1,6 @@
+"""Writing what outlives the process: single files, and the folder of an export.
+
+`atomic` replaces one file, `replace` writes the folder of an export, `journal` recognises a folder whose export was
+interrupted, `lock` keeps two processes apart, and `steps` holds the calls that change the disk. Nothing here knows what
+an export or a checkpoint contains. May be imported: `blrc.errors`.
+"""

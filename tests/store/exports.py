@@ -1,0 +1,48 @@
+"""Small folders with a manifest, as an export writes them, and what they look like afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from blrc.manifest import SUFFIX, Manifest, previous_files, sha256s, to_bytes
+from blrc.store.claim import claimed
+
+OLD = {"net.c": "old", "net.h": "same", "gone.c": "old", "cmake/net/a.txt": "old", "cmake/net/gone.txt": "old", "e/f": ""}
+NEW = {"net.c": "new", "net.h": "same", "fresh.c": "new", "cmake/net/a.txt": "new", "esp/net/b/c.txt": "new"}
+FOREIGN = {"notes.txt": b"mine", "cmake/mine.txt": b"mine", "sub/deep/mine": b"mine"}
+
+
+def with_manifest(files: Mapping[str, str], name: str = "net") -> dict[str, bytes]:
+    """Return the files and the manifest that lists them."""
+    content = {file: text.encode() for file, text in files.items()}
+    manifest = Manifest(name, "ab" * 32, "0.1", ("map",), {}, {"c": {}}, sha256s(content))
+    return {**content, f"{name}{SUFFIX}": to_bytes(manifest)}
+
+
+def write(folder: Path, files: Mapping[str, bytes], force: bool = True) -> None:
+    """Write an export as `blrc.export` does."""
+    with claimed(folder) as place:
+        place.write(files, previous_files(folder, force) or ())
+
+
+def write_old(folder: Path) -> None:
+    """Make a folder with the old export, and with files that are not blrc's."""
+    write(folder, with_manifest(OLD))
+    for name, content in FOREIGN.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)
+
+
+def tree(folder: Path) -> dict[str, bytes | None]:
+    """Return all files below with their contents, and all folders (None), hidden ones too."""
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes() if path.is_file() else None
+        for path in sorted(folder.rglob("*"))
+    }
+
+
+def expected(files: Mapping[str, bytes]) -> dict[str, bytes | None]:
+    """Return the tree of a folder that holds these files and nothing else."""
+    folders = {parent.as_posix() for name in files for parent in Path(name).parents if parent != Path()}
+    return {**dict.fromkeys(folders), **files}
