@@ -1,3 +1,5 @@
+/* SPDX-License-Identifier: MIT */
+/* SPDX-FileCopyrightText: 2026 the blrc authors */
 /* Convolution that is bit-sliced where the CPU has vectors but counts no bits in them, and in tiles elsewhere. */
 #include "blrc_lanes.h"
 #include "blrc_window.h"
