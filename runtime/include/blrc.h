@@ -1,3 +1,5 @@
+/* SPDX-License-Identifier: MIT */
+/* SPDX-FileCopyrightText: 2026 the blrc authors */
 /* blrc runtime: portable kernels of binary neural networks, in integers.
  *
  * C99 that is C++11 too. No allocation, floats, stdio, globals, recursion or variable-length arrays; nothing outside is

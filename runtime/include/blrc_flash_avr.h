@@ -1,3 +1,5 @@
+/* SPDX-License-Identifier: MIT */
+/* SPDX-FileCopyrightText: 2026 the blrc authors */
 /* Tables in the flash of an AVR; see blrc.h for what each macro means.
  *
  * They lie behind the code's own section, so that they do not push out of reach what programs keep in the first 64 KB

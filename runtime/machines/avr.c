@@ -1,3 +1,5 @@
+/* SPDX-License-Identifier: MIT */
+/* SPDX-FileCopyrightText: 2026 the blrc authors */
 /* An AVR in simavr, under avr_runner: bytes go through the three general-purpose I/O registers, which do nothing else.
  *
  * GPIOR0: reading takes the next byte from the host, writing gives it one. GPIOR1: reading says whether there is a byte

@@ -1,3 +1,5 @@
+/* SPDX-License-Identifier: MIT */
+/* SPDX-FileCopyrightText: 2026 the blrc authors */
 /* Runs the firmware of an AVR in simavr (libsimavr), for runtime/machines/avr.c, and counts its instructions.
  *
  *     avr_runner MCU FIRMWARE.elf IN OUT [COUNT]

@@ -1,3 +1,5 @@
+/* SPDX-License-Identifier: MIT */
+/* SPDX-FileCopyrightText: 2026 the blrc authors */
 /* Cortex-M without a C library: vectors, start, and semihosting on the files in.bin and out.bin of the host.
  *
  * The linker script defines where things lie; semihosting: Arm's "Semihosting for AArch32 and AArch64". */

@@ -1,3 +1,5 @@
+/* SPDX-License-Identifier: MIT */
+/* SPDX-FileCopyrightText: 2026 the blrc authors */
 /* A TCG plugin of QEMU: counts the instructions that the emulated processor executes and writes the number to a file.
  *
  * Use: qemu-... -plugin count_instructions.so,out=FILE. QEMU's plugin header is not installed everywhere, so the few

@@ -1,3 +1,5 @@
+/* SPDX-License-Identifier: MIT */
+/* SPDX-FileCopyrightText: 2026 the blrc authors */
 /* The two functions that a compiler may call where there is no C library. Plain loops: they run in tests only. */
 #include <stddef.h>
 #include <stdint.h>

@@ -1,3 +1,5 @@
+/* SPDX-License-Identifier: MIT */
+/* SPDX-FileCopyrightText: 2026 the blrc authors */
 /* What a program under test needs of the machine it runs on. Each machine's file provides all of it. */
 #ifndef BLRC_MACHINE_H
 #define BLRC_MACHINE_H

@@ -1,3 +1,5 @@
+/* SPDX-License-Identifier: MIT */
+/* SPDX-FileCopyrightText: 2026 the blrc authors */
 /* A program of an operating system: standard input and output. */
 #include <stdio.h>
 #include <stdlib.h>

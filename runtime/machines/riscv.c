@@ -1,3 +1,5 @@
+/* SPDX-License-Identifier: MIT */
+/* SPDX-FileCopyrightText: 2026 the blrc authors */
 /* RISC-V without a C library, under an emulator of Linux programs: the system calls read, write, exit. */
 #include "machine.h"
 

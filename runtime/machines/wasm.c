@@ -1,3 +1,5 @@
+/* SPDX-License-Identifier: MIT */
+/* SPDX-FileCopyrightText: 2026 the blrc authors */
 /* WebAssembly: the embedder provides what the machine does. */
 #include "machine.h"
 

@@ -1,3 +1,5 @@
+/* SPDX-License-Identifier: MIT */
+/* SPDX-FileCopyrightText: 2026 the blrc authors */
 /* Counting differing bits with carry-save adders, where there is no popcount instruction.
  *
  * Bit i of three words is added up as one bit of a sum and one of a carry, in five operations for all 32 positions at

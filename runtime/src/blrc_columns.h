@@ -1,3 +1,5 @@
+/* SPDX-License-Identifier: MIT */
+/* SPDX-FileCopyrightText: 2026 the blrc authors */
 /* Dense layers on bits whose lanes are outputs (blrc_planes.h): a table has, for every input, its column of the
  * weights, a bit for each output. Only columns of inputs that are +1 are added up, or of those that are -1 where they
  * are fewer.

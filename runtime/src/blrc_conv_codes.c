@@ -1,3 +1,5 @@
+/* SPDX-License-Identifier: MIT */
+/* SPDX-FileCopyrightText: 2026 the blrc authors */
 /* Convolution of 8-bit codes with +-1 weights, for first layers.
  *
  * For every four codes a, b, c, d of a pixel the 16 sums +-a +-b +-c +-d are tabulated once; a row of weights then

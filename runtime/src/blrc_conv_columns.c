@@ -1,3 +1,5 @@
+/* SPDX-License-Identifier: MIT */
+/* SPDX-FileCopyrightText: 2026 the blrc authors */
 /* Convolution of 8-bit codes with +-1 weights, for first layers with few codes in a kernel row: two pixels of a row at
  * once (blrc_pairs.h), from the top of the map to its bottom.
  *

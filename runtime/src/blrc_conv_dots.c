@@ -1,3 +1,5 @@
+/* SPDX-License-Identifier: MIT */
+/* SPDX-FileCopyrightText: 2026 the blrc authors */
 /* Convolution of 8-bit codes with +-1 weights on hosts. The whole input is copied once as codes with the padding
  * around it, so that a window's codes lie at fixed distances wherever it is. */
 #include "blrc_dots.h"

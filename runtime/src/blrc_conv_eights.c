@@ -1,3 +1,5 @@
+/* SPDX-License-Identifier: MIT */
+/* SPDX-FileCopyrightText: 2026 the blrc authors */
 /* Convolution of 8-bit codes with +-1 weights, for first layers whose sums are small: eight pixels of a row at once, in
  * the 16-bit lanes of a vector, for CPUs that have them (blrc_quad.h).
  *

@@ -1,3 +1,5 @@
+/* SPDX-License-Identifier: MIT */
+/* SPDX-FileCopyrightText: 2026 the blrc authors */
 /* Binary convolution for small kernels, of any dilation and grouping: the words of all taps are collected once for a
  * pixel, then every output channel reads them as one run. */
 #include "blrc_conv_walk.h"

@@ -1,3 +1,5 @@
+/* SPDX-License-Identifier: MIT */
+/* SPDX-FileCopyrightText: 2026 the blrc authors */
 /* Binary convolution where a tap does not fill its words: few channels, depthwise, groups. The bits of all taps are put
  * together without gaps, so that a 3x3 kernel on one channel is 9 bits of one word and not 9 words. */
 #include "blrc_conv_walk.h"

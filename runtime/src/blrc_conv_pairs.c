@@ -1,3 +1,5 @@
+/* SPDX-License-Identifier: MIT */
+/* SPDX-FileCopyrightText: 2026 the blrc authors */
 /* Convolution of 8-bit codes with +-1 weights, for first layers whose sums are small: two pixels of a row at once
  * (blrc_pairs.h).
  *

@@ -1,3 +1,5 @@
+/* SPDX-License-Identifier: MIT */
+/* SPDX-FileCopyrightText: 2026 the blrc authors */
 /* Binary 3x3 convolution, bit-sliced (blrc_slices.h), in quads of words: 128 pixels at once, for CPUs with vectors
  * (blrc_quad.h). Other CPUs compute the same, word by word. */
 #include "blrc_step_quad.h"

@@ -1,3 +1,5 @@
+/* SPDX-License-Identifier: MIT */
+/* SPDX-FileCopyrightText: 2026 the blrc authors */
 /* Binary convolution, the fast path for kernels with many channels: the taps of a kernel row are one run of words. */
 #include "blrc_conv_walk.h"
 #include "blrc_dot.h"

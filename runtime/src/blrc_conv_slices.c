@@ -1,3 +1,5 @@
+/* SPDX-License-Identifier: MIT */
+/* SPDX-FileCopyrightText: 2026 the blrc authors */
 /* Binary 3x3 convolution, bit-sliced: 32 pixels at once, in the lanes of a word (blrc_slices.h). */
 #include "blrc_step_word.h"
 

@@ -1,3 +1,5 @@
+/* SPDX-License-Identifier: MIT */
+/* SPDX-FileCopyrightText: 2026 the blrc authors */
 /* Binary convolution, the general path: large kernels with groups or horizontal dilation. Tap after tap, in pieces of a
  * bounded number of words. */
 #include "blrc_conv_walk.h"

@@ -1,3 +1,5 @@
+/* SPDX-License-Identifier: MIT */
+/* SPDX-FileCopyrightText: 2026 the blrc authors */
 /* Binary convolution on hosts: pixels in tiles. Rows of the input are copied once, with the padding around them, so
  * that a window's taps lie in kernel_y runs wherever it is. */
 #include "blrc_tile.h"

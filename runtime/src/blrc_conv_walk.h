@@ -1,3 +1,5 @@
+/* SPDX-License-Identifier: MIT */
+/* SPDX-FileCopyrightText: 2026 the blrc authors */
 /* The loop that all convolutions share: over the output pixels and, for each, over the pooling window.
  *
  * Pooling is fused: the bits of every map pixel in the window are OR-ed into the output, so the unpooled map is never

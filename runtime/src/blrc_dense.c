@@ -1,3 +1,5 @@
+/* SPDX-License-Identifier: MIT */
+/* SPDX-FileCopyrightText: 2026 the blrc authors */
 /* Dense layer on bits: one run of words. */
 #include "blrc_run.h"
 #include "blrc_window.h"

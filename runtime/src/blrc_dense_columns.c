@@ -1,3 +1,5 @@
+/* SPDX-License-Identifier: MIT */
+/* SPDX-FileCopyrightText: 2026 the blrc authors */
 /* Dense layer on bits, 32 outputs at once (blrc_columns.h). */
 #include "blrc_step_word.h"
 

@@ -1,3 +1,5 @@
+/* SPDX-License-Identifier: MIT */
+/* SPDX-FileCopyrightText: 2026 the blrc authors */
 /* Dense layer on bits, 128 outputs at once (blrc_columns.h), for CPUs with vectors (blrc_quad.h). */
 #include "blrc_step_quad.h"
 

@@ -1,3 +1,5 @@
+/* SPDX-License-Identifier: MIT */
+/* SPDX-FileCopyrightText: 2026 the blrc authors */
 /* Dense layer on hosts: a tile of one pixel, whose run is the whole map. */
 #include "blrc_tile.h"
 #include "blrc_window.h"

@@ -1,3 +1,5 @@
+/* SPDX-License-Identifier: MIT */
+/* SPDX-FileCopyrightText: 2026 the blrc authors */
 /* A hash over elements: what a device and the reference compare after each layer. */
 #include "blrc.h"
 

@@ -1,3 +1,5 @@
+/* SPDX-License-Identifier: MIT */
+/* SPDX-FileCopyrightText: 2026 the blrc authors */
 /* Which implementation of the dot product this CPU gets, chosen at compile time. Another instruction set is one more
  * file blrc_dot_<isa>.h with the three functions of the portable one, and one more line here. */
 #ifndef BLRC_DOT_H

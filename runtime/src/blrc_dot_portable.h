@@ -1,3 +1,5 @@
+/* SPDX-License-Identifier: MIT */
+/* SPDX-FileCopyrightText: 2026 the blrc authors */
 /* The dot product of +-1 vectors in portable C: popcount(x xor w), for one row or for four rows at once.
  *
  * Four rows are interleaved so that one activation serves four weights, and words come in pairs of the same row so that

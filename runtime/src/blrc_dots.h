@@ -1,3 +1,5 @@
+/* SPDX-License-Identifier: MIT */
+/* SPDX-FileCopyrightText: 2026 the blrc authors */
 /* Sums of 8-bit products on hosts, one function for each level of the instruction set: first layers, whose inputs are
  * codes, and scores, whose weights are 8 bits wide.
  *

@@ -1,3 +1,5 @@
+/* SPDX-License-Identifier: MIT */
+/* SPDX-FileCopyrightText: 2026 the blrc authors */
 /* Which sums of 8-bit products an AArch64 takes. */
 #include "blrc_neon.h"
 

@@ -1,3 +1,5 @@
+/* SPDX-License-Identifier: MIT */
+/* SPDX-FileCopyrightText: 2026 the blrc authors */
 /* Sums of 8-bit products with AVX2. */
 #include "blrc_dots.h"
 

@@ -1,3 +1,5 @@
+/* SPDX-License-Identifier: MIT */
+/* SPDX-FileCopyrightText: 2026 the blrc authors */
 /* Sums of 8-bit products with sdot: a lane is a row, and each instruction adds four products to its sum. */
 #include "blrc_dots_neon.h"
 

@@ -1,3 +1,5 @@
+/* SPDX-License-Identifier: MIT */
+/* SPDX-FileCopyrightText: 2026 the blrc authors */
 /* Sums of 8-bit products with NEON that every AArch64 has: a lane of 16 bits is a row, and each instruction adds one
  * product to eight of them. */
 #include "blrc_dots_neon.h"

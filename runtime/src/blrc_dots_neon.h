@@ -1,3 +1,5 @@
+/* SPDX-License-Identifier: MIT */
+/* SPDX-FileCopyrightText: 2026 the blrc authors */
 /* What the sums of 8-bit products on AArch64 share. */
 #ifndef BLRC_DOTS_NEON_H
 #define BLRC_DOTS_NEON_H

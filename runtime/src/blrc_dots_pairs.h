@@ -1,3 +1,5 @@
+/* SPDX-License-Identifier: MIT */
+/* SPDX-FileCopyrightText: 2026 the blrc authors */
 /* Sums of 8-bit products for CPUs that multiply bytes and add the products by pairs, in 16 bits. They are never cut off
  * there: weights of convolutions are 1, 0 or -1, those of scores are multiplied by 1. Sums of a few quads fit, too.
  *

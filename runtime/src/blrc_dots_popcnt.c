@@ -1,3 +1,5 @@
+/* SPDX-License-Identifier: MIT */
+/* SPDX-FileCopyrightText: 2026 the blrc authors */
 /* Sums of 8-bit products with SSSE3 and SSE4.1. */
 #include "blrc_dots.h"
 

@@ -1,3 +1,5 @@
+/* SPDX-License-Identifier: MIT */
+/* SPDX-FileCopyrightText: 2026 the blrc authors */
 /* Which sums of 8-bit products an x86-64 takes. */
 #include "blrc_dots.h"
 

@@ -1,3 +1,5 @@
+/* SPDX-License-Identifier: MIT */
+/* SPDX-FileCopyrightText: 2026 the blrc authors */
 /* Raw input to codes, where more than one layer reads them (else the layer that reads them looks them up). */
 #include "blrc.h"
 

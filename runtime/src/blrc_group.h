@@ -1,3 +1,5 @@
+/* SPDX-License-Identifier: MIT */
+/* SPDX-FileCopyrightText: 2026 the blrc authors */
 /* The words that one group of channels sees of a pixel. Groups need not start at a word. */
 #ifndef BLRC_GROUP_H
 #define BLRC_GROUP_H

@@ -1,3 +1,5 @@
+/* SPDX-License-Identifier: MIT */
+/* SPDX-FileCopyrightText: 2026 the blrc authors */
 /* The head: log softmax base 2 of integer scores, and what an ensemble says, in integers. blrc/head.py is its law.
  *
  * d = (largest score - score) x multiplier >> shift, rounded: bits by which a class lies behind, Q16, at most 31.

@@ -1,3 +1,5 @@
+/* SPDX-License-Identifier: MIT */
+/* SPDX-FileCopyrightText: 2026 the blrc authors */
 /* Bit-sliced 3x3 convolutions for CPUs that have vectors but count no bits in them: the lanes of a vector are pixels,
  * and nothing is counted but by adders of single bits.
  *

@@ -1,3 +1,5 @@
+/* SPDX-License-Identifier: MIT */
+/* SPDX-FileCopyrightText: 2026 the blrc authors */
 /* Bit-sliced convolutions with AVX2. */
 #include "blrc_lanes.h"
 

@@ -1,3 +1,5 @@
+/* SPDX-License-Identifier: MIT */
+/* SPDX-FileCopyrightText: 2026 the blrc authors */
 /* Maps to planes of lanes and back with SSSE3: 16 pixels at a time, whose bits are collected from the bytes' signs. */
 #ifndef BLRC_LANES_BYTES_H
 #define BLRC_LANES_BYTES_H

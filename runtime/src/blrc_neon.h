@@ -1,3 +1,5 @@
+/* SPDX-License-Identifier: MIT */
+/* SPDX-FileCopyrightText: 2026 the blrc authors */
 /* Exports for AArch64: the inner loops of binary tiles and of sums of 8-bit products, and which of them a CPU has. */
 #ifndef BLRC_NEON_H
 #define BLRC_NEON_H

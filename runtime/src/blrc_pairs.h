@@ -1,3 +1,5 @@
+/* SPDX-License-Identifier: MIT */
+/* SPDX-FileCopyrightText: 2026 the blrc authors */
 /* First layers that compute two pixels at once, in the halves of a word: what conv_pairs and conv_columns share.
  *
  * A code is that of the one pixel plus 65536 times that of the other, and so are sums. A row's sum starts at

@@ -1,3 +1,5 @@
+/* SPDX-License-Identifier: MIT */
+/* SPDX-FileCopyrightText: 2026 the blrc authors */
 /* Sums of bits in planes: a number is spread over words, one for each of its bits, and so are 32 numbers over the lanes
  * of these words. Nothing is ever counted.
  *

@@ -1,3 +1,5 @@
+/* SPDX-License-Identifier: MIT */
+/* SPDX-FileCopyrightText: 2026 the blrc authors */
 /* Max pooling of +-1 maps. */
 #include "blrc_window.h"
 

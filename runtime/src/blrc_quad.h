@@ -1,3 +1,5 @@
+/* SPDX-License-Identifier: MIT */
+/* SPDX-FileCopyrightText: 2026 the blrc authors */
 /* Four words as one value, where the compiler has vectors. */
 #ifndef BLRC_QUAD_H
 #define BLRC_QUAD_H

@@ -1,3 +1,5 @@
+/* SPDX-License-Identifier: MIT */
+/* SPDX-FileCopyrightText: 2026 the blrc authors */
 /* Blocks of four output channels that read the same run of words: what blrc_run and blrc_run_real share. They say
  * whether the rows are those of a border (BLRC_BORDER), where some bits do not count. */
 #ifndef BLRC_ROWS_H

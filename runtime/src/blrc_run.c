@@ -1,3 +1,5 @@
+/* SPDX-License-Identifier: MIT */
+/* SPDX-FileCopyrightText: 2026 the blrc authors */
 /* Many output channels that read the same run of words: the inner loop of dense layers and of gathered convolutions.
  *
  * A file of its own, so that its few variables stay in registers whatever surrounds the call. */

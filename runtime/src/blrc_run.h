@@ -1,3 +1,5 @@
+/* SPDX-License-Identifier: MIT */
+/* SPDX-FileCopyrightText: 2026 the blrc authors */
 /* Output channels that all read one run of words. */
 #ifndef BLRC_RUN_H
 #define BLRC_RUN_H

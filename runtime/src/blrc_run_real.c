@@ -1,3 +1,5 @@
+/* SPDX-License-Identifier: MIT */
+/* SPDX-FileCopyrightText: 2026 the blrc authors */
 /* The same at borders, where the bits of some taps do not count. */
 #include "blrc_run_real.h"
 #define BLRC_BORDER 1

@@ -1,3 +1,5 @@
+/* SPDX-License-Identifier: MIT */
+/* SPDX-FileCopyrightText: 2026 the blrc authors */
 /* Scores of a last layer with real weights, of either width. */
 #ifndef BLRC_SCORES_H
 #define BLRC_SCORES_H

@@ -1,3 +1,5 @@
+/* SPDX-License-Identifier: MIT */
+/* SPDX-FileCopyrightText: 2026 the blrc authors */
 /* Scores of a binary last layer: one dot product a class, scaled and moved. */
 #include "blrc_dot.h"
 

@@ -1,3 +1,5 @@
+/* SPDX-License-Identifier: MIT */
+/* SPDX-FileCopyrightText: 2026 the blrc authors */
 /* Scores with 8-bit weights on hosts: bias holds the scores where no bit is set; each bit adds its weight twice. */
 #include "blrc_dots.h"
 

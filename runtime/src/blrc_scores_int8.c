@@ -1,3 +1,5 @@
+/* SPDX-License-Identifier: MIT */
+/* SPDX-FileCopyrightText: 2026 the blrc authors */
 /* Scores: int8 weights on +-1 inputs. */
 #include "blrc_scores.h"
 

@@ -1,3 +1,5 @@
+/* SPDX-License-Identifier: MIT */
+/* SPDX-FileCopyrightText: 2026 the blrc authors */
 /* 3x3 convolutions whose outputs share taps, in planes (blrc_planes.h).
  *
  * Up to six outputs share the work (a group). For every tap (kernel row, channel, kernel column) the table holds the

@@ -1,3 +1,5 @@
+/* SPDX-License-Identifier: MIT */
+/* SPDX-FileCopyrightText: 2026 the blrc authors */
 /* Bit-sliced 3x3 convolutions: the lanes of a step (blrc_planes.h) are pixels, up to 32 in a word (blrc_conv_slices.c),
  * or in each of four words, of rows one below the other (blrc_conv_quads.c).
  *

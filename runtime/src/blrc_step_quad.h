@@ -1,3 +1,5 @@
+/* SPDX-License-Identifier: MIT */
+/* SPDX-FileCopyrightText: 2026 the blrc authors */
 /* A step of four words, in vectors where the CPU has them: for blrc_planes.h. */
 #ifndef BLRC_STEP_QUAD_H
 #define BLRC_STEP_QUAD_H

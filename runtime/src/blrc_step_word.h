@@ -1,3 +1,5 @@
+/* SPDX-License-Identifier: MIT */
+/* SPDX-FileCopyrightText: 2026 the blrc authors */
 /* A step of one word: for blrc_planes.h. */
 #ifndef BLRC_STEP_WORD_H
 #define BLRC_STEP_WORD_H

@@ -1,3 +1,5 @@
+/* SPDX-License-Identifier: MIT */
+/* SPDX-FileCopyrightText: 2026 the blrc authors */
 /* Convolutions that run together, row by row: of the maps between them only the rows in use are kept. */
 #ifndef BLRC_STRIPS_H
 #define BLRC_STRIPS_H

@@ -1,3 +1,5 @@
+/* SPDX-License-Identifier: MIT */
+/* SPDX-FileCopyrightText: 2026 the blrc authors */
 /* Kernels of exports for hosts: each layer has one function and, for every level of the instruction set that pays, an
  * inner loop in a file of its own. Which one runs is decided when it runs. */
 #ifndef BLRC_TIER_H

@@ -1,3 +1,5 @@
+/* SPDX-License-Identifier: MIT */
+/* SPDX-FileCopyrightText: 2026 the blrc authors */
 /* Which level of the instruction set this CPU has. */
 #include "blrc_neon.h"
 

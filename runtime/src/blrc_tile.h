@@ -1,3 +1,5 @@
+/* SPDX-License-Identifier: MIT */
+/* SPDX-FileCopyrightText: 2026 the blrc authors */
 /* The inner loops of binary layers on hosts, one for each level of the instruction set.
  *
  * A tile is a few pixels. Of each, the bits of all taps lie in one run of 64-bit units, taps outside the map as zeros.

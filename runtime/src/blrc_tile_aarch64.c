@@ -1,3 +1,5 @@
+/* SPDX-License-Identifier: MIT */
+/* SPDX-FileCopyrightText: 2026 the blrc authors */
 /* Which inner loop of binary tiles an AArch64 takes. */
 #include "blrc_neon.h"
 

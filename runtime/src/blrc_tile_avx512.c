@@ -1,3 +1,5 @@
+/* SPDX-License-Identifier: MIT */
+/* SPDX-FileCopyrightText: 2026 the blrc authors */
 /* Binary tiles with AVX-512: a lane is one row's 64 bits, even and odd rows in turns. Up to 6 pixels share the weights
  * of 32 rows in registers; no sum runs across lanes, and the comparison's mask is the packed result. */
 #include "blrc_tile.h"

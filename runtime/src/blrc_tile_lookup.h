@@ -1,3 +1,5 @@
+/* SPDX-License-Identifier: MIT */
+/* SPDX-FileCopyrightText: 2026 the blrc authors */
 /* Binary tiles by look-up, for CPUs that shuffle bytes but do not count ones in vectors: for each nibble of a pixel's
  * run, a table of 16 bytes says how many bits of it differ from each value of a row's nibble. One shuffle so compares 4
  * bits of as many rows as a vector has bytes.

@@ -1,3 +1,5 @@
+/* SPDX-License-Identifier: MIT */
+/* SPDX-FileCopyrightText: 2026 the blrc authors */
 /* Binary tiles with NEON: xor, count the ones of each byte, add. A vector holds 64 bits of each of two rows, so that of
  * 16 rows the first four vectors have the even ones, the others the odd ones. Two pixels share the weights of 16 rows;
  * a pixel alone takes 32 rows. Only bytes are added in the loop: what a row's bytes have counted is added up behind it.

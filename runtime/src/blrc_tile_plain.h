@@ -1,3 +1,5 @@
+/* SPDX-License-Identifier: MIT */
+/* SPDX-FileCopyrightText: 2026 the blrc authors */
 /* Binary tiles without vectors: what a function of some level of the instruction set inlines. BLRC_TILE_POPCOUNT(v) has
  * to count the ones of 64 bits. */
 #ifndef BLRC_TILE_PLAIN_H

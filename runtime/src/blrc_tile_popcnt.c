@@ -1,3 +1,5 @@
+/* SPDX-License-Identifier: MIT */
+/* SPDX-FileCopyrightText: 2026 the blrc authors */
 /* Binary tiles with the popcnt instruction: eight rows at a time; look-ups where there is a table for
  * them. */
 #include "blrc_tile_plain.h"

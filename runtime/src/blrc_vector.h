@@ -1,3 +1,5 @@
+/* SPDX-License-Identifier: MIT */
+/* SPDX-FileCopyrightText: 2026 the blrc authors */
 /* Counting bits in quads, where the CPU has vectors: a quad is a word of each of four rows, or two words of two rows.
  *
  * Chosen at compile time; -DNAME_BLRC_VECTOR=0, NAME being the model's, leaves vectors alone. */

@@ -1,3 +1,5 @@
+/* SPDX-License-Identifier: MIT */
+/* SPDX-FileCopyrightText: 2026 the blrc authors */
 /* Where a window lies: which of its taps are inside the map. */
 #ifndef BLRC_WINDOW_H
 #define BLRC_WINDOW_H

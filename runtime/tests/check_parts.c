@@ -1,3 +1,5 @@
+/* SPDX-License-Identifier: MIT */
+/* SPDX-FileCopyrightText: 2026 the blrc authors */
 /* Checks the runtime's inline parts against plain loops: windows, popcount, dot products over every range of a row.
  * Returns 0, or the line of the first check that fails. Built by tests/test_runtime_parts.py in several ways. */
 #include "blrc_dot.h"

@@ -1,3 +1,5 @@
+/* SPDX-License-Identifier: MIT */
+/* SPDX-FileCopyrightText: 2026 the blrc authors */
 /* Every run of words that blrc_conv_rows hands to the dot product lies in the map: an address outside it is undefined
  * even where nothing is read. Returns 0, or the line of the first check that fails. */
 #include "blrc_dot.h"

@@ -1,3 +1,5 @@
+/* SPDX-License-Identifier: MIT */
+/* SPDX-FileCopyrightText: 2026 the blrc authors */
 /* Checks blrc_run and blrc_run_real against plain loops: every number of words up to 50, at the edge of every threshold.
  * Returns 0, or the line of the first check that fails. Built by tests/test_runtime_parts.py in several ways. */
 #include "blrc_run.h"

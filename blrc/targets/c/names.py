@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 
 from blrc.errors import BlrcError
+from blrc.targets.c.taken import taken
 
 
 def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-# C11 and C++20 together: a header must be usable from both.
+# C23 and C++23 together: a header must be usable from both.
 KEYWORDS = _words(
     """
     alignas alignof and and_eq asm atomic_cancel atomic_commit atomic_noexcept auto bitand bitor bool break case catch
@@ -21,20 +22,18 @@ KEYWORDS = _words(
     friend goto if inline int long mutable namespace new noexcept not not_eq nullptr operator or or_eq private protected
     public reflexpr register reinterpret_cast requires restrict return short signed sizeof static static_assert
     static_cast struct switch synchronized template this thread_local throw true try typedef typeid typename typeof
-    union unsigned using virtual void volatile wchar_t while xor xor_eq
+    typeof_unqual union unsigned using virtual void volatile wchar_t while xor xor_eq
     """
 )
 
-# <name>.h must not stand in front of a header of the compiler in an include path.
-HEADERS = _words(
-    """
-    assert complex ctype errno fenv float inttypes iso646 limits locale math memory new setjmp signal stdalign stdarg
-    stdatomic stdbool stddef stdint stdio stdlib stdnoreturn string strings tgmath threads time uchar wchar wctype
-    """
-)
+# Windows opens a device for a file of such a name, whatever its ending.
+DEVICES = _words("con prn aux nul") | {f"{port}{number}" for port in ("com", "lpt") for number in range(10)}
+
+# Identifiers that every C program has, beside those that headers define.
+IDENTIFIERS = _words("main null eof stdin stdout stderr errno assert")
 
 # A model NAME has files NAME_weights.h, ...: another one of that name would have files of the same name.
-FILE_ENDING = re.compile(r"_(weights(_\d+)?|ensemble|vectors|selftest)$", re.IGNORECASE | re.ASCII)
+FILE_ENDING = re.compile(r"_(weights(_\d+)?|ensemble|vectors|selftest|image)$", re.IGNORECASE | re.ASCII)
 
 LONGEST = 48
 
@@ -42,9 +41,12 @@ LONGEST = 48
 def check_name(name: str) -> str:
     """Return `name` if it can prefix every file, symbol and macro of a model.
 
+    Case is ignored where files are concerned, as file systems of Windows and macOS do.
+
     Raises:
-        BlrcError: it is no C identifier, starts with an underscore (reserved), is too long, a keyword of C or C++, or
-            the name of a standard header; or the name of another model's file, such as ``net_weights`` beside ``net``.
+        BlrcError: it is no C identifier, starts with an underscore (reserved), is too long, or is a keyword of C or
+            C++; it is the name of another model's file, such as ``net_weights`` beside ``net``; or a toolchain has
+            taken it (`blrc.targets.c.taken`): for a header, library or package, or a function such as ``NAME_start``.
     """
     if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name, re.ASCII):
         raise BlrcError(f"name {name!r}: must be letters, digits and underscores, and start with a letter; give --name")
@@ -57,20 +59,46 @@ def check_name(name: str) -> str:
         raise BlrcError(
             f"name {name!r}: a model {other!r} has a file {name}.*; give a --name that does not end in {ending[0]}"
         )
-    if name in KEYWORDS:
+    if name in KEYWORDS or name.lower() in KEYWORDS:
         raise BlrcError(f"name {name!r}: is a keyword of C or C++; give another --name")
-    if name.lower() in HEADERS:
-        raise BlrcError(f"name {name!r}: {name}.h would hide a standard header; give another --name")
+    if why := _taken(name):
+        raise BlrcError(f"name {name!r}: {why}; give another --name")
     return name
 
 
-def identifiers(names: Iterable[str], taken: Collection[str] = (), before_digits: str = "op_") -> dict[str, str]:
-    """A C identifier for each of `names`, the same for the same list.
+def _taken(name: str) -> str:
+    """Say who has a name already; "" where nobody has."""
+    lower, known = name.lower(), taken()
+    if lower in DEVICES:
+        return "is a device on Windows, which opens no file of that name"
+    for kind, reason in _REASONS.items():
+        if owners := known[kind].get(lower):
+            return f"{reason.format(name=name, lower=lower, whose=_whose(owners))}"
+    return "is an identifier of every C program" if lower in IDENTIFIERS else ""
 
-    They differ from one another and from `taken` even where case is ignored (macros are written in upper case), and
-    none is a keyword. Where one would start with a digit, `before_digits` is put before it.
+
+_REASONS = {
+    "header": "{name}.h would hide a header of {whose}",
+    "prefix": "a function or macro of {whose} begins with it, as those of an export would",
+    "library": "lib{name}.a would hide a library of {whose}",
+    "macro": "{whose} define a macro of that name",
+    "package": "{whose} has a package of that name",
+}
+
+
+def _whose(owners: Sequence[str]) -> str:
+    """Join names by commas and an "and"."""
+    return " and ".join(filter(None, [", ".join(owners[:-1]), owners[-1]]))
+
+
+def identifiers(names: Iterable[str], others: Collection[str] = (), before_digits: str = "op_") -> dict[str, str]:
+    """Return a C identifier for each of `names`, the same for the same list.
+
+    They differ from one another and from `others` even where case is ignored (macros are written in upper case), and
+    none is a keyword or a macro of compilers, such as ``linux``. Where one would start with a digit, `before_digits` is
+    put before it.
     """
-    used = {word.lower() for word in taken} | {word.lower() for word in KEYWORDS}
+    used = {word.lower() for word in (*others, *KEYWORDS, *IDENTIFIERS, *taken()["macro"])}
     result: dict[str, str] = {}
     for name in names:
         if name in result:

@@ -1,3 +1,5 @@
+/* SPDX-License-Identifier: MIT */
+/* SPDX-FileCopyrightText: 2026 the blrc authors */
 "use strict";
 /* node ask.js PAGE INPUTS ANSWERS: what an exported page says of inputs, with its own scripts but without a browser.
  *

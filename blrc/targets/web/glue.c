@@ -1,3 +1,5 @@
+/* SPDX-License-Identifier: MIT */
+/* SPDX-FileCopyrightText: 2026 the blrc authors */
 /* Beside the generated C in a WebAssembly module: memory for one input and its answer, and the C API over it.
  *
  * NAME_ and name_ stand for the model's prefix. What the page has to read it finds through the pointers. */

@@ -1,3 +1,5 @@
+/* SPDX-License-Identifier: MIT */
+/* SPDX-FileCopyrightText: 2026 the blrc authors */
 "use strict";
 /* The generated C, compiled to WebAssembly, one member at a time. All numbers are the C's integers. */
 

@@ -1,3 +1,5 @@
+/* SPDX-License-Identifier: MIT */
+/* SPDX-FileCopyrightText: 2026 the blrc authors */
 "use strict";
 /* A sheet to draw on with mouse, finger or pen. Strokes are kept as points; ink is what is opaque on the canvas. */
 

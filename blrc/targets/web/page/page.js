@@ -1,3 +1,5 @@
+/* SPDX-License-Identifier: MIT */
+/* SPDX-FileCopyrightText: 2026 the blrc authors */
 "use strict";
 /* Brings the parts together: what is given, what the network sees, what it says. */
 

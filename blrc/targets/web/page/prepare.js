@@ -1,3 +1,5 @@
+/* SPDX-License-Identifier: MIT */
+/* SPDX-FileCopyrightText: 2026 the blrc authors */
 "use strict";
 /* From a drawing or a picture to the bytes that the network takes. Plain arithmetic on arrays: no canvas, no page. */
 

@@ -1,3 +1,5 @@
+/* SPDX-License-Identifier: MIT */
+/* SPDX-FileCopyrightText: 2026 the blrc authors */
 "use strict";
 /* The table: a row for what all say, a row for each network; a column for each class (of many, the likeliest ten). */
 
