@@ -18,11 +18,12 @@ from blrc import version
 if TYPE_CHECKING:
     from blrc import cifar, datasets, models, nn
     from blrc.api import export, verify
-    from blrc.checkpoint import Checkpoint, load, save
+    from blrc.checkpoint import Checkpoint, load
     from blrc.compiling import compile
     from blrc.encode import InputEncoding, bits, int8_codes, pixels
     from blrc.ensembles import anytime
     from blrc.errors import BlrcError
+    from blrc.saving import save
 
 __version__ = version.VERSION
 
@@ -57,7 +58,7 @@ _HOME = {
     "int8_codes": "encode",
     "load": "checkpoint",
     "pixels": "encode",
-    "save": "checkpoint",
+    "save": "saving",
     "verify": "api",
 }
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,15 +25,15 @@ from numpy.typing import NDArray
 from torch import nn
 
 from blrc import logits, sealed, whiten
-from blrc.encode import InputEncoding, InputKind
+from blrc.encode import InputEncoding
 from blrc.errors import BlrcError
-from blrc.graph import GraphModel, Node, capture
+from blrc.graph import GraphModel, Node
 from blrc.whiten import Whitening
 
 FORMAT = "blrc-checkpoint"
 REAL_FORMAT = "blrc-full-precision"
 VERSION = 1
-_LOGITS = ".weight.logits"
+LOGITS = ".weight.logits"
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,75 +79,12 @@ class Checkpoint:
 
     def logit_codes(self, layer: str) -> NDArray[np.int8]:
         """8-bit codes of a binary layer's logits (made now where the checkpoint holds floats)."""
-        held = self.tensors[layer + _LOGITS]
+        held = self.tensors[layer + LOGITS]
         return held if held.dtype == np.int8 else logits.to_codes(held)
 
     def signs(self, layer: str) -> NDArray[np.int8]:
         """The +-1 weights of a layer of a Binarized NN."""
-        return _signs(self.tensors[f"{layer}.weight"])
-
-
-def save(
-    model: nn.Module,
-    path: str | Path,
-    *,
-    input: InputEncoding,
-    calibration: NDArray[Any] | torch.Tensor | None,
-    compact: bool = False,
-    whitening: Whitening | None = None,
-) -> None:
-    """Write a checkpoint (atomically).
-
-    Args:
-        model: any module made of `blrc.nn` layers; a user's own class needs no registration.
-        input: how raw input becomes codes (`blrc.encode.pixels`, `int8_codes` or `bits`).
-        calibration: raw samples ``(N, *input.shape)`` of type ``input.dtype``, at least 2; a few hundred suffice.
-            None leaves a
-            checkpoint that cannot be exported without re-estimation samples.
-        compact: hold logits as 8-bit codes, a quarter of the size. MAP weights and samples stay the same bit for bit.
-            Of a Binarized NN it holds the signs: the same network, but it cannot be trained on as if not saved.
-        whitening: kept with a network that takes whitened images, so that `blrc eval` and others can whiten (9.5 MB).
-
-    Raises:
-        BlrcError: layers without a binary form, values that are not finite, samples of the wrong shape or type.
-    """
-    path = Path(path)
-    checkpoint = from_model(model, input, calibration, source=str(path))
-    shadows = _shadows(checkpoint)
-    tensors = {
-        key: torch.from_numpy(np.array(_compacted(key, value, shadows) if compact else value))
-        for key, value in checkpoint.tensors.items()
-    }
-    content = {
-        "format": FORMAT,
-        "version": VERSION,
-        "nodes": [{**asdict(node), "inputs": list(node.inputs)} for node in checkpoint.nodes],
-        "tensors": tensors,
-        "input": {
-            "kind": input.kind,
-            "shape": list(input.shape),
-            "scale": float(input.scale),
-            "mean": list(map(float, input.mean)),
-            "std": list(map(float, input.std)),
-        },
-        "calibration": _deflate(checkpoint.calibration),
-    }
-    if whitening is not None:
-        content["whitening"] = _tensors(whiten.pack(whitening))
-    sealed.write(content, path)
-
-
-def from_model(
-    model: nn.Module, input: InputEncoding, calibration: NDArray[Any] | torch.Tensor | None, source: str = "model"
-) -> Checkpoint:
-    """What `save` would write, without writing it."""
-    samples = _array(calibration) if isinstance(calibration, torch.Tensor) else calibration
-    nodes = capture(model)
-    prefixes = tuple(f"{node.name}." for node in nodes)
-    tensors = {key: _array(value) for key, value in model.state_dict().items() if key.startswith(prefixes)}
-    checkpoint = Checkpoint(nodes, tensors, input, samples, source)
-    _check(checkpoint)
-    return checkpoint
+        return signs_of(self.tensors[f"{layer}.weight"])
 
 
 def load(path: str | Path) -> Checkpoint:
@@ -174,36 +111,8 @@ def load(path: str | Path) -> Checkpoint:
         raise BlrcError(f"{path}: {error}") from None
     except (KeyError, TypeError, ValueError, AttributeError, RuntimeError, zlib.error) as error:
         raise BlrcError(f"{path}: not a valid blrc checkpoint ({error!r}); save it again with blrc.save()") from None
-    _check(checkpoint)
+    check(checkpoint)
     return checkpoint
-
-
-def save_real(model: nn.Module, path: str | Path, kind: InputKind = "uint8") -> None:
-    """Write a full-precision network (`blrc.models`, flavour ``fp``): a baseline, which cannot be compiled.
-
-    Args:
-        kind: of its input: pixels, or whitened codes.
-    """
-    content = {"format": REAL_FORMAT, "version": VERSION, "tensors": dict(model.state_dict()), "kind": kind}
-    sealed.write(content, Path(path))
-
-
-def load_real(path: str | Path) -> dict[str, torch.Tensor]:
-    """The state_dict that `save_real` wrote.
-
-    Raises:
-        BlrcError: another file, or a damaged one.
-    """
-    content = sealed.read(Path(path))
-    if content.get("format") != REAL_FORMAT:
-        raise BlrcError(f"{path}: not a full-precision network; make one with 'blrc train --model fp'")
-    return dict(content["tensors"])
-
-
-def real_kind(path: str | Path) -> InputKind:
-    """The kind of input of the network that `save_real` wrote."""
-    kind: InputKind = sealed.read(Path(path)).get("kind", "uint8")  # files of before whitening do not say it
-    return kind
 
 
 def _decode(content: Mapping[str, Any], source: str) -> Checkpoint:
@@ -216,15 +125,16 @@ def _decode(content: Mapping[str, Any], source: str) -> Checkpoint:
     return Checkpoint(nodes, tensors, encoding, _inflate(content["calibration"]), source, whitening)
 
 
-def _tensors(plain: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: torch.from_numpy(value) if isinstance(value, np.ndarray) else value for key, value in plain.items()}
-
-
 def _arrays(plain: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value.numpy() if isinstance(value, torch.Tensor) else value for key, value in plain.items()}
 
 
-def _check(checkpoint: Checkpoint) -> None:
+def check(checkpoint: Checkpoint) -> None:
+    """Refuse a checkpoint whose tensors, values or samples do not fit its layers.
+
+    Raises:
+        BlrcError: the first thing that does not fit, by the name of its layer or tensor.
+    """
     where = checkpoint.source
     _check_tensors(checkpoint)
     for key, value in checkpoint.tensors.items():
@@ -254,13 +164,13 @@ def _check_tensors(checkpoint: Checkpoint) -> None:
     except (AttributeError, BlrcError, KeyError, RuntimeError, TypeError, ValueError) as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise BlrcError(f"{checkpoint.source}: its layers cannot be built: {reason}; save it again") from None
-    shadows = _shadows(checkpoint)
+    shadows = shadows_of(checkpoint)
     for key in sorted({*wanted, *checkpoint.tensors}):
         held = checkpoint.tensors.get(key)
         if held is None or key not in wanted:
             raise BlrcError(f"{checkpoint.source}: tensor {key!r} is {'missing' if held is None else 'of no layer'}")
         fits = held.dtype.kind == ("f" if wanted[key].is_floating_point() else "i") or (
-            held.dtype == np.int8 and (key.endswith(_LOGITS) or key in shadows)
+            held.dtype == np.int8 and (key.endswith(LOGITS) or key in shadows)
         )
         if held.shape != tuple(wanted[key].shape) or not fits:
             raise BlrcError(
@@ -269,37 +179,17 @@ def _check_tensors(checkpoint: Checkpoint) -> None:
             )
 
 
-def _array(value: torch.Tensor) -> NDArray[Any]:
-    # contiguous() first: a channels_last tensor has its values in another order of bytes. NumPy has no bfloat16.
-    plain = value.detach().cpu().contiguous()
-    return (plain.float() if plain.dtype in (torch.bfloat16, torch.float16) else plain).numpy().copy()
-
-
-def _compacted(key: str, value: NDArray[Any], shadows: frozenset[str]) -> NDArray[Any]:
-    if key in shadows:
-        return _signs(value)
-    return logits.to_codes(value) if key.endswith(_LOGITS) and value.dtype != np.int8 else value
-
-
-def _shadows(checkpoint: Checkpoint) -> frozenset[str]:
+def shadows_of(checkpoint: Checkpoint) -> frozenset[str]:
     """Keys of the weights of a Binarized NN, of which only the signs count."""
     return frozenset(f"{node.name}.weight" for node in checkpoint.nodes if node.kind in ("ste_conv2d", "ste_linear"))
 
 
-def _signs(weights: NDArray[Any]) -> NDArray[np.int8]:
+def signs_of(weights: NDArray[Any]) -> NDArray[np.int8]:
     return np.where(weights >= 0, np.int8(1), np.int8(-1))
 
 
 def _float_logits(key: str, value: NDArray[Any]) -> NDArray[Any]:
-    return logits.from_codes(value) if key.endswith(_LOGITS) and value.dtype == np.int8 else value
-
-
-def _deflate(samples: NDArray[Any] | None) -> dict[str, Any] | None:
-    if samples is None:
-        return None
-    packed = zlib.compress(np.ascontiguousarray(samples).tobytes(), 9)
-    data = torch.from_numpy(np.frombuffer(packed, dtype=np.uint8).copy())
-    return {"dtype": samples.dtype.name, "shape": list(samples.shape), "deflated": data}
+    return logits.from_codes(value) if key.endswith(LOGITS) and value.dtype == np.int8 else value
 
 
 def _inflate(stored: Mapping[str, Any] | None) -> NDArray[Any] | None:

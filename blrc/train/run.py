@@ -14,7 +14,7 @@ import torch
 from torch import nn
 from tqdm import tqdm
 
-from blrc import checkpoint
+from blrc import full_precision, saving
 from blrc.errors import BlrcError
 from blrc.train import bf16, networks, torch_compile
 from blrc.train.data import prepare
@@ -62,7 +62,7 @@ def run(
     The network is trained on the device's own input codes. After every epoch the run's state goes to
     ``<output>.training``; a run that was killed goes on from there with `resume`, and ends with the same bytes as an
     uninterrupted one at the same number of threads. The file is removed when the checkpoint is written. A
-    full-precision network cannot be compiled; its file is for `blrc.checkpoint.load_real`.
+    full-precision network cannot be compiled; its file is for `blrc.full_precision.load_real`.
 
     Args:
         output: the checkpoint's path.
@@ -135,11 +135,11 @@ def _run(
     model.eval()
     if ranks.first:
         if recipe.model == "fp":
-            checkpoint.save_real(model, output, encoding.kind)
+            full_precision.save_real(model, output, encoding.kind)
         else:
             samples = training.images[choice(len(training), recipe.calibration, recipe.seed)]
             whitening = prepared.whitening
-            checkpoint.save(model, output, input=encoding, calibration=samples, compact=True, whitening=whitening)
+            saving.save(model, output, input=encoding, calibration=samples, compact=True, whitening=whitening)
         state_file(output).unlink()
     return Trained(model, state.accuracies, state.history)
 
