@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -33,10 +34,18 @@ def load_real(path: str | Path) -> dict[str, torch.Tensor]:
     content = sealed.read(Path(path))
     if content.get("format") != REAL_FORMAT:
         raise BlrcError(f"{path}: not a full-precision network; make one with 'blrc train --model fp'")
-    return dict(content["tensors"])
+    tensors = content.get("tensors")
+    if not isinstance(tensors, dict) or not all(isinstance(value, np.ndarray) for value in tensors.values()):
+        raise BlrcError(f"{path}: not a full-precision network; make one with 'blrc train --model fp'")
+    return {
+        key: torch.from_numpy(np.array(value, value.dtype.newbyteorder("="), order="C"))
+        for key, value in tensors.items()
+    }
 
 
 def real_kind(path: str | Path) -> InputKind:
     """The kind of input of the network that `save_real` wrote."""
-    kind: InputKind = sealed.read(Path(path)).get("kind", "uint8")  # files of before whitening do not say it
-    return kind
+    kind = sealed.read(Path(path)).get("kind", "uint8")  # files of before whitening do not say it
+    if kind not in ("uint8", "int8"):
+        raise BlrcError(f"{path}: not a full-precision network; make one with 'blrc train --model fp'")
+    return "uint8" if kind == "uint8" else "int8"

@@ -1,0 +1,41 @@
+"""Packages that only some commands need, and the one line that says which extra brings what is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+
+from blrc.errors import BlrcError
+
+EXTRAS: Mapping[str, str] = {
+    "torch": "train",
+    "onnx": "onnx",
+    "onnxruntime": "onnx",
+    "PIL": "jpeg",
+    "matplotlib": "plots",
+    "wasmtime": "wasm",
+}
+"""Optional packages by the name that is imported, and the extra of blrc that brings each (pyproject.toml)."""
+
+
+def lacking(package: str) -> str | None:
+    """Say how to install an optional package; None where it can be imported, which this does."""
+    try:
+        import_module(package)
+    except ImportError:
+        return f"{package}, which is not installed: pip install 'blrc[{EXTRAS[package]}]'"
+    return None
+
+
+def require(package: str, what: str) -> None:
+    """Import an optional package.
+
+    Args:
+        what: needs it, for the message: ``blrc train``, say.
+
+    Raises:
+        BlrcError: it is not installed; the message names the extra to install.
+    """
+    missing = lacking(package)
+    if missing is not None:
+        raise BlrcError(f"{what} needs {missing}")
