@@ -62,6 +62,7 @@ ROOMS = (
     Room("fold"),
     Room("affine"),
     Room("shapes"),
+    Room("exact.*", torch="yes"),
     Room("forward", torch="yes"),
     Room("calibrate", torch="yes"),
     Room("program"),
