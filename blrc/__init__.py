@@ -13,7 +13,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from blrc import version
+from blrc import extras, version
 
 if TYPE_CHECKING:
     from blrc import cifar, datasets, models, nn
@@ -62,10 +62,13 @@ _HOME = {
     "verify": "api",
 }
 
+_OF_TORCH = ("models", "nn", "save")
 _MODULES = ("cifar", "datasets", "models", "nn")
 
 
 def __getattr__(name: str) -> Any:
+    if name in _OF_TORCH:
+        extras.require("torch", f"blrc.{name}")
     if name in _MODULES:
         return import_module(f"blrc.{name}")
     if name not in _HOME:

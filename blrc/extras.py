@@ -23,19 +23,27 @@ def lacking(package: str) -> str | None:
     try:
         import_module(package)
     except ImportError:
-        return f"{package}, which is not installed: pip install 'blrc[{EXTRAS[package]}]'"
+        return _remedy(package)
     return None
+
+
+def missing(package: str, what: str) -> BlrcError:
+    """Return the error that `what` needs an optional package that cannot be imported."""
+    return BlrcError(f"{what} needs {_remedy(package)}")
 
 
 def require(package: str, what: str) -> None:
     """Import an optional package.
 
     Args:
-        what: needs it, for the message: ``blrc train``, say.
+        what: needs it, for the message: ``target onnx``, say.
 
     Raises:
         BlrcError: it is not installed; the message names the extra to install.
     """
-    missing = lacking(package)
-    if missing is not None:
-        raise BlrcError(f"{what} needs {missing}")
+    if lacking(package) is not None:
+        raise missing(package, what)
+
+
+def _remedy(package: str) -> str:
+    return f"{package}, which is not installed: pip install 'blrc[{EXTRAS[package]}]'"
