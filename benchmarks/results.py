@@ -28,7 +28,7 @@ from typing import Any
 import torch
 from results_runs import RUNS, Run
 
-from blrc import checkpoint, datasets, head, reference
+from blrc import checkpoint, datasets, full_precision, head, reference
 from blrc.api import build
 from blrc.cifar import cifar10
 from blrc.encode import device_layout
@@ -191,7 +191,7 @@ def real_accuracies(run: Run, model: Path, folder: Path) -> dict[str, Any]:
     recipe = Recipe(task=run.task, model="fp", width=next(width, 1.0))
     prepared = prepare(recipe, folder)
     network = networks.new(recipe)
-    network.load_state_dict(checkpoint.load_real(model))
+    network.load_state_dict(full_precision.load_real(model))
     network.eval()
     test = READ[run.task](folder, train=False)
     with torch.inference_mode():

@@ -13,16 +13,17 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from blrc import version
+from blrc import extras, version
 
 if TYPE_CHECKING:
     from blrc import cifar, datasets, models, nn
     from blrc.api import export, verify
-    from blrc.checkpoint import Checkpoint, load, save
+    from blrc.checkpoint import Checkpoint, load
     from blrc.compiling import compile
     from blrc.encode import InputEncoding, bits, int8_codes, pixels
     from blrc.ensembles import anytime
     from blrc.errors import BlrcError
+    from blrc.saving import save
 
 __version__ = version.VERSION
 
@@ -57,14 +58,17 @@ _HOME = {
     "int8_codes": "encode",
     "load": "checkpoint",
     "pixels": "encode",
-    "save": "checkpoint",
+    "save": "saving",
     "verify": "api",
 }
 
+_OF_TORCH = ("models", "nn", "save")
 _MODULES = ("cifar", "datasets", "models", "nn")
 
 
 def __getattr__(name: str) -> Any:
+    if name in _OF_TORCH:
+        extras.require("torch", f"blrc.{name}")
     if name in _MODULES:
         return import_module(f"blrc.{name}")
     if name not in _HOME:

@@ -7,13 +7,11 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from blrc import checkpoint, eval_choice, evaluation, inspection, labelled
-from blrc.baselines import baselines_beside
-from blrc.cheap import evaluate_cheap
+from blrc import checkpoint, eval_choice, inspection, labelled
 from blrc.checkpoint import Checkpoint
 from blrc.errors import BlrcError
-from blrc.eval_report import to_plain
 from blrc.exporting import Exported, build, check_random, export
+from blrc.extras import require
 from blrc.files import writable, write_atomically
 from blrc.labelled import Labelled
 from blrc.lower import lower
@@ -62,6 +60,12 @@ def evaluate(
     Raises:
         BlrcError: for every mistake that a user can make.
     """
+    require("torch", "evaluating a checkpoint")
+    from blrc import evaluation
+    from blrc.baselines import baselines_beside
+    from blrc.cheap import evaluate_cheap
+    from blrc.eval_report import to_plain
+
     draw = None if plots is None else _plots()
     entries = eval_choice.parse_entries(members)
     source = model if isinstance(model, Checkpoint) else checkpoint.load(model)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from torch import nn
 
-from blrc import checkpoint, models, sealed
+from blrc import checkpoint, full_precision, models, sealed
 from blrc.checkpoint import Checkpoint
 from blrc.errors import BlrcError
 from blrc.lower import lower
@@ -43,7 +43,7 @@ def baselines_beside(source: Checkpoint, paths: Sequence[Path]) -> dict[str, Che
 
 
 def _real(path: Path, program: Program) -> nn.Module:
-    tensors = checkpoint.load_real(path)
+    tensors = full_precision.load_real(path)
     norm, first = "norm1.weight" in tensors, tensors.get("conv1.weight")
     colour = first is not None and first.ndim == 4 and first.shape[1] == 3
     try:
@@ -53,7 +53,7 @@ def _real(path: Path, program: Program) -> nn.Module:
         model.load_state_dict(tensors)
     except RuntimeError:
         raise BlrcError(f"--baseline {path}: not a network of 'blrc train mnist --model fp', or of cifar10") from None
-    takes = Value("input", checkpoint.real_kind(path), (32, 32, 3) if colour else (28, 28, 1))
+    takes = Value("input", full_precision.real_kind(path), (32, 32, 3) if colour else (28, 28, 1))
     if program.input != takes or program.classes != models.CLASSES:
         raise BlrcError(
             f"--baseline {path}: takes {takes.dtype} {takes.shape} (H, W, C), but the evaluated network "

@@ -1,6 +1,6 @@
-"""Checkpoints: a trained network in one file, from which an export needs nothing else.
+"""Checkpoints: a trained network in one file, from which an export needs nothing else. Reading one needs no torch.
 
-The file is a sealed torch zip of tensors and plain data (`blrc.sealed`).
+The file is a sealed torch zip of tensors and plain data (`blrc.sealed`); `blrc.saving` writes it.
 
     format, version    "blrc-checkpoint", 1
     nodes              the graph of named layers: name, kind, inputs, options
@@ -9,31 +9,40 @@ The file is a sealed torch zip of tensors and plain data (`blrc.sealed`).
     input              the input's encoding
     calibration        raw samples on which norm statistics are re-estimated, deflated, or None
     whitening          how images become raw samples (`blrc.whiten`), or None
+
+A file may come from a stranger: everything in it is checked for its type, its range and its size before it is used.
 """
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import nn
 
 from blrc import logits, sealed, whiten
-from blrc.encode import InputEncoding, InputKind
+from blrc.encode import InputEncoding
 from blrc.errors import BlrcError
-from blrc.graph import GraphModel, Node, capture
+from blrc.extras import require
+from blrc.kinds.node import Node
+from blrc.kinds.record import shown
+from blrc.kinds.table import check_nodes, tensors_of
 from blrc.whiten import Whitening
+
+if TYPE_CHECKING:
+    from torch import nn
 
 FORMAT = "blrc-checkpoint"
 REAL_FORMAT = "blrc-full-precision"
 VERSION = 1
-_LOGITS = ".weight.logits"
+LOGITS = ".weight.logits"
+MOST_SAMPLES = 2**20  # for calibration: a few hundred suffice
+MOST_SAMPLE_BYTES = 2**28  # of all of them together, in memory
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,12 +66,15 @@ class Checkpoint:
     whitening: Whitening | None = None
 
     def model(self) -> nn.Module:
-        """The network as a torch module, in training mode, with the state_dict keys of the one that was saved."""
-        model = GraphModel(self.nodes)
-        model.load_state_dict(
-            {key: torch.from_numpy(_float_logits(key, value).copy()) for key, value in self.tensors.items()}
-        )
-        return model
+        """The network as a torch module, in training mode, with the state_dict keys of the one that was saved.
+
+        Raises:
+            BlrcError: torch is not installed.
+        """
+        require("torch", "a checkpoint's model()")
+        from blrc.graph import build
+
+        return build(self.nodes, {key: _float_logits(key, value) for key, value in self.tensors.items()})
 
     def samples(self) -> NDArray[Any]:
         """The calibration samples.
@@ -79,75 +91,12 @@ class Checkpoint:
 
     def logit_codes(self, layer: str) -> NDArray[np.int8]:
         """8-bit codes of a binary layer's logits (made now where the checkpoint holds floats)."""
-        held = self.tensors[layer + _LOGITS]
+        held = self.tensors[layer + LOGITS]
         return held if held.dtype == np.int8 else logits.to_codes(held)
 
     def signs(self, layer: str) -> NDArray[np.int8]:
         """The +-1 weights of a layer of a Binarized NN."""
-        return _signs(self.tensors[f"{layer}.weight"])
-
-
-def save(
-    model: nn.Module,
-    path: str | Path,
-    *,
-    input: InputEncoding,
-    calibration: NDArray[Any] | torch.Tensor | None,
-    compact: bool = False,
-    whitening: Whitening | None = None,
-) -> None:
-    """Write a checkpoint (atomically).
-
-    Args:
-        model: any module made of `blrc.nn` layers; a user's own class needs no registration.
-        input: how raw input becomes codes (`blrc.encode.pixels`, `int8_codes` or `bits`).
-        calibration: raw samples ``(N, *input.shape)`` of type ``input.dtype``, at least 2; a few hundred suffice.
-            None leaves a
-            checkpoint that cannot be exported without re-estimation samples.
-        compact: hold logits as 8-bit codes, a quarter of the size. MAP weights and samples stay the same bit for bit.
-            Of a Binarized NN it holds the signs: the same network, but it cannot be trained on as if not saved.
-        whitening: kept with a network that takes whitened images, so that `blrc eval` and others can whiten (9.5 MB).
-
-    Raises:
-        BlrcError: layers without a binary form, values that are not finite, samples of the wrong shape or type.
-    """
-    path = Path(path)
-    checkpoint = from_model(model, input, calibration, source=str(path))
-    shadows = _shadows(checkpoint)
-    tensors = {
-        key: torch.from_numpy(np.array(_compacted(key, value, shadows) if compact else value))
-        for key, value in checkpoint.tensors.items()
-    }
-    content = {
-        "format": FORMAT,
-        "version": VERSION,
-        "nodes": [{**asdict(node), "inputs": list(node.inputs)} for node in checkpoint.nodes],
-        "tensors": tensors,
-        "input": {
-            "kind": input.kind,
-            "shape": list(input.shape),
-            "scale": float(input.scale),
-            "mean": list(map(float, input.mean)),
-            "std": list(map(float, input.std)),
-        },
-        "calibration": _deflate(checkpoint.calibration),
-    }
-    if whitening is not None:
-        content["whitening"] = _tensors(whiten.pack(whitening))
-    sealed.write(content, path)
-
-
-def from_model(
-    model: nn.Module, input: InputEncoding, calibration: NDArray[Any] | torch.Tensor | None, source: str = "model"
-) -> Checkpoint:
-    """What `save` would write, without writing it."""
-    samples = _array(calibration) if isinstance(calibration, torch.Tensor) else calibration
-    nodes = capture(model)
-    prefixes = tuple(f"{node.name}." for node in nodes)
-    tensors = {key: _array(value) for key, value in model.state_dict().items() if key.startswith(prefixes)}
-    checkpoint = Checkpoint(nodes, tensors, input, samples, source)
-    _check(checkpoint)
-    return checkpoint
+        return signs_of(self.tensors[f"{layer}.weight"])
 
 
 def load(path: str | Path) -> Checkpoint:
@@ -172,61 +121,81 @@ def load(path: str | Path) -> Checkpoint:
         checkpoint = _decode(content, str(path))
     except BlrcError as error:
         raise BlrcError(f"{path}: {error}") from None
-    except (KeyError, TypeError, ValueError, AttributeError, RuntimeError, zlib.error) as error:
-        raise BlrcError(f"{path}: not a valid blrc checkpoint ({error!r}); save it again with blrc.save()") from None
-    _check(checkpoint)
+    check(checkpoint)
     return checkpoint
 
 
-def save_real(model: nn.Module, path: str | Path, kind: InputKind = "uint8") -> None:
-    """Write a full-precision network (`blrc.models`, flavour ``fp``): a baseline, which cannot be compiled.
+def _decode(content: Mapping[str, Any], source: str) -> Checkpoint:
+    nodes = tuple(_node(_expect(dict, node, "a layer")) for node in _field(list, content, "nodes"))
+    check_nodes(nodes)
+    tensors = _field(dict, content, "tensors")
+    for key, value in tensors.items():
+        _expect(np.ndarray, value, f"tensor {shown(key)}")
+    _check_tensors(nodes, tensors)
+    encoding = _encoding(_field(dict, content, "input"))
+    if "calibration" not in content:
+        _invalid("calibration is missing")
+    samples, held = content["calibration"], content.get("whitening")
+    whitening = None if held is None else whiten.unpack(_expect(dict, held, "whitening"))
+    if whitening is not None and whitening.shape != encoding.shape:
+        _invalid("its whitening is of other images than its input")
+    return Checkpoint(
+        nodes,
+        {key: np.array(value, value.dtype.newbyteorder("="), order="C") for key, value in tensors.items()},
+        encoding,
+        None if samples is None else _inflate(_expect(dict, samples, "calibration"), encoding),
+        source,
+        whitening,
+    )
 
-    Args:
-        kind: of its input: pixels, or whitened codes.
-    """
-    content = {"format": REAL_FORMAT, "version": VERSION, "tensors": dict(model.state_dict()), "kind": kind}
-    sealed.write(content, Path(path))
+
+def _node(held: Mapping[str, Any]) -> Node:
+    inputs = tuple(_expect(str, x, "an input of a layer") for x in _field(list, held, "inputs"))
+    return Node(_field(str, held, "name"), _field(str, held, "kind"), inputs, _field(dict, held, "options"))
 
 
-def load_real(path: str | Path) -> dict[str, torch.Tensor]:
-    """The state_dict that `save_real` wrote.
+def _encoding(held: Mapping[str, Any]) -> InputEncoding:
+    shape = tuple(_expect(int, n, "a size of the input") for n in _field(list, held, "shape"))
+    mean, std = (tuple(_number(x, f"the input's {key}") for x in _field(list, held, key)) for key in ("mean", "std"))
+    scale = _number(held.get("scale"), "the input's scale")
+    return InputEncoding(_field(str, held, "kind"), shape, scale, mean, std)
+
+
+def _field(kind: type, held: Mapping[str, Any], key: str) -> Any:
+    if key not in held:
+        _invalid(f"{key} is missing")
+    return _expect(kind, held[key], key)
+
+
+def _expect(kind: type, value: Any, what: str) -> Any:
+    """Return `value`, which must be of exactly that type."""
+    if type(value) is not kind:
+        _invalid(f"{what} is {shown(value)}, expected {kind.__name__}")
+    return value
+
+
+def _number(value: Any, what: str) -> float:
+    if type(value) not in (int, float):
+        _invalid(f"{what} is {shown(value)}, expected a number")
+    return float(value)
+
+
+def _invalid(why: str) -> NoReturn:
+    raise BlrcError(f"not a valid blrc checkpoint ({why}); save it again with blrc.save()")
+
+
+def check(checkpoint: Checkpoint) -> None:
+    """Refuse a checkpoint whose layers, tensors, values or samples do not fit together.
 
     Raises:
-        BlrcError: another file, or a damaged one.
+        BlrcError: the first thing that does not fit, by the name of its layer or tensor.
     """
-    content = sealed.read(Path(path))
-    if content.get("format") != REAL_FORMAT:
-        raise BlrcError(f"{path}: not a full-precision network; make one with 'blrc train --model fp'")
-    return dict(content["tensors"])
-
-
-def real_kind(path: str | Path) -> InputKind:
-    """The kind of input of the network that `save_real` wrote."""
-    kind: InputKind = sealed.read(Path(path)).get("kind", "uint8")  # files of before whitening do not say it
-    return kind
-
-
-def _decode(content: Mapping[str, Any], source: str) -> Checkpoint:
-    raw = content["input"]
-    encoding = InputEncoding(raw["kind"], tuple(raw["shape"]), raw["scale"], tuple(raw["mean"]), tuple(raw["std"]))
-    nodes = tuple(Node(n["name"], n["kind"], tuple(n["inputs"]), dict(n["options"])) for n in content["nodes"])
-    tensors = {key: value.contiguous().numpy() for key, value in content["tensors"].items()}
-    held = content.get("whitening")
-    whitening = None if held is None else whiten.unpack(_arrays(held))
-    return Checkpoint(nodes, tensors, encoding, _inflate(content["calibration"]), source, whitening)
-
-
-def _tensors(plain: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: torch.from_numpy(value) if isinstance(value, np.ndarray) else value for key, value in plain.items()}
-
-
-def _arrays(plain: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value.numpy() if isinstance(value, torch.Tensor) else value for key, value in plain.items()}
-
-
-def _check(checkpoint: Checkpoint) -> None:
     where = checkpoint.source
-    _check_tensors(checkpoint)
+    try:
+        check_nodes(checkpoint.nodes)
+        _check_tensors(checkpoint.nodes, checkpoint.tensors)
+    except BlrcError as error:
+        raise BlrcError(f"{where}: {error}") from None
     for key, value in checkpoint.tensors.items():
         if value.dtype.kind != "f" or np.isfinite(value).all():
             continue
@@ -244,67 +213,59 @@ def _check(checkpoint: Checkpoint) -> None:
             raise BlrcError(
                 f"{where}: calibration needs at least 2 samples, got {len(samples)}; a few hundred are better"
             )
-
-
-def _check_tensors(checkpoint: Checkpoint) -> None:
-    """Layers can be built from their options, and each of their tensors is there with the right shape and type."""
-    try:
-        with torch.device("meta"):
-            wanted = GraphModel(checkpoint.nodes).state_dict()
-    except (AttributeError, BlrcError, KeyError, RuntimeError, TypeError, ValueError) as error:
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise BlrcError(f"{checkpoint.source}: its layers cannot be built: {reason}; save it again") from None
-    shadows = _shadows(checkpoint)
-    for key in sorted({*wanted, *checkpoint.tensors}):
-        held = checkpoint.tensors.get(key)
-        if held is None or key not in wanted:
-            raise BlrcError(f"{checkpoint.source}: tensor {key!r} is {'missing' if held is None else 'of no layer'}")
-        fits = held.dtype.kind == ("f" if wanted[key].is_floating_point() else "i") or (
-            held.dtype == np.int8 and (key.endswith(_LOGITS) or key in shadows)
-        )
-        if held.shape != tuple(wanted[key].shape) or not fits:
+        if len(samples) > MOST_SAMPLES or samples.nbytes > MOST_SAMPLE_BYTES:
             raise BlrcError(
-                f"{checkpoint.source}: tensor {key!r} is {held.dtype} {held.shape}, but its layer has "
-                f"{wanted[key].dtype} {tuple(wanted[key].shape)}; save the model again"
+                f"{where}: {len(samples)} calibration samples of {samples.nbytes} bytes together; at most "
+                f"{MOST_SAMPLES} samples of {MOST_SAMPLE_BYTES} bytes are taken, and a few hundred suffice"
             )
 
 
-def _array(value: torch.Tensor) -> NDArray[Any]:
-    # contiguous() first: a channels_last tensor has its values in another order of bytes. NumPy has no bfloat16.
-    plain = value.detach().cpu().contiguous()
-    return (plain.float() if plain.dtype in (torch.bfloat16, torch.float16) else plain).numpy().copy()
+def _check_tensors(nodes: tuple[Node, ...], tensors: Mapping[str, NDArray[Any]]) -> None:
+    """Refuse tensors that are missing, of no layer, or of another shape or type than their layers' options say."""
+    wanted = tensors_of(nodes)
+    for key in sorted({*wanted, *tensors}):
+        held = tensors.get(key)
+        if held is None or key not in wanted:
+            raise BlrcError(f"tensor {shown(key)} is {'missing' if held is None else 'of no layer'}")
+        if not wanted[key].takes(held):
+            raise BlrcError(
+                f"tensor {shown(key)} is {held.dtype} {held.shape}, but its layer has {wanted[key].numbers} "
+                f"{wanted[key].shape}; save the model again"
+            )
 
 
-def _compacted(key: str, value: NDArray[Any], shadows: frozenset[str]) -> NDArray[Any]:
-    if key in shadows:
-        return _signs(value)
-    return logits.to_codes(value) if key.endswith(_LOGITS) and value.dtype != np.int8 else value
-
-
-def _shadows(checkpoint: Checkpoint) -> frozenset[str]:
+def shadows_of(checkpoint: Checkpoint) -> frozenset[str]:
     """Keys of the weights of a Binarized NN, of which only the signs count."""
     return frozenset(f"{node.name}.weight" for node in checkpoint.nodes if node.kind in ("ste_conv2d", "ste_linear"))
 
 
-def _signs(weights: NDArray[Any]) -> NDArray[np.int8]:
+def signs_of(weights: NDArray[Any]) -> NDArray[np.int8]:
     return np.where(weights >= 0, np.int8(1), np.int8(-1))
 
 
 def _float_logits(key: str, value: NDArray[Any]) -> NDArray[Any]:
-    return logits.from_codes(value) if key.endswith(_LOGITS) and value.dtype == np.int8 else value
+    return logits.from_codes(value) if key.endswith(LOGITS) and value.dtype == np.int8 else value
 
 
-def _deflate(samples: NDArray[Any] | None) -> dict[str, Any] | None:
-    if samples is None:
-        return None
-    packed = zlib.compress(np.ascontiguousarray(samples).tobytes(), 9)
-    data = torch.from_numpy(np.frombuffer(packed, dtype=np.uint8).copy())
-    return {"dtype": samples.dtype.name, "shape": list(samples.shape), "deflated": data}
-
-
-def _inflate(stored: Mapping[str, Any] | None) -> NDArray[Any] | None:
-    if stored is None:
-        return None
-    dtype = {"uint8": np.uint8, "int8": np.int8}[stored["dtype"]]
-    raw = zlib.decompress(stored["deflated"].numpy().tobytes())
-    return np.frombuffer(raw, dtype=dtype).reshape(stored["shape"]).copy()
+def _inflate(stored: Mapping[str, Any], encoding: InputEncoding) -> NDArray[Any]:
+    """Return the calibration samples; their declared shape is checked first, and no more is inflated than it says."""
+    name, shape = _field(str, stored, "dtype"), _field(list, stored, "shape")
+    data = _field(np.ndarray, stored, "deflated")
+    if name != encoding.dtype.name or data.dtype != np.uint8 or data.ndim != 1:
+        _invalid(f"calibration is {shown(name)}, expected {encoding.dtype.name}, deflated")
+    if any(type(n) is not int for n in shape) or tuple(shape[1:]) != encoding.shape or not shape or shape[0] < 0:
+        _invalid("the shape of calibration is not that of samples of the input")
+    size = math.prod(shape)
+    if shape[0] > MOST_SAMPLES or size > MOST_SAMPLE_BYTES:
+        raise BlrcError(
+            f"{shape[0]} calibration samples of {size} bytes together are too many; at most {MOST_SAMPLES} samples of "
+            f"{MOST_SAMPLE_BYTES} bytes are taken"
+        )
+    inflater = zlib.decompressobj()
+    try:
+        raw = inflater.decompress(np.ascontiguousarray(data).data, size + 1)
+    except zlib.error as error:
+        _invalid(f"calibration cannot be inflated: {error}")
+    if len(raw) != size or not inflater.eof:
+        _invalid(f"calibration is not the {size} bytes that its shape says")
+    return np.frombuffer(bytearray(raw), encoding.dtype).reshape(shape)

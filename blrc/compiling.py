@@ -104,15 +104,15 @@ def _sampled(
     freeze: str | float | Fraction,
     gate: str | float | Fraction | None,
 ) -> tuple[str, Program]:
-    from blrc import api  # torch: an exported folder and a program do without
-    from blrc.checkpoint import load
+    from blrc.checkpoint import load  # an exported folder and a program do without all this
+    from blrc.exporting import build
     from blrc.members import parse_gate, parse_members
     from blrc.sample import parse_freeze, sampled_layers
 
     source = load(model) if isinstance(model, str | Path) else model
     q16 = parse_gate(gate)
     chosen = parse_members(members, seed, sampled_layers(source, sample), parse_freeze(freeze), q16)
-    return _identifier(Path(source.source).stem), api.build(source, chosen, q16)[0]
+    return _identifier(Path(source.source).stem), build(source, chosen, q16)[0]
 
 
 def _identifier(text: str) -> str:

@@ -24,7 +24,7 @@ from blrc.store.claim import claimed
 from blrc.targets.c.choice import check_cpu, parse_optimize
 from blrc.targets.c.names import check_name
 from blrc.targets.c.packages.registry import parse_packages
-from blrc.targets.onnx_nodes import parse_onnx_weights
+from blrc.targets.onnx_options import parse_onnx_weights
 from blrc.targets.options import EmitOptions
 from blrc.targets.registry import NEEDS, TARGETS
 from blrc.version import VERSION

@@ -13,22 +13,15 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import fx, nn
 from torch.nn.utils import parametrize
 
 from blrc import nn as bnn
 from blrc.errors import BlrcError
+from blrc.kinds import table
+from blrc.kinds.node import Node
 from blrc.net import INPUT
-
-
-@dataclass(frozen=True)
-class Node:
-    """One layer: its name (the path of the module, such as ``features.0``), kind, inputs by name, and plain options."""
-
-    name: str
-    kind: str
-    inputs: tuple[str, ...]
-    options: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -43,23 +36,24 @@ class _Kind:
         return self.cls(**{name: _tuples(value) for name, value in options.items()})
 
 
-_CONV = ("in_channels", "out_channels", "kernel_size", "stride", "padding", "dilation", "groups", "bias")
-KINDS: Mapping[str, _Kind] = {
-    "binary_conv2d": _Kind(bnn.BinaryConv2d, _CONV),
-    "binary_linear": _Kind(bnn.BinaryLinear, ("in_features", "out_features", "bias")),
-    "batch_norm1d": _Kind(bnn.StochasticBatchNorm1d, ("num_features", "eps", "momentum", "affine")),
-    "batch_norm2d": _Kind(bnn.StochasticBatchNorm2d, ("num_features", "eps", "momentum", "affine")),
-    "max_pool2d": _Kind(bnn.StochasticMaxPool2d, ("kernel_size", "stride", "padding")),
-    "sign": _Kind(bnn.StochasticSign, ("tau", "hard", "exact")),
-    "softmax": _Kind(bnn.SoftmaxLinear, ("in_features", "out_features", "bias")),
-    "flatten": _Kind(nn.Flatten, ()),
-    "ste_conv2d": _Kind(bnn.SteConv2d, _CONV),
-    "ste_linear": _Kind(bnn.SteLinear, ("in_features", "out_features", "bias")),
-    "ste_sign": _Kind(bnn.SteSign, ()),
-    "plain_norm1d": _Kind(nn.BatchNorm1d, ("num_features", "eps", "momentum", "affine")),
-    "plain_norm2d": _Kind(nn.BatchNorm2d, ("num_features", "eps", "momentum", "affine")),
-    "plain_pool2d": _Kind(nn.MaxPool2d, ("kernel_size", "stride", "padding")),
+_CLASSES: Mapping[str, type[nn.Module]] = {
+    "binary_conv2d": bnn.BinaryConv2d,
+    "binary_linear": bnn.BinaryLinear,
+    "batch_norm1d": bnn.StochasticBatchNorm1d,
+    "batch_norm2d": bnn.StochasticBatchNorm2d,
+    "max_pool2d": bnn.StochasticMaxPool2d,
+    "sign": bnn.StochasticSign,
+    "softmax": bnn.SoftmaxLinear,
+    "flatten": nn.Flatten,
+    "ste_conv2d": bnn.SteConv2d,
+    "ste_linear": bnn.SteLinear,
+    "ste_sign": bnn.SteSign,
+    "plain_norm1d": nn.BatchNorm1d,
+    "plain_norm2d": nn.BatchNorm2d,
+    "plain_pool2d": nn.MaxPool2d,
 }
+# Options are those of the table, so that nothing is captured that the reader of checkpoints does not know.
+KINDS: Mapping[str, _Kind] = {name: _Kind(cls, tuple(table.KINDS[name].options)) for name, cls in _CLASSES.items()}
 # Layers over random variables that hand a Gaussian on, their counterparts over tensors, and what to use instead where
 # one kind follows the other: that could not run.
 _GAUSSIAN = ("binary_conv2d", "binary_linear", "batch_norm1d", "batch_norm2d", "max_pool2d")
@@ -240,26 +234,29 @@ def _kind_of(module: nn.Module) -> str | None:
 
 
 class GraphModel(nn.Module):
-    """A module built from a graph; its ``state_dict`` has the keys of the module that was captured."""
+    """A module built from a graph; its ``state_dict`` has the keys of the module that was captured.
+
+    Raises:
+        BlrcError: nodes that no checkpoint may hold (`blrc.kinds.table.check_nodes`), or a name that a module has.
+    """
 
     def __init__(self, nodes: tuple[Node, ...]) -> None:
         super().__init__()
+        table.check_nodes(nodes)
         self.nodes = nodes
         for node in nodes:
-            if node.kind not in KINDS:
-                raise BlrcError(
-                    f"layer {node.name!r} is of kind {node.kind!r}, which this version of blrc does not know"
-                )
             *path, last = node.name.split(".")
             parent: nn.Module = self
-            for part in path:
-                if part not in parent._modules:
-                    parent.add_module(part, nn.Module())
-                parent = parent.get_submodule(part)
             try:
+                for part in path:
+                    if part not in parent._modules:
+                        parent.add_module(part, nn.Module())
+                    parent = parent.get_submodule(part)
                 parent.add_module(last, KINDS[node.kind].build(node.options))
             except BlrcError as error:
                 raise BlrcError(f"layer {node.name!r}: {error}") from None
+            except KeyError:  # what every module has already, such as "forward"
+                raise BlrcError(f"layer {node.name!r}: a module has that name; give the layer another") from None
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         values: dict[str, Any] = {INPUT: x}
@@ -267,6 +264,13 @@ class GraphModel(nn.Module):
             values[node.name] = self.get_submodule(node.name)(*(values[name] for name in node.inputs))
         result: torch.Tensor = values[self.nodes[-1].name]
         return result
+
+
+def build(nodes: tuple[Node, ...], tensors: Mapping[str, NDArray[Any]]) -> GraphModel:
+    """Return a module of these layers with these parameters and buffers, which are copied."""
+    model = GraphModel(nodes)
+    model.load_state_dict({key: torch.from_numpy(value.copy()) for key, value in tensors.items()})
+    return model
 
 
 def _plain(option: str, value: Any) -> Any:

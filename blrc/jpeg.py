@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blrc.errors import BlrcError
+from blrc.extras import require
 
 
 def decode(jpeg: NDArray[Any], offsets: NDArray[Any]) -> NDArray[np.uint8]:
@@ -24,10 +25,9 @@ def decode(jpeg: NDArray[Any], offsets: NDArray[Any]) -> NDArray[np.uint8]:
         BlrcError: Pillow is not installed; offsets that do not fit; no JPEG; images of different sizes. The message
             says which image, not which file.
     """
-    try:
-        from PIL import Image
-    except ImportError:
-        raise BlrcError("holds JPEG images, which takes Pillow: pip install 'blrc[jpeg]'") from None
+    require("PIL", "reading JPEG images")
+    from PIL import Image
+
     if jpeg.dtype != np.uint8 or jpeg.ndim != 1 or offsets.ndim != 1 or offsets.dtype.kind not in "iu":
         raise BlrcError(
             f"jpeg is {jpeg.dtype} {jpeg.shape} and offsets {offsets.dtype} {offsets.shape}; expected streams of uint8 "

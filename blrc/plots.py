@@ -9,13 +9,13 @@ import io
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from blrc.errors import BlrcError
+from blrc.extras import missing
 
 try:
     import matplotlib
     from matplotlib.figure import Figure as Figure
 except ImportError:
-    raise BlrcError("figures need matplotlib, which is not installed: pip install 'blrc[plots]'") from None
+    raise missing("matplotlib", "drawing a figure") from None
 
 Plain = Mapping[str, Any]
 TITLES = {"map": "MAP", "stochastic": "stochastic network"}

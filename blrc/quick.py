@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from torch.nn import functional as F
 
 from blrc import reference
-from blrc.forward import without_nnpack
+from blrc.exact.by_torch import without_nnpack
 from blrc.pack import unpack_signs
 from blrc.program import Conv, Program, Window
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import operator
 import re
 from collections.abc import Sequence
@@ -17,9 +16,9 @@ from numpy.typing import NDArray
 from blrc import logits
 from blrc.checkpoint import Checkpoint
 from blrc.errors import BlrcError
-from blrc.graph import Node
-from blrc.net import Conv, Dense, Flatten, Layer, MaxPool, Moments, Net, Norm, Reals, Sign, Softmax
-from blrc.window import conv_window, count, pool_window
+from blrc.kinds.node import Node
+from blrc.kinds.table import kind_of
+from blrc.net import Layer, Net, Reals
 
 SEED_LIMIT = 2**64
 MEMBER_LIMIT = 2**32
@@ -180,78 +179,38 @@ def sample(checkpoint: Checkpoint, member: Member = MAP, running: bool = False) 
 
 
 def _layer(checkpoint: Checkpoint, node: Node, index: int, member: Member, running: bool) -> Layer:
-    if len(node.inputs) != 1:
-        raise BlrcError(f"{checkpoint.source}: layer {node.name!r} has {len(node.inputs)} inputs; layers take one")
-    x, options = node.inputs[0], node.options
     who = f"{checkpoint.source}: layer {node.name!r}"
-    match node.kind:
-        case "binary_conv2d" | "ste_conv2d":
-            signs = _signs(checkpoint, node, index, member)
-            window = conv_window(
-                who, options["kernel_size"], options["stride"], options["padding"], options["dilation"]
-            )
-            groups = count(who, "groups", options["groups"])
-            return Conv(node.name, x, signs, _optional(checkpoint, f"{node.name}.bias"), window, groups)
-        case "binary_linear" | "ste_linear":
-            signs = _signs(checkpoint, node, index, member)
-            return Dense(node.name, x, signs, _optional(checkpoint, f"{node.name}.bias"))
-        case "batch_norm1d" | "batch_norm2d" | "plain_norm1d" | "plain_norm2d":
-            return _norm(checkpoint, node, who, running)
-        case "max_pool2d" | "plain_pool2d":
-            return MaxPool(
-                node.name, x, pool_window(who, options["kernel_size"], options["stride"], options["padding"])
-            )
-        case "sign" | "ste_sign":
-            return Sign(node.name, x)
-        case "flatten":
-            return Flatten(node.name, x)
-        case "softmax":
-            weights = _reals(checkpoint, f"{node.name}.weight")
-            bias = _optional(checkpoint, f"{node.name}.bias")
-            return Softmax(node.name, x, weights, np.zeros(len(weights)) if bias is None else bias)
-        case _:
-            raise BlrcError(
-                f"{checkpoint.source}: layer {node.name!r} ({node.kind}) is unknown to this version of blrc"
-            )
+    if len(node.inputs) != 1:
+        raise BlrcError(f"{who} has {len(node.inputs)} inputs; layers take one")
+    kind = kind_of(node)
+    kind.check(who, node.options)
+    return kind.layer(who, node, _Numbers(checkpoint, node, index, member, running))
 
 
-def _signs(checkpoint: Checkpoint, node: Node, index: int, member: Member) -> NDArray[np.int8]:
-    name = node.name
-    if node.kind.startswith("ste_"):  # a Binarized NN: every member is the same network
-        return checkpoint.signs(name)
-    codes = checkpoint.logit_codes(name)
-    if member.seed is None or (member.layers is not None and name not in member.layers):
-        return logits.map_signs(codes)
-    signs = logits.sample_signs(codes, member.seed, member.index, index)
-    if not member.freeze:
-        return signs
-    return np.where(logits.frozen(member.freeze)[codes.astype(np.int16) + 128], logits.map_signs(codes), signs)
+@dataclass(frozen=True)
+class _Numbers:
+    """What one layer of one member computes with (`blrc.kinds.record.Values`)."""
 
+    checkpoint: Checkpoint
+    node: Node
+    index: int
+    member: Member
+    running: bool
 
-def _norm(checkpoint: Checkpoint, node: Node, who: str, running: bool) -> Norm:
-    channels, eps = count(who, "num_features", node.options["num_features"]), node.options["eps"]
-    if not (isinstance(eps, int | float) and math.isfinite(eps) and eps >= 0):
-        raise BlrcError(f"{who}: eps {eps!r}: must be finite and not negative; train with 1e-5, say")
-    gamma = _optional(checkpoint, f"{node.name}.weight")
-    beta = _optional(checkpoint, f"{node.name}.bias")
-    statistics = None
-    if running:
-        statistics = Moments(
-            _reals(checkpoint, f"{node.name}.running_mean"), _reals(checkpoint, f"{node.name}.running_var")
-        )
-    return Norm(
-        node.name,
-        node.inputs[0],
-        np.ones(channels) if gamma is None else gamma,
-        np.zeros(channels) if beta is None else beta,
-        float(eps),
-        statistics,
-    )
+    def signs(self) -> NDArray[np.int8]:
+        name, member = self.node.name, self.member
+        if self.node.kind.startswith("ste_"):  # a Binarized NN: every member is the same network
+            return self.checkpoint.signs(name)
+        codes = self.checkpoint.logit_codes(name)
+        if member.seed is None or (member.layers is not None and name not in member.layers):
+            return logits.map_signs(codes)
+        signs = logits.sample_signs(codes, member.seed, member.index, self.index)
+        if not member.freeze:
+            return signs
+        return np.where(logits.frozen(member.freeze)[codes.astype(np.int16) + 128], logits.map_signs(codes), signs)
 
+    def reals(self, tensor: str) -> Reals:
+        return np.asarray(self.checkpoint.tensors[f"{self.node.name}.{tensor}"], dtype=np.float64)
 
-def _reals(checkpoint: Checkpoint, key: str) -> Reals:
-    return np.asarray(checkpoint.tensors[key], dtype=np.float64)
-
-
-def _optional(checkpoint: Checkpoint, key: str) -> Reals | None:
-    return _reals(checkpoint, key) if key in checkpoint.tensors else None
+    def optional(self, tensor: str) -> Reals | None:
+        return self.reals(tensor) if f"{self.node.name}.{tensor}" in self.checkpoint.tensors else None

@@ -1,79 +1,82 @@
-"""Files of tensors and plain data with a seal.
+"""Read files of tensors and plain data with a seal (`blrc.saving.write_sealed` writes them); torch is not needed.
 
-A torch zip (it loads under ``weights_only=True``) that ends in a zip comment with the SHA-256 of everything before it.
-It is checked before anything is unpickled, so a damaged file is refused as a whole.
+A sealed file is a torch zip (it loads under ``weights_only=True``) that ends in a zip comment with the SHA-256 of
+everything before it. The seal is checked before anything is unpickled, so a damaged file is refused as a whole.
 """
 
 from __future__ import annotations
 
 import hashlib
-import io
-import sys
+import os
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from blrc.errors import BlrcError
-from blrc.files import write_atomically
+from blrc.torchzip import tensors
 
-_SEAL = b"blrc sha256 "
-_SEAL_BYTES = len(_SEAL) + 64
-
-
-def write(content: Mapping[str, Any], path: Path) -> None:
-    """Write plain data and tensors (atomically); the same content gives the same bytes."""
-    buffer = io.BytesIO()
-    torch.save(_interned(content), buffer)
-    write_atomically(path, _seal(buffer.getvalue()))
+SEAL = b"blrc sha256 "
+SEAL_BYTES = len(SEAL) + 64
+MOST_BYTES = 2**29  # of a file: its content is in memory twice, so that 1 GiB serves for every file
 
 
 def read(path: Path) -> Mapping[str, Any]:
-    """The content of a file that `write` made. Nothing in it is executed.
+    """Return the content of a file that `blrc.saving.write_sealed` made; tensors are read-only NumPy arrays.
+
+    Nothing in the file is executed, and no more memory is taken than twice its size.
 
     Raises:
-        BlrcError: no such file, not one of blrc's, truncated, damaged, or with more in it than plain data.
+        BlrcError: no such file, not one of blrc's, truncated, damaged, too large, or with more in it than plain data.
     """
+    raw = _bytes(path)
+    if not raw.startswith(b"PK\x03\x04"):
+        raise BlrcError(f"{path}: not a blrc checkpoint; make one with blrc.save() or 'blrc train'")
+    seal = raw[-SEAL_BYTES:]
+    if not seal.startswith(SEAL):
+        raise BlrcError(f"{path}: not a blrc checkpoint, or truncated; copy it again, or write it with blrc.save()")
+    if seal[len(SEAL) :] != hashlib.sha256(memoryview(raw)[:-SEAL_BYTES]).hexdigest().encode():
+        raise BlrcError(f"{path}: damaged (its SHA-256 does not match its contents); copy it again")
     try:
-        raw = path.read_bytes()
+        content = tensors.read(raw, SEAL_BYTES)
+    except ValueError as error:
+        raise BlrcError(f"{path}: refused: not plain tensors and data ({error}); nothing in it was executed") from None
+    return content if isinstance(content, dict) else {}
+
+
+def _bytes(path: Path) -> bytes:
+    """Return what a regular file holds; of what is no zip file, only the first bytes."""
+    try:
+        # Without O_NONBLOCK, a FIFO that nobody writes to would hang here.
+        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+        try:
+            return _regular(path, handle)
+        finally:
+            os.close(handle)
     except FileNotFoundError:
         raise BlrcError(
             f"{path}: no such file; give the path of a checkpoint written by blrc.save() or 'blrc train'"
         ) from None
     except OSError as error:
         raise BlrcError(f"{path}: cannot read: {error.strerror or error}") from None
-    body, seal = raw[:-_SEAL_BYTES], raw[-_SEAL_BYTES:]
-    if not raw.startswith(b"PK\x03\x04"):
-        raise BlrcError(f"{path}: not a blrc checkpoint; make one with blrc.save() or 'blrc train'")
-    if not seal.startswith(_SEAL):
-        raise BlrcError(f"{path}: not a blrc checkpoint, or truncated; copy it again, or write it with blrc.save()")
-    if seal[len(_SEAL) :] != hashlib.sha256(body).hexdigest().encode():
-        raise BlrcError(f"{path}: damaged (its SHA-256 does not match its contents); copy it again")
-    try:
-        content = torch.load(io.BytesIO(raw), map_location="cpu", weights_only=True)
-    except Exception as error:  # a sealed file can hold anything, on which zip readers and unpicklers raise anything
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise BlrcError(f"{path}: refused: not plain tensors and data ({reason}); nothing in it was executed") from None
-    return content if isinstance(content, dict) else {}
+    except ValueError:  # a NUL in it
+        raise BlrcError(f"{str(path)!r}: cannot read: no name of a file") from None
 
 
-def _interned(content: Any) -> Any:
-    """The same plain data with equal strings being one object.
-
-    Pickle writes an object that it has met before as a reference, so bytes would depend on which strings happen to be
-    shared; now the same network gives the same file, whether it was just trained or loaded.
-    """
-    if isinstance(content, dict):
-        return {_interned(key): _interned(value) for key, value in content.items()}
-    if isinstance(content, list):
-        return [_interned(value) for value in content]
-    return sys.intern(str(content)) if isinstance(content, str) else content
-
-
-def _seal(archive: bytes) -> bytes:
-    """Append the SHA-256 as the zip's comment; its last two bytes are the comment's length (so far 0)."""
-    if archive[-2:] != b"\0\0":
-        raise RuntimeError("torch.save wrote a zip with a comment, which blrc.checkpoint does not expect")
-    body = archive[:-2] + _SEAL_BYTES.to_bytes(2, "little")
-    return body + _SEAL + hashlib.sha256(body).hexdigest().encode()
+def _regular(path: Path, handle: int) -> bytes:
+    found = os.fstat(handle)
+    if stat.S_ISDIR(found.st_mode):
+        raise BlrcError(f"{path}: cannot read: Is a directory")
+    if not stat.S_ISREG(found.st_mode):
+        raise BlrcError(f"{path}: cannot read: not a regular file")
+    with open(handle, "rb", closefd=False) as file:
+        start = file.read(4)
+        if start != b"PK\x03\x04":
+            return start
+        if found.st_size > MOST_BYTES:
+            raise BlrcError(
+                f"{path}: a checkpoint of {found.st_size} bytes is too large, {MOST_BYTES} are read at most; save it "
+                "with compact=True"
+            )
+        file.seek(0)
+        return file.read(found.st_size)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 from blrc.errors import BlrcError
 from blrc.net import INPUT, Conv, Dense, Flatten, Layer, MaxPool, Net, Norm, Sign, Softmax
 
 Shape = tuple[int, ...]
+MOST_VALUES = 2**24  # of a map: 64 channels of 512 x 512; calibration takes some 64 bytes for each
 
 
 def check_shapes(net: Net) -> dict[str, Shape]:
@@ -15,12 +18,19 @@ def check_shapes(net: Net) -> dict[str, Shape]:
         BlrcError: a layer that does not fit its input, by name, with both shapes.
     """
     shapes: dict[str, Shape] = {INPUT: net.encoding.shape}
+    _check_size("the input", net.encoding.shape)
     for layer in net.layers:
         if layer.x not in shapes:
             raise BlrcError(f"layer {layer.name!r}: reads {layer.x!r}, which no layer before it computes")
         shapes[layer.name] = _output(layer, shapes[layer.x])
+        _check_size(f"layer {layer.name!r}", shapes[layer.name])
     del shapes[INPUT]
     return shapes
+
+
+def _check_size(who: str, shape: Shape) -> None:
+    if math.prod(shape) > MOST_VALUES:
+        raise BlrcError(f"{who}: a map {shape} has more than {MOST_VALUES} values; make it smaller")
 
 
 def _output(layer: Layer, x: Shape) -> Shape:

@@ -119,27 +119,30 @@ def pack(whitening: Whitening) -> dict[str, Any]:
 
 
 def unpack(content: dict[str, Any]) -> Whitening:
-    """What `pack` gave.
+    """What `pack` gave, as a stranger may have changed it: everything is checked for its type and size.
 
     Raises:
         BlrcError: it is no such thing.
     """
-    try:
-        shape = tuple(int(n) for n in content["shape"])
-        size = math.prod(shape)
-        upper, centre, offset = content["upper"], content["centre"], content["offset"]
-        good = (upper.shape == (size * (size + 1) // 2,) and centre.shape == offset.shape == (size,)
-                and (upper.dtype, centre.dtype, offset.dtype) == (np.int16, np.uint8, np.int64)
-                and 0 <= int(content["shift"]) < 32 and len(shape) == 3)  # fmt: skip
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise BlrcError(f"its whitening is damaged ({error!r}); train it again") from None
-    if not good:
-        raise BlrcError("its whitening is damaged; train it again")
+    shape, scale, shift = (content.get(key) for key in ("shape", "scale", "shift"))
+    upper, centre, offset = (content.get(key) for key in ("upper", "centre", "offset"))
+    if not (isinstance(shape, list) and len(shape) == 3 and all(type(n) is int and n > 0 for n in shape)):
+        raise BlrcError("its whitening is damaged (the shape); train it again")
+    size = math.prod(shape)
+    arrays = ((upper, np.int16, size * (size + 1) // 2), (centre, np.uint8, size), (offset, np.int64, size))
+    for array, dtype, count in arrays:
+        if not (isinstance(array, np.ndarray) and array.dtype == dtype and array.shape == (count,)):
+            raise BlrcError("its whitening is damaged (its tables); train it again")
+    if type(shift) is not int or not 0 <= shift < 32 or type(scale) not in (int, float):
+        raise BlrcError("its whitening is damaged (its scale); train it again")
+    assert isinstance(upper, np.ndarray) and isinstance(centre, np.ndarray) and isinstance(offset, np.ndarray)
+    assert isinstance(scale, int | float)
     matrix = np.zeros((size, size), np.int16)
-    rows, columns = np.triu_indices(size)
-    matrix[rows, columns] = upper
-    matrix[columns, rows] = upper
-    return Whitening(shape, float(content["scale"]), matrix, centre, offset, int(content["shift"]))
+    start = 0
+    for row in range(size):
+        matrix[row, row:] = matrix[row:, row] = upper[start : start + size - row]
+        start += size - row
+    return Whitening(tuple(shape), float(scale), matrix, centre.astype(np.uint8), offset.astype(np.int64), shift)
 
 
 def _moments(images: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -12,10 +12,11 @@ from torch import nn
 
 from blrc import nn as bnn
 from blrc.calibrate import calibrate
-from blrc.checkpoint import Checkpoint, from_model
+from blrc.checkpoint import Checkpoint
 from blrc.encode import InputEncoding, bits, int8_codes, pixels
 from blrc.net import Net
 from blrc.sample import sample
+from blrc.saving import from_model
 
 _NORMS = (bnn.StochasticBatchNorm1d, bnn.StochasticBatchNorm2d, nn.BatchNorm1d, nn.BatchNorm2d)
 

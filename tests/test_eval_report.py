@@ -12,7 +12,7 @@ import torch
 from click.testing import CliRunner, Result
 from random_networks import checkpoint_of, deep_network
 
-from blrc import checkpoint, datasets, models, plots
+from blrc import checkpoint, datasets, full_precision, models, plots, saving
 from blrc.cli import main
 from blrc.eval_report import to_text
 from blrc.train.mnist import ENCODING
@@ -34,12 +34,11 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The shipped network with a tenth of its calibration samples: calibrating takes most of these tests' time."""
-    from blrc import checkpoint
 
     shipped = checkpoint.load(EXAMPLE / "mnist.pt")
     assert shipped.calibration is not None
     path = tmp_path_factory.mktemp("model") / "mnist.pt"
-    checkpoint.save(shipped.model(), path, input=shipped.encoding, calibration=shipped.calibration[:256], compact=True)
+    saving.save(shipped.model(), path, input=shipped.encoding, calibration=shipped.calibration[:256], compact=True)
     return path
 
 
@@ -120,7 +119,7 @@ def test_progress_is_lines_in_a_log(model: Path, data: Path) -> None:
 
 def test_baselines_of_all_kinds_stand_beside_it(model: Path, data: Path, tmp_path: Path) -> None:
     real = models.mnist("fp").eval()
-    checkpoint.save_real(real, tmp_path / "FPNet.pt")
+    full_precision.save_real(real, tmp_path / "FPNet.pt")
     (tmp_path / "again.pt").write_bytes(model.read_bytes())
     files = [option for name in ("FPNet", "again") for option in ("--baseline", tmp_path / f"{name}.pt")]
     result = evaluate(model, "--data", data, "--members", "map", "--json", *files)
@@ -138,6 +137,6 @@ def test_a_baseline_for_other_data_is_refused(model: Path, data: Path, tmp_path:
     network, shape = deep_network(4)
     other = checkpoint_of(network, "uint8", shape, 4)
     path = tmp_path / "other.pt"
-    checkpoint.save(other.model(), path, input=other.encoding, calibration=other.calibration)
+    saving.save(other.model(), path, input=other.encoding, calibration=other.calibration)
     result = evaluate(model, "--data", data, "--members", "map", "--baseline", path)
     assert result.exit_code == 1 and f"--baseline {path}: takes uint8" in result.output

@@ -10,8 +10,9 @@ import torch
 from torch.backends import nnpack
 from torch.nn import functional as F
 
-from blrc import forward
-from blrc.forward import CHUNK, max_pool, preactivation, without_nnpack
+from blrc.exact import by_torch
+from blrc.exact.by_torch import CHUNK, without_nnpack
+from blrc.forward import max_pool, preactivation
 from blrc.net import Conv, Dense
 from blrc.window import Window
 
@@ -130,7 +131,7 @@ def test_inexact_float32_is_noticed_and_mended(monkeypatch: pytest.MonkeyPatch) 
         z = real(input, *arguments)  # type: ignore[arg-type]
         return z + (0.6 if z.dtype == torch.float32 else 0.0)
 
-    monkeypatch.setattr(forward.F, "conv2d", wrong)
+    monkeypatch.setattr(by_torch.F, "conv2d", wrong)
     assert np.array_equal(preactivation(conv, x, 1), right)
 
 

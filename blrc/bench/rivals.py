@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from blrc.bench.clock import Run
 from blrc.bench.subject import Subject
 from blrc.errors import BlrcError
+from blrc.extras import EXTRAS
 from blrc.targets.c.steps import Step
 
 if TYPE_CHECKING:
@@ -39,7 +40,8 @@ class Rival:
     def missing(self) -> str | None:
         """Why it is left out, in words, or None where all of its packages are there."""
         lacking = [package for package in self.packages if importlib.util.find_spec(package) is None]
-        return f"{', '.join(lacking)} not installed: pip install {' '.join(lacking)}" if lacking else None
+        extras = ",".join(dict.fromkeys(EXTRAS[package] for package in lacking))
+        return f"{', '.join(lacking)} not installed: pip install 'blrc[{extras}]'" if lacking else None
 
 
 def in_onnx_runtime(model: bytes, seed: int = 1) -> Run:

@@ -11,6 +11,13 @@ The Binarized NN, a baseline, is made of `SteLinear`, `SteConv2d`, `SteSign` and
 same order; all of them map tensors to tensors.
 """
 
+from blrc.extras import missing
+
+try:
+    import torch  # noqa: F401
+except ImportError:
+    raise missing("torch", "blrc.nn") from None
+
 from blrc.nn.activation import StochasticSign, probability_minus
 from blrc.nn.deterministic import Sign, deterministic, reestimate
 from blrc.nn.gaussian import Gaussian

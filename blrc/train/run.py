@@ -15,7 +15,7 @@ import torch
 from torch import nn
 from tqdm import tqdm
 
-from blrc import checkpoint
+from blrc import full_precision, saving
 from blrc.errors import BlrcError
 from blrc.store import steps
 from blrc.train import bf16, networks, torch_compile
@@ -65,7 +65,7 @@ def run(
     ``<output>.training``; a run that was killed goes on from there with `resume`, and ends with the same bytes as an
     uninterrupted one at the same number of threads. The file is removed when the checkpoint is written. A lock on
     ``.<output>.blrc-lock`` keeps other runs away meanwhile; the kernel releases it however the process ends. A
-    full-precision network cannot be compiled; its file is for `blrc.checkpoint.load_real`.
+    full-precision network cannot be compiled; its file is for `blrc.full_precision.load_real`.
 
     Args:
         output: the checkpoint's path.
@@ -141,11 +141,11 @@ def _run(
     model.eval()
     if ranks.first:
         if recipe.model == "fp":
-            checkpoint.save_real(model, output, encoding.kind)
+            full_precision.save_real(model, output, encoding.kind)
         else:
             samples = training.images[choice(len(training), recipe.calibration, recipe.seed)]
             whitening = prepared.whitening
-            checkpoint.save(model, output, input=encoding, calibration=samples, compact=True, whitening=whitening)
+            saving.save(model, output, input=encoding, calibration=samples, compact=True, whitening=whitening)
         steps.remove(state_file(output))
         steps.sync_folder(output.parent)
     return Trained(model, state.accuracies, state.history)

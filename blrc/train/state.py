@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import pickle
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, fields
@@ -103,7 +104,9 @@ def load_state(path: Path, options: dict[str, Any]) -> TrainingState:
         BlrcError: no training state, of another version, or of a run with other options (each is named).
     """
     try:
-        content = torch.load(path, map_location="cpu", weights_only=True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what a version of torch has to say of a file is no reason to refuse it
+            content = torch.load(path, map_location="cpu", weights_only=True)
         if content.pop("format") != FORMAT:
             raise BlrcError(f"{path}: written by another version of blrc: delete it and train anew")
         state = TrainingState(**content)

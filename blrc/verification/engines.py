@@ -22,7 +22,6 @@ from blrc.targets.c.compiled import Compiled
 from blrc.targets.c.host import SANITIZE, HostBuild
 from blrc.targets.c.native import Native
 from blrc.targets.c.shared import exported_files
-from blrc.targets.onnx_run import OnnxRun, run_op
 from blrc.targets.web import node
 from blrc.verification.stimuli import random_inputs
 
@@ -178,6 +177,8 @@ def c_engine(
 
 def onnx_engine(model: bytes, program: Program) -> Engine:
     """The exported ONNX file: an instrumented copy gives every layer, the unchanged bytes the answer and the scores."""
+    from blrc.targets.onnx_run import OnnxRun, run_op  # optional packages
+
     runtime = OnnxRun(model, program)
 
     def run(raw: NDArray[Any], member: int) -> Arrays:

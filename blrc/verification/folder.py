@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from blrc import labelled, program_file, reference, vectors
 from blrc.encode import torch_layout
 from blrc.errors import BlrcError
+from blrc.extras import lacking
 from blrc.manifest import Manifest, read_manifest
 from blrc.net import Net
 from blrc.program import BinaryScores, Conv, Program, Scores
@@ -93,7 +94,11 @@ def verify_folder(
                 problems += compiled.problems
                 skipped += compiled.skipped
         if "onnx" in manifest.targets:
-            engines.append(onnx_engine(_read(folder / f"{name}.onnx"), program))
+            missing = lacking("onnx") or lacking("onnxruntime")
+            if missing is None:
+                engines.append(onnx_engine(_read(folder / f"{name}.onnx"), program))
+            else:
+                skipped.append(f"ONNX: running the file needs {missing}")
         if "web" in manifest.targets:
             if shutil.which("node") is None:
                 skipped.append("page: node, which runs its scripts, was not found; install nodejs")
@@ -101,6 +106,8 @@ def verify_folder(
                 engines.append(page_engine(folder, program))
         if engines and not any(engine.layers for engine in engines):
             skipped.append("layers: a page only answers; export with --target c as well, and they are compared")
+        if not engines and skipped and not problems:
+            raise BlrcError(f"{folder}: nothing of it can be run here; {'; '.join(skipped)}")
         if not engines:
             problems.append(f"{folder}: holds no target that could be compared; export it again with --target c")
         with _as_problem(problems):

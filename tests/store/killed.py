@@ -35,7 +35,9 @@ def kill_at(number: int, report: int) -> None:
 
 
 def main() -> None:
-    os.fsync = lambda descriptor: None  # a killed process loses nothing that the system has; thousands would take minutes
+    os.fsync = lambda descriptor: (
+        None
+    )  # a killed process loses nothing that the system has; thousands would take minutes
     folder, base = Path(sys.argv[1]), sys.argv[2]
     task = json.loads(Path(sys.argv[3]).read_bytes())
     files = {name: content.encode() for name, content in task["files"].items()}
@@ -53,7 +55,9 @@ def main() -> None:
             os._exit(0)
         os.close(writing)
         status = os.waitpid(child, 0)[1]
-        print(os.read(reading, 1000).decode() if os.WIFSIGNALED(status) else f"exit {os.waitstatus_to_exitcode(status)}")
+        print(
+            os.read(reading, 1000).decode() if os.WIFSIGNALED(status) else f"exit {os.waitstatus_to_exitcode(status)}"
+        )
         os.close(reading)
         if not os.WIFSIGNALED(status):
             return

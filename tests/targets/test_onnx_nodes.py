@@ -19,7 +19,8 @@ from random_programs import random_inputs, random_program
 from blrc import reference
 from blrc.errors import BlrcError
 from blrc.program import BinaryScores, Conv, Program
-from blrc.targets.onnx_nodes import Graph, parse_onnx_weights
+from blrc.targets.onnx_nodes import Graph
+from blrc.targets.onnx_options import parse_onnx_weights
 from blrc.targets.onnx_run import OnnxRun
 
 PAIRS = st.sampled_from([(np.int8(-1), np.int8(1)), (np.int8(-2), np.int8(2)), (np.uint8(0), np.uint8(2))])

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from blrc import api, checkpoint, whiten
+from blrc import api, checkpoint, full_precision, whiten
 from blrc.cifar import SHAPE, cifar10
 from blrc.compiling import compile as compile_native
 from blrc.errors import BlrcError
@@ -131,7 +131,7 @@ def test_white_networks_are_evaluated_and_verified_on_the_files(folder: Path, tm
     assert held.whitening is not None
     codes = held.whitening.codes(test.images)
     real = networks.named(changed(), "fp")
-    real.load_state_dict(checkpoint.load_real(tmp_path / "fp.pt"))
+    real.load_state_dict(full_precision.load_real(tmp_path / "fp.pt"))
     with torch.no_grad():
         labels = real.eval()(torch.from_numpy(codes.astype(np.float32) / 16)).argmax(1).numpy()
     assert plain["baselines"]["fp"]["accuracy_mean"] == pytest.approx(100 * (labels == test.labels).mean())

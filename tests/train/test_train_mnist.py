@@ -17,7 +17,7 @@ import pytest
 import torch
 from small_mnist import small_mnist, write_images
 
-from blrc import checkpoint, datasets, models
+from blrc import checkpoint, datasets, full_precision, models
 from blrc.calibrate import calibrate
 from blrc.errors import BlrcError
 from blrc.lower import lower
@@ -422,13 +422,13 @@ def test_without_norms_it_still_exports(folder: Path, tmp_path: Path) -> None:
 def test_a_full_precision_network_is_kept_but_not_compiled(folder: Path, tmp_path: Path) -> None:
     trained = run(folder, tmp_path / "fp.pt", Recipe(**{**TINY.__dict__, "model": "fp", "epochs": 3}))
     assert list(trained.accuracies) == ["fp"] and len(trained.accuracies["fp"]) == 3
-    held = checkpoint.load_real(tmp_path / "fp.pt")
+    held = full_precision.load_real(tmp_path / "fp.pt")
     assert all(torch.equal(held[key], value) for key, value in trained.model.state_dict().items())
     with pytest.raises(BlrcError, match=r"fp.pt: a full-precision network, which cannot be compiled"):
         checkpoint.load(tmp_path / "fp.pt")
     run(folder, tmp_path / "blrnet.pt")
     with pytest.raises(BlrcError, match=r"blrnet.pt: not a full-precision network"):
-        checkpoint.load_real(tmp_path / "blrnet.pt")
+        full_precision.load_real(tmp_path / "blrnet.pt")
 
 
 def test_the_binarized_networks_rates_are_hubaras() -> None:

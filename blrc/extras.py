@@ -1,0 +1,49 @@
+"""Packages that only some commands need, and the one line that says which extra brings what is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+
+from blrc.errors import BlrcError
+
+EXTRAS: Mapping[str, str] = {
+    "torch": "train",
+    "onnx": "onnx",
+    "onnxruntime": "onnx",
+    "PIL": "jpeg",
+    "matplotlib": "plots",
+    "wasmtime": "wasm",
+}
+"""Optional packages by the name that is imported, and the extra of blrc that brings each (pyproject.toml)."""
+
+
+def lacking(package: str) -> str | None:
+    """Say how to install an optional package; None where it can be imported, which this does."""
+    try:
+        import_module(package)
+    except ImportError:
+        return _remedy(package)
+    return None
+
+
+def missing(package: str, what: str) -> BlrcError:
+    """Return the error that `what` needs an optional package that cannot be imported."""
+    return BlrcError(f"{what} needs {_remedy(package)}")
+
+
+def require(package: str, what: str) -> None:
+    """Import an optional package.
+
+    Args:
+        what: needs it, for the message: ``target onnx``, say.
+
+    Raises:
+        BlrcError: it is not installed; the message names the extra to install.
+    """
+    if lacking(package) is not None:
+        raise missing(package, what)
+
+
+def _remedy(package: str) -> str:
+    return f"{package}, which is not installed: pip install 'blrc[{EXTRAS[package]}]'"

@@ -1,0 +1,140 @@
+"""Write checkpoints: from a torch module to one sealed file (`blrc.checkpoint` says what is in it, and reads it)."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import sys
+import zlib
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from blrc import logits, whiten
+from blrc.checkpoint import FORMAT, LOGITS, VERSION, Checkpoint, check, shadows_of, signs_of
+from blrc.encode import InputEncoding
+from blrc.files import write_atomically
+from blrc.graph import capture
+from blrc.sealed import SEAL, SEAL_BYTES
+from blrc.whiten import Whitening
+
+
+def save(
+    model: nn.Module,
+    path: str | Path,
+    *,
+    input: InputEncoding,
+    calibration: NDArray[Any] | torch.Tensor | None,
+    compact: bool = False,
+    whitening: Whitening | None = None,
+) -> None:
+    """Write a checkpoint (atomically).
+
+    Args:
+        model: any module made of `blrc.nn` layers; a user's own class needs no registration.
+        input: how raw input becomes codes (`blrc.encode.pixels`, `int8_codes` or `bits`).
+        calibration: raw samples ``(N, *input.shape)`` of type ``input.dtype``, at least 2; a few hundred suffice.
+            None leaves a
+            checkpoint that cannot be exported without re-estimation samples.
+        compact: hold logits as 8-bit codes, a quarter of the size. MAP weights and samples stay the same bit for bit.
+            Of a Binarized NN it holds the signs: the same network, but it cannot be trained on as if not saved.
+        whitening: kept with a network that takes whitened images, so that `blrc eval` and others can whiten (9.5 MB).
+
+    Raises:
+        BlrcError: layers without a binary form, values that are not finite, samples of the wrong shape or type.
+    """
+    path = Path(path)
+    checkpoint = from_model(model, input, calibration, source=str(path))
+    shadows = shadows_of(checkpoint)
+    tensors = {
+        key: torch.from_numpy(np.array(_compacted(key, value, shadows) if compact else value))
+        for key, value in checkpoint.tensors.items()
+    }
+    content = {
+        "format": FORMAT,
+        "version": VERSION,
+        "nodes": [{**asdict(node), "inputs": list(node.inputs)} for node in checkpoint.nodes],
+        "tensors": tensors,
+        "input": {
+            "kind": input.kind,
+            "shape": list(input.shape),
+            "scale": float(input.scale),
+            "mean": list(map(float, input.mean)),
+            "std": list(map(float, input.std)),
+        },
+        "calibration": _deflate(checkpoint.calibration),
+    }
+    if whitening is not None:
+        content["whitening"] = _tensors(whiten.pack(whitening))
+    write_sealed(content, path)
+
+
+def from_model(
+    model: nn.Module, input: InputEncoding, calibration: NDArray[Any] | torch.Tensor | None, source: str = "model"
+) -> Checkpoint:
+    """What `save` would write, without writing it."""
+    samples = _array(calibration) if isinstance(calibration, torch.Tensor) else calibration
+    nodes = capture(model)
+    prefixes = tuple(f"{node.name}." for node in nodes)
+    tensors = {key: _array(value) for key, value in model.state_dict().items() if key.startswith(prefixes)}
+    checkpoint = Checkpoint(nodes, tensors, input, samples, source)
+    check(checkpoint)
+    return checkpoint
+
+
+def write_sealed(content: Mapping[str, Any], path: Path) -> None:
+    """Write a sealed file of plain data and tensors (atomically); the same content gives the same bytes."""
+    buffer = io.BytesIO()
+    torch.save(_interned(content), buffer)
+    write_atomically(path, _seal(buffer.getvalue()))
+
+
+def _tensors(plain: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: torch.from_numpy(value) if isinstance(value, np.ndarray) else value for key, value in plain.items()}
+
+
+def _array(value: torch.Tensor) -> NDArray[Any]:
+    # contiguous() first: a channels_last tensor has its values in another order of bytes. NumPy has no bfloat16.
+    plain = value.detach().cpu().contiguous()
+    return (plain.float() if plain.dtype in (torch.bfloat16, torch.float16) else plain).numpy().copy()
+
+
+def _compacted(key: str, value: NDArray[Any], shadows: frozenset[str]) -> NDArray[Any]:
+    if key in shadows:
+        return signs_of(value)
+    return logits.to_codes(value) if key.endswith(LOGITS) and value.dtype != np.int8 else value
+
+
+def _deflate(samples: NDArray[Any] | None) -> dict[str, Any] | None:
+    if samples is None:
+        return None
+    packed = zlib.compress(np.ascontiguousarray(samples).tobytes(), 9)
+    data = torch.from_numpy(np.frombuffer(packed, dtype=np.uint8).copy())
+    return {"dtype": samples.dtype.name, "shape": list(samples.shape), "deflated": data}
+
+
+def _interned(content: Any) -> Any:
+    """The same plain data with equal strings being one object.
+
+    Pickle writes an object that it has met before as a reference, so bytes would depend on which strings happen to be
+    shared; now the same network gives the same file, whether it was just trained or loaded.
+    """
+    if isinstance(content, dict):
+        return {_interned(key): _interned(value) for key, value in content.items()}
+    if isinstance(content, list):
+        return [_interned(value) for value in content]
+    return sys.intern(str(content)) if isinstance(content, str) else content
+
+
+def _seal(archive: bytes) -> bytes:
+    """Append the SHA-256 as the zip's comment; its last two bytes are the comment's length (so far 0)."""
+    if archive[-2:] != b"\0\0":
+        raise RuntimeError("torch.save wrote a zip with a comment, which blrc.checkpoint does not expect")
+    body = archive[:-2] + SEAL_BYTES.to_bytes(2, "little")
+    return body + SEAL + hashlib.sha256(body).hexdigest().encode()
