@@ -4,7 +4,10 @@ Some runtimes compute int64 as int32, and OpenVINO computes quotients, remainder
 int32 in float32. Therefore no tensor here is wider than int32, and
 
 * `Add`, `Sub`, `Mul`, `Clip`, `Gather`, `GatherElements` and `ArgMax` work on all of int32;
-* `Div`, `Mod`, `ReduceSum` and `GreaterOrEqual` see numbers from 0 to 2^24 only, of which float32 holds every one.
+* `Div`, `Mod`, `CumSum` and `GreaterOrEqual` see numbers from 0 to 2^24 only, of which float32 holds every one.
+
+A sum along an axis is the last of its running sums: OpenVINO 2026.4 joins `ReduceSum` with the node behind it, and the
+two together round where a quotient has to be cut, or leave all samples but the first at 0.
 
 A quotient of such numbers is exact in float32, too: where a / b is no integer, it is at least 1 / b away from the next
 one, which is more than half a unit in the last place of a quotient of a < 2^24.
@@ -108,8 +111,9 @@ class Arithmetic:
                 *((digit, shift + half) for digit, shift in self.total(upper, axis, count, f"{name}/1", keepdims, limit)),
                 *self.total(lower, axis, count, f"{name}/0", keepdims, limit),
             ]
-        axes = self.graph.integers(axis)
-        self.graph.node("ReduceSum", [x.name, axes], name, keepdims=int(keepdims))
+        running = self.graph.node("CumSum", [x.name, self.graph.scalar("int32", axis)], f"{name}/running")
+        last = np.array([count - 1] if keepdims else count - 1, dtype=np.int32)
+        self.graph.node("Gather", [running, self.graph.constant(f"int32/last{list(last.shape)}/{last}", last)], name, axis=axis)
         return [(Int(name, count * x.low, count * x.high), 0)]
 
     def joined(self, digits: Digits, high: int, name: str) -> Int:
