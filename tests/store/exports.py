@@ -8,7 +8,14 @@ from pathlib import Path
 from blrc.manifest import SUFFIX, Manifest, previous_files, sha256s, to_bytes
 from blrc.store.claim import claimed
 
-OLD = {"net.c": "old", "net.h": "same", "gone.c": "old", "cmake/net/a.txt": "old", "cmake/net/gone.txt": "old", "e/f": ""}
+OLD = {
+    "net.c": "old",
+    "net.h": "same",
+    "gone.c": "old",
+    "cmake/net/a.txt": "old",
+    "cmake/net/gone.txt": "old",
+    "e/f": "",
+}
 NEW = {"net.c": "new", "net.h": "same", "fresh.c": "new", "cmake/net/a.txt": "new", "esp/net/b/c.txt": "new"}
 FOREIGN = {"notes.txt": b"mine", "cmake/mine.txt": b"mine", "sub/deep/mine": b"mine"}
 
