@@ -123,7 +123,9 @@ def test_a_file_is_synced_before_it_is_renamed_and_its_folder_afterwards(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     synced: list[str] = []
-    monkeypatch.setattr(os, "fsync", lambda descriptor: synced.append(os.readlink(f"/proc/self/fd/{descriptor}")))
+    monkeypatch.setattr(
+        os, "fsync", lambda descriptor: synced.append(str(Path(f"/proc/self/fd/{descriptor}").readlink()))
+    )
     trace = []
     monkeypatch.setattr(steps, "before", lambda what, path: trace.append((what, len(synced))))
     write_atomically(tmp_path / "made" / "x.bin", b"new")
