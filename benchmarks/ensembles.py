@@ -40,6 +40,7 @@ from blrc.members import parse_gate, parse_members
 from blrc.metrics import accuracy
 from blrc.net import Net
 from blrc.sample import Member, parse_freeze, sample, sampled_layers
+from blrc.store.atomic import write_atomically
 from blrc.targets.c.host import HostBuild
 from blrc.targets.options import EmitOptions
 from blrc.targets.registry import TARGETS
@@ -259,7 +260,7 @@ def main() -> None:
             "chosen": gate if chosen else None,
             "work": WORK,
         }
-        given.json.write_text(json.dumps(plain, indent=2) + "\n", encoding="utf-8")
+        write_atomically(given.json, (json.dumps(plain, indent=2) + "\n").encode())
 
 
 if __name__ == "__main__":

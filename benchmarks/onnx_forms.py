@@ -26,6 +26,7 @@ from onnx import TensorProto, helper, numpy_helper
 from blrc import reference
 from blrc.pack import pack_signs, unpack_signs
 from blrc.program import Constant, Conv, Program, Value, Window
+from blrc.store.atomic import write_atomically
 from blrc.targets.onnx import op_model
 from blrc.targets.onnx_run import to_tensor
 
@@ -186,7 +187,8 @@ def main() -> None:
         table[case.name] = {name: round(1e6 * value, 1) for name, value in found.items()}
         print(f"{case.name:26}", "  ".join(f"{n} {1e6 * v:.0f} ({base / v:.1f})" for n, v in found.items()), flush=True)
     if arguments.json is not None:
-        arguments.json.write_text(json.dumps({"onnxruntime": onnxruntime.__version__, "us": table}, indent=2) + "\n")
+        plain = {"onnxruntime": onnxruntime.__version__, "us": table}
+        write_atomically(arguments.json, (json.dumps(plain, indent=2) + "\n").encode())
 
 
 if __name__ == "__main__":

@@ -205,7 +205,7 @@ def full_evaluation(run: Run, model: Path, bnn: Path, folder: Path, repeats: int
     """Everything that ``blrc eval`` measures, over repeated draws of the members, beside the Binarized NN."""
     with tempfile.TemporaryDirectory() as plots:  # which asks for the re-estimation curve
         baseline = Path(plots) / "Binarized NN.pt"
-        baseline.write_bytes(bnn.read_bytes())
+        write_atomically(baseline, bnn.read_bytes())
         found = evaluated(model, folder, MEMBERS, repeats, "--baseline", str(baseline), "--plots", plots)
     # Paths of this machine have no place in a record.
     command = (

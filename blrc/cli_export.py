@@ -47,7 +47,9 @@ from blrc.cli_progress import say, share_cores
     "--onnx-weights", default="bytes", show_default=True, help="bytes; or bits: a smaller file, unpacked when loaded."
 )
 @click.option("--name", help="Prefix of files and symbols [default: the checkpoint's file name].")
-@click.option("--force", is_flag=True, help="Replace an earlier export in the folder.")
+@click.option(
+    "--force", is_flag=True, help="Replace an earlier export in the folder, or complete one that was interrupted."
+)
 def export(
     model: Path,
     targets: tuple[str, ...],

@@ -82,7 +82,7 @@ def error_line(output: str) -> str:
     return errors[0]
 
 
-def fails(*arguments: object, status: int = 1) -> str:
+def fails(*arguments: object, status: int = 2) -> str:
     result = CliRunner().invoke(main, list(map(str, arguments)))
     assert isinstance(result.exception, SystemExit), result.exception
     assert result.exit_code == status, result.output
@@ -703,7 +703,7 @@ def test_in_a_process_of_its_own(good: Path, tmp_path: Path) -> None:
         (("verify", tmp_path), "is no export"),
     ]:
         done = blrc_process(*arguments)
-        assert done.returncode == 1
+        assert done.returncode == 2
         assert done.stdout == ""
         assert words in error_line(done.stderr)
     assert not (tmp_path / "executed").exists()

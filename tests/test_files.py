@@ -6,7 +6,7 @@ import errno
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -15,7 +15,10 @@ import pytest
 from blrc import datasets
 from blrc.cifar import cifar10
 from blrc.errors import BlrcError
-from blrc.files import cache_folder, write_atomically, write_folder
+from blrc.files import cache_folder
+from blrc.store import steps
+from blrc.store.atomic import write_atomically
+from blrc.store.claim import claimed
 
 NEW = {"a.h": b"new", "sub/b.c": b"two\n", "empty": b""}
 
@@ -23,6 +26,11 @@ NEW = {"a.h": b"new", "sub/b.c": b"two\n", "empty": b""}
 def tree(folder: Path) -> dict[str, bytes]:
     """All files below, hidden ones too: a left-over temporary file would be seen."""
     return {p.relative_to(folder).as_posix(): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+def write_folder(folder: Path, files: dict[str, bytes], replaced: Sequence[str] = ()) -> None:
+    with claimed(folder) as place:
+        place.write(files, replaced)
 
 
 def full_disk(*_: object) -> NoReturn:
@@ -41,7 +49,7 @@ def test_permissions_follow_the_umask(mask: int, tmp_path: Path) -> None:
     old = os.umask(mask)
     try:
         write_atomically(tmp_path / "x", b"1")
-        write_folder(tmp_path / "out", NEW, None)
+        write_folder(tmp_path / "out", NEW)
         assert os.umask(mask) == mask, "the umask was not put back"
     finally:
         os.umask(old)
@@ -72,18 +80,20 @@ def test_an_interrupt_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.
 LIMITED = """
 import resource, signal, sys
 from pathlib import Path
-from blrc import datasets
-from blrc.cifar import cifar10
 from blrc.errors import BlrcError
-from blrc.files import cache_folder, write_atomically, write_folder
+from blrc.store.atomic import write_atomically
+from blrc.store.claim import claimed
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
 folder = Path(sys.argv[1])
+def write_folder(folder, files, replaced):
+    with claimed(folder) as place:
+        place.write(files, replaced)
 big = bytes(5000)
 for write in (
     lambda: write_atomically(folder / "x.bin", big),
     lambda: write_folder(folder / "out", {"a": b"small", "b": big}, ["a"]),
-    lambda: write_folder(folder / "fresh", {"a": b"small", "b": big}, None),
+    lambda: write_folder(folder / "fresh", {"a": b"small", "b": big}, []),
 ):
     try:
         write()
@@ -95,7 +105,7 @@ for write in (
 @pytest.mark.skipif(sys.platform == "win32", reason="limits are POSIX")
 def test_the_systems_own_refusal_leaves_everything_as_it_was(tmp_path: Path) -> None:
     write_atomically(tmp_path / "x.bin", b"old")
-    write_folder(tmp_path / "out", {"a": b"old"}, None)
+    write_folder(tmp_path / "out", {"a": b"old"})
     before = tree(tmp_path)
     root = Path(__file__).parent.parent
     done = subprocess.run(
@@ -115,14 +125,14 @@ def test_the_systems_own_refusal_leaves_everything_as_it_was(tmp_path: Path) -> 
 
 
 def test_a_folder_is_written(tmp_path: Path) -> None:
-    write_folder(tmp_path / "some" / "out", NEW, None)
+    write_folder(tmp_path / "some" / "out", NEW)
     assert tree(tmp_path / "some" / "out") == NEW
     assert [p.name for p in (tmp_path / "some").iterdir()] == ["out"]
 
 
 def test_replacing_removes_the_old_export_and_keeps_the_users_files(tmp_path: Path) -> None:
     out = tmp_path / "out"
-    write_folder(out, {"a.h": b"old", "gone.c": b"old", "sub/gone.c": b"old"}, None)
+    write_folder(out, {"a.h": b"old", "gone.c": b"old", "sub/gone.c": b"old"})
     (out / "mine").mkdir()
     (out / "mine" / "main.c").write_bytes(b"mine")
     (out / "notes").write_bytes(b"mine")
@@ -137,52 +147,23 @@ def test_a_full_disk_leaves_the_folder_as_it_was(
 ) -> None:
     out = tmp_path / "out"
     if replaced is not None:
-        write_folder(out, {"a.h": b"old"}, None)
+        write_folder(out, {"a.h": b"old"})
     before = tree(tmp_path)
-    write_bytes = Path.write_bytes
 
-    def last_one_fails(path: Path, content: bytes) -> int:
-        return full_disk() if path.name == "empty" else write_bytes(path, content)
+    def last_one_fails(what: str, path: Path) -> None:
+        if what == "write" and path.name == "sub.c":
+            full_disk()
 
-    monkeypatch.setattr(Path, "write_bytes", last_one_fails)
+    monkeypatch.setattr(steps, "before", last_one_fails)
     with pytest.raises(BlrcError, match="out: cannot write: No space left on device; nothing was changed"):
-        write_folder(out, NEW, replaced)
+        write_folder(out, {**NEW, "sub.c": b""}, replaced or ())
     assert tree(tmp_path) == before
     assert out.exists() == (replaced is not None)
 
 
-@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()])
-def test_every_interrupted_step_is_undone(
-    error: BaseException, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each rename in turn fails: the user's only copy was deleted once, with the words "nothing was changed"."""
-    out = tmp_path / "out"
-    write_folder(out, {"a.h": b"old", "gone.c": b"old", "sub/x.c": b"old"}, None)
-    (out / "mine").write_bytes(b"mine")
-    before = tree(out)
-    rename = Path.rename
-    for step in range(100):
-        calls = iter(range(1000))
-
-        def failing(path: Path, target: Path, step: int = step, calls: Iterator[int] = calls) -> Path:
-            if next(calls) == step:
-                raise error
-            return rename(path, target)
-
-        monkeypatch.setattr(Path, "rename", failing)
-        try:
-            write_folder(out, NEW, ["a.h", "gone.c", "sub/x.c"])
-        except (BlrcError, KeyboardInterrupt):
-            assert tree(out) == before, step
-            continue
-        break
-    assert step >= 2 + len(NEW)
-    assert tree(out) == {**NEW, "mine": b"mine"}
-
-
 def test_a_users_file_in_the_way_is_not_overwritten(tmp_path: Path) -> None:
     out = tmp_path / "out"
-    write_folder(out, {"net.onnx": b"old"}, None)
+    write_folder(out, {"net.onnx": b"old"})
     (out / "Makefile").write_bytes(b"mine")
     (out / "empty").mkdir()
     (out / "build").mkdir()
@@ -206,26 +187,10 @@ def test_the_folder_itself_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert tree(out) == NEW
 
 
-def test_files_that_cannot_go_back_are_kept_and_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    out = tmp_path / "out"
-    write_folder(out, {"a.h": b"old"}, None)
-    rename = Path.rename
-
-    def no_new(path: Path, target: Path) -> Path:
-        return full_disk() if "new" in path.parts else rename(path, target)
-
-    monkeypatch.setattr(Path, "rename", no_new)
-    monkeypatch.setattr(Path, "replace", lambda path, target: full_disk())
-    with pytest.raises(BlrcError, match=r"cannot put back the earlier files .*they are in (.*)$") as caught:
-        write_folder(out, {"a.h": b"new"}, ["a.h"])
-    kept = Path(str(caught.value).rpartition("they are in ")[2])
-    assert (kept / "a.h").read_bytes() == b"old"
-
-
 def test_a_place_that_cannot_hold_a_folder_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"1")
     inside = tmp_path / "file" / "x"
-    for write in (lambda: write_atomically(inside, b""), lambda: write_folder(inside, NEW, None)):
+    for write in (lambda: write_atomically(inside, b""), lambda: write_folder(inside, NEW)):
         with pytest.raises(BlrcError, match=r"file/x: cannot write: .*; nothing was changed"):
             write()
     assert tree(tmp_path) == {"file": b"1"}
@@ -235,7 +200,7 @@ def test_a_place_that_cannot_hold_a_folder_is_named(tmp_path: Path) -> None:
 def test_a_read_only_folder_is_named(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
     try:
-        for write in (lambda: write_atomically(tmp_path / "x", b""), lambda: write_folder(tmp_path / "x", NEW, None)):
+        for write in (lambda: write_atomically(tmp_path / "x", b""), lambda: write_folder(tmp_path / "x", NEW)):
             with pytest.raises(BlrcError, match="x: cannot write: Permission denied"):
                 write()
     finally:
@@ -244,7 +209,7 @@ def test_a_read_only_folder_is_named(tmp_path: Path) -> None:
 
 def test_a_relative_path_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    write_folder(Path("out"), NEW, None)
+    write_folder(Path("out"), NEW)
     write_atomically(Path("x"), b"1")
     assert tree(tmp_path) == {"x": b"1", **{f"out/{name}": content for name, content in NEW.items()}}
 

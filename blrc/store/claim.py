@@ -81,7 +81,8 @@ class Place:
         if steps.kind_of(self.folder) is not None:
             raise FileExistsError(errno.EEXIST, "it appeared while the export was running")
         steps.rename(growing, self.folder)
-        steps.sync_folder(self.folder.parent)
+        with suppress(OSError):  # it is in place
+            steps.sync_folder(self.folder.parent)
 
     def release(self) -> None:
         """Let other processes have the place; what was made for an export that was not written is removed."""

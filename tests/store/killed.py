@@ -1,8 +1,9 @@
 """Run by test_kills.py: writes a folder again and again, and is killed at another step each time.
 
-killed.py FOLDER BASE    For n = 1, 2, ... a copy of BASE is made as FOLDER/n/out, and a process of its own replaces the
-                         export in it and is killed just before its n-th step; the last one is not killed. A line for
-                         each: what the step was. It imports nothing but blrc.store, so that forking is safe.
+killed.py FOLDER BASE TASK
+    For n = 1, 1 + stride, ... a copy of BASE is made as FOLDER/n/out, and a process of its own replaces the export in
+    it and is killed just before its n-th step; the last one is not killed. A line for each: what the step was. It
+    imports nothing but blrc.store, so that forking is safe.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def main() -> None:
     folder, base = Path(sys.argv[1]), sys.argv[2]
     task = json.loads(Path(sys.argv[3]).read_bytes())
     files = {name: content.encode() for name, content in task["files"].items()}
-    for number in range(1, 1000):
+    for number in range(1, 1000, task["stride"]):
         out = folder / str(number) / "out"
         out.parent.mkdir(parents=True)
         if base != "-":
@@ -55,9 +56,8 @@ def main() -> None:
             os._exit(0)
         os.close(writing)
         status = os.waitpid(child, 0)[1]
-        print(
-            os.read(reading, 1000).decode() if os.WIFSIGNALED(status) else f"exit {os.waitstatus_to_exitcode(status)}"
-        )
+        killed = os.read(reading, 1000).decode()
+        sys.stdout.write(f"{killed or 'exit ' + str(os.waitstatus_to_exitcode(status))}\n")
         os.close(reading)
         if not os.WIFSIGNALED(status):
             return

@@ -28,10 +28,12 @@ def _posix() -> None:
         pytest.skip("processes are forked")
 
 
-def kill_everywhere(folder: Path, base: Path | None, task: Path, replaced: list[str]) -> Iterator[tuple[str, Path]]:
+def kill_everywhere(
+    folder: Path, base: Path | None, task: Path, replaced: list[str], stride: int = 1
+) -> Iterator[tuple[str, Path]]:
     """Kill a process that writes the new export at each of its steps, and give each step with what it left."""
     files = {name: content.decode() for name, content in with_manifest(NEW).items()}
-    task.write_text(json.dumps({"files": files, "replaced": replaced}))
+    task.write_text(json.dumps({"files": files, "replaced": replaced, "stride": stride}))
     program = Path(__file__).with_name("killed.py")
     done = subprocess.run(
         [sys.executable, program, folder, base or "-", task],
@@ -43,8 +45,8 @@ def kill_everywhere(folder: Path, base: Path | None, task: Path, replaced: list[
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert lines[-1] == "exit 0"
-    for number, step in enumerate(lines, start=1):
-        yield step, folder / str(number) / "out"
+    for number, step in enumerate(lines):
+        yield step, folder / str(1 + stride * number) / "out"
 
 
 def state_of(out: Path) -> str:
@@ -79,15 +81,15 @@ def test_a_killed_export_leaves_the_old_one_the_new_one_or_an_interrupted_folder
 
 def test_an_interrupted_folder_takes_any_new_export_and_a_second_kill(tmp_path: Path) -> None:
     """The folder that a kill left is the base of the next one: its journal names the files of both."""
-    base = tmp_path / "base"
+    base, names = tmp_path / "base", list(with_manifest(OLD))
     write_old(base)
-    names = list(with_manifest(OLD))
-    left = [out for _, out in kill_everywhere(tmp_path / "runs", base, tmp_path / "task", names) if interrupted(out)]
-    for number, first in enumerate(left[:: len(left) // 3]):
+    left = [out for _, out in kill_everywhere(tmp_path / "runs", base, tmp_path / "task", names, 7) if interrupted(out)]
+    assert len(left) > 3
+    for number, first in enumerate((left[0], left[len(left) // 2], left[-1])):
         replaced = previous_files(first, True)
         assert replaced is not None and set(replaced) == {*with_manifest(OLD), *with_manifest(NEW)}
         task, again = tmp_path / f"task{number}", tmp_path / f"again{number}"
-        for step, out in kill_everywhere(again, first, task, sorted(replaced)):
+        for step, out in kill_everywhere(again, first, task, sorted(replaced), 4):
             assert interrupted(out) or state_of(out) == AFTER
             other = with_manifest({"else.c": "other"}, "other")
             write(out, other)

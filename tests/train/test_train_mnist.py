@@ -29,7 +29,7 @@ from blrc.train.losses import distillation
 from blrc.train.mnist import ENCODING
 from blrc.train.networks import binary_groups, restrain_at, straight_through_groups
 from blrc.train.stages import REESTIMATION, stages_of
-from blrc.train.state import TrainingState, state_file
+from blrc.train.state import TrainingState, run_alone, state_file
 
 TINY = Recipe(epochs=2, pretrain_epochs=2, batch=32, validation=40, calibration=16)
 
@@ -188,12 +188,42 @@ def test_a_killed_process_goes_on(folder: Path, tmp_path: Path, uninterrupted: A
     with subprocess.Popen([sys.executable, "-u", "-c", program], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         for line in process.stdout:
+            if line.startswith("fp epoch 1/2"):  # another run of the same output is refused as long as this one lives
+                for resume in (False, True):
+                    with pytest.raises(BlrcError, match="another blrc train that writes it is running"):
+                        run(folder, output, resume=resume)
             if line.startswith("fp epoch 2/2"):
                 process.send_signal(signal.SIGKILL)  # about when its state is being written
                 break
     assert process.returncode == -signal.SIGKILL and not output.exists()
     assert same_tensors(run(folder, output, resume=True), uninterrupted[1])
     assert output.read_bytes() == uninterrupted[0]
+
+
+def test_a_second_run_is_refused_at_once_and_changes_nothing(folder: Path, stopped: Path, tmp_path: Path) -> None:
+    """Two `train --resume` on one state both went on from it, and wrote it in turns."""
+    state = state_file(stopped).read_bytes()
+    with run_alone(stopped):
+        for resume in (False, True):
+            with pytest.raises(BlrcError, match=r"mnist\.pt: another blrc train that writes it is running") as refused:
+                run(folder, stopped, resume=resume)
+            assert "\n" not in str(refused.value)
+        with pytest.raises(BlrcError, match="another blrc train"):  # before the data are looked at
+            run(tmp_path / "nowhere", stopped, resume=True)
+        with run_alone(tmp_path / "other.pt"):
+            pass
+    assert state_file(stopped).read_bytes() == state
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["mnist.pt.training"]
+
+
+@pytest.mark.parametrize("kind", ["link", "fifo", "folder"])
+def test_what_is_planted_in_the_place_of_the_lock_is_refused(kind: str, tmp_path: Path) -> None:
+    lock = tmp_path / ".x.pt.blrc-lock"
+    (tmp_path / "victim").write_bytes(b"victim")
+    {"link": lambda: lock.symlink_to("victim"), "fifo": lambda: os.mkfifo(lock), "folder": lock.mkdir}[kind]()
+    with pytest.raises(BlrcError, match=r"\.x\.pt\.blrc-lock: is in the way of a lock"), run_alone(tmp_path / "x.pt"):
+        pass
+    assert os.path.lexists(lock) and (tmp_path / "victim").read_bytes() == b"victim"
 
 
 def test_resume_without_a_state_starts_anew_and_says_so(folder: Path, tmp_path: Path, uninterrupted: Any) -> None:
