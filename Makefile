@@ -10,6 +10,7 @@
 #   make results-cifar10  the same for CIFAR-10 at a quarter of the width: about four CPU hours of training (it goes
 #                  on where it was stopped), half an hour of evaluation
 #   make targets   verify the exported C on every machine in emulators, write docs/targets.md
+#   make notorch   export, verify, bench and compile in an environment without torch, onnx and onnxruntime
 #   make bench     the C at every level of x86-64 beside ONNX Runtime (float32, int8) and PyTorch on common layers and
 #                  two networks; BENCH_JSON=FILE and BENCH_PLOT=FILE.svg write the table and a figure
 #   make lce       install Larq Compute Engine for them (Python 3.10 or 3.11) in an environment of its own
@@ -28,11 +29,12 @@ BIN       := .venv/bin
 ORT117    := .venv-ort117
 PACKAGERS := .venv-packagers
 OLDEST    := .venv-oldest
+NOTORCH   := .venv-notorch
 LCE       := .venv-lce
 WITH_LCE   = $(if $(wildcard $(LCE)/.installed),BLRC_LCE_PYTHON=$(LCE)/bin/python)
 
-.PHONY: demo test check oldest format results results-cifar10 targets bench performance farm farm-summary dist clean
-.PHONY: distclean ort117 packagers lce
+.PHONY: demo test check oldest notorch format results results-cifar10 targets bench performance farm farm-summary dist
+.PHONY: clean distclean ort117 packagers lce
 .DELETE_ON_ERROR:
 
 # torch goes first and by itself, so that its options touch no other package.
@@ -75,6 +77,16 @@ $(OLDEST)/.installed: pyproject.toml constraints-oldest.txt constraints.txt
 	$(OLDEST)/bin/python -m pip install --quiet -r constraints-oldest.txt
 	touch $@
 
+# What "pip install blrc" brings: no torch, onnx nor onnxruntime. Tests run the main path with its interpreter.
+$(NOTORCH)/.installed: pyproject.toml setup.py constraints.txt
+	rm -rf $(NOTORCH)
+	$(PYTHON) -m venv $(NOTORCH)
+	$(NOTORCH)/bin/python -m pip install --quiet -c constraints.txt -e .
+	touch $@
+
+notorch: .venv/.installed $(NOTORCH)/.installed
+	$(BIN)/python -m pytest tests/test_without_torch.py
+
 # Larq Compute Engine, which `make bench` and `make performance` then time too. Its TensorFlow wants NumPy 1.
 lce: $(LCE)/.installed
 
@@ -84,7 +96,7 @@ $(LCE)/.installed: constraints-lce.txt
 	$(LCE)/bin/python -m pip install --quiet -r constraints-lce.txt
 	touch $@
 
-test: .venv/.installed ort117 packagers
+test: .venv/.installed ort117 packagers $(NOTORCH)/.installed
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile
 
 check: .venv/.installed
@@ -136,4 +148,4 @@ clean:
 	find blrc tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 distclean: clean
-	rm -rf .venv $(OLDEST) $(ORT117) $(PACKAGERS) $(LCE)
+	rm -rf .venv $(OLDEST) $(NOTORCH) $(ORT117) $(PACKAGERS) $(LCE)

@@ -66,6 +66,15 @@ def simulated_avr(tmp_path_factory: pytest.TempPathFactory) -> SimAvr:
 
 
 @pytest.fixture(scope="session")
+def notorch_python() -> Path:
+    """The interpreter without torch, onnx and onnxruntime (`make notorch` makes it; $BLRC_NOTORCH_PYTHON overrides)."""
+    python = Path(os.environ.get("BLRC_NOTORCH_PYTHON", ROOT / ".venv-notorch" / "bin" / "python"))
+    if not python.is_file():
+        missing(f"no environment without torch at {python}: run make notorch")
+    return python
+
+
+@pytest.fixture(scope="session")
 def packagers() -> Path:
     """The folder of `pio`, `compote` and a `python` with kconfiglib and ruamel.yaml (`make packagers` makes it;
     $BLRC_PACKAGERS overrides)."""

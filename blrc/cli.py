@@ -146,9 +146,10 @@ def evaluate(model: Path, data: Path, as_json: bool, **options: Any) -> None:
     """Measure a checkpoint on labelled data: accuracy, likelihood, calibration, error against coverage."""
     share_cores()
     from blrc import api
-    from blrc.eval_report import to_text
 
     plain = api.evaluate(model, data, progress=Steps(), **options)
+    from blrc.eval_report import to_text  # it needs torch, and the line above says so where there is none
+
     click.echo(json.dumps(plain, indent=2) if as_json else to_text(plain))
 
 

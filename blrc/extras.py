@@ -24,6 +24,9 @@ def lacking(package: str) -> str | None:
         import_module(package)
     except ImportError:
         return _remedy(package)
+    except Exception as error:  # it is there, and refuses to load: its versions do not go together, say
+        reason = " ".join(str(error).split())[:200]
+        return f"{package}, which does not load ({reason}): pip install --force-reinstall 'blrc[{EXTRAS[package]}]'"
     return None
 
 
@@ -41,8 +44,9 @@ def require(package: str, what: str) -> None:
     Raises:
         BlrcError: it is not installed; the message names the extra to install.
     """
-    if lacking(package) is not None:
-        raise missing(package, what)
+    reason = lacking(package)
+    if reason is not None:
+        raise BlrcError(f"{what} needs {reason}")
 
 
 def _remedy(package: str) -> str:
