@@ -27,7 +27,7 @@ from torch import nn
 import blrc
 from blrc import nn as bnn
 from blrc.cli import main
-from blrc.manifest import SUFFIX
+from blrc.exports.manifest import SUFFIX
 
 SHAPE = (1, 6, 6)
 Layers = dict[str, nn.Module]

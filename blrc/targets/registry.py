@@ -1,20 +1,40 @@
-"""The targets by name: one line each."""
+"""The targets by name: one line each. A target is imported when it is used: each needs packages of its own."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
 from blrc.program import Program
-from blrc.targets import c, onnx, web
 from blrc.targets.options import EmitOptions, Emitted
 
 Emit = Callable[[Program, EmitOptions], Emitted]
 
-TARGETS: Mapping[str, Emit] = {
-    "c": c.emit,
-    "onnx": onnx.emit,
-    "web": web.emit,
-}
 
-NEEDS: Mapping[str, Callable[[], object]] = {"web": web.find_tools}
+def _c(program: Program, options: EmitOptions) -> Emitted:
+    from blrc.targets import c
+
+    return c.emit(program, options)
+
+
+def _onnx(program: Program, options: EmitOptions) -> Emitted:
+    from blrc.targets import onnx
+
+    return onnx.emit(program, options)
+
+
+def _web(program: Program, options: EmitOptions) -> Emitted:
+    from blrc.targets import web
+
+    return web.emit(program, options)
+
+
+def _web_tools() -> object:
+    from blrc.targets import web
+
+    return web.find_tools()
+
+
+TARGETS: Mapping[str, Emit] = {"c": _c, "onnx": _onnx, "web": _web}
+
+NEEDS: Mapping[str, Callable[[], object]] = {"web": _web_tools}
 """For targets that need other programs: raises a `BlrcError` where one is not installed, before all else."""

@@ -14,7 +14,7 @@ import os
 import platform
 import re
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
@@ -81,25 +81,6 @@ def in_library(file: str, name: str) -> bool:
     """Whether this file of an export of model `name` belongs to its library: C, but no self-test and no package."""
     tests = (f"{name}_vectors.c", f"{name}_selftest.c")
     return "/" not in file and file.endswith((".c", ".h")) and file not in tests
-
-
-def exported_files(folder: Path, name: str, listed: Iterable[str]) -> dict[str, bytes]:
-    """The same from an exported folder, as it lies there.
-
-    Args:
-        listed: files of the export, as its manifest names them.
-
-    Raises:
-        BlrcError: a file is missing or cannot be read.
-    """
-    files = {}
-    for file in sorted(listed):
-        if in_library(file, name):
-            try:
-                files[file] = (folder / file).read_bytes()
-            except OSError as error:
-                raise BlrcError(f"{folder / file}: cannot be read ({error.strerror or error}); export again") from None
-    return files
 
 
 class Shared:

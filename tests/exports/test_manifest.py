@@ -7,9 +7,9 @@ import json
 from pathlib import Path
 
 import pytest
+from blrc.manifest import FORMAT, SUFFIX, Manifest, previous_files, read_manifest, sha256s, to_bytes
 
 from blrc.errors import BlrcError
-from blrc.manifest import FORMAT, SUFFIX, Manifest, previous_files, read_manifest, sha256s, to_bytes
 
 FILES = {"net.c": b"int x;\n", "net.h": b"", "sub/net.bin": bytes(range(256))}
 
