@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
-from blrc import vectors
 from blrc.compiling import sources
-from blrc.exports.again import code_of, expect_c
+from blrc.exports.again import code_of, expect_c, vectors_of
 from blrc.exports.door import open_export
-from blrc.exports.manifest import VECTORS
 from blrc.files import is_folder
 from blrc.program import BinaryScores, Conv, Op, Program, Scores
 from blrc.targets.c.header import read_layout
@@ -66,12 +64,12 @@ def _of_folder(folder: Path, digest: str | None, trust_code: bool) -> Subject:
     opened = open_export(folder, digest, trust_code)
     expect_c(opened)
     name, program = opened.name, opened.program
-    inputs = vectors.inputs_of(opened.contents[f"{name}{VECTORS}"], opened.path(VECTORS), program)
-    exported = code_of(opened, vectors.record(program, inputs), ("c", "onnx")).files
+    recorded = vectors_of(opened)
+    exported = code_of(opened, recorded, ("c", "onnx")).files
     files = {file: content for file, content in exported.items() if in_library(file, name)}
     layout = read_layout(program, name, files.get(f"{name}.h", b"").decode("ascii", "replace"))
     optimize = str(opened.manifest.options.get("optimize", "size"))
-    return Subject(name, program, files, layout, inputs[:1], optimize, exported, exported.get(f"{name}.onnx"))
+    return Subject(name, program, files, layout, recorded.inputs[:1], optimize, exported, exported.get(f"{name}.onnx"))
 
 
 def macs(ops: Sequence[Op]) -> int:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from blrc import vectors
 from blrc.errors import BlrcError
@@ -82,6 +83,15 @@ def code_of(opened: OpenedExport, now: Vectors, targets: Collection[str] = tuple
     return Code(files, tuple(skipped))
 
 
+def vectors_of(opened: OpenedExport) -> Vectors:
+    """Return what the reference gives for the inputs that an export recorded.
+
+    Raises:
+        BlrcError: the file of the vectors is damaged, or of another program.
+    """
+    return vectors.record(opened.program, _inputs(opened))
+
+
 def library_of(opened: OpenedExport) -> dict[str, bytes]:
     """Return the C of an export's library, for `blrc.compile`: without self-test, packages and other targets.
 
@@ -92,7 +102,7 @@ def library_of(opened: OpenedExport) -> dict[str, bytes]:
     if opened.trusted:
         return {name: content for name, content in opened.contents.items() if in_library(name, opened.name)}
     # The library depends on how many inputs were recorded, and not on what they give.
-    inputs = vectors.inputs_of(opened.contents[f"{opened.name}{VECTORS}"], opened.path(VECTORS), opened.program)
+    inputs = _inputs(opened)
     nothing = {op.y.name: np.zeros((len(inputs), *op.y.shape), _dtype(op.y.dtype)) for op in opened.program.ops}
     options = _options(opened, Vectors(inputs, (nothing,) * len(opened.program.members)))
     emitted = _emitted(opened, "c", replace(options, packages=())).files
@@ -129,6 +139,10 @@ def private_copy(files: Mapping[str, bytes]) -> Iterator[Path]:
                 (folder / name).parent.mkdir(parents=True, exist_ok=True)
                 (folder / name).write_bytes(content)
         yield folder
+
+
+def _inputs(opened: OpenedExport) -> NDArray[Any]:
+    return vectors.inputs_of(opened.contents[f"{opened.name}{VECTORS}"], opened.path(VECTORS), opened.program)
 
 
 def _options(opened: OpenedExport, now: Vectors) -> EmitOptions:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from blrc import labelled, program_file, reference, vectors
 from blrc.encode import torch_layout
 from blrc.errors import BlrcError
-from blrc.exports.again import code_of, private_copy
+from blrc.exports.again import code_of, private_copy, vectors_of
 from blrc.exports.door import OpenedExport, open_export
 from blrc.exports.manifest import VECTORS
 from blrc.net import Net
@@ -60,9 +60,9 @@ def verify_folder(
     manifest, program = opened.manifest, opened.program
     if on and "c" not in manifest.targets:
         raise BlrcError(f"{folder}: holds no C to run on {', '.join(on)}; export it again with --target c")
-    content, place = opened.contents[f"{opened.name}{VECTORS}"], opened.path(VECTORS)
-    recorded = vectors.record(program, vectors.inputs_of(content, place, program))
-    problems = vectors.differences(content, place, program, recorded)
+    recorded = vectors_of(opened)
+    content = opened.contents[f"{opened.name}{VECTORS}"]
+    problems = vectors.differences(content, opened.path(VECTORS), program, recorded)
     code = code_of(opened, recorded)
     test = None if data is None else labelled.load(data, program.input, program.classes, whitening=whitening)
     relowered = None if lower is None else lower(program.members, program.gate)
