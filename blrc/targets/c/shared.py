@@ -8,8 +8,8 @@ instruction set), the command. Deleting the cache, or any entry, is always safe.
 
 from __future__ import annotations
 
-import errno
 import hashlib
+import logging
 import os
 import platform
 import re
@@ -26,23 +26,23 @@ from blrc import program_file
 from blrc.errors import BlrcError
 from blrc.files import cache_folder
 from blrc.program import Program
-from blrc.targets.c import build
+from blrc.targets.c import build, library_cache
 from blrc.targets.c.choice import Optimize
 from blrc.targets.c.compiled import temporary_files
 from blrc.targets.c.emit import emit
 from blrc.targets.c.header import read_layout
 from blrc.targets.c.host_wrapper import FILE, host_wrapper
+from blrc.targets.c.library_cache import LIBRARY, UnsafeError
 from blrc.targets.c.symbols import name_all
 from blrc.targets.c.tiers import host_cpu, tier_flags
 from blrc.targets.options import EmitOptions
 from blrc.vectors import record
 from blrc.version import VERSION
 
-LIBRARY, CHECKSUM = "library.so", "sha256"
+_LOG = logging.getLogger("blrc")
 OPTIMISED = ("-O3",)
 CPUINFO = Path("/proc/cpuinfo")
 _ALWAYS = ("-fPIC", "-fvisibility=hidden")
-ATTEMPTS = 3
 
 
 def host_flags() -> tuple[str, ...]:
@@ -135,14 +135,11 @@ class Shared:
         key = self._key()
         if (cache := _cache()) is not None:
             try:
-                cache.mkdir(parents=True, exist_ok=True, mode=0o700)
-                for _ in range(ATTEMPTS):
-                    if _whole(cache / key):
-                        return cache / key / LIBRARY
-                    self._fill(cache / key)
-            except OSError:
-                pass
-        # No cache, none that can be written, or another user's entry in the way: a library for this process alone.
+                if (found := library_cache.library(cache, key, self._build)) is not None:
+                    return found
+            except UnsafeError as error:
+                _say(str(error))
+        # No cache, none that can be written, or one that is not this user's alone: a library for this process alone.
         with temporary_files():
             self._temporary = tempfile.TemporaryDirectory(prefix="blrc-native-")
             try:
@@ -150,22 +147,6 @@ class Shared:
             except BaseException:
                 self.close()
                 raise
-
-    def _fill(self, entry: Path) -> None:
-        """Build the entry beside its place and put it there, unless another process was faster."""
-        with tempfile.TemporaryDirectory(prefix=f".{entry.name[:16]}.", dir=entry.parent) as folder:
-            beside, new = Path(folder), Path(folder) / "new"
-            library = self._build(beside)
-            new.mkdir()
-            library.rename(new / LIBRARY)
-            (new / CHECKSUM).write_text(_sha256(new / LIBRARY), encoding="ascii")
-            if entry.exists() and not _whole(entry):
-                entry.rename(beside / "damaged")
-            try:
-                new.rename(entry)
-            except OSError as error:
-                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
-                    raise
 
     def _key(self) -> str:
         command = (*self._compiler, *self._flags)
@@ -199,15 +180,7 @@ def _cache() -> Path | None:
         return None
 
 
-def _whole(entry: Path) -> bool:
-    """The entry is this user's, and its library is what was written."""
-    try:
-        mine = not hasattr(os, "getuid") or entry.stat().st_uid == os.getuid()
-        return mine and _sha256(entry / LIBRARY) == (entry / CHECKSUM).read_text(encoding="ascii")
-    except (OSError, ValueError):
-        return False
-
-
-def _sha256(file: Path) -> str:
-    with file.open("rb") as opened:
-        return hashlib.file_digest(opened, "sha256").hexdigest()
+@cache
+def _say(what: str) -> None:
+    """Say once in a process why libraries are not kept: a line on standard error, where nothing else is set up."""
+    _LOG.warning("%s; until then libraries are compiled anew in a private folder", what)
