@@ -113,6 +113,8 @@ def verify(
     progress: Progress = lambda what, done, total: None,
     on: str | None = None,
     strict: bool = False,
+    digest: str | None = None,
+    trust_code: bool = False,
 ) -> Report:
     """Compare everything in an exported folder with the reference, at every layer.
 
@@ -126,9 +128,13 @@ def verify(
         progress: is told what is being compared, how much of it is done, and how much there is.
         on: machines to run the C on in emulators, with commas between (`machines.ALL`), or ``all``.
         strict: a machine that was not checked (its tools are missing, or it has no room for the test) is an error.
+        digest: the folder must hold this program.
+        trust_code: compile and run the folder's own code, whoever wrote it, also that of another version of blrc;
+            by default, only code that this blrc would have written itself is compiled and run.
 
     Raises:
-        BlrcError: the folder is no export, or tools are missing. A difference is not an error but in the report.
+        BlrcError: the folder is no export or does not fit its manifest, or tools are missing. A difference is not an
+            error but in the report.
     """
     if seed < 0 or (random is not None and random < 0):
         raise BlrcError(f"seed {seed}, random {random}: must not be negative")
@@ -148,4 +154,6 @@ def verify(
             return build(source, parsed, gate)
 
     path = None if data is None else Path(data)
-    return verify_folder(Path(folder), path, lower_again, random, seed, progress, machines, strict, whitening)
+    return verify_folder(
+        Path(folder), path, lower_again, random, seed, progress, machines, strict, whitening, digest, trust_code
+    )

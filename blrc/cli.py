@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,12 @@ from blrc.errors import BlrcError
 from blrc.version import VERSION
 
 
+class Refused(click.ClickException):
+    """A user's mistake: nothing could be checked or made."""
+
+    exit_code = 2
+
+
 class Group(click.Group):
     """Prints a user's mistake as one line and exits with status 2."""
 
@@ -22,9 +29,7 @@ class Group(click.Group):
         try:
             return super().invoke(ctx)
         except BlrcError as error:
-            mistake = click.ClickException(str(error))
-            mistake.exit_code = 2  # 1 is for what was checked and differs
-            raise mistake from None
+            raise Refused(str(error)) from None
 
 
 class TrainGroup(click.Group):
@@ -39,6 +44,13 @@ class TrainGroup(click.Group):
         from blrc.cli_train import train
 
         return train.get_command(ctx, cmd_name)
+
+
+def _of_folders(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options of commands that run what lies in an exported folder."""
+    trust = "Compile and run the folder's own code, also that of another version of blrc."
+    command = click.option("--trust-code", is_flag=True, help=trust)(command)
+    return click.option("--digest", metavar="HEX", help="Accept only the program with this digest.")(command)
 
 
 @click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
@@ -63,6 +75,7 @@ def main() -> None:
 @click.option(
     "--strict", is_flag=True, help="With --on: a machine that could not be checked (tools, room) is an error."
 )
+@_of_folders
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def verify(
     folder: Path,
@@ -72,6 +85,8 @@ def verify(
     seed: int,
     on: str | None,
     strict: bool,
+    digest: str | None,
+    trust_code: bool,
     as_json: bool,
 ) -> None:
     """Compare an export with the reference, at every layer; exit status 0 only if all is equal."""
@@ -79,7 +94,7 @@ def verify(
     from blrc import api
     from blrc.verification.report import to_plain, to_text
 
-    report = api.verify(folder, data, model, random, seed, Changes(), on, strict)
+    report = api.verify(folder, data, model, random, seed, Changes(), on, strict, digest, trust_code)
     click.echo(json.dumps(to_plain(report), indent=2) if as_json else to_text(report))
     sys.exit(0 if report.equal else 1)
 
@@ -106,15 +121,14 @@ def inspect(model: Path, as_json: bool) -> None:
 @click.option("--no-others", is_flag=True, help="Leave out what other choices of blrc export would have cost.")
 @click.option("--json", "json_file", type=click.Path(path_type=Path, dir_okay=False), help="Write the figures here.")
 @click.option("--plot", type=click.Path(path_type=Path, dir_okay=False), help="Draw them into this SVG file.")
-def bench(
-    model: Path, on: str | None, rounds: int | None, no_others: bool, json_file: Path | None, plot: Path | None
-) -> None:
+@_of_folders
+def bench(model: Path, no_others: bool, **options: Any) -> None:
     """Time an exported folder or a checkpoint, layer by layer, beside ONNX Runtime and PyTorch."""
     share_cores()
     from blrc.bench.run import bench as measure
     from blrc.bench.text import to_text
 
-    click.echo(to_text(measure(model, on, rounds, not no_others, json_file, plot, progress=Steps())))
+    click.echo(to_text(measure(model, others=not no_others, progress=Steps(), **options)))
 
 
 @main.command("eval")

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING
 
 from blrc import program_file
 from blrc.errors import BlrcError
-from blrc.manifest import read_manifest
+from blrc.exports.again import expect_c, library_of
+from blrc.exports.door import check_digest, expect_digest, open_export
+from blrc.files import is_folder
 from blrc.program import Program
 from blrc.targets.c.names import check_name
 from blrc.targets.c.native import Native
-from blrc.targets.c.shared import exported_files, library_files
+from blrc.targets.c.shared import library_files
 from blrc.whiten import Whitening
 
 if TYPE_CHECKING:
@@ -34,25 +36,30 @@ def compile(
     flags: Sequence[str] | None = None,
     cc: str | None = None,
     whitening: Whitening | None = None,
+    digest: str | None = None,
+    trust_code: bool = False,
 ) -> Native:
     """A callable on NumPy arrays, backed by the C of a model, which is compiled once and then found in a cache.
 
     Args:
-        model: a folder that `blrc.export` wrote, whose C is compiled as it lies there; or a program, a
-            ``.program.npz``, or a checkpoint or its path, whose C is written first.
+        model: a folder that `blrc.export` wrote, whose C is compiled where it is what blrc writes for the folder's
+            program; or a program, a ``.program.npz``, or a checkpoint or its path, whose C is written first.
         members, seed, sample, freeze, gate: which networks of a checkpoint, as for `blrc.export`; by default ``map``.
         threads: to share the samples of a call among, at most; by default, as many as this process may use CPUs.
         flags: of the compiler; by default those of fast code for this machine (`blrc.targets.c.shared.host_flags`).
         cc: the compiler; by default ``$CC``, cc, gcc or clang.
         whitening: for a network of whitened images, that of its checkpoint (`blrc.load(PATH).whitening`): the function
             takes images then, and whitens them; codes may be given as before.
+        digest: the program must have this digest, which `blrc export` prints.
+        trust_code: of a folder: compile its own C, whoever wrote it, also that of another version of blrc.
 
     The cache is ``$BLRC_CACHE/native``, by default ``~/.cache/blrc/native``; it may be deleted at any time.
 
     Raises:
-        BlrcError: no compiler, no such model, one that cannot be compiled, or `members` where there is no choice.
+        BlrcError: no compiler, no such model, one that cannot be compiled, a folder that does not fit its manifest, a
+            program of another digest, or `members` where there is no choice.
     """
-    name, program, files = sources(model, members, seed, sample, freeze, gate)
+    name, program, files = sources(model, members, seed, sample, freeze, gate, digest, trust_code)
     return Native(files, name, program, threads, flags, cc, whitening=whitening)
 
 
@@ -63,6 +70,8 @@ def sources(
     sample: str | Sequence[str] = "all",
     freeze: str | float | Fraction = 0,
     gate: str | float | Fraction | None = None,
+    digest: str | None = None,
+    trust_code: bool = False,
 ) -> tuple[str, Program, dict[str, bytes]]:
     """Name, program and C of what `compile` is given.
 
@@ -70,11 +79,17 @@ def sources(
         BlrcError: as for `compile`, but for the compiler.
     """
     chosen = members is not None or gate is not None or freeze != 0 or sample != "all"
-    if isinstance(model, Program):
+    if digest is not None:
+        check_digest(digest)
+    if isinstance(model, str | Path) and is_folder(Path(model)):
+        opened = open_export(Path(model), digest, trust_code)
+        expect_c(opened)
+        name, program, files = opened.name, opened.program, library_of(opened)
+    elif trust_code:
+        raise BlrcError(f"{model}: is no folder of an export, so it has no code to trust (trust_code, --trust-code)")
+    elif isinstance(model, Program):
         name, program = "net", model
         files = library_files(program, name)
-    elif isinstance(model, str | Path) and is_folder(Path(model)):
-        name, program, files = _exported(Path(model))
     elif isinstance(model, str | Path) and str(model).endswith(PROGRAM):
         program, name = program_file.load(Path(model)), _identifier(Path(model).name.removesuffix(PROGRAM))
         files = library_files(program, name)
@@ -85,15 +100,9 @@ def sources(
         raise BlrcError(
             f"{name}: its networks are made already; choose members where it is exported, or of a checkpoint"
         )
+    if digest is not None:
+        expect_digest(name, program_file.digest(program), digest)
     return name, program, files
-
-
-def _exported(folder: Path) -> tuple[str, Program, dict[str, bytes]]:
-    manifest = read_manifest(folder)
-    name = manifest.name
-    if "c" not in manifest.targets:
-        raise BlrcError(f"{folder}: holds no C; export it again with --target c")
-    return name, program_file.load(folder / f"{name}{PROGRAM}"), exported_files(folder, name, manifest.files)
 
 
 def _sampled(
@@ -121,15 +130,3 @@ def _identifier(text: str) -> str:
         return check_name(re.sub(r"[^A-Za-z0-9_]", "_", text))
     except BlrcError:
         return "net"
-
-
-def is_folder(path: Path) -> bool:
-    """It is one.
-
-    Raises:
-        BlrcError: that cannot be found out.
-    """
-    try:
-        return path.is_dir()
-    except OSError as error:
-        raise BlrcError(f"{path}: cannot read: {error.strerror or error}") from None

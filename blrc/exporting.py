@@ -13,8 +13,10 @@ from blrc.budget import Form, check_budget, parse_budget
 from blrc.calibrate import calibrate
 from blrc.checkpoint import Checkpoint
 from blrc.errors import BlrcError
+from blrc.exports.door import check_places, previous_files
+from blrc.exports.manifest import SUFFIX, Manifest, listed, to_bytes
+from blrc.exports.recorded import to_plain
 from blrc.lower import lower
-from blrc.manifest import SUFFIX, Manifest, previous_files, sha256s, to_bytes
 from blrc.members import parse_gate, parse_members
 from blrc.net import Net
 from blrc.program import Program
@@ -144,8 +146,9 @@ def export(
             files.update(emitted.files)
             about[target] = emitted.about
         settings = describe(source, chosen[-1], q16)
-        manifest = Manifest(name, digest, VERSION, program.members, settings, about, sha256s(files))
+        manifest = Manifest(name, digest, VERSION, program.members, settings, to_plain(options), about, listed(files))
         files[f"{name}{SUFFIX}"] = to_bytes(manifest)
+        check_places(folder, files)
         place.write(files, replaced or ())
     return Exported(folder, program, manifest)
 

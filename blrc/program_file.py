@@ -63,6 +63,18 @@ def load(path: Path) -> Program:
         raise BlrcError(f"{path}: no such program; export the model first") from None
     except OSError as error:
         raise BlrcError(f"{path}: cannot read: {error.strerror or error}") from None
+    return parse(content, path)
+
+
+def parse(content: bytes, path: Path) -> Program:
+    """Read and `check` a program from a file's content.
+
+    Args:
+        path: of the file, for messages.
+
+    Raises:
+        BlrcError: it is damaged, of another version, or not a legal program.
+    """
     try:
         arrays = npz.from_bytes(content)
         structure = dict(json.loads(arrays.pop("program").tobytes()))

@@ -15,6 +15,9 @@ from blrc.errors import BlrcError
 from blrc.pack import pack
 from blrc.program import Program, Value
 
+MOST = 256
+"""Recorded inputs: `blrc export` records eight; the reference runs all of them whenever the file is read."""
+
 
 @dataclass(frozen=True, eq=False)
 class Vectors:
@@ -64,17 +67,31 @@ def to_bytes(program: Program, vectors: Vectors) -> bytes:
     return npz.to_bytes(arrays)
 
 
-def differences(path: Path, program: Program) -> tuple[NDArray[Any], list[str]]:
-    """The recorded inputs in a file, and where today's reference differs from what was recorded, in words.
+def inputs_of(content: bytes, path: Path, program: Program) -> NDArray[Any]:
+    """Return the recorded inputs in a file's content.
+
+    Args:
+        path: of the file, for messages.
 
     Raises:
-        BlrcError: the file is missing, damaged, or of another program.
+        BlrcError: it is damaged, of another program, or holds more inputs than are ever recorded.
     """
+    return _arrays(content, path, program)["inputs"]
+
+
+def differences(content: bytes, path: Path, program: Program, now: Vectors) -> list[str]:
+    """Return where today's reference differs from what was recorded, in words.
+
+    Args:
+        content, path: of the file; the path is for messages.
+        now: what `record` gives for the file's inputs.
+
+    Raises:
+        BlrcError: the content is damaged, or of another program.
+    """
+    arrays = _arrays(content, path, program)
+    found = []
     try:
-        arrays = npz.from_bytes(path.read_bytes())
-        _check_inputs(arrays["inputs"], program.input)
-        now = record(program, arrays["inputs"])
-        found = []
         for member, values in enumerate(now.values):
             for op in program.ops:
                 recorded = arrays[f"{member}/hash/{op.y.name}"]
@@ -87,12 +104,27 @@ def differences(path: Path, program: Program) -> tuple[NDArray[Any], list[str]]:
                     )
             if not np.array_equal(arrays[f"{member}/scores"], values[program.output.name][:, 0, 0, :]):
                 found.append(f"{path}: scores of member {program.members[member]!r} differ")
-        return arrays["inputs"], found
+    except (KeyError, ValueError) as error:
+        raise _damaged(path, error) from None
+    return found
+
+
+def _arrays(content: bytes, path: Path, program: Program) -> dict[str, NDArray[Any]]:
+    try:
+        arrays = npz.from_bytes(content)
+        _check_inputs(arrays["inputs"], program.input)
     except Exception as error:  # zipfile, the npy header's parser and zlib raise almost anything on damaged bytes
-        raise BlrcError(f"{path}: recorded vectors are missing or damaged ({error}); export again") from None
+        raise _damaged(path, error) from None
+    return arrays
+
+
+def _damaged(path: Path, error: Exception) -> BlrcError:
+    return BlrcError(f"{path}: recorded vectors are missing or damaged ({error}); export again")
 
 
 def _check_inputs(inputs: NDArray[Any], value: Value) -> None:
     dtype = np.dtype(bool if value.dtype == "bits" else value.dtype)
+    if len(inputs) > MOST:
+        raise ValueError(f"{len(inputs)} inputs; an export records {MOST} at most")
     if inputs.dtype != dtype or inputs.shape[1:] != value.shape or not len(inputs):
         raise ValueError(f"inputs are {inputs.dtype} {inputs.shape}, the program takes {value.dtype} {value.shape}")

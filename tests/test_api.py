@@ -26,7 +26,8 @@ from blrc.checkpoint import Checkpoint
 from blrc.cli import main
 from blrc.encode import device_layout
 from blrc.errors import BlrcError
-from blrc.manifest import SUFFIX, read_manifest
+from blrc.exports.door import read_manifest
+from blrc.exports.manifest import SUFFIX, Listed
 from blrc.members import parse_gate, parse_members
 from blrc.sample import MAP, Member, binary_layers, sampled_layers
 from blrc.targets.onnx_run import OnnxRun
@@ -50,7 +51,9 @@ def test_a_folder_is_complete(checkpoint: Checkpoint, tmp_path: Path) -> None:
     assert {"net.c", "net.h", "net.onnx", "net.program.npz", "net.vectors.npz", f"net{SUFFIX}"} < set(files)
     assert read_manifest(done.folder) == done.manifest
     assert done.manifest.files == {
-        name: hashlib.sha256(content).hexdigest() for name, content in files.items() if not name.endswith(SUFFIX)
+        name: Listed(len(content), hashlib.sha256(content).hexdigest())
+        for name, content in files.items()
+        if not name.endswith(SUFFIX)
     }
     loaded = program_file.load(done.folder / "net.program.npz")
     assert program_file.digest(loaded) == done.manifest.digest == program_file.digest(done.program)

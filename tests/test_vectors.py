@@ -13,9 +13,16 @@ from random_programs import random_inputs, random_program
 from blrc import reference
 from blrc.errors import BlrcError
 from blrc.program import Program, Value
-from blrc.vectors import differences, layer_digest, memory, record, to_bytes
+from blrc.vectors import MOST, inputs_of, layer_digest, memory, record, to_bytes
+from blrc.vectors import differences as differences_of
 
 KINDS = ["uint8", "int8", "bits"]
+
+
+def differences(path: Path, program: Program) -> tuple[Any, list[str]]:
+    content = path.read_bytes()
+    inputs = inputs_of(content, path, program)
+    return inputs, differences_of(content, path, program, record(program, inputs))
 
 
 def defined(elements: list[int]) -> int:
@@ -153,10 +160,19 @@ def test_vectors_of_another_program_are_not_taken(tmp_path: Path) -> None:
         assert "missing or damaged" in str(error)
 
 
-@pytest.mark.parametrize("content", [b"", b"hello", b"PK\x03\x04", None])
-def test_no_npz(content: bytes | None, tmp_path: Path) -> None:
+def test_more_inputs_than_are_ever_recorded_are_refused(tmp_path: Path) -> None:
+    program = random_program(0, "uint8", (5, 4, 3))
     path = tmp_path / "v.npz"
-    if content is not None:
-        path.write_bytes(content)
+    path.write_bytes(
+        edited(to_bytes(program, record(program, random_inputs(program, 5))), inputs=lambda a: a[[0] * 257])
+    )
+    with pytest.raises(BlrcError, match=rf"257 inputs; an export records {MOST} at most"):
+        differences(path, program)
+
+
+@pytest.mark.parametrize("content", [b"", b"hello", b"PK\x03\x04"])
+def test_no_npz(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "v.npz"
+    path.write_bytes(content)
     with pytest.raises(BlrcError, match=r"v\.npz: recorded vectors are missing or damaged"):
         differences(path, random_program(0, "uint8", (5, 4, 3)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -107,10 +107,11 @@ def measure_devices(
 
 def _device(subject: Subject, machine: Machine, others: bool, work: Path) -> Device:
     program, work_of = subject.program, macs(subject.program.ops)
-    folder = subject.folder
     of_another = subject.layout.cpu in HOSTS and subject.layout.cpu != cpu_of(machine)
-    if folder is None or of_another:  # which says nothing about this one
+    if subject.exported is None or of_another:  # which says nothing about this one
         folder = _written(subject, PORTABLE, "size", work / "export")
+    else:
+        folder = _put(subject.exported, work / "export")
     int8 = int8_of(program)
     try:
         with EmulatedBuild(folder, subject.name, machine) as build:
@@ -176,7 +177,11 @@ def _written(subject: Subject, cpu: str, optimize: Optimize, folder: Path) -> Pa
     program, vectors = subject.program, record(subject.program, subject.sample)
     emitted = emit(program, EmitOptions(subject.name, vectors, VERSION, optimize=optimize, cpu=cpu))
     files = {**emitted.files, f"{subject.name}.program.npz": program_file.to_bytes(program)}
-    folder.mkdir()
+    return _put(files, folder)
+
+
+def _put(files: Mapping[str, bytes], folder: Path) -> Path:
     for name, content in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(content)
     return folder

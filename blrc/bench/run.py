@@ -32,6 +32,8 @@ def bench(
     plot: str | Path | None = None,
     seconds: float | None = None,
     progress: Progress = lambda what, done, total: None,
+    digest: str | None = None,
+    trust_code: bool = False,
 ) -> dict[str, Any]:
     """How fast a model's C is: on this machine beside its rivals, or on others in instructions.
 
@@ -44,6 +46,7 @@ def bench(
         plot: a file for a figure, SVG (needs matplotlib).
         seconds: of one measurement; by default 0.01.
         progress: is told what is being done, how much of it is done, and how much there is.
+        digest, trust_code: as for `blrc.compile`.
 
     Returns:
         plain data, see `blrc.bench.report.to_plain`.
@@ -61,7 +64,7 @@ def bench(
     for file in (json_file, plot):  # measuring takes long; what cannot be written is found before it
         if file is not None:
             writable(Path(file).parent)
-    subject = load(model)
+    subject = load(model, digest, trust_code)
     if machines:
         plain = to_plain(subject, None, measure_devices(subject, machines, others, progress))
     else:

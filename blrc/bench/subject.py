@@ -1,4 +1,4 @@
-"""What is timed: an exported folder as it lies there, or what an export of a checkpoint would be."""
+"""What is timed: an exported folder, or what an export of a checkpoint would be."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
-from blrc import vectors
-from blrc.compiling import is_folder, sources
-from blrc.errors import BlrcError
-from blrc.manifest import Manifest, read_manifest
+from blrc.compiling import sources
+from blrc.exports.again import code_of, expect_c, vectors_of
+from blrc.exports.door import open_export
+from blrc.files import is_folder
 from blrc.program import BinaryScores, Conv, Op, Program, Scores
 from blrc.targets.c.header import read_layout
 from blrc.targets.c.layout import Layout
+from blrc.targets.c.shared import in_library
 from blrc.verification.stimuli import random_inputs
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ class Subject:
         layout: of the C: the kernel of each step.
         sample: a raw input, ``(1, H, W, C)``: the first that the export recorded, or a random one.
         optimize: what the export traded, as its manifest says: ``size``, ``speed`` or ``ram``.
-        folder: of the export, where it is one.
+        exported: all files of the export's C, with the program, where it is an export.
         onnx: the export's ONNX file, where it has one.
     """
 
@@ -42,40 +43,33 @@ class Subject:
     layout: Layout = field(repr=False)
     sample: NDArray[Any] = field(repr=False)
     optimize: str = "size"
-    folder: Path | None = None
+    exported: Mapping[str, bytes] | None = field(default=None, repr=False)
     onnx: bytes | None = field(default=None, repr=False)
 
 
-def load(model: str | Path | Program | Checkpoint) -> Subject:
+def load(model: str | Path | Program | Checkpoint, digest: str | None = None, trust_code: bool = False) -> Subject:
     """What `blrc.compile` takes, as it would compile it.
 
     Raises:
-        BlrcError: as for `blrc.compile`; or a file of the folder was changed since the export: the manifest would not
-            name the kernels that are timed.
+        BlrcError: as for `blrc.compile`.
     """
-    name, program, files = sources(model)
+    if isinstance(model, str | Path) and is_folder(Path(model)):
+        return _of_folder(Path(model), digest, trust_code)
+    name, program, files = sources(model, digest=digest, trust_code=trust_code)
     layout = read_layout(program, name, files[f"{name}.h"].decode("ascii"))
-    if not isinstance(model, str | Path) or not is_folder(Path(model)):
-        return Subject(name, program, files, layout, random_inputs(program.input, 1, 0))
-    folder = Path(model)
-    manifest = read_manifest(folder)
-    for problem in manifest.changed_files(folder):
-        raise BlrcError(problem)
-    _check_kernels(folder, manifest, layout)
-    recorded, _ = vectors.differences(folder / f"{name}.vectors.npz", program)
-    file = folder / f"{name}.onnx"
-    onnx = file.read_bytes() if "onnx" in manifest.targets else None
-    optimize = str(manifest.targets["c"].get("optimize", "size"))
-    return Subject(name, program, files, layout, recorded[:1], optimize, folder, onnx)
+    return Subject(name, program, files, layout, random_inputs(program.input, 1, 0))
 
 
-def _check_kernels(folder: Path, manifest: Manifest, layout: Layout) -> None:
-    """The C calls the kernels that the manifest names."""
-    named = [(layer["op"], layer["kernel"]) for layer in manifest.targets["c"]["layers"]]
-    called = [(step.op.name, step.kernel) for step in layout.steps]
-    if named != called:
-        wrong = next((pair for pair in zip(named, called, strict=False) if pair[0] != pair[1]), (named, called))
-        raise BlrcError(f"{folder}: the manifest names {wrong[0]}, the C calls {wrong[1]}; export again")
+def _of_folder(folder: Path, digest: str | None, trust_code: bool) -> Subject:
+    opened = open_export(folder, digest, trust_code)
+    expect_c(opened)
+    name, program = opened.name, opened.program
+    recorded = vectors_of(opened)
+    exported = code_of(opened, recorded, ("c", "onnx")).files
+    files = {file: content for file, content in exported.items() if in_library(file, name)}
+    layout = read_layout(program, name, files.get(f"{name}.h", b"").decode("ascii", "replace"))
+    optimize = str(opened.manifest.options.get("optimize", "size"))
+    return Subject(name, program, files, layout, recorded.inputs[:1], optimize, exported, exported.get(f"{name}.onnx"))
 
 
 def macs(ops: Sequence[Op]) -> int:

@@ -1,4 +1,4 @@
-"""The targets by name: one line each."""
+"""The targets by name: one line each. A target is imported when it is used: each needs packages of its own."""
 
 from __future__ import annotations
 
@@ -6,23 +6,36 @@ from collections.abc import Callable, Mapping
 
 from blrc.extras import require
 from blrc.program import Program
-from blrc.targets import c, web
 from blrc.targets.options import EmitOptions, Emitted
 
 Emit = Callable[[Program, EmitOptions], Emitted]
 
 
-def _emit_onnx(program: Program, options: EmitOptions) -> Emitted:
-    from blrc.targets import onnx  # an optional package
+def _c(program: Program, options: EmitOptions) -> Emitted:
+    from blrc.targets import c
+
+    return c.emit(program, options)
+
+
+def _onnx(program: Program, options: EmitOptions) -> Emitted:
+    from blrc.targets import onnx
 
     return onnx.emit(program, options)
 
 
-TARGETS: Mapping[str, Emit] = {
-    "c": c.emit,
-    "onnx": _emit_onnx,
-    "web": web.emit,
-}
+def _web(program: Program, options: EmitOptions) -> Emitted:
+    from blrc.targets import web
 
-NEEDS: Mapping[str, Callable[[], object]] = {"web": web.find_tools, "onnx": lambda: require("onnx", "target onnx")}
+    return web.emit(program, options)
+
+
+def _web_tools() -> object:
+    from blrc.targets import web
+
+    return web.find_tools()
+
+
+TARGETS: Mapping[str, Emit] = {"c": _c, "onnx": _onnx, "web": _web}
+
+NEEDS: Mapping[str, Callable[[], object]] = {"web": _web_tools, "onnx": lambda: require("onnx", "target onnx")}
 """For targets that need other programs or packages: raises a `BlrcError` where one is missing, before all else."""

@@ -14,14 +14,13 @@ from numpy.typing import NDArray
 
 from blrc.errors import BlrcError
 from blrc.head import Answer
-from blrc.manifest import read_manifest
 from blrc.program import Encode, Op, Program
 from blrc.targets.c import build
 from blrc.targets.c.answers import Answers
 from blrc.targets.c.compiled import Compiled
 from blrc.targets.c.host import SANITIZE, HostBuild
 from blrc.targets.c.native import Native
-from blrc.targets.c.shared import exported_files
+from blrc.targets.c.shared import in_library
 from blrc.targets.web import node
 from blrc.verification.stimuli import random_inputs
 
@@ -85,6 +84,7 @@ def compile_c(folder: Path, name: str, progress: Callable[[str, int, int], None]
     found nothing; else it is a program of its own (at -O2), whose crash takes nothing down.
 
     Args:
+        folder: holds the C and the program of the export, and nothing else: every C file in it is compiled and run.
         builds: closes the temporary folders of the programs that the engines run.
 
     Raises:
@@ -98,7 +98,7 @@ def compile_c(folder: Path, name: str, progress: Callable[[str, int, int], None]
         skipped.append(f"C, ASan+UBSan: the compiler has no sanitizers here; install libasan and libubsan ({reason})")
     progress("compiling", 1, 3)
     if sanitized is not None and runs_clean(sanitized):
-        files = exported_files(folder, name, read_manifest(folder).files)
+        files = {file.name: file.read_bytes() for file in sorted(folder.iterdir()) if in_library(file.name, name)}
         engines = [c_engine(builds.enter_context(Native(files, name, sanitized.program)), "C, -O3", None)]
     else:
         engines = [c_engine(builds.enter_context(HostBuild(folder, name, flags=OPTIMISED)), "C, -O2", None)]

@@ -15,11 +15,14 @@ from numpy.typing import NDArray
 from blrc import labelled, program_file, reference, vectors
 from blrc.encode import torch_layout
 from blrc.errors import BlrcError
+from blrc.exports.again import code_of, private_copy, vectors_of
+from blrc.exports.door import OpenedExport, open_export
+from blrc.exports.manifest import VECTORS
 from blrc.extras import lacking
-from blrc.manifest import Manifest, read_manifest
 from blrc.net import Net
 from blrc.program import BinaryScores, Conv, Program, Scores
 from blrc.targets.c.build import find_compiler
+from blrc.targets.web.emit import MODEL
 from blrc.verification.agreement import Agreement, torch_agreement
 from blrc.verification.compare import ANSWER, LABEL
 from blrc.verification.devices import unchecked, verify_devices
@@ -50,30 +53,30 @@ def verify_folder(
     on: Sequence[str] = (),
     strict: bool = False,
     whitening: Whitening | None = None,
+    digest: str | None = None,
+    trust_code: bool = False,
 ) -> Report:
     """See `blrc.api.verify`. `whitening` is what images of `data` go through."""
-    manifest = read_manifest(folder)
-    name = manifest.name
+    opened = open_export(folder, digest, trust_code)
+    manifest, program = opened.manifest, opened.program
     if on and "c" not in manifest.targets:
         raise BlrcError(f"{folder}: holds no C to run on {', '.join(on)}; export it again with --target c")
-    program = program_file.load(folder / f"{name}.program.npz")
-    digest = program_file.digest(program)
-    problems = list(manifest.changed_files(folder))
-    if digest != manifest.digest:
-        problems.append(
-            f"{name}.program.npz has digest {digest}, but the manifest says {manifest.digest}; export again"
-        )
-    recorded, changed = vectors.differences(folder / f"{name}.vectors.npz", program)
-    problems += changed
+    recorded = vectors_of(opened)
+    content = opened.contents[f"{opened.name}{VECTORS}"]
+    problems = vectors.differences(content, opened.path(VECTORS), program, recorded)
+    code = code_of(opened, recorded)
     test = None if data is None else labelled.load(data, program.input, program.classes, whitening=whitening)
     relowered = None if lower is None else lower(program.members, program.gate)
-    if relowered is not None and (again := program_file.digest(relowered[0])) != digest:
+    if relowered is not None and (again := program_file.digest(relowered[0])) != opened.digest:
         problems.append(
-            f"the checkpoint gives program {again}, but {folder} holds {digest}; "
+            f"the checkpoint gives program {again}, but {folder} holds {opened.digest}; "
             "give the checkpoint that was exported, or export this one"
         )
 
-    inputs = [InputSet("recorded vectors", recorded), InputSet("adversarial inputs", adversarial_inputs(program.input))]
+    inputs = [
+        InputSet("recorded vectors", recorded.inputs),
+        InputSet("adversarial inputs", adversarial_inputs(program.input)),
+    ]
     if test is not None:
         inputs.append(InputSet("test set", test.raw, test.labels))
     count = default_random(program) if random is None else random
@@ -81,29 +84,29 @@ def verify_folder(
         inputs.append(InputSet("random inputs", random_inputs(program.input, count, seed)))
 
     engines: list[Engine] = []
-    skipped: list[str] = []
+    skipped = list(code.skipped)
     flash = ram = None
     tally = Tally()
     with ExitStack() as builds:
+        private = builds.enter_context(private_copy(code.files))
         if "c" in manifest.targets:
             find_compiler()  # without one there is nothing to report on
             with _as_problem(problems):
-                compiled = compile_c(folder, name, progress, builds)
+                compiled = compile_c(private, opened.name, progress, builds)
                 engines += compiled.engines
                 flash, ram = compiled.flash, compiled.ram
                 problems += compiled.problems
                 skipped += compiled.skipped
-        if "onnx" in manifest.targets:
-            missing = lacking("onnx") or lacking("onnxruntime")
-            if missing is None:
-                engines.append(onnx_engine(_read(folder / f"{name}.onnx"), program))
+        if f"{opened.name}.onnx" in code.files:
+            if (missing := lacking("onnxruntime")) is None:
+                engines.append(onnx_engine(code.files[f"{opened.name}.onnx"], program))
             else:
                 skipped.append(f"ONNX: running the file needs {missing}")
-        if "web" in manifest.targets:
+        if MODEL in code.files:
             if shutil.which("node") is None:
                 skipped.append("page: node, which runs its scripts, was not found; install nodejs")
             else:
-                engines.append(page_engine(folder, program))
+                engines.append(page_engine(private, program))
         if engines and not any(engine.layers for engine in engines):
             skipped.append("layers: a page only answers; export with --target c as well, and they are compared")
         if not engines and skipped and not problems:
@@ -116,6 +119,8 @@ def verify_folder(
             for each in inputs:
                 if tally.difference is None:
                     compare_inputs(program, engines, each, tally, progress)
+        given = _device_inputs(program, inputs, seed)
+        devices = verify_devices(private, opened.name, on, given, seed, progress) if on else ()
     agreement = None
     if relowered is not None and not problems:
         progress("torch network", 0, 1)
@@ -133,9 +138,8 @@ def verify_folder(
             problems.append(f"{agreement.differences} decisions differ from the torch network's where there is no tie")
     if tally.difference is None:
         problems += not_compared(program, engines, tally)
-    devices = verify_devices(folder, name, on, _device_inputs(program, inputs, seed), seed, progress) if on else ()
     left_out = unchecked(devices, strict)
-    report = _report(manifest, program, engines, tally, tuple(problems), agreement, flash, ram)
+    report = _report(opened, program, engines, tally, tuple(problems), agreement, flash, ram)
     differs = not report.equal or any(device.status == "differs" for device in devices)
     return replace(
         report,
@@ -163,13 +167,6 @@ def _as_problem(problems: list[str]) -> Iterator[None]:
         problems.append(str(error))
 
 
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise BlrcError(f"{path}: cannot read: {error.strerror or error}; export again") from None
-
-
 def default_random(program: Program) -> int:
     """10,000, or as many as keep the multiply-adds of all of them together within 60 billion, but at least 20."""
     return int(max(20, min(RANDOM_INPUTS, RANDOM_OPERATIONS / (operations(program) * len(program.members)))))
@@ -191,7 +188,7 @@ def _torch_inputs(program: Program, net: Net, raw: NDArray[Any]) -> NDArray[Any]
 
 
 def _report(
-    manifest: Manifest,
+    opened: OpenedExport,
     program: Program,
     engines: Sequence[Engine],
     tally: Tally,
@@ -211,8 +208,8 @@ def _report(
     return Report(
         equal=equal,
         differs=not equal,
-        name=manifest.name,
-        digest=manifest.digest,
+        name=opened.name,
+        digest=opened.digest,
         engines=tuple(engine.name for engine in engines),
         inputs=tally.inputs,
         layers=layers,

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from blrc.manifest import SUFFIX, Manifest, previous_files, sha256s, to_bytes
+from blrc.exports.door import previous_files
+from blrc.exports.manifest import SUFFIX
 from blrc.store.claim import claimed
 
 OLD = {
@@ -21,10 +24,21 @@ FOREIGN = {"notes.txt": b"mine", "cmake/mine.txt": b"mine", "sub/deep/mine": b"m
 
 
 def with_manifest(files: Mapping[str, str], name: str = "net") -> dict[str, bytes]:
-    """Return the files and the manifest that lists them."""
+    """Return the files and a manifest that lists them: in the first format, which has nothing that these files lack."""
     content = {file: text.encode() for file, text in files.items()}
-    manifest = Manifest(name, "ab" * 32, "0.1", ("map",), {}, {"c": {}}, sha256s(content))
-    return {**content, f"{name}{SUFFIX}": to_bytes(manifest)}
+    listed = {file: hashlib.sha256(text).hexdigest() for file, text in content.items()}
+    return {**content, f"{name}{SUFFIX}": json.dumps({"format": 1, "name": name, "files": listed}).encode()}
+
+
+def changed(folder: Path) -> list[str]:
+    """Return the files of an export that are missing or have another SHA-256 than its manifest says."""
+    (manifest,) = folder.glob(f"*{SUFFIX}")
+    found = []
+    for name, entry in json.loads(manifest.read_bytes())["files"].items():
+        sha256 = entry if isinstance(entry, str) else entry["sha256"]
+        if not (folder / name).is_file() or hashlib.sha256((folder / name).read_bytes()).hexdigest() != sha256:
+            found.append(name)
+    return found
 
 
 def write(folder: Path, files: Mapping[str, bytes], force: bool = True) -> None:

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from exports import FOREIGN, NEW, OLD, expected, tree, with_manifest, write, write_old
+from exports import FOREIGN, NEW, OLD, changed, expected, tree, with_manifest, write, write_old
 from hypothesis import given
 from hypothesis import strategies as st
 
 from blrc.errors import BlrcError
-from blrc.manifest import previous_files, read_manifest
+from blrc.exports.door import previous_files, read_manifest
 from blrc.store import lock, steps
 from blrc.store.claim import claimed
 from blrc.store.journal import BYTES, JOURNAL, STAGE, Journal, check_names, interrupted, read_journal, to_bytes
@@ -56,9 +56,9 @@ def test_a_second_export_is_refused_until_the_first_one_ends(there: bool, locks:
         if there or locks == "folder":  # the lock beside a new folder is none on the folder, which is whole by now
             with pytest.raises(BlrcError, match=RUNNING), claimed(out):
                 pass
-        assert list(read_manifest(out).changed_files(out)) == []  # a reader is not held up
+        assert changed(out) == []  # a reader is not held up
     write(out, with_manifest(OLD))
-    assert list(read_manifest(out).changed_files(out)) == []
+    assert changed(out) == []
     assert [path.name for path in out.parent.iterdir()] == ["out"]
     assert not [path for path in out.iterdir() if path.name.startswith(".")]
 
@@ -134,7 +134,7 @@ def test_at_every_step_of_an_export_a_second_one_is_refused(
         patch.setattr(steps, "before", second)
         place.write(with_manifest(NEW), names)
     assert len(began) > 25
-    assert list(read_manifest(out).changed_files(out)) == []
+    assert changed(out) == []
 
 
 def failing_at(number: int, error: BaseException) -> Callable[[str, Path], None]:
@@ -263,7 +263,7 @@ def test_what_a_stranger_planted_is_not_followed(kind: str, place: str, tmp_path
         plant(out / place, kind, victim)
     try:
         write(out, with_manifest(NEW))
-        assert interrupted(out) is None and list(read_manifest(out).changed_files(out)) == []
+        assert interrupted(out) is None and changed(out) == []
         assert (out / "cmake" / "net" / "a.txt").resolve().is_relative_to(tmp_path / "above")
         taken = True
     except BlrcError as refused:

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from exports import tree
+from exports import changed, tree
 
 import blrc
 from blrc.cli import main
 from blrc.errors import BlrcError
-from blrc.manifest import SUFFIX, read_manifest
+from blrc.exports.manifest import SUFFIX
 from blrc.store.journal import JOURNAL, interrupted
 
 ROOT = Path(__file__).parent.parent.parent
@@ -79,7 +79,7 @@ def test_every_command_recognises_an_export_that_was_killed(
         with pytest.raises(BlrcError, match="an export into it was interrupted"):
             blrc.compile(out)
     else:
-        assert interrupted(out) is None and list(read_manifest(out).changed_files(out)) == []
+        assert interrupted(out) is None and changed(out) == []
         visible = {name: content for name, content in tree(out).items() if not name.startswith(".blrc-export")}
         assert visible == (tree(old) if state == "old" else new)
     result = CliRunner().invoke(main, ["export", str(TINY), *OPTIONS, "-o", str(out)])
@@ -110,7 +110,7 @@ def test_a_second_export_is_refused_while_one_runs(there: bool, old: Path, tmp_p
         first.stdin.flush()
         first.stdout.read()
     assert first.returncode == 0
-    assert list(read_manifest(out).changed_files(out)) == [] and interrupted(out) is None
+    assert changed(out) == [] and interrupted(out) is None
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from exports import FOREIGN, NEW, OLD, expected, tree, with_manifest, write, write_old
+from exports import FOREIGN, NEW, OLD, changed, expected, tree, with_manifest, write, write_old
 
 from blrc.errors import BlrcError
-from blrc.manifest import previous_files, read_manifest
+from blrc.exports.door import previous_files, read_manifest
 from blrc.store.journal import JOURNAL, interrupted
 
 ROOT = Path(__file__).parent.parent.parent
@@ -57,7 +57,7 @@ def state_of(out: Path) -> str:
         with pytest.raises(BlrcError, match=r"an export into it was interrupted.*--force"):
             previous_files(out, False)
         return BETWEEN
-    assert list(read_manifest(out).changed_files(out)) == []
+    assert changed(out) == []
     seen = {name: content for name, content in tree(out).items() if not name.startswith(".blrc-export")}
     assert seen in (OLD_TREE, NEW_TREE)
     return BEFORE if seen == OLD_TREE else AFTER
@@ -100,7 +100,7 @@ def test_a_killed_export_into_a_new_folder_leaves_none_or_a_whole_one(tmp_path: 
     states = []
     for _, out in kill_everywhere(tmp_path / "runs", None, tmp_path / "task", []):
         if out.exists():
-            assert tree(out) == expected(with_manifest(NEW)) and list(read_manifest(out).changed_files(out)) == []
+            assert tree(out) == expected(with_manifest(NEW)) and changed(out) == []
         states.append(out.exists())
         write(out, with_manifest(NEW))
         assert tree(out) == expected(with_manifest(NEW))

@@ -18,8 +18,9 @@ from blrc import program_file, reference
 from blrc.errors import BlrcError
 from blrc.program import Program
 from blrc.targets.c import shared
+from blrc.targets.c.library_cache import CHECKSUM, LIBRARY
 from blrc.targets.c.native import Native
-from blrc.targets.c.shared import CHECKSUM, LIBRARY, Shared, in_library, library_files
+from blrc.targets.c.shared import Shared, in_library, library_files
 
 QUICK = ("-O0",)
 
@@ -151,14 +152,15 @@ def test_two_processes_that_build_at_once_agree(program: Program, cache: Path, t
         import sys
         from pathlib import Path
         from blrc import program_file
-        from blrc.targets.c.shared import Shared, _whole, library_files
+        from blrc.targets.c.library_cache import whole
+        from blrc.targets.c.shared import Shared, library_files
         program = program_file.load(Path(sys.argv[1]))
         files = library_files(program, "net")
         print("ready", flush=True)
         sys.stdin.readline()
         for _ in range(3):
             made = Shared(files, "net", program, ("-O0",))
-            assert _whole(made.path.parent)
+            assert whole(made.path.parent)
             print(made.path, flush=True)
     """
     command = [sys.executable, "-c", textwrap.dedent(script), str(tmp_path / "net.program.npz")]

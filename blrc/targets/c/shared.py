@@ -8,13 +8,13 @@ instruction set), the command. Deleting the cache, or any entry, is always safe.
 
 from __future__ import annotations
 
-import errno
 import hashlib
+import logging
 import os
 import platform
 import re
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from types import TracebackType
@@ -25,12 +25,13 @@ from blrc import program_file
 from blrc.errors import BlrcError
 from blrc.files import cache_folder
 from blrc.program import Program
-from blrc.targets.c import build
+from blrc.targets.c import build, library_cache
 from blrc.targets.c.choice import Optimize
 from blrc.targets.c.compiled import temporary_files
 from blrc.targets.c.emit import emit
 from blrc.targets.c.header import read_layout
 from blrc.targets.c.host_wrapper import FILE, host_wrapper
+from blrc.targets.c.library_cache import LIBRARY, UnsafeError
 from blrc.targets.c.symbols import name_all
 from blrc.targets.c.tiers import host_cpu, tier_flags
 from blrc.targets.options import EmitOptions
@@ -38,11 +39,10 @@ from blrc.vectors import record
 from blrc.version import VERSION
 from blrc.workers import thread_pool
 
-LIBRARY, CHECKSUM = "library.so", "sha256"
+_LOG = logging.getLogger("blrc")
 OPTIMISED = ("-O3",)
 CPUINFO = Path("/proc/cpuinfo")
 _ALWAYS = ("-fPIC", "-fvisibility=hidden")
-ATTEMPTS = 3
 
 
 def host_flags() -> tuple[str, ...]:
@@ -81,25 +81,6 @@ def in_library(file: str, name: str) -> bool:
     """Whether this file of an export of model `name` belongs to its library: C, but no self-test and no package."""
     tests = (f"{name}_vectors.c", f"{name}_selftest.c")
     return "/" not in file and file.endswith((".c", ".h")) and file not in tests
-
-
-def exported_files(folder: Path, name: str, listed: Iterable[str]) -> dict[str, bytes]:
-    """The same from an exported folder, as it lies there.
-
-    Args:
-        listed: files of the export, as its manifest names them.
-
-    Raises:
-        BlrcError: a file is missing or cannot be read.
-    """
-    files = {}
-    for file in sorted(listed):
-        if in_library(file, name):
-            try:
-                files[file] = (folder / file).read_bytes()
-            except OSError as error:
-                raise BlrcError(f"{folder / file}: cannot be read ({error.strerror or error}); export again") from None
-    return files
 
 
 class Shared:
@@ -154,14 +135,11 @@ class Shared:
         key = self._key()
         if (cache := _cache()) is not None:
             try:
-                cache.mkdir(parents=True, exist_ok=True, mode=0o700)
-                for _ in range(ATTEMPTS):
-                    if _whole(cache / key):
-                        return cache / key / LIBRARY
-                    self._fill(cache / key)
-            except OSError:
-                pass
-        # No cache, none that can be written, or another user's entry in the way: a library for this process alone.
+                if (found := library_cache.library(cache, key, self._build)) is not None:
+                    return found
+            except UnsafeError as error:
+                _say(str(error))
+        # No cache, none that can be written, or one that is not this user's alone: a library for this process alone.
         with temporary_files():
             self._temporary = tempfile.TemporaryDirectory(prefix="blrc-native-")
             try:
@@ -169,22 +147,6 @@ class Shared:
             except BaseException:
                 self.close()
                 raise
-
-    def _fill(self, entry: Path) -> None:
-        """Build the entry beside its place and put it there, unless another process was faster."""
-        with tempfile.TemporaryDirectory(prefix=f".{entry.name[:16]}.", dir=entry.parent) as folder:
-            beside, new = Path(folder), Path(folder) / "new"
-            library = self._build(beside)
-            new.mkdir()
-            library.rename(new / LIBRARY)
-            (new / CHECKSUM).write_text(_sha256(new / LIBRARY), encoding="ascii")
-            if entry.exists() and not _whole(entry):
-                entry.rename(beside / "damaged")
-            try:
-                new.rename(entry)
-            except OSError as error:
-                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
-                    raise
 
     def _key(self) -> str:
         command = (*self._compiler, *self._flags)
@@ -218,15 +180,7 @@ def _cache() -> Path | None:
         return None
 
 
-def _whole(entry: Path) -> bool:
-    """The entry is this user's, and its library is what was written."""
-    try:
-        mine = not hasattr(os, "getuid") or entry.stat().st_uid == os.getuid()
-        return mine and _sha256(entry / LIBRARY) == (entry / CHECKSUM).read_text(encoding="ascii")
-    except (OSError, ValueError):
-        return False
-
-
-def _sha256(file: Path) -> str:
-    with file.open("rb") as opened:
-        return hashlib.file_digest(opened, "sha256").hexdigest()
+@cache
+def _say(what: str) -> None:
+    """Say once in a process why libraries are not kept: a line on standard error, where nothing else is set up."""
+    _LOG.warning("%s; until then libraries are compiled anew in a private folder", what)

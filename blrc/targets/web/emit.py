@@ -22,6 +22,7 @@ from blrc.targets.web.wasm import COMPILE, LINK, Tools, compile_wasm, find_tools
 from blrc.vectors import Vectors
 
 FOLDER = "web"
+MODEL = f"{FOLDER}/model.js"
 PAGE = Path(__file__).parent / "page"
 CHANNELS = (1, 3)
 
@@ -40,8 +41,8 @@ def emit(program: Program, options: EmitOptions) -> Emitted:
     tools = find_tools()
     plain = replace(options, packages=(), cpu=PORTABLE)  # kernels of another CPU are none of WebAssembly's
     module = compile_wasm(c.emit(program, plain).files, options.name, tools)
-    files = {f"{FOLDER}/{file.name}": file.read_bytes() for file in sorted(PAGE.iterdir())}
-    files[f"{FOLDER}/model.js"] = _model(program, options, tools, module)
+    files = page_files()
+    files[MODEL] = _model(program, options, tools, module)
     about = {
         "compiler": tools.compiler_version,
         "linker": tools.linker_version,
@@ -52,6 +53,11 @@ def emit(program: Program, options: EmitOptions) -> Emitted:
         "open": f"{FOLDER}/index.html",
     }
     return Emitted(files, about)
+
+
+def page_files() -> dict[str, bytes]:
+    """Return the files of a page that are the same for every model, by their path in the export."""
+    return {f"{FOLDER}/{file.name}": file.read_bytes() for file in sorted(PAGE.iterdir())}
 
 
 def check_input(program: Program) -> None:

@@ -1,0 +1,231 @@
+"""Emit an export again from its program and options: blrc runs only code that it would have written itself.
+
+The same program and options give the same bytes on every machine. So it is known what a folder's files must be, and
+code that is equal is run; what is handed on for running are the bytes that were emitted here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tempfile
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blrc import vectors
+from blrc.errors import BlrcError
+from blrc.exports import recorded
+from blrc.exports.door import TRUST, OpenedExport
+from blrc.exports.manifest import PROGRAM, SUFFIX, VECTORS
+from blrc.exports.schema import MisfitError, shown
+from blrc.extras import lacking
+from blrc.targets.c.compiled import temporary_files
+from blrc.targets.c.shared import in_library
+from blrc.targets.options import EmitOptions, Emitted
+from blrc.targets.registry import TARGETS
+from blrc.vectors import Vectors
+from blrc.version import VERSION
+
+WEB = "web"
+
+
+@dataclass(frozen=True, eq=False)
+class Code:
+    """What may be run of an export.
+
+    Attributes:
+        files: by name: what was emitted here and is equal to what the folder lists, or, if that was asked for, the
+            folder's own.
+        skipped: a sentence for each part that could not be compared, and is therefore not among the files.
+    """
+
+    files: Mapping[str, bytes] = field(repr=False)
+    skipped: tuple[str, ...] = ()
+
+
+def code_of(opened: OpenedExport, now: Vectors, targets: Collection[str] = tuple(TARGETS)) -> Code:
+    """Return the files of an export's targets, with the program and the vectors.
+
+    Args:
+        now: what the reference gives for the recorded inputs.
+        targets: only the files of these.
+
+    Raises:
+        BlrcError: a file is missing, or not what blrc writes for this program and these options.
+    """
+    manifest, own = opened.manifest, {f"{opened.name}{ending}" for ending in (PROGRAM, VECTORS)}
+    wanted = set(manifest.targets) & set(targets)
+    if opened.trusted:
+        if "onnx" in wanted and f"{opened.name}.onnx" not in opened.contents:
+            raise BlrcError(f"{opened.folder}: lists no {opened.name}.onnx; export again")
+        return Code(
+            opened.contents,
+            ("code: the folder's own, as --trust-code asks; it was not compared with what this blrc writes",),
+        )
+    options = _options(opened, now)
+    files = {name: opened.contents[name] for name in own}
+    skipped: list[str] = []
+    for target in sorted(wanted, key=lambda name: (name == WEB, name)):  # the page last: it takes a compiler
+        if target == WEB and (reason := _other_tools(manifest.targets[WEB])) is not None:
+            files |= _compared(opened, _page())
+            skipped.append(f"page: {reason}; it is not run")
+            continue
+        if target == "onnx" and (needed := lacking("onnx")) is not None:
+            skipped.append(f"ONNX: comparing the file with what blrc writes needs {needed}; it is not loaded")
+            continue
+        emitted = _emitted(opened, target, options)
+        _compare_about(opened, target, emitted)
+        files |= _compared(opened, emitted.files)
+    if wanted == set(manifest.targets):
+        _refuse_others(opened, files, bool(skipped))
+    return Code(files, tuple(skipped))
+
+
+def vectors_of(opened: OpenedExport) -> Vectors:
+    """Return what the reference gives for the inputs that an export recorded.
+
+    Raises:
+        BlrcError: the file of the vectors is damaged, or of another program.
+    """
+    return vectors.record(opened.program, _inputs(opened))
+
+
+def library_of(opened: OpenedExport) -> dict[str, bytes]:
+    """Return the C of an export's library, for `blrc.compile`: without self-test, packages and other targets.
+
+    Raises:
+        BlrcError: the export holds no C, or a file is not what blrc writes for this program and these options.
+    """
+    expect_c(opened)
+    if opened.trusted:
+        return {name: content for name, content in opened.contents.items() if in_library(name, opened.name)}
+    # The library depends on how many inputs were recorded, and not on what they give.
+    inputs = _inputs(opened)
+    nothing = {op.y.name: np.zeros((len(inputs), *op.y.shape), _dtype(op.y.dtype)) for op in opened.program.ops}
+    options = _options(opened, Vectors(inputs, (nothing,) * len(opened.program.members)))
+    emitted = _emitted(opened, "c", replace(options, packages=())).files
+    library = {name: content for name, content in emitted.items() if in_library(name, opened.name)}
+    listed = {name for name in opened.manifest.files if in_library(name, opened.name)}
+    for name in sorted(listed - library.keys()):
+        raise _not_written(opened, name)
+    return _compared(opened, library)
+
+
+def expect_c(opened: OpenedExport) -> None:
+    """See that an export has C.
+
+    Raises:
+        BlrcError: it has none.
+    """
+    if "c" not in opened.manifest.targets:
+        raise BlrcError(f"{opened.folder}: holds no C; export it again with --target c")
+
+
+@contextmanager
+def private_copy(files: Mapping[str, bytes]) -> Iterator[Path]:
+    """Write files into a temporary folder that only this user can enter and that holds nothing else.
+
+    Raises:
+        BlrcError: the disk is full.
+    """
+    with temporary_files():
+        temporary = tempfile.TemporaryDirectory(prefix="blrc-export-")
+    with temporary as place:
+        folder = Path(place)
+        with temporary_files():
+            for name, content in files.items():
+                (folder / name).parent.mkdir(parents=True, exist_ok=True)
+                (folder / name).write_bytes(content)
+        yield folder
+
+
+def _inputs(opened: OpenedExport) -> NDArray[Any]:
+    return vectors.inputs_of(opened.contents[f"{opened.name}{VECTORS}"], opened.path(VECTORS), opened.program)
+
+
+def _options(opened: OpenedExport, now: Vectors) -> EmitOptions:
+    manifest = opened.manifest
+    try:
+        return recorded.from_plain(manifest.options, manifest.name, now, VERSION)
+    except MisfitError as error:
+        raise BlrcError(f"{opened.path(SUFFIX)}: {error}; export again") from None
+
+
+def _emitted(opened: OpenedExport, target: str, options: EmitOptions) -> Emitted:
+    try:
+        return TARGETS[target](opened.program, options)
+    except BlrcError as error:
+        raise BlrcError(f"{opened.folder}: its {target} cannot be written again: {error}") from None
+
+
+def _compared(opened: OpenedExport, files: Mapping[str, bytes]) -> dict[str, bytes]:
+    """The files that were emitted here; the folder lists the same."""
+    for name, content in files.items():
+        entry = opened.manifest.files.get(name)
+        if entry is None:
+            raise BlrcError(f"{opened.folder}: lists no {name}, which blrc writes; export again")
+        if entry.size != len(content) or entry.sha256 != hashlib.sha256(content).hexdigest():
+            raise BlrcError(
+                f"{opened.folder / name}: is not what this blrc writes for this program and these options: it was "
+                f"changed, or written by another build of blrc; export again, or give {TRUST} to run it as it is"
+            )
+    return dict(files)
+
+
+def _compare_about(opened: OpenedExport, target: str, emitted: Emitted) -> None:
+    """The manifest says of a target what the target says of itself."""
+    said, right = opened.manifest.targets[target], emitted.about
+    # As text: true is no 1 there.
+    texts = [{key: json.dumps(value, sort_keys=True) for key, value in about.items()} for about in (said, right)]
+    if texts[0] != texts[1]:
+        other = next(key for key in sorted({*said, *right}) if texts[0].get(key) != texts[1].get(key))
+        raise BlrcError(
+            f"{opened.path(SUFFIX)}: {shown(other)} of target {target} is not what this blrc says; export again, or "
+            f"give {TRUST}"
+        )
+
+
+def _refuse_others(opened: OpenedExport, files: Collection[str], without_module: bool) -> None:
+    from blrc.targets.web.emit import MODEL
+
+    for name in sorted(opened.manifest.files.keys() - set(files)):
+        if not (without_module and name == MODEL):
+            raise _not_written(opened, name)
+
+
+def _not_written(opened: OpenedExport, name: str) -> BlrcError:
+    return BlrcError(
+        f"{opened.folder}: lists {name}, which this blrc does not write for these options; export again, or give "
+        f"{TRUST}"
+    )
+
+
+def _other_tools(said: Mapping[str, Any]) -> str | None:
+    """Why the page's module cannot be compiled here to the bytes that the folder's should have; None: it can."""
+    from blrc.targets import web
+
+    try:
+        here = web.find_tools()
+    except BlrcError as error:
+        return f"its module cannot be compared ({error})"
+    tools = (here.compiler_version, here.linker_version)
+    if (said.get("compiler"), said.get("linker")) == tools:
+        return None
+    return f"its module was compiled by {shown(said.get('compiler'))}, here is {tools[0]}, so it cannot be compared"
+
+
+def _page() -> dict[str, bytes]:
+    """The files of a page that are the same for every model."""
+    from blrc.targets.web.emit import page_files
+
+    return page_files()
+
+
+def _dtype(name: str) -> np.dtype[Any]:
+    return np.dtype(bool if name == "bits" else name)

@@ -1,0 +1,248 @@
+"""The one door to exported folders: whoever reads or replaces one comes through here.
+
+Nothing of a folder is used before all of it fits: its manifest has the schema, every listed file is a regular one,
+reached through no symbolic link, of the size and the SHA-256 that are listed, and the program has the digest. What is
+used later was read here, once, and is held in memory: changing the folder meanwhile changes nothing. What is not listed
+is not read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from blrc import program_file
+from blrc.errors import BlrcError
+from blrc.exports.directory import Directory
+from blrc.exports.manifest import (
+    LARGEST,
+    MOST_BYTES,
+    PROGRAM,
+    SUFFIX,
+    VECTORS,
+    Listed,
+    Manifest,
+    parse,
+    parse_replaceable,
+)
+from blrc.files import is_folder
+from blrc.program import Program
+from blrc.store.journal import OWN, interrupted, read_journal
+from blrc.version import VERSION
+
+TRUST = "--trust-code (trust_code=True)"
+
+
+@dataclass(frozen=True, eq=False)
+class OpenedExport:
+    """A folder that fits its manifest.
+
+    Attributes:
+        folder: where it was, for messages.
+        manifest: what it says.
+        program: of the export.
+        digest: of the program, computed from it.
+        trusted: the user trusts the folder's own code (``--trust-code``).
+        contents: of files by name: the program and the vectors, and if `trusted`, all of them.
+    """
+
+    folder: Path
+    manifest: Manifest
+    program: Program = field(repr=False)
+    digest: str
+    trusted: bool
+    contents: Mapping[str, bytes] = field(repr=False)
+
+    @property
+    def name(self) -> str:
+        """The prefix of all files and symbols."""
+        return self.manifest.name
+
+    def path(self, ending: str) -> Path:
+        """Return where ``NAME<ending>`` lies, for messages."""
+        return self.folder / f"{self.name}{ending}"
+
+
+def open_export(folder: Path, digest: str | None = None, trust_code: bool = False) -> OpenedExport:
+    """Open an exported folder and check all of it.
+
+    Args:
+        digest: the program must have this digest.
+        trust_code: the folder's own code will be compiled, so that a folder of another version of blrc will do.
+
+    Raises:
+        BlrcError: there is no such folder, it is no export, or something in it does not fit.
+    """
+    wanted = None if digest is None else check_digest(digest)
+    expect_export(folder)
+    with Directory(folder) as directory:
+        manifest = _manifest(directory)
+        if manifest.version != VERSION and not trust_code:
+            raise BlrcError(
+                f"{folder}: was written by blrc {manifest.version}, this is {VERSION}; export again, or give {TRUST} "
+                "to compile its code as it is"
+            )
+        _check_sizes(directory, manifest.files)
+        kept = {name: b"" for name in manifest.files if trust_code or name.endswith((PROGRAM, VECTORS))}
+        for name, entry in manifest.files.items():
+            content = _read(directory, name, entry, name in kept)
+            if name in kept:
+                kept[name] = content
+    program = program_file.parse(kept[f"{manifest.name}{PROGRAM}"], folder / f"{manifest.name}{PROGRAM}")
+    found = program_file.digest(program)
+    if found != manifest.digest:
+        raise BlrcError(
+            f"{folder / f'{manifest.name}{PROGRAM}'}: has digest {found}, but the manifest says {manifest.digest}; "
+            "export again"
+        )
+    if manifest.members != program.members:
+        raise BlrcError(f"{folder}: the manifest names other members than the program has; export again")
+    expect_digest(folder, found, wanted)
+    return OpenedExport(folder, manifest, program, found, trust_code, kept)
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """Return what the manifest of a folder says; none of the files that it lists is looked at.
+
+    Raises:
+        BlrcError: there is no such folder, it is no export, or its manifest is none that this blrc writes.
+    """
+    expect_export(folder)
+    with Directory(folder) as directory:
+        return _manifest(directory)
+
+
+def check_digest(digest: str) -> str:
+    """Return a digest that a user gave, in lower case.
+
+    Raises:
+        BlrcError: it is not 64 hexadecimal digits.
+    """
+    if not re.fullmatch(r"[0-9a-fA-F]{64}", digest, re.ASCII):
+        raise BlrcError(f"digest {digest!r}: expected all 64 hexadecimal digits, as 'blrc export' prints them")
+    return digest.lower()
+
+
+def expect_digest(model: object, found: str, wanted: str | None) -> None:
+    """Refuse a program that has another digest than the one asked for.
+
+    Raises:
+        BlrcError: it has.
+    """
+    if wanted is not None and found != check_digest(wanted):
+        raise BlrcError(f"{model}: holds program {found}, not {wanted}, which --digest (digest=) asks for")
+
+
+def expect_export(folder: Path) -> None:
+    """See that a folder is there, and that no export into it was interrupted.
+
+    Raises:
+        BlrcError: it is not, or one was.
+    """
+    if not is_folder(folder):
+        if folder.is_file():
+            raise BlrcError(f"{folder}: is a file; give the folder that holds the export")
+        raise BlrcError(f"{folder}: no such folder; export a model first: blrc export model.pt --target c -o {folder}")
+    if (message := interrupted(folder)) is not None:
+        raise BlrcError(message)
+
+
+def previous_files(folder: Path, force: bool) -> Collection[str] | None:
+    """Return the names of the files of the export in `folder` that a new one may replace; None: there is no folder.
+
+    An export of an earlier format may be replaced too. A file that was changed, or is missing, since the export may be
+    somebody's work, and the manifest may be somebody's forgery: then nothing is replaced.
+
+    Raises:
+        BlrcError: the folder exists and `force` is not given, an export into it was interrupted and `force` is not
+            given, it holds files but is no export, or a listed file is not what the manifest says, or is no regular
+            file of the folder.
+    """
+    try:
+        if not folder.exists():
+            return None
+        if not folder.is_dir():
+            raise BlrcError(f"{folder}: is a file, not a folder; choose another folder with -o")
+        if (unfinished := read_journal(folder)) is not None and force:
+            return unfinished.names
+        if unfinished is None and all(path.name in OWN for path in folder.iterdir()):
+            return ()
+    except OSError as error:
+        raise BlrcError(f"{folder}: cannot read: {error.strerror or error}; choose another folder with -o") from None
+    if not force:
+        if (message := interrupted(folder)) is not None:
+            raise BlrcError(message)
+        ours = next(folder.glob(f"*{SUFFIX}"), None) is not None
+        remedy = ", or replace the export in it with --force (force=True)" if ours else ""
+        raise BlrcError(f"{folder}: exists already; choose another folder with -o{remedy}")
+    with Directory(folder) as directory:
+        file, content = _manifest_file(directory)
+        name, files = parse_replaceable(content, str(folder / file))
+        _check_name(folder, file, name)
+        _check_sizes(directory, files)
+        for listed, entry in files.items():
+            _read(directory, listed, entry, keep=False)
+    return (*files, file)
+
+
+def check_places(folder: Path, names: Iterable[str]) -> None:
+    """Refuse files to be written into a folder that is there where something else stands in the place of their folders.
+
+    Raises:
+        BlrcError: a symbolic link, for one, which would lead the file out of `folder`.
+    """
+    if is_folder(folder):
+        with Directory(folder) as directory:
+            for name in names:
+                directory.check_place(name)
+
+
+def _manifest(directory: Directory) -> Manifest:
+    file, content = _manifest_file(directory)
+    manifest = parse(content, str(directory.path / file))
+    _check_name(directory.path, file, manifest.name)
+    return manifest
+
+
+def _manifest_file(directory: Directory) -> tuple[str, bytes]:
+    """The one manifest's name and content."""
+    found = [name for name in directory.names() if name.endswith(SUFFIX)]
+    if len(found) != 1:
+        many = "holds several manifests" if found else f"is no export (it has no *{SUFFIX})"
+        raise BlrcError(f"{directory.path}: {many}; give a folder written by 'blrc export'")
+    size = directory.size(found[0])
+    if size > LARGEST:
+        raise BlrcError(
+            f"{directory.path / found[0]}: has {size} bytes, and a manifest at most {LARGEST}; export again"
+        )
+    return found[0], directory.read(found[0], size)[0]
+
+
+def _check_name(folder: Path, file: str, name: str) -> None:
+    if file != name + SUFFIX:
+        raise BlrcError(f"{folder / file}: is the manifest of {name!r}, and should be named {name}{SUFFIX}")
+
+
+def _check_sizes(directory: Directory, files: Mapping[str, Listed]) -> None:
+    """All files are there and have their sizes, before any of them is read."""
+    total = 0
+    for name, entry in files.items():
+        size = directory.size(name)
+        total += size
+        if entry.size is not None and size != entry.size:
+            raise BlrcError(
+                f"{directory.path / name}: was changed since the export (it has {size} bytes, and had {entry.size}); "
+                "export again"
+            )
+    if total > MOST_BYTES:
+        raise BlrcError(f"{directory.path}: its files have {total} bytes, at most {MOST_BYTES} are read")
+
+
+def _read(directory: Directory, name: str, entry: Listed, keep: bool) -> bytes:
+    size = directory.size(name) if entry.size is None else entry.size
+    content, sha256 = directory.read(name, size, keep)
+    if sha256 != entry.sha256:
+        raise BlrcError(f"{directory.path / name}: was changed since the export; export again")
+    return content

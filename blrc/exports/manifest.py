@@ -1,0 +1,217 @@
+"""The manifest, ``<name>.manifest.json``: what an exported folder is, with size and SHA-256 of every file in it.
+
+A stranger may have written it. `parse` refuses whatever `blrc export` does not write: another type, a number out of
+range, a key too many, a name of a file that is not plain.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from blrc import head
+from blrc.errors import BlrcError
+from blrc.exports import schema
+from blrc.exports.listing import check_apart, check_path
+from blrc.exports.schema import MisfitError, shown
+from blrc.targets.c.names import check_name
+from blrc.targets.registry import TARGETS
+
+FORMAT = 2
+SUFFIX = ".manifest.json"
+PROGRAM, VECTORS = ".program.npz", ".vectors.npz"
+
+LARGEST = 4 * 2**20
+"""Bytes of a manifest: that of the shipped networks has 11 thousand."""
+MOST_FILES = 4096
+"""Files of an export: one with every package has 300."""
+MOST_BYTES = 4 * 2**30
+"""Bytes of all files together: twice what ONNX allows for a file."""
+_TEXT = 4096  # characters of a text: a licence's name, an address, a layer
+_LAYERS = 65536  # of a list: layers, channels, sampled layers
+_SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Listed:
+    """One file: its bytes, and their SHA-256. A manifest of format 1 had no sizes: None."""
+
+    size: int | None
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What was exported.
+
+    Attributes:
+        name: prefix of all files and symbols.
+        digest: of the program.
+        version: of blrc.
+        members: one description each.
+        settings: the input's encoding and how the norms were calibrated.
+        options: what the targets were told: every field of `EmitOptions` but the name, the version and the vectors.
+        targets: for each target what it says of itself (C: ABI, arena, kernels and bytes of each layer...).
+        files: size and SHA-256 by name, of every file but the manifest.
+    """
+
+    name: str
+    digest: str
+    version: str
+    members: tuple[str, ...]
+    settings: Mapping[str, Any]
+    options: Mapping[str, Any]
+    targets: Mapping[str, Any]
+    files: Mapping[str, Listed]
+
+
+def to_bytes(manifest: Manifest) -> bytes:
+    """Return the file's content: JSON with sorted keys."""
+    plain = {
+        "format": FORMAT,
+        "name": manifest.name,
+        "digest": manifest.digest,
+        "blrc": manifest.version,
+        "members": list(manifest.members),
+        "settings": manifest.settings,
+        "options": manifest.options,
+        "targets": manifest.targets,
+        "files": {name: asdict(listed) for name, listed in manifest.files.items()},
+    }
+    return (json.dumps(plain, indent=2, sort_keys=True) + "\n").encode()
+
+
+def listed(files: Mapping[str, bytes]) -> dict[str, Listed]:
+    """Return size and SHA-256 of every file."""
+    return {name: Listed(len(content), hashlib.sha256(content).hexdigest()) for name, content in sorted(files.items())}
+
+
+def parse(content: bytes, where: str) -> Manifest:
+    """Read the manifest of this version's format.
+
+    Args:
+        where: the file, for messages.
+
+    Raises:
+        BlrcError: it is of another format, or not what an export writes.
+    """
+    try:
+        plain = schema.read_json(content)
+        schema.an_object(plain, schema.WHOLE)
+        if _format(plain) != FORMAT:
+            raise BlrcError(
+                f"{where}: manifest format {plain['format']}, written by another version of blrc; this one reads "
+                f"{FORMAT}; export again"
+            )
+        _WHOLE(plain, schema.WHOLE)
+        files = {name: Listed(**entry) for name, entry in plain["files"].items()}
+        _check_files(plain["name"], files)
+    except MisfitError as error:
+        raise _refused(where, error) from None
+    return Manifest(
+        plain["name"],
+        plain["digest"],
+        plain["blrc"],
+        tuple(plain["members"]),
+        plain["settings"],
+        plain["options"],
+        plain["targets"],
+        files,
+    )
+
+
+def parse_replaceable(content: bytes, where: str) -> tuple[str, dict[str, Listed]]:
+    """Read the name and the files of an export that another is to replace; format 1 will do for that.
+
+    Raises:
+        BlrcError: as for `parse`.
+    """
+    try:
+        plain = schema.read_json(content)
+        schema.an_object(plain, schema.WHOLE)
+        if _format(plain) != 1:
+            manifest = parse(content, where)
+            return manifest.name, dict(manifest.files)
+        for key, check in (("name", _name), ("files", _FILES_OF_1)):
+            check(plain.get(key), key)
+        files = {name: Listed(None, sha256) for name, sha256 in plain["files"].items()}
+        check_apart([*files, plain["name"] + SUFFIX])
+    except MisfitError as error:
+        raise _refused(where, error) from None
+    return plain["name"], files
+
+
+def _refused(where: str, error: MisfitError) -> BlrcError:
+    return BlrcError(f"{where}: not a manifest that blrc writes, or damaged: {error}; export again")
+
+
+def _format(plain: Mapping[str, Any]) -> int:
+    schema.whole(0, 2**31)(plain.get("format"), "format")
+    return int(plain["format"])
+
+
+def _check_files(name: str, files: Mapping[str, Listed]) -> None:
+    check_apart([*files, name + SUFFIX])
+    for ending in (PROGRAM, VECTORS):
+        if name + ending not in files:
+            raise MisfitError(f"files has no {name + ending!r}")
+    total = sum(entry.size or 0 for entry in files.values())
+    if total > MOST_BYTES:
+        raise MisfitError(f"files has {total} bytes in all; {MOST_BYTES} are the most that is read")
+
+
+def _name(value: Any, where: str) -> None:
+    schema.text(_TEXT)(value, where)
+    try:
+        check_name(value)
+    except BlrcError as error:
+        raise MisfitError(str(error)) from None
+
+
+def _sha256(value: Any, where: str) -> None:
+    if not isinstance(value, str) or not _SHA256.fullmatch(value):
+        raise MisfitError(f"{where} is {shown(value)}, expected 64 hexadecimal digits")
+
+
+def _target(value: Any, where: str) -> None:
+    if value not in TARGETS:
+        raise MisfitError(f"{where}, {shown(value)}, is no target that this blrc knows")
+
+
+_COUNT = schema.whole(0, 2**31)
+_WORDS = schema.text(_TEXT)
+_INPUT = {
+    "kind": _WORDS,
+    "shape": schema.listing(schema.whole(1, 2**31), 3, 1),
+    "scale": schema.number,
+    "mean": schema.listing(schema.number, _LAYERS),
+    "std": schema.listing(schema.number, _LAYERS),
+}
+_SETTINGS = {
+    "input": schema.record(_INPUT),
+    "calibration_samples": _COUNT,
+    "sampled_layers": schema.listing(_WORDS, _LAYERS),
+    "freeze": _WORDS,
+    "gate": schema.optional(
+        schema.record({"q16": schema.whole(1, head.ONE), "probability": schema.number}),
+    ),
+}
+_ENTRY = {"size": schema.whole(0, MOST_BYTES), "sha256": _sha256}
+_WHOLE = schema.record(
+    {
+        "format": schema.whole(FORMAT, FORMAT),
+        "name": _name,
+        "digest": _sha256,
+        "blrc": schema.text(_TEXT, 1),
+        "members": schema.listing(_WORDS, head.MAX_MEMBERS, 1),
+        "settings": schema.record(_SETTINGS),
+        "options": schema.mapping(_WORDS, schema.anything, 64),  # each is checked where it is used
+        "targets": schema.mapping(_target, schema.an_object, len(TARGETS)),
+        "files": schema.mapping(check_path, schema.record(_ENTRY), MOST_FILES),
+    }
+)
+_FILES_OF_1 = schema.mapping(check_path, _sha256, MOST_FILES)
