@@ -70,21 +70,23 @@ def code_of(opened: OpenedExport, now: Vectors, targets: Collection[str] = tuple
         )
     options = _options(opened, now)
     files = {name: opened.contents[name] for name in own}
-    skipped: list[str] = []
+    skipped: dict[str, str] = {}  # by the file that is left out
     for target in sorted(wanted, key=lambda name: (name == WEB, name)):  # the page last: it takes a compiler
         if target == WEB and (reason := _other_tools(manifest.targets[WEB])) is not None:
             files |= _compared(opened, _page())
-            skipped.append(f"page: {reason}; it is not run")
+            skipped[_module_name()] = f"page: {reason}; it is not run"
             continue
         if target == "onnx" and (needed := lacking("onnx")) is not None:
-            skipped.append(f"ONNX: comparing the file with what blrc writes needs {needed}; it is not loaded")
+            skipped[f"{opened.name}.onnx"] = (
+                f"ONNX: comparing the file with what blrc writes needs {needed}; it is not loaded"
+            )
             continue
         emitted = _emitted(opened, target, options)
         _compare_about(opened, target, emitted)
         files |= _compared(opened, emitted.files)
     if wanted == set(manifest.targets):
-        _refuse_others(opened, files, bool(skipped))
-    return Code(files, tuple(skipped))
+        _refuse_others(opened, {*files, *skipped})
+    return Code(files, tuple(skipped.values()))
 
 
 def vectors_of(opened: OpenedExport) -> Vectors:
@@ -191,12 +193,15 @@ def _compare_about(opened: OpenedExport, target: str, emitted: Emitted) -> None:
         )
 
 
-def _refuse_others(opened: OpenedExport, files: Collection[str], without_module: bool) -> None:
+def _refuse_others(opened: OpenedExport, files: Collection[str]) -> None:
+    for name in sorted(opened.manifest.files.keys() - set(files)):
+        raise _not_written(opened, name)
+
+
+def _module_name() -> str:
     from blrc.targets.web.emit import MODEL
 
-    for name in sorted(opened.manifest.files.keys() - set(files)):
-        if not (without_module and name == MODEL):
-            raise _not_written(opened, name)
+    return MODEL
 
 
 def _not_written(opened: OpenedExport, name: str) -> BlrcError:

@@ -15,21 +15,25 @@ from pathlib import Path
 from blrc.cli import main
 from blrc.store import steps
 
-how, wanted, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
-seen = 0
+
+def stop_at(how: str, wanted: str, count: int) -> None:
+    """Kill or hold up this process just before a step comes for the `count`-th time."""
+    seen = 0
+
+    def before(what: str, path: Path) -> None:
+        nonlocal seen
+        if wanted in (what, f"{what} {path.name}"):
+            seen += 1
+            if seen == count:
+                if how == "kill":
+                    os.kill(os.getpid(), signal.SIGKILL)
+                sys.stdout.write("waiting\n")
+                sys.stdout.flush()
+                sys.stdin.readline()
+
+    steps.before = before
 
 
-def before(what: str, path: Path) -> None:
-    global seen
-    if wanted in (what, f"{what} {path.name}"):
-        seen += 1
-        if seen == count:
-            if how == "kill":
-                os.kill(os.getpid(), signal.SIGKILL)
-            sys.stdout.write("waiting\n")
-            sys.stdout.flush()
-            sys.stdin.readline()
-
-
-steps.before = before
-main(sys.argv[4:], prog_name="blrc")
+if __name__ == "__main__":
+    stop_at(sys.argv[1], sys.argv[2], int(sys.argv[3]))
+    main(sys.argv[4:], prog_name="blrc")
