@@ -73,8 +73,12 @@ def layout_strips() -> frozenset[str]:
     }
 
 
-def compile_kernels(folder: Path) -> Path:
-    """The program that runs cases: all of the runtime, with sanitizers."""
+def compile_kernels(folder: Path, told: Sequence[str] = ()) -> Path:
+    """The program that runs cases: all of the runtime, with sanitizers.
+
+    Args:
+        told: macros of the runtime and their values, such as ``HAS_POPCOUNT=0``: how bits are counted.
+    """
     include = folder / "include"
     include.mkdir()
     header = (runtime_dir() / "include" / "blrc.h").read_text(encoding="ascii")
@@ -88,7 +92,7 @@ def compile_kernels(folder: Path) -> Path:
     sources = sorted((runtime_dir() / "src").glob("*.c"))
     sources = [path for path in sources if not path.stem.startswith("blrc_tier") and "neon" not in path.stem]
     sources = [path for path in sources if not path.stem.endswith(("aarch64", "dotprod"))]
-    flags = (*FLAGS, f"-I{runtime_dir() / 'src'}")
+    flags = (*FLAGS, *(f"-DBLRC_{macro}" for macro in told), f"-I{runtime_dir() / 'src'}")
     objects = [
         build.compile_object((CLANG,), flags, source, folder / f"{source.stem}.o", include)
         for source in (*sources, Path(__file__).with_name("kernel_main.c"))

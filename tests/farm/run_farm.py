@@ -28,7 +28,7 @@ from typing import Any
 import farm_direct
 import numpy as np
 import torch
-from farm_check import EMULATED_FOR, Outcome, Variant, check, choose, usable
+from farm_check import EMULATED_FOR, PATHS, Outcome, Variant, check, choose, usable
 from farm_harness import compiled_once
 from farm_kernels import wanted
 from farm_networks import network
@@ -94,20 +94,23 @@ def grow(
 
 def directly(seeds: Iterable[int], objects: Path) -> Iterator[Outcome]:
     """Outcomes of kernels without an export, `CASES` seeds of `farm_direct` for each seed."""
-    folder = objects / f"kernels-{code()}"
-    if not (folder / "kernels").is_file():
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir()
-        farm_direct.compile_kernels(folder)
+    programs = []
+    for path in ("", "carry-save"):
+        folder = objects / f"kernels-{code()}-{path}"
+        if not (folder / "kernels").is_file():
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir()
+            farm_direct.compile_kernels(folder, PATHS.get(path, ()))
+        programs.append(folder / "kernels")
     tiers, _ = here()
     for seed in seeds:
         outcome = Outcome(seed, DIRECT)
         batch = list(farm_direct.cases(range(CASES * seed, CASES * (seed + 1)), tiers))
-        wrong = farm_direct.run(folder / "kernels", batch)
+        wrong = next(filter(None, (farm_direct.run(program, batch) for program in programs)), None)
         outcome.status, outcome.message = ("right", "") if wrong is None else ("wrong", wrong)
         for case in batch:
             values = case.step.y.shape[0] * case.step.y.shape[1] * case.step.y.shape[2] * len(case.x)
-            outcome.values += values * (2 if case.by_rows else 1)
+            outcome.values += len(programs) * values * (2 if case.by_rows else 1)
             outcome.kernels.add(case.step.kernel)
         outcome.variants[DIRECT] = outcome.values
         yield outcome
