@@ -34,6 +34,12 @@ EMULATED_FOR = {
     AARCH64: ("aarch64",),
 }
 """Machines of `blrc.targets.c.machines` by what the C is made for."""
+PATHS = {
+    "carry-save": ("UNIT_BITS=32", "HAS_POPCOUNT=0"),
+    "popcount": ("UNIT_BITS=64", "HAS_POPCOUNT=1"),
+    "popcount-32": ("UNIT_BITS=32", "HAS_POPCOUNT=1"),
+}
+"""Ways of counting bits that other CPUs take in portable C, by what the compiler is told of this one."""
 SAMPLES = 6
 FEW = 3  # samples of an emulated machine
 MOST_LEVELS = 24 * 2**16  # of a log-probability in Q16
@@ -46,7 +52,10 @@ class WrongError(Exception):
 
 @dataclass(frozen=True)
 class Variant:
-    """One way to export and run a network: ``--cpu``, ``--optimize``, where it runs, and the highest level there."""
+    """One way to export and run a network: ``--cpu``, ``--optimize``, where it runs, and the highest level there.
+
+    In portable C on this machine `tier` is one of `PATHS`, or empty.
+    """
 
     cpu: str = PORTABLE
     optimize: str = "size"
@@ -129,10 +138,11 @@ def _run(
     folder: Path, variant: Variant, program: Program, raw: NDArray[Any], expected: Sequence[evaluator.Evaluated]
 ) -> tuple[int, set[str]]:
     """Values that were compared, and the kernels that gave them."""
-    with limited(variant.tier):
+    with limited("" if variant.tier in PATHS else variant.tier):
         try:
             if variant.where == HOST:
-                built: Compiled = ExactBuild(folder)
+                told = [f"-D{NAME.upper()}_BLRC_{macro}" for macro in PATHS.get(variant.tier, ())]
+                built: Compiled = ExactBuild(folder, told)
             else:
                 built = EmulatedBuild(folder, NAME, MACHINES[variant.where])
                 raw = raw[:FEW]
@@ -148,7 +158,7 @@ def _run(
         except BlrcError as error:
             raise WrongError(f"it does not run: {error}") from error
         names = {step.kernel for step in built.layout.steps}
-    if variant.cpu == X86_64:
+    if variant.tier:
         names |= {f"{kernel}@{variant.tier}" for kernel in names}
     elif variant.where != HOST:
         names |= {f"{kernel}@{variant.where}" for kernel in names}
@@ -234,6 +244,7 @@ def choose(
     }.get(style, [])
     every = [Variant(cpu, optimize) for cpu in (PORTABLE, CORTEX_M55) for optimize in ("size", "speed", "ram")]
     every += [Variant(X86_64, "size", HOST, tier) for tier in tiers]
+    every += [Variant(PORTABLE, str(rng.choice(["size", "ram"])), HOST, path) for path in PATHS]
     for machine in machines:
         cpus = [cpu for cpu, names in EMULATED_FOR.items() if machine in names]
         for cpu in cpus:

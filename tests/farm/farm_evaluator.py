@@ -41,7 +41,7 @@ def evaluate(program: Program, raw: NDArray[Any], member: int) -> Evaluated:
         elif isinstance(op, Pool):
             values[op.y.name] = pooled(op.window, x)
         else:
-            values[op.y.name] = sums[op.name] = _scores(program, op, member, x)
+            values[op.y.name] = sums[op.name] = scored(program, op, member, x)
     return Evaluated(values, sums)
 
 
@@ -122,7 +122,7 @@ def pooled(window: Window, bits: NDArray[Any]) -> NDArray[np.bool_]:
     return found
 
 
-def _scores(program: Program, op: Scores | BinaryScores, member: int, x: NDArray[Any]) -> Ints:
+def scored(program: Program, op: Scores | BinaryScores, member: int, x: NDArray[Any]) -> Ints:
     flat = np.where(x, 1, -1).astype(np.int64).reshape(len(x), -1)
     weights, bias = _table(program, op.weights, member), _table(program, op.bias, member).astype(np.int64)
     if isinstance(op, BinaryScores):

@@ -2,8 +2,8 @@
 
 Padding goes from 0 to twice the kernel, strides and dilations exceed it, kernels exceed the map, maps have one row or
 one column, pools are larger than what is left, and there are one or 1,000 channels. Whether a network has a C form at
-all is left to the export, which has to say so by the layer's name. Some kernels are chosen for few shapes only: every
-`RARE` seed in turn makes a network of such a shape.
+all is left to the export, which has to say so by the layer's name. Some kernels are chosen for few shapes only:
+every second seed makes a network of one of `STYLES` in turn, those in `RARE` more often.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Network:
 def network(seed: int) -> Network:
     """Network number `seed`."""
     rng = np.random.default_rng([seed, 15])
-    names = list(STYLES)
+    names = [*STYLES, *RARE]
     style = names[seed // 2 % len(names)] if seed % 2 else "anything"
     plain = style == "binarized" or (style == "anything" and rng.random() < 0.15)
     kind = str(rng.choice(["uint8", "int8", "bits"]))
@@ -131,9 +131,11 @@ def same(rng: Draw, kind: str, plain: bool) -> tuple[str, tuple[int, ...], nn.Mo
     width = int(rng.choice([1, 2, 3, 5, 7, 8, 9, 13, 15, 16, 17, 24, 28, 31, 32, 33]))
     height = int(rng.choice([1, 2, 3, 4, 7, 8, 9, 16, 17, 32]))
     channels = int(rng.choice([1, 3, 8, 31, 32, 33, 64, 100]))
+    if rng.random() < 0.6:  # fills the lanes
+        width, height = int(rng.choice([7, 8, 14, 15, 16, 28, 31, 32])), int(rng.choice([8, 15, 16, 17, 20]))
     chain = Chain(rng, (channels, height, width), plain)
     for _ in range(int(rng.integers(1, 3))):
-        out = int(rng.choice([4, 5, 8, 9, 13, 31, 32, 33, 64]))
+        out = int(rng.choice([4, 5, 8, 9, 10, 12, 13, 31, 32]))
         pool = ((2, 2),) if min(chain.shape[1:]) >= 2 and rng.random() < 0.4 else None
         while out > 4 and not chain.conv(out, (3, 3), padding=(1, 1), pool=pool):
             out //= 2
@@ -150,6 +152,8 @@ def eights(rng: Draw, kind: str, plain: bool) -> tuple[str, tuple[int, ...], nn.
     width, height = int(rng.choice([5, 6, 7, 8, 13, 15, 16, 24])), int(rng.integers(1, 14))
     (sy, py, _), (sx, px, _) = extreme(rng, tall), extreme(rng, wide)
     py, px = max(py, -(-(tall - height) // 2)), max(px, -(-(wide - width) // 2))
+    if rng.random() < 0.7:  # else few pixels of a row may be left
+        sx, px = 1, max(px, wide // 2)
     out = int(rng.choice([16, 17, 24, 31, 32, 33, 48, 64]))
     size = ((height + 2 * py - tall) // sy + 1, (width + 2 * px - wide) // sx + 1)
     chain = Chain(rng, (channels, height, width), plain)
@@ -163,7 +167,8 @@ def eights(rng: Draw, kind: str, plain: bool) -> tuple[str, tuple[int, ...], nn.
 def dense(rng: Draw, kind: str, plain: bool) -> tuple[str, tuple[int, ...], nn.Module]:
     """Dense layers alone, of vectors or of maps of whole words: what adds up columns."""
     if rng.random() < 0.5:
-        inputs = int(rng.choice([1, 2, 15, 31, 32, 33, 63, 64, 65, 127, 128, 129, 500, 1000]))
+        inputs = int(rng.choice([1, 2, 31, 32, 33, 63, 64, 65, 127, 128, 129, 500, 1000]))
+        kind = kind if rng.random() < 0.5 else "bits"
         shape: tuple[int, ...] = (inputs,)
         chain = Chain(rng, (inputs, 1, 1), plain)
         chain.flat = True
@@ -172,7 +177,7 @@ def dense(rng: Draw, kind: str, plain: bool) -> tuple[str, tuple[int, ...], nn.M
         kind = "bits"
         chain = Chain(rng, shape, plain)  # type: ignore[arg-type]
     for _ in range(int(rng.integers(1, 4))):
-        chain.dense(int(rng.choice([1, 31, 32, 33, 64, 96, 100, 127, 128, 129, 256, 300])))
+        chain.dense(int(rng.choice([1, 31, 33, 64, 100, 127, 128, 129, 255, 256, 257, 300, 384])))
     return kind, shape, chain.finish(bool(rng.random() < 0.3))
 
 
@@ -234,6 +239,8 @@ def binarized(rng: Draw, kind: str, plain: bool) -> tuple[str, tuple[int, ...], 
     return kind, shape, chain.finish(binary=True)
 
 
+RARE = ("same", "eights", "same", "dense")
+"""Styles whose kernels are chosen for few of their shapes: drawn more often."""
 STYLES: dict[str, Callable[[Draw, str, bool], tuple[str, tuple[int, ...], nn.Module]]] = {
     "columns": columns,
     "same": same,

@@ -9,10 +9,12 @@ log holds; ``--only SEED`` runs one network again and shows what differs.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import platform
 import re
 import resource
+import shutil
 import sys
 import tempfile
 import time
@@ -23,9 +25,10 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+import farm_direct
 import numpy as np
 import torch
-from farm_check import EMULATED_FOR, Outcome, Variant, check, choose, usable
+from farm_check import EMULATED_FOR, PATHS, Outcome, Variant, check, choose, usable
 from farm_harness import compiled_once
 from farm_kernels import wanted
 from farm_networks import network
@@ -34,6 +37,9 @@ from blrc.targets.c.cpus import TIERS, X86_64
 
 ROOT = Path(__file__).resolve().parents[2]
 VARIANTS = 4  # ways in which a network is run
+DIRECT = "kernels without an export"
+CASES = 40  # seeds of these at a time
+NETWORKS = 8  # between them
 
 
 NEEDS = {
@@ -86,6 +92,30 @@ def grow(
                 yield Outcome(seed, grown.style, "wrong", traceback.format_exc(limit=-6))
 
 
+def directly(seeds: Iterable[int], objects: Path) -> Iterator[Outcome]:
+    """Outcomes of kernels without an export, `CASES` seeds of `farm_direct` for each seed."""
+    programs = []
+    for path in ("", "carry-save"):
+        folder = objects / f"kernels-{code()}-{path}"
+        if not (folder / "kernels").is_file():
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir()
+            farm_direct.compile_kernels(folder, PATHS.get(path, ()))
+        programs.append(folder / "kernels")
+    tiers, _ = here()
+    for seed in seeds:
+        outcome = Outcome(seed, DIRECT)
+        batch = list(farm_direct.cases(range(CASES * seed, CASES * (seed + 1)), tiers))
+        wrong = next(filter(None, (farm_direct.run(program, batch) for program in programs)), None)
+        outcome.status, outcome.message = ("right", "") if wrong is None else ("wrong", wrong)
+        for case in batch:
+            values = case.step.y.shape[0] * case.step.y.shape[1] * case.step.y.shape[2] * len(case.x)
+            outcome.values += len(programs) * values * (2 if case.by_rows else 1)
+            outcome.kernels.add(case.step.kernel)
+        outcome.variants[DIRECT] = outcome.values
+        yield outcome
+
+
 def summary(lines: Iterable[dict[str, Any]]) -> str:
     """What a log says, by the code that ran."""
     by_code: dict[str, list[dict[str, Any]]] = {}
@@ -93,15 +123,17 @@ def summary(lines: Iterable[dict[str, Any]]) -> str:
         by_code.setdefault(line["code"], []).append(line)
     text = []
     for digest, of_code in by_code.items():
-        status = Counter(line["status"] for line in of_code)
+        direct = [line for line in of_code if line["style"] == DIRECT]
+        status = Counter(line["status"] for line in of_code if line["style"] != DIRECT)
         reached = Counter(kernel for line in of_code for kernel in line["kernels"])
         ways = Counter(variant for line in of_code for variant in line["variants"])
         values = sum(line["values"] for line in of_code)
         hours = sum(line["cpu"] for line in of_code) / 3600
+        counts = ", ".join(f"{n} {what}" for what, n in sorted(status.items()))
         never = sorted(wanted(here()[0]) - set(reached))
         text += [
-            f"code {digest}: {len(of_code)} networks ({', '.join(f'{n} {s}' for s, n in sorted(status.items()))}), "
-            f"{values:,} values, {hours:.2f} CPU hours",
+            f"code {digest}: {len(of_code) - len(direct)} networks ({counts}), "
+            f"{values:,} values, {hours:.2f} CPU hours, {CASES * len(direct)} seeds of kernels without an export",
             f"  reached: {', '.join(f'{kernel} {n}' for kernel, n in sorted(reached.items()))}",
             f"  never reached: {', '.join(never) or 'none'}",
             f"  ways: {', '.join(f'{way}: {n}' for way, n in sorted(ways.items()))}",
@@ -156,8 +188,12 @@ def main() -> int:
         with options.log.open("a", encoding="utf-8") as log:
             if log.tell() and not options.log.read_bytes().endswith(b"\n"):
                 log.write("\n")  # behind a line that was cut short
-            seeds = iter(range(seed, 2**62, options.step))
-            for outcome in grow(seeds, folder, options.variants):
+            seeds = itertools.count(seed, options.step)
+            networks, kernels = (grow(seeds, folder, options.variants), directly(seeds, folder))
+            for turn in itertools.count(1):
+                outcome = next(kernels if turn % NETWORKS == 0 else networks, None)
+                if outcome is None:
+                    break
                 now = cpu_seconds()
                 line = {"code": digest, "cpu": round(now - spent, 2), "at": int(time.time()), **outcome.plain()}
                 log.write(json.dumps(line) + "\n")

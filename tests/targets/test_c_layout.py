@@ -120,3 +120,21 @@ def test_codes_are_looked_up_where_they_are_read(kind: str) -> None:
     assert (result.steps[0].encode is not None) == (kind == "uint8")
     assert result.steps[0].x.name == "input"
     assert set(result.arena.offsets) == {"out", "scores"}
+
+
+def test_limits_of_kernels_as_large_as_the_map_are_not_tabulated_for_every_pixel() -> None:
+    """A 40x40 kernel with padding of twice its size has limits for 79 x 79 kinds of places: 4.8 MB for 192 outputs."""
+    large = one_conv((40, 40, 1), 192, Window((40, 40), padding=(80, 80, 80, 80)), 1, Window((20, 20), (20, 20)))
+    (conv, _) = lay_out(large, cpu="x86-64").steps
+    assert conv.kernel == "conv_rows"
+    (conv, _) = lay_out(one_conv((40, 40, 1), 64, Window((5, 5), padding=(10, 10, 10, 10))), cpu="x86-64").steps
+    assert conv.kernel == "conv_tiles"
+
+
+def test_padding_is_not_copied_where_it_is_far_larger_than_the_input() -> None:
+    """Padding of 6,000 around a 2x2 input, seen in strides of 3,000: a copy would take 144 MB."""
+    few = Window((2, 2), (3000, 3000), (6000, 6000, 6000, 6000))
+    (conv, _) = lay_out(one_conv((2, 2, 1), 8, few, kind="int8"), cpu="x86-64").steps
+    assert conv.kernel == "conv_pairs"
+    (conv, _) = lay_out(one_conv((200, 200, 1), 8, Window((2, 2)), kind="int8"), cpu="x86-64").steps
+    assert conv.kernel == "conv_dots"

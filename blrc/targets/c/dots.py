@@ -12,6 +12,7 @@ from blrc.targets.c.steps import Step, Table, mapped, plain
 ROWS = 32  # BLRC_DOTS_ROWS: of a block
 ZERO = 128  # what is added to codes, so that they have no sign
 MAX_TABLE = 2**22  # bytes of weights: 8 times the bits
+MAX_COPY = 2**26  # bytes of the copy of an input with its padding, where that is most of it
 MAX_WORDS = 2**18  # of the scores' input
 
 
@@ -19,6 +20,8 @@ def conv(program: Program, op: Conv, encode: Encode | None) -> Step | None:
     """The step of a convolution of codes, else None: the portable one has to do."""
     quads = len(offsets(op))
     if op.groups != 1 or ROWS * words(op.y.shape[2]) * 4 * quads > MAX_TABLE:
+        return None
+    if copy_bytes(op) > max(MAX_COPY, 4 * op.x.nbytes):
         return None
     weights, thresholds = program.constants[op.weights], program.constants[op.thresholds]
     pairs = sorted(set(zip(weights.of_member, thresholds.of_member, strict=True)))

@@ -18,6 +18,7 @@ LOOK_UNITS, LOOK_BLOCKS = 3, 16  # BLRC_LOOK_UNITS, BLRC_LOOK_BLOCKS: in which o
 LOOK_BITS = 2**15 - 1  # the largest fan-in whose sums the look-ups hold
 MAX_RUN = 4096  # words of a run, six of which lie on the stack
 MAX_LINES = 32768  # words of the padded rows that lie there
+MAX_LIMITS = 2**22  # bytes of limits: kernels and paddings as large as the map have one for almost every pixel
 
 
 def padded_words(op: Conv) -> int:
@@ -37,6 +38,11 @@ def run_words(op: Conv) -> int:
     return op.window.taps * words(op.x.shape[2]) + 4
 
 
+def limit_bytes(op: Conv) -> int:
+    """Bytes of the table of limits of a member."""
+    return len(_spans(op, 0)) * len(_spans(op, 1)) * -(-op.y.shape[2] // ROWS) * ROWS * 4
+
+
 def step(program: Program, op: Conv, looks_up: bool = True) -> Step | None:
     """The step of a binary convolution or dense layer, else None: the portable one has to do.
 
@@ -46,14 +52,15 @@ def step(program: Program, op: Conv, looks_up: bool = True) -> Step | None:
     if op.groups != 1:
         return None
     total = op.window.taps * words(op.x.shape[2])
+    whole = op.is_dense and op.pool is None and not any(op.window.padding) and total % 2 == 0
+    if not whole and (run_words(op) > MAX_RUN or line_words(op) > MAX_LINES or limit_bytes(op) > MAX_LIMITS):
+        return None
     weights, thresholds = program.constants[op.weights], program.constants[op.thresholds]
     tables = [mapped("weights", weights, lambda t: units(t.reshape(len(t), -1)))]
     last = paired("limits", weights, thresholds, lambda w, t: limits(op, w, t))
-    if op.is_dense and op.pool is None and not any(op.window.padding) and total % 2 == 0:
+    if whole:
         why = f"the kernel is the whole map: one run of {total} words"
         return Step(op, None, "dense_tiles", why, ROWS, (*tables, last))
-    if run_words(op) > MAX_RUN or line_words(op) > MAX_LINES:
-        return None
     why = f"{total} words a row, six pixels at a time"
     if looks_up and op.unpooled[0] * op.unpooled[1] >= 6 and op.fan_in <= LOOK_BITS:
         tables.append(mapped("bytes", weights, lambda t: look_bytes(t.reshape(len(t), -1))))

@@ -1,0 +1,303 @@
+"""Kernels without an export: thousands of geometries through one program that was compiled once, with sanitizers.
+
+A case is a step as `blrc.targets.c.layout` lays it out, with random weights and thresholds; what it gives is compared
+with `farm_evaluator`.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import farm_evaluator as evaluator
+import numpy as np
+from c_exports import one_conv
+from farm_harness import CLANG, FLAGS
+from numpy.typing import NDArray
+
+from blrc.pack import words
+from blrc.program import Conv, Pool, Program, Scores, Value, Window
+from blrc.runtime_files import runtime_dir
+from blrc.targets.c import build, columns, eights, layout, slices, tiles
+from blrc.targets.c.cpus import CORTEX_M55, TIERS, X86_64
+from blrc.targets.c.macros import DEFAULTS
+from blrc.targets.c.steps import Step
+
+NAMES = (
+    *("conv_codes", "conv_pairs", "conv_columns", "conv_eights", "conv_dots", "conv_rows", "conv_gather"),
+    *("conv_packed", "conv_taps", "conv_slices", "conv_quads", "conv_tiles", "conv_lanes", "dense", "dense_tiles"),
+    *("dense_columns", "dense_quads", "pool_or", "scores_int8", "scores_dots"),
+)
+"""Kernels in the order of the enum in kernel_main.c."""
+CODED = ("conv_codes", "conv_pairs", "conv_columns", "conv_eights", "conv_dots")
+MACROS = {
+    "BLRC_GATHER_WORDS": layout.VECTOR_GATHER_WORDS,
+    "BLRC_TILE_LINES": tiles.MAX_LINES + 8,
+    "BLRC_TILE_HELD": 4096,
+    "BLRC_TILE_RUN": tiles.MAX_RUN,
+}
+"""What any case may need; exports have smaller buffers, which the farm's networks run with."""
+SAMPLES = 3
+TABLES, NUMBERS, POOL = 6, 4, 13
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """A step on some inputs: ``x`` ``(N, H, W, C)``; ``tier`` is the level of x-86-64."""
+
+    program: Program
+    step: Step
+    x: NDArray[Any]
+    tier: int = 0
+
+    @property
+    def by_rows(self) -> bool:
+        """It can run in row strips."""
+        return isinstance(self.step.op, Conv) and self.step.kernel in layout_strips()
+
+    def __str__(self) -> str:
+        op = self.step.op
+        about = f"{op.window}, pool {op.pool}, groups {op.groups}" if isinstance(op, Conv) else ""
+        return f"{self.step.kernel}, level {self.tier}, {self.step.x.dtype} {op.x.shape} to {op.y.shape}; {about}"
+
+
+def layout_strips() -> frozenset[str]:
+    """Kernels that can compute a part of their rows."""
+    return frozenset(name for name in NAMES if name.startswith("conv_")) - {
+        *layout.SLICED,
+        *("conv_dots", "conv_tiles", "conv_lanes"),
+    }
+
+
+def compile_kernels(folder: Path, told: Sequence[str] = ()) -> Path:
+    """The program that runs cases: all of the runtime, with sanitizers.
+
+    Args:
+        told: macros of the runtime and their values, such as ``HAS_POPCOUNT=0``: how bits are counted.
+    """
+    include = folder / "include"
+    include.mkdir()
+    header = (runtime_dir() / "include" / "blrc.h").read_text(encoding="ascii")
+    for macro, value in MACROS.items():
+        line = f"#define {macro} {DEFAULTS[macro]}\n"
+        assert line in header
+        header = header.replace(line, f"#define {macro} {value}\n")
+    for path in (runtime_dir() / "include").iterdir():
+        (include / path.name).write_bytes(path.read_bytes())
+    (include / "blrc.h").write_text(header, encoding="ascii")
+    sources = sorted((runtime_dir() / "src").glob("*.c"))
+    sources = [path for path in sources if not path.stem.startswith("blrc_tier") and "neon" not in path.stem]
+    sources = [path for path in sources if not path.stem.endswith(("aarch64", "dotprod"))]
+    flags = (*FLAGS, *(f"-DBLRC_{macro}" for macro in told), f"-I{runtime_dir() / 'src'}")
+    objects = [
+        build.compile_object((CLANG,), flags, source, folder / f"{source.stem}.o", include)
+        for source in (*sources, Path(__file__).with_name("kernel_main.c"))
+    ]
+    return build.link((CLANG,), flags, objects, folder / "kernels")
+
+
+def cases(seeds: Sequence[int], tiers: Collection[str]) -> Iterator[Case]:
+    """Random steps of every kernel, at each of these levels of x86-64."""
+    with mock.patch.object(layout, "INT16_MAX", 0):  # thresholds of 32 bits
+        for seed in seeds:
+            yield from _cases(np.random.default_rng([seed, 17]), seed, tiers)
+
+
+def _cases(rng: np.random.Generator, seed: int, tiers: Collection[str]) -> Iterator[Case]:
+    program = _program(rng, seed)
+    conv = next(op for op in program.ops if isinstance(op, Conv))
+    raw = _inputs(rng, program.input)
+    values = evaluator.evaluate(program, raw, 0).values
+    fits = (conv.x.dtype == "bits" and (columns.fits(conv) or slices.fits(conv))) or eights.fits(conv)
+    made = [layout.lay_out(program)]
+    if fits:
+        made += [layout.lay_out(program, {conv.name}, cpu=CORTEX_M55)]
+        made += [layout.lay_out(program, {conv.name})] if conv.x.dtype == "bits" else []
+    for laid in made:
+        for step in laid.steps:
+            yield Case(program, step, values[step.x.name])
+    for step in layout.lay_out(program, cpu=X86_64).steps:
+        for tier in tiers if step.kernel.rsplit("_", 1)[1] in ("dots", "tiles", "lanes") else []:
+            yield Case(program, step, values[step.x.name], TIERS[X86_64].index(tier))
+    pool = _pool(rng, conv.y.shape[:2], span=True)
+    if pool is not None:
+        y = Value("pooled", "bits", (*pool.output(*conv.y.shape[:2]), conv.y.shape[2]))
+        op = Pool("pool", conv.y, y, pool)
+        yield Case(program, Step(op, None, "pool_or", "", 1, ()), values[conv.y.name])
+
+
+def _axis(rng: np.random.Generator, most: int) -> tuple[int, int, int, int, int]:
+    """Kernel, stride, padding before and behind, dilation."""
+    kernel = int(rng.integers(1, most + 1))
+    stride = int(rng.integers(1, kernel + 4)) if rng.random() < 0.4 else 1
+    before, behind = (int(rng.integers(0, 2 * kernel + 1)) if rng.random() < 0.7 else 0 for _ in range(2))
+    return kernel, stride, before, behind, int(rng.integers(1, kernel + 3)) if rng.random() < 0.35 else 1
+
+
+def _window(rng: np.random.Generator, size: tuple[int, int], most: tuple[int, int]) -> Window:
+    while True:
+        down, across = (_axis(rng, n) for n in most)
+        kernel, stride, before, behind, dilation = zip(down, across, strict=True)
+        window = Window(kernel, stride, (*before, *behind), dilation)
+        if min(window.output(*size)) >= 1 and np.prod(window.output(*size)) <= 700:
+            return window
+
+
+def _pool(rng: np.random.Generator, size: Any, span: bool = False) -> Window | None:
+    if rng.random() < 0.4 and not span:
+        return None
+    for _ in range(20):
+        window = _window(rng, (40, 40), (4, 4)) if rng.random() < 0.6 else Window((2, 2), (2, 2))
+        top, left, bottom, right = window.padding
+        inside = max(top, bottom) < window.span[0] and max(left, right) < window.span[1]
+        if inside and min(window.output(*size)) >= 1:
+            return window
+    return None
+
+
+SAME, HALF = Window((3, 3), padding=(1, 1, 1, 1)), Window((2, 2), (2, 2))
+
+
+def _program(rng: np.random.Generator, seed: int) -> Program:
+    """One convolution of a kind that some kernel is chosen for, or of any kind."""
+    size = tuple(int(n) for n in rng.integers(1, 15, 2))
+    kind = str(rng.choice(["uint8", "int8"]))
+    style = seed % 8
+    pool: Window | None = None
+    groups = 1
+    if style < 2:  # a few codes in a kernel row, or in a kernel
+        channels = int(rng.integers(1, 5))
+        most = (max(1, 8 // channels), max(1, 4 // channels)) if style == 0 else (3, 3)
+        window = _window(rng, size, most)  # type: ignore[arg-type]
+        outputs = int(rng.choice([1, 7, 8, 9, 31, 32, 33, 65]))
+        pool = HALF if style and rng.random() < 0.3 else _pool(rng, window.output(*size))
+        if pool == HALF and min(window.output(*size)) < 2:
+            pool = None
+    elif style == 2:  # many codes, groups
+        groups = int(rng.choice([1, 1, 2, 3]))
+        channels, outputs = groups * int(rng.integers(1, 12)), groups * int(rng.choice([1, 5, 7, 16, 17, 33]))
+        window = _window(rng, size, (5, 5))  # type: ignore[arg-type]
+        pool = _pool(rng, window.output(*size))
+    elif style == 3:  # bit-sliced
+        kind, size, window = "bits", (int(rng.integers(1, 20)), int(rng.integers(1, 34))), SAME
+        channels, outputs = int(rng.choice([1, 2, 31, 32, 33, 64])), int(rng.choice([4, 5, 6, 7, 8, 9, 12, 31, 33, 40]))
+        pool = HALF if min(size) >= 2 and rng.random() < 0.5 else None
+    elif style == 4:  # dense
+        kind, size = "bits", size if rng.random() < 0.4 else (1, 1)
+        channels = int(rng.choice([1, 31, 32, 33, 64, 65, 500, 1000])) if size == (1, 1) else int(rng.choice([32, 64]))
+        window, outputs = Window(size), int(rng.choice([1, 31, 32, 33, 127, 128, 129, 200]))  # type: ignore[arg-type]
+    elif style == 5:  # large kernels with groups or dilation
+        kind, groups = "bits", int(rng.choice([1, 2, 3]))
+        size = tuple(int(n) for n in rng.integers(1, 6, 2))
+        channels, outputs = groups * int(rng.choice([130, 150, 161, 200])), groups * int(rng.choice([1, 3, 4, 8]))
+        window = _window(rng, size, (4, 4))  # type: ignore[arg-type]
+        pool = _pool(rng, window.output(*size))
+    else:  # anything on bits
+        kind = "bits"
+        channels = int(rng.choice([1, 2, 3, 8, 31, 32, 33, 64, 65, 129, 1000]))
+        groups = int(rng.choice([g for g in (1, 1, 2, 3, channels) if channels % g == 0]))
+        outputs = groups * int(rng.choice([1, 2, 4, 5, 8, 33] if groups < 9 else [1, 2]))
+        window = _window(rng, size, (5, 5) if channels < 1000 else (2, 2))  # type: ignore[arg-type]
+        pool = _pool(rng, window.output(*size))
+    return one_conv((*size, channels), outputs, window, groups, pool, kind, seed)  # type: ignore[arg-type]
+
+
+def _inputs(rng: np.random.Generator, value: Value) -> NDArray[Any]:
+    shape = (SAMPLES, *value.shape)
+    if value.dtype == "bits":
+        return np.asarray(rng.random(shape) < 0.5)
+    low, high = (0, 256) if value.dtype == "uint8" else (-128, 128)
+    return rng.integers(low, high, shape).astype(value.dtype)
+
+
+def _bytes(value: Value, maps: NDArray[Any]) -> bytes:
+    if value.dtype != "bits":
+        return maps.astype(value.dtype).tobytes()
+    padded = np.zeros((*maps.shape[:-1], 32 * words(value.shape[2])), bool)
+    padded[..., : value.shape[2]] = maps
+    return np.packbits(padded, axis=-1, bitorder="little").tobytes()
+
+
+def encoded(case: Case) -> bytes:
+    """A case as kernel_main.c reads it."""
+    step, op = case.step, case.step.op
+    height, width, channels = step.x.shape
+    tables = [table.arrays[0] for table in step.tables]
+    numbers = [0] * NUMBERS
+    conv, pool = [0] * 26, [0] * POOL
+    if isinstance(op, Conv):
+        spare = Window((1, 1))
+        windows = [(*w.kernel, *w.stride, *w.padding[:2], *w.dilation) for w in (op.window, op.pool or spare)]
+        conv = [*op.x.shape, *op.unpooled[:2], *op.y.shape, op.groups, step.rows, *windows[0], *windows[1]]
+        if step.kernel == "dense_tiles":
+            numbers = [height * width * words(channels), op.y.shape[2], 0, 0]
+        elif step.kernel in ("dense_columns", "dense_quads"):
+            numbers = [op.fan_in, op.y.shape[2], columns.planes(op), 0]
+        elif step.kernel == "dense":
+            numbers = [op.fan_in, height * width * words(channels), op.y.shape[2], 0]
+        elif step.kernel in CODED:
+            numbers = [1 if step.encode is None else len(tables[0]) // 256, 0, 0, 0]
+            tables = tables if step.encode is not None else [np.empty(0, np.int8), *tables]
+            numbers[1] = len(tables[1]) if step.kernel == "conv_dots" else 0
+        elif step.kernel == "conv_tiles" and len(tables) == 3:
+            tables = [tables[0], np.empty(0, np.uint8), *tables[1:]]
+    elif isinstance(op, Pool):
+        w = op.window
+        pool = [*op.x.shape, *op.y.shape[:2], *w.kernel, *w.stride, *w.padding[:2], *w.dilation]
+    elif isinstance(op, Scores) and step.kernel == "scores_dots":
+        numbers = [height * width * words(channels), op.y.shape[2], 0, 0]
+    else:
+        numbers = [height * width, channels, op.y.shape[2], 0]
+    sizes = [table.nbytes for table in tables] + [0] * (TABLES - len(tables))
+    head = [NAMES.index(step.kernel), case.tier, len(case.x), step.x.nbytes, step.x.nbytes // height]
+    head += [step.y.nbytes, step.scratch, int(case.by_rows), *numbers, *conv, *pool, *sizes]
+    return np.array(head, np.int32).tobytes() + b"".join(t.tobytes() for t in tables) + _bytes(step.x, case.x)
+
+
+def run(program: Path, batch: Sequence[Case]) -> str | None:
+    """What is wrong with the first case of the batch that is, or None."""
+    done = subprocess.run(
+        [str(program)], input=b"".join(map(encoded, batch)), capture_output=True, check=False, timeout=3000
+    )
+    at = 0
+    for case in batch:
+        op, step = case.step.op, case.step
+        times = 2 if case.by_rows else 1
+        size = step.y.nbytes
+        data = done.stdout[at : at + times * size * len(case.x)]
+        at += len(data)
+        if len(data) < times * size * len(case.x):
+            return f"{case}: {done.stderr.decode(errors='replace')[:3000] or f'status {done.returncode}'}"
+        maps = np.frombuffer(data, np.uint8).reshape(len(case.x), times, size)
+        for i in range(times):
+            found = _decoded(step.y, maps[:, i])
+            expected = _expected(case)
+            wrong = evaluator.first_difference(case.program, op, 0, expected, found)
+            if wrong is not None:
+                return f"{case}: {'by rows: ' if i else ''}{wrong}"
+    return None if done.returncode == 0 else f"status {done.returncode}: {done.stderr.decode(errors='replace')[:3000]}"
+
+
+def _expected(case: Case) -> evaluator.Evaluated:
+    """What the step should give."""
+    step, op = case.step, case.step.op
+    if isinstance(op, Pool):
+        return evaluator.Evaluated({op.y.name: evaluator.pooled(op.window, case.x)}, {})
+    if isinstance(op, Conv):
+        raw = case.x
+        return evaluator.evaluate(case.program, raw, 0)
+    return evaluator.Evaluated({op.y.name: evaluator.scored(case.program, op, 0, case.x)}, {step.y.name: case.x})
+
+
+def _decoded(value: Value, data: NDArray[np.uint8]) -> NDArray[Any]:
+    height, width, channels = value.shape
+    if value.dtype != "bits":
+        return np.ascontiguousarray(data).view(value.dtype).reshape(len(data), *value.shape)
+    bits = np.unpackbits(np.ascontiguousarray(data), axis=1, bitorder="little")
+    maps = bits.reshape(len(data), height, width, 32 * words(channels)).astype(bool)
+    assert not maps[..., channels:].any(), f"an unused bit of {value.name!r} is set"
+    return maps[..., :channels]
