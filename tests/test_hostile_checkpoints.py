@@ -28,7 +28,7 @@ from blrc.lower import lower
 from blrc.sample import sample
 
 ROOT = Path(__file__).parent.parent
-FLIPS = int(os.environ.get("BLRC_FUZZ_RUNS", "1500"))
+FLIPS = int(os.environ.get("BLRC_FUZZ_RUNS", "600"))
 
 
 def small() -> nn.Module:
