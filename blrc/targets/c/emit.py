@@ -11,7 +11,7 @@ from blrc.errors import BlrcError
 from blrc.legal import check
 from blrc.program import Program
 from blrc.runtime_files import runtime_dir
-from blrc.targets.c import hosts, memory, selftest
+from blrc.targets.c import hosts, memory, selftest, text
 from blrc.targets.c.choice import choose
 from blrc.targets.c.ensemble import ensemble_file
 from blrc.targets.c.header import header
@@ -55,10 +55,10 @@ def emit(program: Program, options: EmitOptions) -> Emitted:
         ),
     }
     files.update(package_files(options.packages, _library(symbols, options, files)))
-    content = {file: text.encode("ascii") for file, text in files.items()}
+    contents = {file: content.encode("ascii") for file, content in files.items()}
     packages = {package: place_of(package, name) for package in options.packages}
     about = _about(symbols, selftest.count(options.vectors))
-    return Emitted(content, {**about, "optimize": options.optimize, "packages": packages})
+    return Emitted(contents, {**about, "optimize": options.optimize, "packages": packages})
 
 
 def _library(symbols: Symbols, options: EmitOptions, files: Mapping[str, str]) -> Library:
@@ -67,7 +67,7 @@ def _library(symbols: Symbols, options: EmitOptions, files: Mapping[str, str]) -
     return Library(
         symbols,
         options.version,
-        {file: text for file, text in files.items() if file.endswith((".c", ".h")) and file not in mains},
+        {file: content for file, content in files.items() if file.endswith((".c", ".h")) and file not in mains},
         image_header(symbols, options.version, options.vectors),
     )
 
@@ -101,7 +101,16 @@ def runtime_sources(layout: Layout, name: str) -> dict[str, str]:
         if found != 1:
             raise BlrcError(f"the C runtime does not define {macro}: install blrc again")
     used = _reached(texts, needed)
-    return {prefixed(file, name): prefixed(text, name) for file, text in used.items()}
+    return {prefixed(file, name): prefixed(of_language(file, content), name) for file, content in used.items()}
+
+
+def of_language(file: str, content: str) -> str:
+    """Return a file of the runtime such that a source is read only where ``blrc.h`` can be: see `text.of_language`."""
+    if not file.endswith(".c"):
+        return content
+    start = content.index("#include ")
+    body = content[start:].removeprefix('#include "blrc.h"\n').strip("\n")
+    return f'{content[:start]}#include "blrc.h"\n\n{text.if_readable("blrc", body)}'
 
 
 def prefixed(text: str, name: str) -> str:
@@ -167,6 +176,7 @@ def _about(symbols: Symbols, vectors: int) -> dict[str, object]:
             "ram_bytes": found.ram_bytes,
             "ram": {part.what: part.nbytes for part in found.ram},
             "stack_bytes": found.stack,
+            "stack": dict(found.calls),
         },
         "layers": layers,
     }

@@ -82,6 +82,10 @@ class Symbols:
             f"#endif\n"
         )
 
+    def source(self, body: str) -> str:
+        """Return what a source consists of below its comment: the public header, and `body` where that can be read."""
+        return f'#include "{self.name}.h"\n\n' + text.if_readable(self.name, body)
+
     @property
     def digest_head(self) -> str:
         """First 64 bits of the digest, as a literal for ``#if``."""

@@ -4,6 +4,8 @@
  * 8f0ff8e604e2d0a6de5dbdfa874e138dce048538434ecba53fe6c934fdab6203.
  * Do not edit: change the model and export again. */
 #include "tiny.h"
+
+#if !defined(TINY_WRONG_LANGUAGE)
 #include "tiny_blrc.h"
 #include "tiny_weights.h"
 
@@ -95,3 +97,5 @@ int tiny_classify(const uint8_t *input, void *arena, int32_t *scores)
 {
     return tiny_observe(0, input, arena, scores, 0, 0);
 }
+
+#endif

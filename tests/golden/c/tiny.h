@@ -6,6 +6,17 @@
 #ifndef TINY_H
 #define TINY_H
 
+#if !defined(_MSC_VER) && !defined(__cplusplus) && (!defined(__STDC_VERSION__) || __STDC_VERSION__ < 199901L)
+#error "tiny: this is C99 (also C++11); compile it with -std=c99 or newer"
+#define TINY_WRONG_LANGUAGE 1
+typedef int tiny_wrong_language;
+#elif !defined(_MSC_VER) && defined(__cplusplus) && __cplusplus < 201103L
+#error "tiny: as C++ this is C++11; compile it with -std=c++11 or newer, or as C99"
+#define TINY_WRONG_LANGUAGE 1
+typedef int tiny_wrong_language;
+#endif
+
+#if !defined(TINY_WRONG_LANGUAGE) || defined(__GNUC__)
 #include <stdint.h>
 
 #define TINY_DIGEST "8f0ff8e604e2d0a6de5dbdfa874e138dce048538434ecba53fe6c934fdab6203" /* of the program */
@@ -27,6 +38,8 @@
 #define TINY_ERROR_ALIGN (-2) /* the arena is not aligned */
 #define TINY_ERROR_MEMBERS (-3) /* there is no such member: all have been added */
 #define TINY_ERROR_EMPTY (-4) /* no member has been added */
+#define TINY_STACK_CLASSIFY 504 /* bytes of stack at most of a call, with gcc 12.2.1, -mcpu=cortex-m4 -mthumb -Os */
+#define TINY_STACK_PREDICT 544
 #define TINY_OPS 2 /* steps, in this order: */
 #define TINY_OP_CONV 0 /* conv: conv_columns, gives 2 x 2 x 5 bits */
 #define TINY_OP_SCORES 1 /* scores: scores_int8, gives 1 x 1 x 2 int32 */
@@ -49,12 +62,19 @@ extern "C" {
  * scores: TINY_CLASSES results. The class is the first of the largest. */
 int tiny_classify(const uint8_t *input, void *arena, int32_t *scores);
 
+/* Sums lie where they would by themselves, even where structs are packed (-fpack-struct). */
+#if defined(__GNUC__) && !defined(__AVR__)
+#define TINY_ALIGNED(bytes) __attribute__((aligned(bytes)))
+#else
+#define TINY_ALIGNED(bytes)
+#endif
+
 /* What the members so far say of one input: sums over members for each class. Yours to keep; the functions fill it. */
 typedef struct tiny_ensemble {
     uint32_t members; /* how many have been added */
-    int32_t log_p[TINY_CLASSES]; /* log2 of the probability, Q16; each member's is at least -24 */
-    uint32_t p[TINY_CLASSES]; /* the probability, Q16 */
-    uint64_t p_squared[TINY_CLASSES]; /* its square, Q32 */
+    TINY_ALIGNED(4) int32_t log_p[TINY_CLASSES]; /* log2 of the probability, Q16; each member's is at least -24 */
+    TINY_ALIGNED(4) uint32_t p[TINY_CLASSES]; /* the probability, Q16 */
+    TINY_ALIGNED(8) uint64_t p_squared[TINY_CLASSES]; /* its square, Q32 */
 } tiny_ensemble;
 
 typedef struct tiny_answer {
@@ -105,6 +125,8 @@ int tiny_selftest(void *arena);
 
 #ifdef __cplusplus
 }
+#endif
+
 #endif
 
 #endif

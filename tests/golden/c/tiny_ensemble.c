@@ -4,6 +4,8 @@
  * 8f0ff8e604e2d0a6de5dbdfa874e138dce048538434ecba53fe6c934fdab6203.
  * Do not edit: change the model and export again. */
 #include "tiny.h"
+
+#if !defined(TINY_WRONG_LANGUAGE)
 #include "tiny_blrc.h"
 
 #if TINY_DIGEST_HEAD != 0x8f0ff8e604e2d0a6ULL
@@ -104,3 +106,5 @@ int tiny_predict(const uint8_t *input, void *arena, tiny_ensemble *ensemble, uin
     } while (!tiny_settled(ensemble)); /* it is when all members are used */
     return (int)answer->label;
 }
+
+#endif
