@@ -47,6 +47,12 @@ from blrc.cli_progress import say, share_cores
     "--onnx-weights", default="bytes", show_default=True, help="bytes; or bits: a smaller file, unpacked when loaded."
 )
 @click.option("--name", help="Prefix of files and symbols [default: the checkpoint's file name].")
+@click.option(
+    "--license", help="Of the model, for packages and the manifest: an SPDX expression. [default: unspecified]"
+)
+@click.option("--author", help="Of the model. [default: unspecified]")
+@click.option("--url", help="Web address of the model. [default: unspecified]")
+@click.option("--package-version", help="Of the model: MAJOR.MINOR.PATCH. [default: 0.0.0 where packages need one]")
 @click.option("--force", is_flag=True, help="Replace an earlier export in the folder.")
 def export(
     model: Path,
@@ -63,6 +69,10 @@ def export(
     optimize: str,
     cpu: str,
     onnx_weights: str,
+    license: str | None,
+    author: str | None,
+    url: str | None,
+    package_version: str | None,
     name: str | None,
     force: bool,
 ) -> None:
@@ -88,5 +98,9 @@ def export(
         optimize,
         cpu,
         onnx_weights,
+        license,
+        author,
+        url,
+        package_version,
     )
     click.echo(f"{folder}: {', '.join(done.manifest.targets)} of {model}, program {done.manifest.digest}")

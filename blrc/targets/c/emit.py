@@ -25,6 +25,7 @@ from blrc.targets.c.source import source
 from blrc.targets.c.symbols import Symbols, name_all
 from blrc.targets.c.tables import table_files, tables_header
 from blrc.targets.options import EmitOptions, Emitted
+from blrc.targets.runtime_licence import LICENCE, RUNTIME_LICENCE
 
 
 def emit(program: Program, options: EmitOptions) -> Emitted:
@@ -37,7 +38,7 @@ def emit(program: Program, options: EmitOptions) -> Emitted:
     if len(options.vectors.inputs) == 0:
         raise BlrcError("target c: no recorded vectors; the self-test needs at least one input")
     layout = choose(program, options.optimize, options.ram, options.cpu, options.flash)
-    symbols = name_all(layout, options.name, program_file.digest(program))
+    symbols = name_all(layout, options.name, program_file.digest(program), options.license)
     name, version = options.name, options.version
     runtime = runtime_sources(layout, name)
     tables = table_files(symbols, version)
@@ -50,12 +51,14 @@ def emit(program: Program, options: EmitOptions) -> Emitted:
         f"{name}_vectors.c": selftest.vectors_file(symbols, version, options.vectors),
         f"{name}_selftest.c": selftest.main_file(symbols, version),
         **runtime,
+        RUNTIME_LICENCE: LICENCE,
         "Makefile": makefile(
             name, [f"{name}.c", f"{name}_ensemble.c", *tables, *(f for f in runtime if f.endswith(".c"))]
         ),
     }
-    files.update(package_files(options.packages, _library(symbols, options, files)))
     contents = {file: content.encode("ascii") for file, content in files.items()}
+    packaged = package_files(options.packages, _library(symbols, options, files))
+    contents.update({file: content.encode("utf-8") for file, content in packaged.items()})
     packages = {package: place_of(package, name) for package in options.packages}
     about = _about(symbols, selftest.count(options.vectors))
     return Emitted(contents, {**about, "optimize": options.optimize, "packages": packages})
@@ -69,6 +72,7 @@ def _library(symbols: Symbols, options: EmitOptions, files: Mapping[str, str]) -
         options.version,
         {file: content for file, content in files.items() if file.endswith((".c", ".h")) and file not in mains},
         image_header(symbols, options.version, options.vectors),
+        options.publication,
     )
 
 

@@ -18,8 +18,11 @@ from blrc.program import Program
 from blrc.targets import c
 from blrc.targets.c.layout import PORTABLE
 from blrc.targets.options import EmitOptions, Emitted
+from blrc.targets.publication import UNSPECIFIED
+from blrc.targets.runtime_licence import LICENCE, RUNTIME_LICENCE
 from blrc.targets.web.wasm import COMPILE, LINK, Tools, compile_wasm, find_tools
 from blrc.vectors import Vectors
+from blrc.version import LICENSE
 
 FOLDER = "web"
 PAGE = Path(__file__).parent / "page"
@@ -41,6 +44,7 @@ def emit(program: Program, options: EmitOptions) -> Emitted:
     plain = replace(options, packages=(), cpu=PORTABLE)  # kernels of another CPU are none of WebAssembly's
     module = compile_wasm(c.emit(program, plain).files, options.name, tools)
     files = {f"{FOLDER}/{file.name}": file.read_bytes() for file in sorted(PAGE.iterdir())}
+    files[f"{FOLDER}/{RUNTIME_LICENCE}"] = LICENCE.encode("ascii")
     files[f"{FOLDER}/model.js"] = _model(program, options, tools, module)
     about = {
         "compiler": tools.compiler_version,
@@ -107,4 +111,7 @@ def _model(program: Program, options: EmitOptions, tools: Tools, module: bytes) 
         "wasm": b64encode(module).decode("ascii"),
     }
     text = json.dumps(model, indent=1)
-    return f'"use strict";\n/* Written by blrc {options.version}. */\nconst blrcModel = {text};\n'.encode("ascii")
+    licence = f"Licence of the model: {options.license or UNSPECIFIED}. Of all else: {LICENSE}, see {RUNTIME_LICENCE}."
+    return f'"use strict";\n/* Written by blrc {options.version}. {licence} */\nconst blrcModel = {text};\n'.encode(
+        "ascii"
+    )
