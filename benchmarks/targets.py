@@ -158,8 +158,8 @@ def page(found: Sequence[tuple[Subject, Mapping[str, Any]]]) -> str:
         "are asked or `NAME_predict` stops early, with the reference, bit for bit. The column of inputs counts the "
         f"recorded vectors and the test images ({TEST_IMAGES}; {SLOW['avr']} on the AVR); besides, but for the AVR, each "
         "op alone is compared on maps that lie at its thresholds' edges, of which some cannot be reached. Flash is the "
-        "model's code and constants; RAM the arena beside the caller's input; stack a bound for `NAME_classify`, or with "
-        "several members `NAME_predict`, from the compiler's call graph, or looser, all frames of a file, where it writes "
+        "model's code and constants; RAM the arena beside the caller's input; stack a bound for `NAME_predict`, "
+        "the deeper call, from the compiler's call graph, or looser, all frames of a file, where it writes "
         "none (AVR, WebAssembly). Instructions are those of one classification by one member, counted exactly by the "
         "emulator; they are not cycles. WebAssembly's are wasmtime's operators, and its stack is that in linear memory.",
     ]

@@ -14,7 +14,7 @@ from blrc.program import Conv, Program
 from blrc.targets.c import memory
 from blrc.targets.c.choice import Optimize, choose
 from blrc.targets.c.layout import PORTABLE
-from blrc.targets.c.memory import Memory
+from blrc.targets.c.memory import Memory, Part
 
 _UNITS = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3}
 _WIDTHS = [Fraction(eighths, 8) for eighths in range(7, 0, -1)]
@@ -153,9 +153,18 @@ def to_text(found: Memory) -> list[str]:
     ram += [(layer, _cell(slots.get(layer, 0)), f"{stack:,}", "") for layer, stack in found.step_stack.items()]
     for part in found.ram:
         whose = "" if part.what in ("arena", "stack") else "caller's "
-        ram.append((f"{whose}{part.what}", "", "", f"{part.nbytes:,}"))
+        ram.append((f"{whose}{_called(part, found)}", "", "", f"{part.nbytes:,}"))
     ram.append(("total", "", "", f"{found.ram_bytes:,}"))
     return [*_table(rows), "", *_table(ram)]
+
+
+def _called(part: Part, found: Memory) -> str:
+    """Return what a part of the RAM is for; of the stack, which call is the deepest, and what the other takes."""
+    if part.what != "stack":
+        return part.what
+    deepest = max(found.calls, key=lambda call: found.calls[call])
+    others = [f" ({call}: {nbytes:,})" for call, nbytes in found.calls.items() if call != deepest]
+    return f"stack of {deepest}{''.join(others)}"
 
 
 def _cell(nbytes: int) -> str:

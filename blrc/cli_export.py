@@ -48,6 +48,12 @@ from blrc.cli_progress import say, share_cores
 )
 @click.option("--name", help="Prefix of files and symbols [default: the checkpoint's file name].")
 @click.option(
+    "--license", help="Of the model, for packages and the manifest: an SPDX expression. [default: unspecified]"
+)
+@click.option("--author", help="Of the model. [default: unspecified]")
+@click.option("--url", help="Web address of the model. [default: unspecified]")
+@click.option("--package-version", help="Of the model: MAJOR.MINOR.PATCH. [default: 0.0.0 where packages need one]")
+@click.option(
     "--force", is_flag=True, help="Replace an earlier export in the folder, or complete one that was interrupted."
 )
 def export(
@@ -65,6 +71,10 @@ def export(
     optimize: str,
     cpu: str,
     onnx_weights: str,
+    license: str | None,
+    author: str | None,
+    url: str | None,
+    package_version: str | None,
     name: str | None,
     force: bool,
 ) -> None:
@@ -90,5 +100,9 @@ def export(
         optimize,
         cpu,
         onnx_weights,
+        license,
+        author,
+        url,
+        package_version,
     )
     click.echo(f"{folder}: {', '.join(done.manifest.targets)} of {model}, program {done.manifest.digest}")

@@ -28,6 +28,7 @@ from blrc.targets.c.names import check_name
 from blrc.targets.c.packages.registry import parse_packages
 from blrc.targets.onnx_options import parse_onnx_weights
 from blrc.targets.options import EmitOptions
+from blrc.targets.publication import parse_publication
 from blrc.targets.registry import NEEDS, TARGETS
 from blrc.version import VERSION
 
@@ -75,6 +76,10 @@ def export(
     optimize: str = "size",
     cpu: str = "portable",
     onnx_weights: str = "bytes",
+    license: str | None = None,
+    author: str | None = None,
+    url: str | None = None,
+    package_version: str | None = None,
 ) -> Exported:
     """Compile a checkpoint and write the artefacts of every target into one folder.
 
@@ -99,6 +104,8 @@ def export(
             ``aarch64``: NEON, with ``sdot`` where it is;
             ``cortex-m55``: with `optimize` ``speed``, convolutions of 128 pixels at once, in four times the memory.
         onnx_weights: ``bytes``, or ``bits``: weights take an eighth in the ONNX file, unpacked when it is loaded.
+        license, author, url, package_version: of the model, for packages and the manifest: an SPDX expression, one line
+            of text, a web address, and MAJOR.MINOR.PATCH. What is not given stays unspecified.
 
     Raises:
         BlrcError: for every mistake that a user can make; nothing is written then.
@@ -119,6 +126,7 @@ def export(
     onnx_form = parse_onnx_weights(onnx_weights, targets)
     if optimize != "size" and "c" not in targets:
         raise BlrcError(f"--optimize {optimize} is about the C; add --target c")
+    publication = parse_publication(license, author, url, package_version)
     q16 = parse_gate(gate)
     parse_members(members, seed, gate=q16)  # refuses bad numbers before a file is read
     source = model if isinstance(model, Checkpoint) else checkpoint.load(model)
@@ -138,7 +146,21 @@ def export(
             f"{name}.program.npz": program_file.to_bytes(program),
             f"{name}.vectors.npz": vectors.to_bytes(program, recorded),
         }
-        options = EmitOptions(name, recorded, VERSION, wanted, wanted_speed, limits.ram, cpu, onnx_form, limits.flash)
+        options = EmitOptions(
+            name=name,
+            vectors=recorded,
+            version=VERSION,
+            packages=wanted,
+            optimize=wanted_speed,
+            ram=limits.ram,
+            flash=limits.flash,
+            cpu=cpu,
+            onnx_weights=onnx_form,
+            license=publication.license,
+            author=publication.author,
+            url=publication.url,
+            package_version=publication.version,
+        )
         about = {}
         for target in sorted(set(targets)):
             say(f"emitting {target}")

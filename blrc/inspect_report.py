@@ -51,12 +51,13 @@ def to_text(inspection: Inspection) -> str:
         "",
         "certainty: mean of max(p, 1-p); settled: weights with min(p, 1-p) < 0.1; ops: multiply-adds inside the map;",
         "tables, ram: bytes of tables and of the output's slot; total of ram: the arena, whose slots are shared;",
-        "stack: bytes while the layer runs; code and stack are upper bounds for a Cortex-M4, -Os",
+        "stack: bytes of predict while the layer runs; code and stack are upper bounds for a Cortex-M4, -Os",
         f"flash: tables {inspection.flash:,} bytes, code {inspection.code:,} and alignment {inspection.alignment:,}: "
         f"{inspection.flash_total:,} bytes; "
         f"mean and variance take {inspection.certainty_code:,} more",
         f"ram: arena {inspection.arena:,} bytes, the caller's input {inspection.input_bytes:,} and scores "
         f"{inspection.scores_bytes:,}, stack {inspection.stack:,}: {ram:,} bytes",
+        f"stack: of predict; classify takes {inspection.classify_stack:,} bytes",
         "",
         *choices.to_text(inspection.choices),
         "networks run: by predict in the C, which stops when the label is settled",

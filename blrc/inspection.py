@@ -47,7 +47,7 @@ class LayerReport:
         flash: bytes of all constant tables (weights, thresholds, biases, input codes), without code.
         ram: bytes of the output's slot in the arena; 0 for what is never stored, and for the scores, which are the
             caller's.
-        stack: bytes of ``NAME_classify`` while it runs the layer; 0 where its kernel does more than that layer.
+        stack: bytes of ``NAME_predict`` while it runs the layer; 0 where its kernel does more than that layer.
         binary_operations: multiply-adds of +-1 with +-1 (XNOR and popcount) in one inference; a tap outside the map is
             not computed, hence not counted.
         integer_operations: the same of an integer with +-1.
@@ -83,8 +83,9 @@ class Inspection:
         bits_per_weight: of all weight tables together.
         arena: bytes of scratch memory: less than the sum of the layers' `ram`, since slots are shared over time.
         input_bytes, scores_bytes: the caller's buffers.
-        stack, code, certainty_code: bytes, upper bounds on a Cortex-M4 (`blrc.targets.c.memory`): of ``NAME_classify``,
-            and what ``NAME_predict`` brings on top.
+        stack, classify_stack: bytes, upper bounds on a Cortex-M4 (`blrc.targets.c.memory`): of the deeper call, which
+            is ``NAME_predict``, and of ``NAME_classify``.
+        code, certainty_code: likewise: of ``NAME_classify``, and what ``NAME_predict`` brings on top.
         alignment: bytes that may be lost before tables.
         flash_total: tables, code and alignment: what `blrc export --flash` and the manifest count.
         choices: what one network and ensembles of it cost.
@@ -103,6 +104,7 @@ class Inspection:
     input_bytes: int
     scores_bytes: int
     stack: int
+    classify_stack: int
     code: int
     certainty_code: int
     alignment: int
@@ -146,6 +148,7 @@ def inspect(checkpoint: Checkpoint) -> Inspection:
         input_bytes=layout.program.input.nbytes,
         scores_bytes=layout.program.output.nbytes,
         stack=found.stack,
+        classify_stack=found.calls["classify"],
         code=found.code_bytes,
         certainty_code=found.certainty_flash,
         alignment=sum(part.nbytes for part in found.flash if part.what == "alignment"),

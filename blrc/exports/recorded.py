@@ -7,10 +7,12 @@ from dataclasses import fields, is_dataclass
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
+from blrc.errors import BlrcError
 from blrc.exports.schema import MisfitError, shown
 from blrc.targets.c.layout import CPUS
 from blrc.targets.c.packages.registry import PACKAGES
 from blrc.targets.options import EmitOptions
+from blrc.targets.publication import parse_publication
 from blrc.vectors import Vectors
 
 ELSEWHERE = frozenset({"name", "vectors", "version"})
@@ -38,7 +40,12 @@ def from_plain(plain: Mapping[str, Any], name: str, vectors: Vectors, version: s
     for memory in ("ram", "flash"):
         if found[memory] is not None and found[memory] < 0:
             raise MisfitError(f"options.{memory} is {found[memory]}, expected bytes")
-    return EmitOptions(name=name, vectors=vectors, version=version, **found)
+    options = EmitOptions(name=name, vectors=vectors, version=version, **found)
+    try:  # they stand in comments of the C, which would end there if anything went
+        parse_publication(options.license, options.author, options.url, options.package_version)
+    except BlrcError as error:
+        raise MisfitError(f"options: {error}") from None
+    return options
 
 
 def _plain(value: Any) -> Any:

@@ -71,6 +71,8 @@ def emit(program: Program, options: EmitOptions) -> Emitted:
         "blrc.members": json.dumps(list(program.members)),
         "blrc.score_scale": repr(program.score_scale),
         "blrc.version": options.version,
+        **({"model_author": options.author} if options.author else {}),
+        **({"model_license": options.license} if options.license else {}),
         **({"blrc.gate": str(program.gate)} if program.gate else {}),
     }
     helper.set_model_props(model, properties)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from blrc.targets.publication import Publication
 from blrc.vectors import Vectors
 
 
@@ -21,6 +22,7 @@ class EmitOptions:
         optimize: of the C target: ``size``, ``speed`` or ``ram`` (`blrc.targets.c.choice.choose`).
         ram, flash: of the C target: bytes that kernels which are faster with more memory have to fit into, or None.
         cpu: of the C target: whose kernels it takes (`blrc.targets.c.layout.CPUS`).
+        license, author, url, package_version: of the model, where they are known (`blrc.targets.publication`).
         onnx_weights: of the ONNX target: how the file holds binary weights (`blrc.targets.onnx_nodes.Graph.signs`).
     """
 
@@ -33,6 +35,15 @@ class EmitOptions:
     cpu: str = "portable"
     onnx_weights: Literal["bytes", "bits"] = "bytes"
     flash: int | None = None
+    license: str | None = None
+    author: str | None = None
+    url: str | None = None
+    package_version: str | None = None
+
+    @property
+    def publication(self) -> Publication:
+        """Return what is known of the model where it is published."""
+        return Publication(self.license, self.author, self.url, self.package_version)
 
 
 @dataclass(frozen=True, eq=False)

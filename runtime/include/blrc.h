@@ -12,6 +12,18 @@
 #ifndef BLRC_H
 #define BLRC_H
 
+/* An older language is refused here alone: no source is read on then. Microsoft's compilers do not say which they
+ * speak. */
+#if !defined(_MSC_VER) && !defined(__cplusplus) && (!defined(__STDC_VERSION__) || __STDC_VERSION__ < 199901L)
+#error "blrc: this is C99 (also C++11); compile it with -std=c99 or newer"
+#define BLRC_WRONG_LANGUAGE 1
+typedef int blrc_wrong_language;
+#elif !defined(_MSC_VER) && defined(__cplusplus) && __cplusplus < 201103L
+#error "blrc: as C++ this is C++11; compile it with -std=c++11 or newer, or as C99"
+#define BLRC_WRONG_LANGUAGE 1
+typedef int blrc_wrong_language;
+#else
+
 #include <stdint.h>
 
 /* Constant tables. Everywhere but on AVR a table is an array like others, and these say no more than C does. AVR keeps
@@ -49,6 +61,14 @@
  * writes 16 where all of them, and the largest sums, fit: INT16_MAX then is "never", as INT32_MAX is with 32. */
 #define BLRC_BIT_THRESHOLDS 32
 #define BLRC_CODE_THRESHOLDS 32
+
+/* A member of a struct whose address is taken: it lies where it would by itself, even where structs are packed
+ * (-fpack-struct). AVR has no alignment. */
+#if defined(__GNUC__) && !defined(__AVR__)
+#define BLRC_ALIGNED(bytes) __attribute__((aligned(bytes)))
+#else
+#define BLRC_ALIGNED(bytes)
+#endif
 
 /* Rows (output channels) that share one activation word in a blocked table. */
 #define BLRC_ROWS 4
@@ -279,6 +299,8 @@ uint32_t blrc_digest_int32(uint32_t count, const int32_t *map);
 
 #ifdef __cplusplus
 }
+#endif
+
 #endif
 
 #endif

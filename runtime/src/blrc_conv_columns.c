@@ -11,7 +11,7 @@
 typedef struct blrc_columns {
     int32_t column, further; /* of the windows' first taps; from the one to the other */
     int32_t done;            /* sums of the rows before it are there, as many as the kernel has */
-    uint32_t sums[BLRC_CODES / 4 * 16];
+    BLRC_ALIGNED(4) uint32_t sums[BLRC_CODES / 4 * 16];
 } blrc_columns;
 
 static BLRC_APART void blrc_tabulate_row(const blrc_conv *op, const blrc_pair_input *in, int32_t y,

@@ -13,7 +13,8 @@ typedef struct blrc_taps {
     int32_t top, left; /* the pixel under the first tap */
     int32_t whole;     /* all taps lie inside the map, and `real` is not read */
     blrc_span ky, kx;
-    uint32_t run[BLRC_GATHER_WORDS], real[BLRC_GATHER_WORDS];
+    BLRC_ALIGNED(4) uint32_t run[BLRC_GATHER_WORDS];
+    BLRC_ALIGNED(4) uint32_t real[BLRC_GATHER_WORDS];
 } blrc_taps;
 
 /* Collect the words of group g. Where a tap lies outside, both are 0. */

@@ -33,8 +33,8 @@ typedef struct blrc_dots {
  * after are pooled into y[4 i]. */
 typedef struct blrc_dots_batch {
     int32_t count, together;
-    const uint8_t *x[BLRC_DOTS_PIXELS * BLRC_DOTS_BATCH];
-    uint32_t *y[BLRC_DOTS_PIXELS * BLRC_DOTS_BATCH];
+    BLRC_ALIGNED(8) const uint8_t *x[BLRC_DOTS_PIXELS * BLRC_DOTS_BATCH];
+    BLRC_ALIGNED(8) uint32_t *y[BLRC_DOTS_PIXELS * BLRC_DOTS_BATCH];
 } blrc_dots_batch;
 
 static inline int32_t blrc_quad_at(const uint8_t *x)

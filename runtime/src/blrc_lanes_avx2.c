@@ -16,7 +16,7 @@
 #define BLRC_V_ANDNOT _mm256_andnot_si256
 #define BLRC_V_OR _mm256_or_si256
 #define BLRC_V_XOR _mm256_xor_si256
-#define BLRC_V_NOT(v) _mm256_xor_si256(v, _mm256_set1_epi8(-1))
+#define BLRC_V_NOT(v) _mm256_xor_si256(v, _mm256_set1_epi32(-1))
 #define BLRC_V_MORE(v, before) _mm256_or_si256(_mm256_slli_epi64(v, 1), _mm256_srli_epi64(before, 63))
 #define BLRC_V_LESS(v, behind) _mm256_or_si256(_mm256_srli_epi64(v, 1), _mm256_slli_epi64(behind, 63))
 /* Not all of them need be computed apart: the carry shares x ^ y. */

@@ -16,7 +16,7 @@
 #define BLRC_V_ANDNOT _mm_andnot_si128
 #define BLRC_V_OR _mm_or_si128
 #define BLRC_V_XOR _mm_xor_si128
-#define BLRC_V_NOT(v) _mm_xor_si128(v, _mm_set1_epi8(-1))
+#define BLRC_V_NOT(v) _mm_xor_si128(v, _mm_set1_epi32(-1))
 #define BLRC_V_MORE(v, before) _mm_or_si128(_mm_slli_epi64(v, 1), _mm_srli_epi64(before, 63))
 #define BLRC_V_LESS(v, behind) _mm_or_si128(_mm_srli_epi64(v, 1), _mm_slli_epi64(behind, 63))
 /* Not all of them need be computed apart: the carry shares x ^ y. */

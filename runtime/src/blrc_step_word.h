@@ -13,6 +13,6 @@ typedef uint32_t blrc_step;
 #define BLRC_PUT(to, v) (*(to) = (v))
 #define BLRC_ALL(v) (v)
 #define BLRC_FULL blrc_add3
-#define BLRC_ANY(v, planes) ((v) != 0)
+#define BLRC_ANY(v, planes) ((void)(planes), (v) != 0)
 
 #endif

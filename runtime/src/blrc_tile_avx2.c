@@ -34,12 +34,12 @@
     BLRC_V_STORE(to, _mm256_shuffle_epi8( \
                          BLRC_AVX2_ONES, \
                          _mm256_srlv_epi64(_mm256_xor_si256(_mm256_and_si256(_mm256_set1_epi8((char)*(p)), \
-                                                                             _mm256_set_m128i(_mm_set1_epi8(-16), \
+                                                                             _mm256_set_m128i(_mm_set1_epi8((char)0xF0), \
                                                                                               _mm_set1_epi8(15))), \
-                                                            _mm256_setr_epi8(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, \
-                                                                             13, 14, 15, 0, 16, 32, 48, 64, 80, 96, \
-                                                                             112, -128, -112, -96, -80, -64, -48, \
-                                                                             -32, -16)), \
+                                                            _mm256_setr_epi64x(0x0706050403020100, \
+                                                                               0x0F0E0D0C0B0A0908, \
+                                                                               0x7060504030201000, \
+                                                                               (long long)0xF0E0D0C0B0A09080u)), \
                                            _mm256_setr_epi64x(0, 0, 4, 4))))
 #define BLRC_V_LIMITS(p) \
     _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_loadu_si128((const __m128i *)(const void *)(p))), \

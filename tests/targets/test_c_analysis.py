@@ -9,13 +9,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from c_exports import export
+from c_exports import export, one_conv
 from every_kernel import HALF, PROGRAMS, SAME
 from random_programs import Builder, random_inputs
 
 from blrc.program import Value, Window
 from blrc.targets.c import build
 from blrc.targets.c.build import STRICT
+from blrc.targets.c.layout import CORTEX_M55, PORTABLE, X86_64
 
 TIDY = Path(__file__).parents[2] / "runtime" / ".clang-tidy"
 RUNTIME_CALLS = {"memcpy", "memset"}
@@ -63,6 +64,112 @@ def test_no_warning_in_any_file(folders: list[Path], compiler: str, tmp_path: Pa
     for source in different(folders):
         command = [compiler, *BUILDS[compiler], *STRICT, f"-I{source.parent}", "-c", source]
         assert not complaints([*command, "-o", tmp_path / "x.o"])
+
+
+@pytest.fixture(scope="module")
+def every_file(folders: list[Path], tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Exports with the kernels of every CPU and every --optimize besides."""
+    folder = tmp_path_factory.mktemp("more")
+    builder = Builder(Value("input", "uint8", (16, 16, 3)), np.random.default_rng(0), members=2)
+    builder.encode()
+    builder.conv("first", SAME, HALF, groups=1, per_group=32)
+    builder.conv("sliced", SAME, HALF, groups=1, per_group=64)
+    builder.conv("dense", Window(builder.x.shape[:2]), None, groups=1, per_group=256)
+    program = builder.finish(np.int8)
+    eights = one_conv((16, 16, 3), 32, SAME, kind="uint8")
+    lanes = one_conv((32, 32, 64), 64, SAME)
+    forms = (
+        ("speed", program, PORTABLE, "speed"),
+        ("ram", program, PORTABLE, "ram"),
+        ("m55", program, CORTEX_M55, "speed"),
+        ("eights", eights, CORTEX_M55, "speed"),
+        ("x86", program, X86_64, "size"),
+        ("lanes", lanes, X86_64, "size"),
+    )
+    return [
+        *folders,
+        *(
+            export(which, folder / name, random_inputs(which, 2), cpu=cpu, optimize=optimize)
+            for name, which, cpu, optimize in forms
+        ),
+    ]
+
+
+PICKY = (
+    *("-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wsign-conversion", "-Wshadow", "-Wcast-qual", "-Wcast-align"),
+    *("-Wundef", "-Wdouble-promotion", "-Wunused", "-Wunused-macros", "-Wwrite-strings", "-Wredundant-decls", "-Wvla"),
+    *("-Wswitch-default", "-Wswitch-enum", "-Wpointer-arith", "-Wimplicit-fallthrough", "-Wformat=2", "-Werror"),
+)
+PICKY_C = ("-std=c99", "-Wstrict-prototypes", "-Wmissing-prototypes", "-Wold-style-definition", "-Wc++-compat")
+ARM = ("-mcpu=cortex-m4", "-mthumb", "-ffreestanding")
+FRONT_ENDS = {
+    "gcc": ("-xc", *PICKY_C, "-Wlogical-op", "-Wduplicated-cond"),
+    "g++": ("-xc++", "-std=c++11"),
+    "clang": ("-xc", *PICKY_C),
+    "clang-19": ("-xc", *PICKY_C, "-Wunused-but-set-parameter"),
+    "clang++-19": ("-xc++", "-std=c++11"),
+    "arm-none-eabi-gcc": ("-xc", *PICKY_C, *ARM),
+}
+CHANGED = {
+    "plain": (),
+    "changed": ("-funsigned-char", "-fpack-struct", "-fshort-enums"),
+}
+
+
+@pytest.mark.parametrize("compiler", [pytest.param(name, marks=pytest.mark.needs(name)) for name in FRONT_ENDS])
+@pytest.mark.parametrize("changed", CHANGED)
+def test_no_warning_however_characters_and_structs_are(every_file: list[Path], compiler: str, changed: str) -> None:
+    """-funsigned-char, and -fpack-struct, which makes the address of a struct's member one that is not aligned; and
+    the unused parameter of blrc_planes.h, which clang 19 saw."""
+    chosen = different(every_file)
+    for folder in every_file:
+        sources = [path for path in chosen if path.parent == folder]
+        if compiler == "arm-none-eabi-gcc" and folder.name in ("x86", "lanes"):
+            continue
+        sources = [path for path in sources if compiler != "arm-none-eabi-gcc" or path.name != "net_selftest.c"]
+        if sources:
+            flags = (*FRONT_ENDS[compiler], *PICKY, *CHANGED[changed])
+            assert not complaints([compiler, *flags, "-fsyntax-only", f"-I{folder}", *sources])
+
+
+OLD = {
+    "c89": ("gcc", "-xc", "-std=c89"),
+    "ansi": ("gcc", "-xc", "-ansi", "-Wall", "-Wextra", "-Wpedantic"),
+    "gnu89": ("gcc", "-xc", "-std=gnu89", "-pedantic-errors"),
+    "clang": ("clang", "-xc", "-std=c89", "-Wpedantic"),
+    "c++98": ("g++", "-xc++", "-std=c++98", "-Wpedantic"),
+}
+CALLER = """
+#include "net.h"
+
+static net_ensemble members;
+static net_answer answer;
+static uint32_t arena[NET_ARENA_SIZE / 4 + 1];
+static uint8_t input[NET_INPUT_SIZE];
+
+int main(void)
+{
+    return net_predict(input, arena, &members, 0, &answer);
+}
+"""
+
+
+@pytest.mark.needs("gcc", "g++", "clang")
+@pytest.mark.parametrize("language", OLD)
+def test_an_old_language_gets_one_error_from_every_file(every_file: list[Path], language: str, tmp_path: Path) -> None:
+    """A sentence, and nothing behind it: from the library's files, and from a program that calls it."""
+    caller = tmp_path / "main.c"
+    caller.write_text(CALLER, encoding="ascii")
+    newer = "c\\+\\+11" if language == "c++98" else "c99"
+    callers = [(caller, folder) for folder in every_file if folder.name == "gated"]
+    for source, folder in [*((path, path.parent) for path in different(every_file)), *callers]:
+        done = subprocess.run(
+            [*OLD[language], "-fsyntax-only", f"-I{folder}", source], capture_output=True, text=True, check=False
+        )
+        assert done.returncode != 0, source
+        said = re.findall(r"^.*?(?:error|warning): (.*)$", done.stderr, re.MULTILINE)
+        assert len(said) == 1, (source, done.stderr)
+        assert re.search(rf"compile it with -std={newer} or newer", said[0])
 
 
 @pytest.mark.needs("clang-tidy-19")

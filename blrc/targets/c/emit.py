@@ -11,7 +11,7 @@ from blrc.errors import BlrcError
 from blrc.legal import check
 from blrc.program import Program
 from blrc.runtime_files import runtime_dir
-from blrc.targets.c import hosts, memory, selftest
+from blrc.targets.c import hosts, memory, selftest, text
 from blrc.targets.c.choice import choose
 from blrc.targets.c.ensemble import ensemble_file
 from blrc.targets.c.header import header
@@ -25,6 +25,7 @@ from blrc.targets.c.source import source
 from blrc.targets.c.symbols import Symbols, name_all
 from blrc.targets.c.tables import table_files, tables_header
 from blrc.targets.options import EmitOptions, Emitted
+from blrc.targets.runtime_licence import LICENCE, RUNTIME_LICENCE
 
 
 def emit(program: Program, options: EmitOptions) -> Emitted:
@@ -37,7 +38,7 @@ def emit(program: Program, options: EmitOptions) -> Emitted:
     if len(options.vectors.inputs) == 0:
         raise BlrcError("target c: no recorded vectors; the self-test needs at least one input")
     layout = choose(program, options.optimize, options.ram, options.cpu, options.flash)
-    symbols = name_all(layout, options.name, program_file.digest(program))
+    symbols = name_all(layout, options.name, program_file.digest(program), options.license)
     name, version = options.name, options.version
     runtime = runtime_sources(layout, name)
     tables = table_files(symbols, version)
@@ -50,15 +51,17 @@ def emit(program: Program, options: EmitOptions) -> Emitted:
         f"{name}_vectors.c": selftest.vectors_file(symbols, version, options.vectors),
         f"{name}_selftest.c": selftest.main_file(symbols, version),
         **runtime,
+        RUNTIME_LICENCE: LICENCE,
         "Makefile": makefile(
             name, [f"{name}.c", f"{name}_ensemble.c", *tables, *(f for f in runtime if f.endswith(".c"))]
         ),
     }
-    files.update(package_files(options.packages, _library(symbols, options, files)))
-    content = {file: text.encode("ascii") for file, text in files.items()}
+    contents = {file: content.encode("ascii") for file, content in files.items()}
+    packaged = package_files(options.packages, _library(symbols, options, files))
+    contents.update({file: content.encode("utf-8") for file, content in packaged.items()})
     packages = {package: place_of(package, name) for package in options.packages}
     about = _about(symbols, selftest.count(options.vectors))
-    return Emitted(content, {**about, "optimize": options.optimize, "packages": packages})
+    return Emitted(contents, {**about, "optimize": options.optimize, "packages": packages})
 
 
 def _library(symbols: Symbols, options: EmitOptions, files: Mapping[str, str]) -> Library:
@@ -67,8 +70,9 @@ def _library(symbols: Symbols, options: EmitOptions, files: Mapping[str, str]) -
     return Library(
         symbols,
         options.version,
-        {file: text for file, text in files.items() if file.endswith((".c", ".h")) and file not in mains},
+        {file: content for file, content in files.items() if file.endswith((".c", ".h")) and file not in mains},
         image_header(symbols, options.version, options.vectors),
+        options.publication,
     )
 
 
@@ -101,7 +105,16 @@ def runtime_sources(layout: Layout, name: str) -> dict[str, str]:
         if found != 1:
             raise BlrcError(f"the C runtime does not define {macro}: install blrc again")
     used = _reached(texts, needed)
-    return {prefixed(file, name): prefixed(text, name) for file, text in used.items()}
+    return {prefixed(file, name): prefixed(of_language(file, content), name) for file, content in used.items()}
+
+
+def of_language(file: str, content: str) -> str:
+    """Return a file of the runtime such that a source is read only where ``blrc.h`` can be: see `text.of_language`."""
+    if not file.endswith(".c"):
+        return content
+    start = content.index("#include ")
+    body = content[start:].removeprefix('#include "blrc.h"\n').strip("\n")
+    return f'{content[:start]}#include "blrc.h"\n\n{text.if_readable("blrc", body)}'
 
 
 def prefixed(text: str, name: str) -> str:
@@ -167,6 +180,7 @@ def _about(symbols: Symbols, vectors: int) -> dict[str, object]:
             "ram_bytes": found.ram_bytes,
             "ram": {part.what: part.nbytes for part in found.ram},
             "stack_bytes": found.stack,
+            "stack": dict(found.calls),
         },
         "layers": layers,
     }

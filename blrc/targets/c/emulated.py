@@ -216,11 +216,12 @@ class EmulatedBuild(Compiled):
 
     @property
     def stack(self) -> int:
-        """A bound on the stack, in bytes, of ``NAME_classify``, or with several members of ``NAME_predict``.
+        """Return a bound on the stack, in bytes, of the deeper call: ``NAME_predict``, or ``NAME_classify``.
 
         Without a call graph it is looser (`build.stack_bound`).
         """
-        return self._stack("predict" if len(self.program.members) > 1 else "classify")
+        calls = ("predict",) if len(self.program.members) > 1 else ("classify", "predict")
+        return max(map(self._stack, calls))
 
     def _stack(self, call: str) -> int:
         if self.machine.call_graph:

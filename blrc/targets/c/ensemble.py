@@ -24,8 +24,8 @@ def ensemble_file(symbols: Symbols, version: str) -> str:
             "SHIFT": str(scale.shift),
         },
     )
-    includes = f'#include "{name}.h"\n#include "{name}_blrc.h"\n\n{symbols.refuse()}\n'
-    return head(symbols, version, f"{name}: what all members say together.") + includes + body
+    body = f'#include "{name}_blrc.h"\n\n{symbols.refuse()}\n{body}'
+    return head(symbols, version, f"{name}: what all members say together.") + symbols.source(body)
 
 
 def declarations(symbols: Symbols) -> str:
@@ -41,12 +41,19 @@ def _gated(template: str, gate: int) -> str:
 
 
 _DECLARATIONS = """\
+/* Sums lie where they would by themselves, even where structs are packed (-fpack-struct). */
+#if defined(__GNUC__) && !defined(__AVR__)
+#define NAME_ALIGNED(bytes) __attribute__((aligned(bytes)))
+#else
+#define NAME_ALIGNED(bytes)
+#endif
+
 /* What the members so far say of one input: sums over members for each class. Yours to keep; the functions fill it. */
 typedef struct name_ensemble {
     uint32_t members; /* how many have been added */
-    int32_t log_p[NAME_CLASSES]; /* log2 of the probability, Q16; each member's is at least -24 */
-    uint32_t p[NAME_CLASSES]; /* the probability, Q16 */
-    uint64_t p_squared[NAME_CLASSES]; /* its square, Q32 */
+    NAME_ALIGNED(4) int32_t log_p[NAME_CLASSES]; /* log2 of the probability, Q16; each member's is at least -24 */
+    NAME_ALIGNED(4) uint32_t p[NAME_CLASSES]; /* the probability, Q16 */
+    NAME_ALIGNED(8) uint64_t p_squared[NAME_CLASSES]; /* its square, Q32 */
 } name_ensemble;
 
 typedef struct name_answer {

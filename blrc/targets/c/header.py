@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 from blrc.program import Program
-from blrc.targets.c import text
+from blrc.targets.c import memory, text
 from blrc.targets.c.ensemble import declarations
-from blrc.targets.c.layout import PORTABLE, Layout, lay_out
+from blrc.targets.c.layout import HOSTS, PORTABLE, Layout, lay_out
 from blrc.targets.c.symbols import Symbols, describe, element, elements, head
 
 
@@ -15,7 +15,7 @@ def header(symbols: Symbols, version: str, vectors: int) -> str:
     """The text of ``<name>.h``."""
     what = f"{symbols.name}: a binary neural network, in integers."
     body = "#include <stdint.h>\n\n" + _macros(symbols, vectors) + "\n" + text.extern_c(_functions(symbols, vectors))
-    return head(symbols, version, what) + text.guarded(f"{symbols.upper}_H", body)
+    return head(symbols, version, what) + text.guarded(f"{symbols.upper}_H", text.of_language(symbols.name, body))
 
 
 # What an observer is told.
@@ -67,6 +67,12 @@ def _macros(symbols: Symbols, vectors: int) -> str:
         facts.insert(-1, ("SLICED", f'"{sliced}"', "ops of the program that are bit-sliced"))
     if layout.rows and not lay_out(program, layout.sliced).rows:
         facts.insert(-1, ("STRIPS", 1, "steps run row by row although that saves little"))
+    if layout.cpu not in HOSTS:
+        bound = memory.sizes_for(layout).compiler
+        stacks = [(f"STACK_{call.upper()}", n, "") for call, n in memory.call_stacks(layout).items()]
+        name, nbytes, _ = stacks[0]
+        stacks[0] = (name, nbytes, f"bytes of stack at most of a call, with {bound}")
+        facts[-1:-1] = stacks
     if program.gate:
         note = "Q16: where the first member's probability is at least this, it answers alone"
         facts.insert(3, ("GATE", program.gate, note))

@@ -64,16 +64,21 @@ class Memory:
         certainty_flash: what comes on top where one network is asked for its certainty (``NAME_predict``).
         slots: maps in the arena, which share their memory over time.
         ram: the arena, what the caller owns, and the stack.
-        stack: of the deepest call: ``classify``, or ``predict`` of an ensemble.
-        step_stack: of that call while it runs each step, by the op's name.
+        calls: stack of ``classify``, which ensembles do not have, and of ``predict``.
+        step_stack: stack of ``predict``, the deeper call, while it runs each step, by the op's name.
     """
 
     flash: tuple[Part, ...]
     certainty_flash: int
     slots: tuple[Part, ...]
     ram: tuple[Part, ...]
-    stack: int
+    calls: Mapping[str, int]
     step_stack: Mapping[str, int]
+
+    @property
+    def stack(self) -> int:
+        """Return the stack of the deeper call, which is what budgets count."""
+        return max(self.calls.values())
 
     @property
     def flash_bytes(self) -> int:
@@ -104,11 +109,9 @@ def measure(layout: Layout) -> Memory:
         *(Part("", "code", code_of[name]) for name in sorted(runtime_files(layout))),
         *([Part("", "code", certainty)] if together else []),
     ]
-    stacks = step_stacks(layout)
-    above = PREDICT_FRAMES if together else CLASSIFY_FRAME
-    step_stack = {name: above + nbytes for name, nbytes in stacks.items()}
-    stack = max(*step_stack.values(), PREDICT_OTHER if together else 0)
-    ram = [*given(layout), Part("", "stack", stack)]
+    calls = call_stacks(layout)
+    step_stack = {name: PREDICT_FRAMES + nbytes for name, nbytes in step_stacks(layout).items()}
+    ram = [*given(layout), Part("", "stack", max(calls.values()))]
     slots = [Part(step.op.name, "map", layout.slot_bytes(step.y)) for step in layout.steps]
     gaps = ALIGNMENT * sum(len(table.arrays) for step in layout.steps for table in step.tables)
     return Memory(
@@ -116,9 +119,16 @@ def measure(layout: Layout) -> Memory:
         0 if together else certainty,
         tuple(slots),
         tuple(part for part in ram if part.nbytes),
-        stack,
+        calls,
         step_stack,
     )
+
+
+def call_stacks(layout: Layout) -> dict[str, int]:
+    """Return the stack that ``NAME_classify`` takes, where there is one network alone, and ``NAME_predict``."""
+    deepest = max(step_stacks(layout).values())
+    classify = {} if len(layout.program.members) > 1 else {"classify": CLASSIFY_FRAME + deepest}
+    return {**classify, "predict": max(PREDICT_FRAMES + deepest, PREDICT_OTHER)}
 
 
 def given(layout: Layout) -> list[Part]:

@@ -36,9 +36,8 @@ def vectors_file(symbols: Symbols, version: str, vectors: Vectors) -> str:
         return stored.define(upper, f"{name}_vector_{role}", array.reshape(-1), static=True)
 
     what = f"{name}: the self-test. Compile it only where it is wanted."
-    return (
-        head(symbols, version, what)
-        + f'#include "{name}.h"\n#include "{name}_blrc.h"\n\n{symbols.refuse()}\n'
+    body = (
+        f'#include "{name}_blrc.h"\n\n{symbols.refuse()}\n'
         + text.comment(f"{n} inputs, one after the other")
         + table("inputs", inputs)
         + text.comment("for each input and each member the digest of what each step gives")
@@ -58,6 +57,7 @@ def vectors_file(symbols: Symbols, version: str, vectors: Vectors) -> str:
             },
         )
     )
+    return head(symbols, version, what) + symbols.source(body)
 
 
 def _digest(symbols: Symbols) -> str:
@@ -204,7 +204,7 @@ def main_file(symbols: Symbols, version: str) -> str:
     """The text of ``<name>_selftest.c``: a main function for the host; no part of the library."""
     what = f"{symbols.name}: runs the self-test on the host (make selftest). No part of the library."
     body = text.fill(_MAIN, text.model(symbols.name))
-    return head(symbols, version, what) + f'#include <stdio.h>\n\n#include "{symbols.name}.h"\n\n{body}'
+    return head(symbols, version, what) + symbols.source(f"#include <stdio.h>\n\n{body}")
 
 
 _MAIN = """\

@@ -34,8 +34,7 @@ def source(symbols: Symbols, version: str, runtime: Mapping[str, int]) -> str:
     """The text of ``<name>.c``; `runtime` holds macros, and their values, of the runtime that it is written for."""
     name, upper = symbols.name, symbols.upper
     parts = [
-        head(symbols, version, f"{name}: the steps of the network, in order."),
-        f'#include "{name}.h"\n#include "{name}_blrc.h"\n',
+        f'#include "{name}_blrc.h"\n',
         f'#include "{name}_blrc_strips.h"\n' if symbols.layout.rows else "",
         f'#include "{name}_weights.h"\n\n',
         symbols.refuse(),
@@ -52,7 +51,7 @@ def source(symbols: Symbols, version: str, runtime: Mapping[str, int]) -> str:
         _run(symbols),
         _public(symbols),
     ]
-    return "".join(parts)
+    return head(symbols, version, f"{name}: the steps of the network, in order.") + symbols.source("".join(parts))
 
 
 def _too_large(symbols: Symbols) -> str:

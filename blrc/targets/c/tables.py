@@ -42,8 +42,10 @@ def table_files(symbols: Symbols, version: str, limit: int = FILE_LIMIT) -> dict
                 f"\n\nLarge: {size / 2**20:.1f} MiB of text. An editor may be slow on it, and a compiler may take "
                 "seconds and much memory; it needs to be compiled only once."
             )
-        content = head(symbols, version, what) + f'#include "{symbols.name}_weights.h"\n\n{symbols.refuse()}\n'
-        files[f"{symbols.name}_weights{'' if i == 0 else f'_{i + 1}'}.c"] = content + "\n".join(group)
+        body = f'#include "{symbols.name}_weights.h"\n\n{symbols.refuse()}\n' + "\n".join(group)
+        files[f"{symbols.name}_weights{'' if i == 0 else f'_{i + 1}'}.c"] = head(
+            symbols, version, what
+        ) + symbols.source(body)
     return files
 
 

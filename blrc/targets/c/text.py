@@ -65,6 +65,36 @@ def guarded(macro: str, body: str) -> str:
     return f"#ifndef {macro}\n#define {macro}\n\n{body}\n#endif\n"
 
 
+def of_language(name: str, body: str) -> str:
+    """Return the `body` of a public header, behind one ``#error`` for a language older than C99 or C++11.
+
+    The sources of the library go on behind `if_readable` alone, so that an old compiler says this one sentence. GNU
+    compilers can read the declarations all the same, and then say nothing more of what calls them. Microsoft's
+    compilers do not say which language they speak.
+    """
+    marker = f"{name.upper()}_WRONG_LANGUAGE"
+    return f"""\
+#if !defined(_MSC_VER) && !defined(__cplusplus) && (!defined(__STDC_VERSION__) || __STDC_VERSION__ < 199901L)
+#error "{name}: this is C99 (also C++11); compile it with -std=c99 or newer"
+#define {marker} 1
+typedef int {name}_wrong_language;
+#elif !defined(_MSC_VER) && defined(__cplusplus) && __cplusplus < 201103L
+#error "{name}: as C++ this is C++11; compile it with -std=c++11 or newer, or as C99"
+#define {marker} 1
+typedef int {name}_wrong_language;
+#endif
+
+#if !defined({marker}) || defined(__GNUC__)
+{body}
+#endif
+"""
+
+
+def if_readable(name: str, body: str) -> str:
+    """Return `body` for a language that `of_language` lets pass."""
+    return f"#if !defined({name.upper()}_WRONG_LANGUAGE)\n{body}\n#endif\n"
+
+
 def extern_c(body: str) -> str:
     """Declarations with C linkage, also for a C++ compiler."""
     opening = '#ifdef __cplusplus\nextern "C" {\n#endif\n\n'

@@ -18,8 +18,11 @@ from blrc.program import Program
 from blrc.targets import c
 from blrc.targets.c.layout import PORTABLE
 from blrc.targets.options import EmitOptions, Emitted
+from blrc.targets.publication import UNSPECIFIED
+from blrc.targets.runtime_licence import LICENCE, RUNTIME_LICENCE
 from blrc.targets.web.wasm import COMPILE, LINK, Tools, compile_wasm, find_tools
 from blrc.vectors import Vectors
+from blrc.version import LICENSE
 
 FOLDER = "web"
 MODEL = f"{FOLDER}/model.js"
@@ -57,7 +60,8 @@ def emit(program: Program, options: EmitOptions) -> Emitted:
 
 def page_files() -> dict[str, bytes]:
     """Return the files of a page that are the same for every model, by their path in the export."""
-    return {f"{FOLDER}/{file.name}": file.read_bytes() for file in sorted(PAGE.iterdir())}
+    files = {f"{FOLDER}/{file.name}": file.read_bytes() for file in sorted(PAGE.iterdir())}
+    return {**files, f"{FOLDER}/{RUNTIME_LICENCE}": LICENCE.encode("ascii")}
 
 
 def check_input(program: Program) -> None:
@@ -113,4 +117,7 @@ def _model(program: Program, options: EmitOptions, tools: Tools, module: bytes) 
         "wasm": b64encode(module).decode("ascii"),
     }
     text = json.dumps(model, indent=1)
-    return f'"use strict";\n/* Written by blrc {options.version}. */\nconst blrcModel = {text};\n'.encode("ascii")
+    licence = f"Licence of the model: {options.license or UNSPECIFIED}. Of all else: {LICENSE}, see {RUNTIME_LICENCE}."
+    return f'"use strict";\n/* Written by blrc {options.version}. {licence} */\nconst blrcModel = {text};\n'.encode(
+        "ascii"
+    )

@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 from package_exports import Package, check_lines, export_package, run
 
-from blrc import api, checkpoint, version
+from blrc import api, checkpoint
 from blrc.encode import device_layout
 from blrc.targets.c.build import STRICT
+from blrc.targets.publication import NO_VERSION, UNSPECIFIED
 
 MNIST = Path(__file__).parents[3] / "examples" / "mnist" / "mnist.pt"
 
@@ -57,14 +58,13 @@ def properties(package: Package) -> dict[str, str]:
 def test_the_properties_are_those_of_the_specification(first: Package, second: Package) -> None:
     for package in (first, second):
         found = properties(package)
-        required = {"name", "version", "author", "maintainer", "sentence", "paragraph", "category", "url"}
+        required = {"name", "version", "author", "maintainer", "sentence", "paragraph", "category"}
         assert set(found) == {*required, "architectures", "includes"}
         assert all(value.strip() == value and value for value in found.values())
         assert found["name"] == package.name
         assert re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9 _.-]{0,62}", found["name"])
-        assert found["version"] == version.VERSION
-        assert found["author"] == found["maintainer"] == version.AUTHOR
-        assert found["url"] == version.HOMEPAGE
+        assert found["version"] == NO_VERSION
+        assert found["author"] == found["maintainer"] == UNSPECIFIED  # required, and not known
         assert found["category"] in CATEGORIES
         assert found["architectures"] == "*"
         assert (package.folder("arduino") / "src" / found["includes"]).is_file()

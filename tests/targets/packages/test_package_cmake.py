@@ -77,7 +77,7 @@ def test_two_installed_models_are_found_and_linked_into_one_program(
 ) -> None:
     consumer = project(
         tmp_path / "consumer",
-        "find_package(first 0.1.0 REQUIRED)",
+        "find_package(first 0.0.0 REQUIRED)",
         "find_package(second REQUIRED)",
         "add_executable(both main.c)",
         f"target_include_directories(both PRIVATE {images(first, second)})",
@@ -114,14 +114,14 @@ def test_the_example_runs_from_its_folder_and_against_an_installed_library(
 
 
 def test_another_version_is_refused(prefix: Path, tmp_path: Path) -> None:
-    consumer = project(tmp_path / "consumer", "find_package(first 0.0.9 REQUIRED)")
+    consumer = project(tmp_path / "consumer", "find_package(first 0.1.0 REQUIRED)")
     done = subprocess.run(
         ["cmake", "-S", consumer, "-B", tmp_path / "build", f"-DCMAKE_PREFIX_PATH={prefix}"],
         capture_output=True,
         text=True,
     )
     assert done.returncode != 0
-    assert "version: 0.1.0" in done.stderr
+    assert "version: 0.0.0" in done.stderr
 
 
 def test_a_model_may_have_a_name_that_cmake_keeps_to_itself(tmp_path: Path) -> None:

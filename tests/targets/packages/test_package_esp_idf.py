@@ -10,17 +10,19 @@ from pathlib import Path
 import pytest
 from package_exports import Package, check_lines, read_yaml, run, tree
 
-from blrc import version
+from blrc.targets.publication import NO_VERSION
 
-# project() builds the components in EXTRA_COMPONENT_DIRS and main, each as a library with its own includes and those of
-# what it requires, and links them behind app_main.
+# project() builds the component that main's idf_component.yml names by its override_path, and main, each as a library
+# with its own includes and those of what it requires, and links them behind app_main.
 STAND_IN = """
 macro(project name)
   _project(${name} LANGUAGES C)
   add_library(esp_timer INTERFACE)
   target_include_directories(esp_timer INTERFACE $ENV{IDF_PATH}/include)
   add_executable(app $ENV{IDF_PATH}/start.c)
-  foreach(folder ${EXTRA_COMPONENT_DIRS} ${CMAKE_CURRENT_SOURCE_DIR}/main)
+  file(STRINGS main/idf_component.yml line REGEX "override_path: ")
+  string(REGEX REPLACE ".*\\"(.*)\\"" "\\\\1" place "${line}")
+  foreach(folder ${CMAKE_CURRENT_SOURCE_DIR}/main/${place} ${CMAKE_CURRENT_SOURCE_DIR}/main)
     get_filename_component(folder ${folder} ABSOLUTE)
     add_subdirectory(${folder} components/${folder})
   endforeach()
@@ -42,13 +44,24 @@ endfunction()
 def test_the_manifest(packagers: Path, first: Package) -> None:
     manifest = read_yaml(packagers, first.folder("esp-idf") / "idf_component.yml")
     assert manifest == {
-        "version": version.VERSION,
+        "version": NO_VERSION,
         "description": "first: a binary neural network in integers, 12 x 12 x 1 uint8 to 5 classes",
-        "url": version.HOMEPAGE,
-        "license": version.LICENSE,
-        "maintainers": [version.AUTHOR],
         "dependencies": {"idf": ">=4.4"},
     }
+
+
+def test_the_example_finds_its_component_by_override_path(packagers: Path, first: Package) -> None:
+    """As ESP-IDF's own component manager reads the file."""
+    example = first.folder("esp-idf") / "examples" / "classify"
+    assert "EXTRA_COMPONENT_DIRS" not in (example / "CMakeLists.txt").read_text()
+    script = (
+        "import sys; from idf_component_tools.manager import ManifestManager\n"
+        "manifest = ManifestManager(sys.argv[1], 'main').load()\n"
+        "print(*((r.name, r.version_spec, r.override_path) for r in manifest.requirements), sep='\\n')"
+    )
+    said = run([packagers / "python", "-c", script, example / "main"])
+    assert said.splitlines()[-1] == "('espressif/first', '*', '../../../')"
+    assert (example / "main" / "../../../").resolve() == first.folder("esp-idf").resolve()
 
 
 def test_the_packer_packs_every_file(packagers: Path, first: Package, second: Package, tmp_path: Path) -> None:
@@ -57,7 +70,7 @@ def test_the_packer_packs_every_file(packagers: Path, first: Package, second: Pa
         # Its caches and settings belong to this test.
         environment = {**os.environ, "HOME": str(tmp_path), "IDF_TOOLS_PATH": str(tmp_path)}
         run([*command, "--project-dir", package.folder("esp-idf")], where=tmp_path, env=environment)
-        with tarfile.open(tmp_path / f"{package.name}_{version.VERSION}.tgz") as archive:
+        with tarfile.open(tmp_path / f"{package.name}_{NO_VERSION}.tgz") as archive:
             packed = {
                 entry.name.removeprefix("./"): archive.extractfile(entry).read()  # type: ignore[union-attr]
                 for entry in archive.getmembers()
@@ -65,7 +78,7 @@ def test_the_packer_packs_every_file(packagers: Path, first: Package, second: Pa
             }
         manifest = packed.pop("idf_component.yml")
         wanted = tree(package.folder("esp-idf"))
-        assert b"license" in manifest and wanted.pop("idf_component.yml")
+        assert b"version" in manifest and wanted.pop("idf_component.yml")
         extra = set(packed) - set(wanted)
         assert packed.keys() >= wanted.keys() and extra <= {"CHECKSUMS.json"}
         assert {path: packed[path] for path in wanted} == wanted

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from blrc.targets.c.packages.example import reporting
 from blrc.targets.c.packages.library import Library
-from blrc.version import AUTHOR, HOMEPAGE
+from blrc.targets.publication import UNSPECIFIED
 
-_PROPERTIES = f"""\
+# An author and a maintainer are required. Values are what stands behind the first "=", to the end of the line.
+_PROPERTIES = """\
 name=@name@
-version=@version@
-author={AUTHOR}
-maintainer={AUTHOR}
+version=@package_version@
+author=@author@
+maintainer=@author@
 sentence=@description@.
 paragraph=Label and certainty of one input, without allocation or floats. Program @digest@.
 category=Data Processing
-url={HOMEPAGE}
-architectures=*
+@optional@architectures=*
 includes=@name@.h
 """
 
@@ -71,8 +71,15 @@ def files(library: Library) -> dict[str, str]:
     functions = [*_FUNCTIONS, *(["classify"] if len(library.symbols.layout.program.members) == 1 else [])]
     keywords = [f"{library.name}_{word}\tKEYWORD1" for word in _TYPES]
     keywords += [f"{library.name}_{word}\tKEYWORD2" for word in sorted(functions)]
+    known = library.publication
+    optional = {"url": known.url, "license": known.license}
+    properties = library.fill(
+        _PROPERTIES,
+        author=known.author or UNSPECIFIED,
+        optional="".join(f"{word}={value}\n" for word, value in optional.items() if value is not None),
+    )
     return {
-        "library.properties": library.fill(_PROPERTIES),
+        "library.properties": properties,
         "keywords.txt": "\n".join(keywords) + "\n",
         "examples/classify/classify.ino": library.fill(_SKETCH),
         f"examples/classify/{library.name}_image.h": library.image,

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from blrc.targets.c.packages.example import reporting
 from blrc.targets.c.packages.library import Library, lines
+from blrc.targets.publication import cmake
 
 # The target inside is blrc_<name>: a model may be called test, all or install, which CMake keeps to itself.
 _CMAKE = """\
 # Made by blrc @version@. Install it and find_package(@name@), or add_subdirectory it; link @name@::@name@.
 cmake_minimum_required(VERSION 3.15)
-project(@name@ VERSION @version@ DESCRIPTION "@description@" LANGUAGES C)
+project(@name@ VERSION @package_version@ DESCRIPTION "@description@" @homepage@LANGUAGES C)
 
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
@@ -93,8 +94,10 @@ Then, in your project, `find_package(@name@)`; or `add_subdirectory` this folder
 def files(library: Library) -> dict[str, str]:
     """The package's files by path."""
     sources = lines((f"src/{file}" for file in library.sources), "  ")
+    url = library.publication.url
+    homepage = "" if url is None else f"HOMEPAGE_URL {cmake(url)} "
     return {
-        "CMakeLists.txt": library.fill(_CMAKE).replace("@sources@", sources),
+        "CMakeLists.txt": library.fill(_CMAKE, sources=sources, homepage=homepage),
         "examples/classify/CMakeLists.txt": library.fill(_EXAMPLE_CMAKE),
         "examples/classify/main.c": library.fill(HOST_MAIN),
         f"examples/classify/{library.name}_image.h": library.image,

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from blrc.targets.c.packages.example import reporting
 from blrc.targets.c.packages.library import Library, lines
-from blrc.version import AUTHOR, HOMEPAGE, LICENSE
+from blrc.targets.publication import yaml
 
-_COMPONENT = f"""\
-version: "@version@"
+_COMPONENT = """\
+version: "@package_version@"
 description: "@description@"
-url: "{HOMEPAGE}"
-license: "{LICENSE}"
-maintainers:
-  - "{AUTHOR}"
-dependencies:
+@optional@dependencies:
   idf: ">=4.4"
 """
 
@@ -31,9 +27,16 @@ _EXAMPLE_CMAKE = """\
 # idf.py set-target esp32c3 && idf.py flash monitor
 cmake_minimum_required(VERSION 3.16)
 
-set(EXTRA_COMPONENT_DIRS ${CMAKE_CURRENT_LIST_DIR}/../..)
 include($ENV{IDF_PATH}/tools/cmake/project.cmake)
 project(@name@_classify)
+"""
+
+# From the folder of main to that of the component.
+_MAIN_COMPONENT = """\
+dependencies:
+  "@name@":
+    version: "*"
+    override_path: "../../../"
 """
 
 _MAIN_CMAKE = """\
@@ -62,21 +65,33 @@ void app_main(void)
 """
 
 _HOW = """\
-Copy this folder into `components` of your project, or name it in `EXTRA_COMPONENT_DIRS`; components that use it have
-`REQUIRES @name@`. `examples/classify` is a complete project:
+Copy this folder into `components` of your project, or name it in the `idf_component.yml` of a component that uses it
+(`override_path`, as in `examples/classify/main`); the component's CMakeLists.txt has `REQUIRES @name@`.
+`examples/classify` is a complete project:
 
     idf.py -C examples/classify set-target esp32c3 flash monitor
 """
+
+
+def _optional(library: Library) -> str:
+    """Return the lines of what is known of the model; the fields may be left out."""
+    known = library.publication
+    fields = (("url", known.url), ("license", known.license))
+    found = [f"{word}: {yaml(value)}\n" for word, value in fields if value is not None]
+    if known.author is not None:
+        found.append(f"maintainers:\n  - {yaml(known.author)}\n")
+    return "".join(found)
 
 
 def files(library: Library) -> dict[str, str]:
     """The package's files by path."""
     sources = lines((f"src/{file}" for file in library.sources), "    ")
     return {
-        "idf_component.yml": library.fill(_COMPONENT),
-        "CMakeLists.txt": library.fill(_CMAKE).replace("@sources@", sources),
+        "idf_component.yml": library.fill(_COMPONENT, optional=_optional(library)),
+        "CMakeLists.txt": library.fill(_CMAKE, sources=sources),
         "examples/classify/CMakeLists.txt": library.fill(_EXAMPLE_CMAKE),
         "examples/classify/main/CMakeLists.txt": library.fill(_MAIN_CMAKE),
+        "examples/classify/main/idf_component.yml": library.fill(_MAIN_COMPONENT),
         "examples/classify/main/main.c": library.fill(_MAIN),
         f"examples/classify/main/{library.name}_image.h": library.image,
         **library.placed(_HOW),

@@ -6,8 +6,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from blrc.targets.c import text
-from blrc.targets.c.packages.licence import LICENCE
 from blrc.targets.c.symbols import Symbols, describe
+from blrc.targets.publication import UNSPECIFIED, Publication, markdown
+from blrc.targets.runtime_licence import LICENCE, RUNTIME_LICENCE
+from blrc.version import LICENSE
 
 
 @dataclass(frozen=True, eq=False)
@@ -15,16 +17,18 @@ class Library:
     """A model on its way into packages.
 
     Attributes:
-        version: of blrc, and so of the package.
+        version: of blrc.
         files: headers and sources by name: what a firmware compiles, and the self-test, which linkers leave out where
             it is not called. Without main functions.
         image: the text of ``<name>_image.h``, a recorded image for the example.
+        publication: what is known of the model, and so of the package.
     """
 
     symbols: Symbols
     version: str
     files: Mapping[str, str]
     image: str
+    publication: Publication
 
     @property
     def name(self) -> str:
@@ -42,13 +46,15 @@ class Library:
         what = "a binary neural network" if members == 1 else f"an ensemble of {members} binary neural networks"
         return f"{self.name}: {what} in integers, {describe(program.input)} to {program.classes} classes"
 
-    def fill(self, template: str) -> str:
-        """`template` with the model's name for ``name_``, ``NAME_``, ``@name@`` and ``@NAME@``, and the version,
-        description and digest for those words between ``@``."""
+    def fill(self, template: str, **more: str) -> str:
+        """Return `template` with the model's name for ``name_``, ``NAME_``, ``@name@`` and ``@NAME@``, and blrc's
+        version, the package's, description, digest and `more` for those words between ``@``."""
         known = {
+            **more,
             "name": self.name,
             "NAME": self.symbols.upper,
             "version": self.version,
+            "package_version": self.publication.package_version,
             "description": self.description,
             "digest": self.symbols.digest,
         }
@@ -62,7 +68,17 @@ class Library:
         """
         public = f"{self.name}.h"
         files = {f"{include if file == public else src}/{file}": text for file, text in self.files.items()}
-        return {**files, "LICENSE": LICENCE, "README.md": self.fill(_README.replace("@how@", how))}
+        known = self.publication
+        readme = self.fill(
+            _README.replace("@how@", how),
+            runtime_licence=RUNTIME_LICENCE,
+            license=UNSPECIFIED if known.license is None else markdown(known.license),
+            author=UNSPECIFIED if known.author is None else markdown(known.author),
+            url=UNSPECIFIED if known.url is None else f"<{known.url}>",
+            of_model=UNSPECIFIED if known.version is None else known.version,
+            runtime=LICENSE,
+        )
+        return {**files, RUNTIME_LICENCE: LICENCE, "README.md": readme}
 
 
 def lines(items: Iterable[str], indent: str) -> str:
@@ -81,4 +97,13 @@ Made by blrc @version@ from the program with SHA-256 `@digest@`. Do not edit: ch
 `@name@.h` says what the functions take and give. The input is raw: its standardisation is part of the network. Nothing
 is allocated; the caller owns the arena. `@name@_selftest(arena)` runs the recorded inputs on the device and compares
 every step with what was recorded; linkers leave it out where it is not called.
+
+| | the model | its runtime, `src/@name@_blrc*` |
+|---|---|---|
+| licence | @license@ | @runtime@, in `@runtime_licence@` |
+| author | @author@ | the blrc authors |
+| address | @url@ | |
+| version | @of_model@ | blrc @version@ |
+
+What is unspecified here `blrc export` was not told: `--license`, `--author`, `--url`, `--package-version`.
 """

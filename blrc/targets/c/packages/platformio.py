@@ -6,7 +6,6 @@ import json
 
 from blrc.targets.c.packages.example import reporting
 from blrc.targets.c.packages.library import Library
-from blrc.version import AUTHOR, HOMEPAGE
 
 _INI = """\
 ; pio run -d . -t upload && pio device monitor     on the board
@@ -105,13 +104,18 @@ project's `lib`. `examples/classify` is a complete project, for an Arduino board
 
 def files(library: Library) -> dict[str, str]:
     """The package's files by path."""
+    known = library.publication
+    optional = {
+        "authors": None if known.author is None else [{"name": known.author, "maintainer": True}],
+        "homepage": known.url,
+        "license": known.license,  # pio checks it with a list from the network
+    }
     manifest = {
         "name": library.name,
-        "version": library.version,
+        "version": known.package_version,
         "description": library.description,
         "keywords": ["binary neural network", "machine learning", "tinyml"],
-        "authors": [{"name": AUTHOR, "maintainer": True}],
-        "homepage": HOMEPAGE,  # no "license": pio checks it with a list from the network; there is a file LICENSE
+        **{word: value for word, value in optional.items() if value is not None},
         "headers": f"{library.name}.h",
         "frameworks": "*",
         "platforms": "*",

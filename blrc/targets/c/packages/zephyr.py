@@ -106,7 +106,7 @@ def files(library: Library) -> dict[str, str]:
     sources = lines((f"src/{file}" for file in library.sources), "    ")
     return {
         "zephyr/module.yml": library.fill(_MODULE),
-        "CMakeLists.txt": library.fill(_CMAKE).replace("@sources@", sources),
+        "CMakeLists.txt": library.fill(_CMAKE, sources=sources),
         "Kconfig": library.fill(_KCONFIG),
         "samples/classify/CMakeLists.txt": library.fill(_SAMPLE_CMAKE),
         "samples/classify/prj.conf": library.fill(_PRJ_CONF),

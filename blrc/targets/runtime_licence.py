@@ -1,6 +1,9 @@
-"""The licence that goes with the runtime's files into every package."""
+"""The licence that goes with the runtime's files into every export that has some."""
 
 from blrc.version import AUTHOR
+
+RUNTIME_LICENCE = "LICENSE.blrc-runtime.txt"
+"""The file that has it: of a name that is no model's and no project's own."""
 
 LICENCE = f"""\
 MIT License

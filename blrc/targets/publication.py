@@ -1,0 +1,146 @@
+"""Read what a user says of a model that is published: its licence, author, address and version.
+
+Nothing of it is known unless it is given: blrc's own licence, author and version are those of the runtime alone.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from blrc.errors import BlrcError
+
+# Limits of the registries that read the fields: PlatformIO's are the strictest.
+LONGEST_LICENSE, LONGEST_AUTHOR, LONGEST_URL = 255, 100, 255
+UNSPECIFIED = "unspecified"
+NO_VERSION = "0.0.0"
+"""What stands where an ecosystem wants a version and none was given."""
+
+_ID = re.compile(r"(DocumentRef-[A-Za-z0-9.-]+:)?[A-Za-z0-9][A-Za-z0-9.-]*\+?", re.ASCII)
+_OPERATORS = ("AND", "OR", "WITH")
+
+
+@dataclass(frozen=True)
+class Publication:
+    """What is known of a published model; None: it was not given.
+
+    Attributes:
+        license: an SPDX expression.
+        author: one line of printable characters.
+        url: an http or https address.
+        version: MAJOR.MINOR.PATCH.
+    """
+
+    license: str | None = None
+    author: str | None = None
+    url: str | None = None
+    version: str | None = None
+
+    @property
+    def package_version(self) -> str:
+        return self.version or NO_VERSION
+
+    def to_plain(self) -> dict[str, str | None]:
+        """Return the fields as plain data for the manifest."""
+        return {"license": self.license, "author": self.author, "url": self.url, "version": self.version}
+
+
+def parse_publication(
+    license: str | None = None, author: str | None = None, url: str | None = None, package_version: str | None = None
+) -> Publication:
+    """Check what the options ``--license``, ``--author``, ``--url`` and ``--package-version`` say.
+
+    Raises:
+        BlrcError: one of them cannot stand in every package's files; the option is named.
+    """
+    given = {"--license": license, "--author": author, "--url": url, "--package-version": package_version}
+    for option, value in given.items():
+        if value is not None and not isinstance(value, str):
+            raise BlrcError(f"{option} {value!r}: must be text")
+    if license is not None:
+        _check_license(license)
+    if author is not None:
+        _check_line(author, "--author", LONGEST_AUTHOR)
+    if url is not None:
+        _check_url(url)
+    if package_version is not None and not re.fullmatch(
+        r"(0|[1-9]\d{0,5})(\.(0|[1-9]\d{0,5})){2}", package_version, re.ASCII
+    ):
+        raise BlrcError(
+            f"--package-version {package_version!r}: must be MAJOR.MINOR.PATCH, three numbers of at most six digits, "
+            "such as 1.0.2"
+        )
+    return Publication(license, author, url, package_version)
+
+
+def _check_line(value: str, option: str, longest: int) -> None:
+    if not value.strip():
+        raise BlrcError(f"{option} {value!r}: is empty; leave it out, then it is unspecified")
+    if value != value.strip():
+        raise BlrcError(f"{option} {value!r}: begins or ends with a space; give it without")
+    if len(value) > longest:
+        raise BlrcError(f"{option}: has {len(value):,} characters, and packages take {longest}; give a shorter one")
+    if not value.isprintable():
+        wrong = next(character for character in value if not character.isprintable())
+        raise BlrcError(
+            f"{option} {value!r}: the character U+{ord(wrong):04X} cannot be printed; give one line of text"
+        )
+
+
+def _check_license(value: str) -> None:
+    """Refuse what is no SPDX expression; whether there is a licence of a name is not checked."""
+    _check_line(value, "--license", LONGEST_LICENSE)
+    words = re.findall(r"[()]|[^\s()]+", value)
+    expected, depth = "id", 0
+    for i, word in enumerate(words):
+        if word == "(" and expected == "id" and words[i - 1 : i] != ["WITH"]:
+            depth += 1
+        elif word == ")" and expected == "operator" and depth:
+            depth -= 1
+        elif word in _OPERATORS and expected == "operator":
+            expected = "id"
+        elif word not in _OPERATORS and _ID.fullmatch(word) and expected == "id":
+            expected = "operator"
+        else:
+            break
+    else:
+        if expected == "operator" and depth == 0:
+            return
+    raise BlrcError(
+        f"--license {value!r}: is no SPDX expression; give such as MIT, 'Apache-2.0 OR MIT' or LicenseRef-Proprietary"
+    )
+
+
+def _check_url(value: str) -> None:
+    _check_line(value, "--url", LONGEST_URL)
+    try:
+        parts = urlsplit(value)
+        host, _ = parts.hostname or "", parts.port
+    except ValueError:
+        parts, host = urlsplit(""), ""
+    legal = re.fullmatch(r"[A-Za-z0-9._~:/?#@!$&'()*+,;=%-]+", value, re.ASCII)
+    if not (legal and parts.scheme in ("http", "https") and "@" not in parts.netloc and _is_host(host)):
+        raise BlrcError(f"--url {value!r}: is no web address; give such as https://example.org/model")
+
+
+def _is_host(host: str) -> bool:
+    label = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
+    return re.fullmatch(rf"({label}\.)+{label}", host, re.ASCII) is not None
+
+
+def yaml(value: str) -> str:
+    """Return a YAML string between double quotes, which is that of JSON for what can be printed."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+def cmake(value: str) -> str:
+    """Return a quoted argument of CMake."""
+    return '"' + re.sub(r'([\\"$])', r"\\\1", value) + '"'
+
+
+def markdown(value: str) -> str:
+    """Return `value` as Markdown shows it: no mark-up in it is one."""
+    escaped = re.sub(r"([\\`*_{}\[\]()#+.!|~:@/-])", r"\\\1", value)
+    return escaped.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
