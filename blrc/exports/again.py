@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,8 @@ from blrc.targets.c.compiled import temporary_files
 from blrc.targets.c.shared import in_library
 from blrc.targets.options import EmitOptions, Emitted
 from blrc.targets.registry import TARGETS
+from blrc.targets.web.emit import MODEL, page_files
+from blrc.targets.web.wasm import find_tools
 from blrc.vectors import Vectors
 from blrc.version import VERSION
 
@@ -69,17 +72,23 @@ def code_of(opened: OpenedExport, now: Vectors, targets: Collection[str] = tuple
         )
     options = _options(opened, now)
     files = {name: opened.contents[name] for name in own}
-    skipped: list[str] = []
+    skipped, unseen = list[str](), set[str]()
     for target in sorted(wanted, key=lambda name: (name == WEB, name)):  # the page last: it takes a compiler
         if target == WEB and (reason := _other_tools(manifest.targets[WEB])) is not None:
-            files |= _compared(opened, _page())
+            files |= _compared(opened, page_files())
             skipped.append(f"page: {reason}; it is not run")
+            unseen.add(MODEL)
+            continue
+        if target == "onnx" and find_spec("onnx") is None:
+            skipped.append("ONNX: the file can be neither compared nor run without onnx; pip install 'blrc[onnx]'")
+            unseen.add(f"{opened.name}.onnx")
             continue
         emitted = _emitted(opened, target, options)
         _compare_about(opened, target, emitted)
         files |= _compared(opened, emitted.files)
     if wanted == set(manifest.targets):
-        _refuse_others(opened, files, bool(skipped))
+        for name in sorted(manifest.files.keys() - files.keys() - unseen):
+            raise _not_written(opened, name)
     return Code(files, tuple(skipped))
 
 
@@ -187,14 +196,6 @@ def _compare_about(opened: OpenedExport, target: str, emitted: Emitted) -> None:
         )
 
 
-def _refuse_others(opened: OpenedExport, files: Collection[str], without_module: bool) -> None:
-    from blrc.targets.web.emit import MODEL
-
-    for name in sorted(opened.manifest.files.keys() - set(files)):
-        if not (without_module and name == MODEL):
-            raise _not_written(opened, name)
-
-
 def _not_written(opened: OpenedExport, name: str) -> BlrcError:
     return BlrcError(
         f"{opened.folder}: lists {name}, which this blrc does not write for these options; export again, or give "
@@ -204,23 +205,14 @@ def _not_written(opened: OpenedExport, name: str) -> BlrcError:
 
 def _other_tools(said: Mapping[str, Any]) -> str | None:
     """Why the page's module cannot be compiled here to the bytes that the folder's should have; None: it can."""
-    from blrc.targets import web
-
     try:
-        here = web.find_tools()
+        here = find_tools()
     except BlrcError as error:
         return f"its module cannot be compared ({error})"
     tools = (here.compiler_version, here.linker_version)
     if (said.get("compiler"), said.get("linker")) == tools:
         return None
     return f"its module was compiled by {shown(said.get('compiler'))}, here is {tools[0]}, so it cannot be compared"
-
-
-def _page() -> dict[str, bytes]:
-    """The files of a page that are the same for every model."""
-    from blrc.targets.web.emit import page_files
-
-    return page_files()
 
 
 def _dtype(name: str) -> np.dtype[Any]:

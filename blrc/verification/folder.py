@@ -96,8 +96,8 @@ def verify_folder(
                 flash, ram = compiled.flash, compiled.ram
                 problems += compiled.problems
                 skipped += compiled.skipped
-        if "onnx" in manifest.targets:
-            engines.append(onnx_engine(code.files[f"{opened.name}.onnx"], program))
+        if "onnx" in manifest.targets and (model := code.files.get(f"{opened.name}.onnx")) is not None:
+            engines.append(onnx_engine(model, program))
         if MODEL in code.files:
             if shutil.which("node") is None:
                 skipped.append("page: node, which runs its scripts, was not found; install nodejs")
