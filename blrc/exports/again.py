@@ -29,6 +29,8 @@ from blrc.targets.c.compiled import temporary_files
 from blrc.targets.c.shared import in_library
 from blrc.targets.options import EmitOptions, Emitted
 from blrc.targets.registry import TARGETS
+from blrc.targets.web.emit import MODEL, page_files
+from blrc.targets.web.wasm import find_tools
 from blrc.vectors import Vectors
 from blrc.version import VERSION
 
@@ -70,23 +72,24 @@ def code_of(opened: OpenedExport, now: Vectors, targets: Collection[str] = tuple
         )
     options = _options(opened, now)
     files = {name: opened.contents[name] for name in own}
-    skipped: dict[str, str] = {}  # by the file that is left out
+    skipped, unseen = list[str](), set[str]()
     for target in sorted(wanted, key=lambda name: (name == WEB, name)):  # the page last: it takes a compiler
         if target == WEB and (reason := _other_tools(manifest.targets[WEB])) is not None:
-            files |= _compared(opened, _page())
-            skipped[_module_name()] = f"page: {reason}; it is not run"
+            files |= _compared(opened, page_files())
+            skipped.append(f"page: {reason}; it is not run")
+            unseen.add(MODEL)
             continue
         if target == "onnx" and (needed := lacking("onnx")) is not None:
-            skipped[f"{opened.name}.onnx"] = (
-                f"ONNX: comparing the file with what blrc writes needs {needed}; it is not loaded"
-            )
+            skipped.append(f"ONNX: comparing the file with what blrc writes, and running it, needs {needed}")
+            unseen.add(f"{opened.name}.onnx")
             continue
         emitted = _emitted(opened, target, options)
         _compare_about(opened, target, emitted)
         files |= _compared(opened, emitted.files)
     if wanted == set(manifest.targets):
-        _refuse_others(opened, {*files, *skipped})
-    return Code(files, tuple(skipped.values()))
+        for name in sorted(manifest.files.keys() - files.keys() - unseen):
+            raise _not_written(opened, name)
+    return Code(files, tuple(skipped))
 
 
 def vectors_of(opened: OpenedExport) -> Vectors:
@@ -193,17 +196,6 @@ def _compare_about(opened: OpenedExport, target: str, emitted: Emitted) -> None:
         )
 
 
-def _refuse_others(opened: OpenedExport, files: Collection[str]) -> None:
-    for name in sorted(opened.manifest.files.keys() - set(files)):
-        raise _not_written(opened, name)
-
-
-def _module_name() -> str:
-    from blrc.targets.web.emit import MODEL
-
-    return MODEL
-
-
 def _not_written(opened: OpenedExport, name: str) -> BlrcError:
     return BlrcError(
         f"{opened.folder}: lists {name}, which this blrc does not write for these options; export again, or give "
@@ -213,23 +205,14 @@ def _not_written(opened: OpenedExport, name: str) -> BlrcError:
 
 def _other_tools(said: Mapping[str, Any]) -> str | None:
     """Why the page's module cannot be compiled here to the bytes that the folder's should have; None: it can."""
-    from blrc.targets import web
-
     try:
-        here = web.find_tools()
+        here = find_tools()
     except BlrcError as error:
         return f"its module cannot be compared ({error})"
     tools = (here.compiler_version, here.linker_version)
     if (said.get("compiler"), said.get("linker")) == tools:
         return None
     return f"its module was compiled by {shown(said.get('compiler'))}, here is {tools[0]}, so it cannot be compared"
-
-
-def _page() -> dict[str, bytes]:
-    """The files of a page that are the same for every model."""
-    from blrc.targets.web.emit import page_files
-
-    return page_files()
 
 
 def _dtype(name: str) -> np.dtype[Any]:

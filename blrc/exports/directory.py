@@ -106,7 +106,7 @@ class Directory:
                     raise self._changed(name, there.st_size, size)
                 sha, parts, left = hashlib.sha256(), list[bytes](), size
                 try:
-                    while chunk := file.read(min(CHUNK, left + 1)):
+                    while chunk := file.read(left + 1 if keep else min(CHUNK, left + 1)):  # kept in one piece
                         left -= len(chunk)
                         if left < 0:
                             break

@@ -8,7 +8,9 @@ is not read.
 
 from __future__ import annotations
 
+import io
 import re
+import zipfile
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +21,7 @@ from blrc.exports.directory import Directory
 from blrc.exports.manifest import (
     LARGEST,
     MOST_BYTES,
+    MOST_KEPT,
     PROGRAM,
     SUFFIX,
     VECTORS,
@@ -86,10 +89,15 @@ def open_export(folder: Path, digest: str | None = None, trust_code: bool = Fals
             )
         _check_sizes(directory, manifest.files)
         kept = {name: b"" for name in manifest.files if trust_code or name.endswith((PROGRAM, VECTORS))}
+        held = sum(manifest.files[name].size or 0 for name in kept)
+        if held > MOST_KEPT:
+            raise BlrcError(f"{folder}: {held} bytes of it would be held in memory, at most {MOST_KEPT} are")
         for name, entry in manifest.files.items():
             content = _read(directory, name, entry, name in kept)
             if name in kept:
                 kept[name] = content
+    for ending in (PROGRAM, VECTORS):
+        _expect_stored(kept[manifest.name + ending], folder / f"{manifest.name}{ending}")
     program = program_file.parse(kept[f"{manifest.name}{PROGRAM}"], folder / f"{manifest.name}{PROGRAM}")
     found = program_file.digest(program)
     if found != manifest.digest:
@@ -178,12 +186,16 @@ def previous_files(folder: Path, force: bool) -> Collection[str] | None:
         remedy = ", or replace the export in it with --force (force=True)" if ours else ""
         raise BlrcError(f"{folder}: exists already; choose another folder with -o{remedy}")
     with Directory(folder) as directory:
-        file, content = _manifest_file(directory)
-        name, files = parse_replaceable(content, str(folder / file))
-        _check_name(folder, file, name)
-        _check_sizes(directory, files)
-        for listed, entry in files.items():
-            _read(directory, listed, entry, keep=False)
+        try:
+            file, content = _manifest_file(directory)
+            name, files = parse_replaceable(content, str(folder / file))
+            _check_name(folder, file, name)
+            _check_sizes(directory, files)
+            for listed, entry in files.items():
+                _read(directory, listed, entry, keep=False)
+        except BlrcError as error:
+            why = str(error).removesuffix("; export again")
+            raise BlrcError(f"{why}; nothing was replaced: move the folder away, or choose another with -o") from None
     return (*files, file)
 
 
@@ -218,6 +230,17 @@ def _manifest_file(directory: Directory) -> tuple[str, bytes]:
             f"{directory.path / found[0]}: has {size} bytes, and a manifest at most {LARGEST}; export again"
         )
     return found[0], directory.read(found[0], size)[0]
+
+
+def _expect_stored(content: bytes, path: Path) -> None:
+    """Refuse an npz whose arrays are larger than the file: blrc compresses none, and lays none over another."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            inflated = sum(entry.file_size for entry in archive.infolist())
+    except Exception:  # whatever is wrong with it, its reader says so
+        return
+    if inflated > len(content):
+        raise BlrcError(f"{path}: holds {inflated} bytes in {len(content)}, and blrc compresses nothing; export again")
 
 
 def _check_name(folder: Path, file: str, name: str) -> None:

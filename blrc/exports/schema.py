@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -147,8 +148,8 @@ def _expect_object(value: Any, where: str) -> None:
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        names = [name for name, _ in pairs]
-        raise MisfitError(f"has {shown(next(name for name in names if names.count(name) > 1))} twice in one object")
+        [(twice, _)] = Counter(name for name, _ in pairs).most_common(1)
+        raise MisfitError(f"has {shown(twice)} twice in one object")
     return found
 
 

@@ -97,9 +97,9 @@ def verify_folder(
                 flash, ram = compiled.flash, compiled.ram
                 problems += compiled.problems
                 skipped += compiled.skipped
-        if f"{opened.name}.onnx" in code.files:
+        if "onnx" in manifest.targets and (model := code.files.get(f"{opened.name}.onnx")) is not None:
             if (missing := lacking("onnxruntime")) is None:
-                engines.append(onnx_engine(code.files[f"{opened.name}.onnx"], program))
+                engines.append(onnx_engine(model, program))
             else:
                 skipped.append(f"ONNX: running the file needs {missing}")
         if MODEL in code.files:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ import onnx
 import pytest
 from click.testing import CliRunner
 from fake_engines import c_like_engine, flip_one, recount, reference_engine
+from forged import relist
 from numpy.typing import NDArray
 from random_networks import binarized_network, checkpoint_of, deep_network
 from random_programs import random_program
@@ -266,16 +266,6 @@ def test_the_command_line_exits_with_1_at_a_difference(onnx_only: Exported, monk
 # Edited exports
 
 
-def relist(where: Path, *names: str) -> None:
-    """The manifest with size and hash of these files as they are now."""
-    path = where / "net.manifest.json"
-    whole = json.loads(path.read_bytes())
-    for name in names:
-        content = (where / name).read_bytes()
-        whole["files"][name] = {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
-    path.write_text(json.dumps(whole))
-
-
 @pytest.mark.needs("cc", "size")
 def test_an_edited_table_of_trusted_c_is_named(pixels: tuple[Path, Checkpoint], tmp_path: Path) -> None:
     where = copy(pixels[0], tmp_path)
@@ -337,9 +327,7 @@ def test_regression_a_program_of_unknown_members_is_one_line(pixels: tuple[Path,
         other = replace(program_file.load(path), members=members)
         program_file.save(other, path)
         relist(where, path.name)
-        manifest = where / "net.manifest.json"
-        edited = {"digest": program_file.digest(other), "members": list(members)}
-        manifest.write_text(json.dumps({**json.loads(manifest.read_bytes()), **edited}))
+        relist(where, digest=program_file.digest(other), members=list(members))
         with pytest.raises(blrc.BlrcError, match=f"out: its program has members {members[0]}; export it again"):
             blrc.verify(where, model=pixels[0] / "net.pt", random=1, trust_code=True)
 

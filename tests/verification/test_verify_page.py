@@ -6,12 +6,14 @@ import shutil
 from pathlib import Path
 
 import pytest
+from forged import plain, relist
 from random_networks import checkpoint_of
 from torch import nn
 
 from blrc import api
 from blrc import nn as bnn
 from blrc.checkpoint import Checkpoint
+from blrc.errors import BlrcError
 
 pytestmark = pytest.mark.needs("node", "clang-19", "wasm-ld-19")
 
@@ -39,29 +41,53 @@ def test_a_page_answers_as_the_reference_does(gate: str | None, tmp_path: Path) 
     assert report.skipped == ("layers: a page only answers; export with --target c as well, and they are compared",)
 
 
-def test_a_page_of_another_network_differs(tmp_path: Path) -> None:
+def test_a_page_of_another_network_is_not_run_and_differs_if_it_is_trusted(tmp_path: Path) -> None:
     for seed in (0, 1):
         api.export(checkpoint(), tmp_path / str(seed), targets=["web"], members="2", seed=seed, name="net")
-    shutil.copy(tmp_path / "1" / "web" / "model.js", tmp_path / "0" / "web" / "model.js")
-    report = api.verify(tmp_path / "0", random=20)
+    out = tmp_path / "0"
+    shutil.copy(tmp_path / "1" / "web" / "model.js", out / "web" / "model.js")
+    with pytest.raises(BlrcError, match=r"web/model\.js: was changed since the export"):
+        api.verify(out, random=20)
+    relist(out, "web/model.js")
+    with pytest.raises(BlrcError, match=r"web/model\.js: is not what this blrc writes"):
+        api.verify(out, random=20)
+    report = api.verify(out, random=20, trust_code=True)
     assert not report.equal
     assert report.difference is not None
     assert report.difference.startswith("page, in Node differs on recorded vectors, sample ")
-    assert report.problems == (f"{tmp_path / '0' / 'web' / 'model.js'}: was changed since the export; export again",)
 
 
-def test_a_page_whose_scripts_fail_is_a_problem(tmp_path: Path) -> None:
+def test_scripts_that_blrc_would_not_have_written_are_not_run(tmp_path: Path) -> None:
     api.export(checkpoint(), tmp_path / "out", targets=["web"], name="net")
-    (tmp_path / "out" / "web" / "network.js").write_text("syntax error")
-    report = api.verify(tmp_path / "out", random=20)
+    script, marker = tmp_path / "out" / "web" / "network.js", tmp_path / "ran"
+    script.write_text(f'process.getBuiltinModule("fs").writeFileSync("{marker}", "");\nsyntax error')
+    relist(tmp_path / "out", "web/network.js")
+    with pytest.raises(BlrcError, match=r"web/network\.js: is not what this blrc writes"):
+        api.verify(tmp_path / "out", random=20)
+    web = plain(tmp_path / "out")["targets"]["web"]
+    relist(tmp_path / "out", targets={"web": {**web, "compiler": "clang of somebody else"}})
+    with pytest.raises(BlrcError, match=r"web/network\.js: is not what this blrc writes"):
+        api.verify(tmp_path / "out", random=20)
+    assert not marker.exists()
+    report = api.verify(tmp_path / "out", random=20, trust_code=True)
     assert not report.equal
     assert any(problem.startswith("running the page in Node failed") for problem in report.problems)
 
 
-def test_without_node_the_page_is_reported_as_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_module_that_another_compiler_made_is_not_run(tmp_path: Path) -> None:
+    api.export(checkpoint(), tmp_path / "out", targets=["onnx", "web"], name="net")
+    web = plain(tmp_path / "out")["targets"]["web"]
+    relist(tmp_path / "out", targets={**plain(tmp_path / "out")["targets"], "web": {**web, "compiler": "clang 3"}})
+    report = api.verify(tmp_path / "out", random=20)
+    assert report.equal
+    assert report.engines == ("onnxruntime",)
+    assert report.skipped[0].startswith("page: its module was compiled by 'clang 3', here is ")
+
+
+def test_without_tools_the_page_is_reported_as_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     api.export(checkpoint(), tmp_path / "out", targets=["onnx", "web"], name="net")
     monkeypatch.setenv("PATH", str(tmp_path))
     report = api.verify(tmp_path / "out", random=20)
     assert report.equal
     assert report.engines == ("onnxruntime",)
-    assert report.skipped == ("page: node, which runs its scripts, was not found; install nodejs",)
+    assert report.skipped[0].startswith("page: its module cannot be compared (target web: clang and wasm-ld")
