@@ -71,7 +71,7 @@ def differences(path: Path, program: Program) -> tuple[NDArray[Any], list[str]]:
         BlrcError: the file is missing, damaged, or of another program.
     """
     try:
-        arrays = npz.from_bytes(path.read_bytes())
+        arrays = npz.read(path)
         _check_inputs(arrays["inputs"], program.input)
         now = record(program, arrays["inputs"])
         found = []

@@ -172,7 +172,7 @@ def test_the_command_takes_the_choices(checkpoint: Checkpoint, tmp_path: Path) -
     assert program.members == ("map", f"sample 7:0 {text}", f"sample 7:1 {text}")
     assert program.gate == 58983
     refused = run("--members", "2", "--sample", "nope")
-    assert refused.exit_code == 1
+    assert refused.exit_code == 2
     assert "cannot sample 'nope': its binary layers are" in refused.output
 
 

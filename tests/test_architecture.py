@@ -33,6 +33,7 @@ class Room:
 ROOMS = (
     Room("version"),
     Room("errors"),
+    Room("bounded.*"),
     Room("files"),
     Room("npz"),
     Room("jpeg"),
@@ -91,8 +92,10 @@ ROOMS = (
     Room("compiling", torch="direct"),
     Room("bench.*", torch="yes"),
     Room("", torch="direct"),  # blrc/__init__.py
-    Room("cli_train", torch="direct"),
+    Room("cli_ends"),
+    Room("cli_paths"),
     Room("cli_progress"),
+    Room("cli_train", torch="direct"),
     Room("cli_export", torch="direct"),
     Room("cli", torch="direct"),
     Room("__main__", torch="direct"),

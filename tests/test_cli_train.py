@@ -98,7 +98,7 @@ def test_an_interrupted_run_says_how_to_go_on(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(cli_train, "run", run)
     result = CliRunner().invoke(main, ["train", "mnist", "-o", "m.pt"])
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert "the same command with --resume goes on after the last finished epoch (m.pt.training)" in result.output
 
 
@@ -127,7 +127,7 @@ def test_a_run_that_is_out_of_time_has_a_status_of_its_own(monkeypatch: pytest.M
 )
 def test_options_without_effect_are_refused(options: str, complaint: str, calls: list[tuple[Any, ...]]) -> None:
     result = CliRunner().invoke(main, ["train", "mnist", "-o", "m.pt", *options.split()])
-    assert result.exit_code == 1 and complaint in result.output and not calls
+    assert result.exit_code == 2 and complaint in result.output and not calls
 
 
 def test_a_finished_run_is_left_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

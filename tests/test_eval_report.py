@@ -110,7 +110,7 @@ def test_figures_are_the_same_bytes_every_time(plain: dict[str, Any], model: Pat
 )
 def test_mistakes(options: list[object], message: str, model: Path, data: Path) -> None:
     result = evaluate(model, "--data", data, *options)
-    assert result.exit_code == 1 and message in result.output and "Traceback" not in result.output
+    assert result.exit_code == 2 and message in result.output and "Traceback" not in result.output
 
 
 def test_progress_is_lines_in_a_log(model: Path, data: Path) -> None:
@@ -140,4 +140,4 @@ def test_a_baseline_for_other_data_is_refused(model: Path, data: Path, tmp_path:
     path = tmp_path / "other.pt"
     checkpoint.save(other.model(), path, input=other.encoding, calibration=other.calibration)
     result = evaluate(model, "--data", data, "--members", "map", "--baseline", path)
-    assert result.exit_code == 1 and f"--baseline {path}: takes uint8" in result.output
+    assert result.exit_code == 2 and f"--baseline {path}: takes uint8" in result.output
