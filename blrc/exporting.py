@@ -135,7 +135,10 @@ def export(
         f"{name}.program.npz": program_file.to_bytes(program),
         f"{name}.vectors.npz": vectors.to_bytes(program, recorded),
     }
-    options = EmitOptions(name, recorded, VERSION, wanted, wanted_speed, limits.ram, cpu, onnx_form, limits.flash)
+    scale = source.encoding.scale if source.encoding.kind == "int8" else None
+    options = EmitOptions(
+        name, recorded, VERSION, wanted, wanted_speed, limits.ram, cpu, onnx_form, limits.flash, input_scale=scale
+    )
     about = {}
     for target in sorted(set(targets)):
         say(f"emitting {target}")

@@ -161,6 +161,7 @@ def _check_scores(program: Program, op: Scores | BinaryScores) -> None:
     _require(op, op.x.dtype == "bits" and op.y.dtype == "int32", "scores take bits and give int32")
     _require(op, op.y.shape[:2] == (1, 1), "scores must be a vector")
     classes = op.y.shape[2]
+    _require(op, classes >= 2, "one output is no choice: its label would always be 0; give an output for each answer")
     _require(
         op, classes <= head.MAX_CLASSES, f"{classes} classes; the integer softmax is for {head.MAX_CLASSES} at most"
     )

@@ -188,4 +188,5 @@ def _op(what: str, content: Any) -> Op:
         "pool": lambda where, value: None if value is None else _window(where, value),
         "groups": lambda where, value: plain.whole(where, value, 1, INT32_MAX),
     }
-    return cls(**{name: read.get(name, plain.text)(f"{what}: {name}", held[name]) for name in held if name != "op"})
+    text: Callable[[str, Any], Any] = plain.text
+    return cls(**{name: read.get(name, text)(f"{what}: {name}", held[name]) for name in held if name != "op"})

@@ -69,6 +69,7 @@ def _library(symbols: Symbols, options: EmitOptions, files: Mapping[str, str]) -
         options.version,
         {file: text for file, text in files.items() if file.endswith((".c", ".h")) and file not in mains},
         image_header(symbols, options.version, options.vectors),
+        options.input_scale,
     )
 
 

@@ -19,12 +19,14 @@ class Library:
         files: headers and sources by name: what a firmware compiles, and the self-test, which linkers leave out where
             it is not called. Without main functions.
         image: the text of ``<name>_image.h``, a recorded image for the example.
+        input_scale: of a network that takes int8 codes: codes for one unit of a real value.
     """
 
     symbols: Symbols
     version: str
     files: Mapping[str, str]
     image: str
+    input_scale: float | None = None
 
     @property
     def name(self) -> str:
@@ -42,6 +44,19 @@ class Library:
         what = "a binary neural network" if members == 1 else f"an ensemble of {members} binary neural networks"
         return f"{self.name}: {what} in integers, {describe(program.input)} to {program.classes} classes"
 
+    @property
+    def _input(self) -> str:
+        """Sentences for the README that say what the input is, and what of it is the caller's to do."""
+        dtype = self.symbols.layout.program.input.dtype
+        if dtype == "uint8":
+            return "The input is raw pixels; their standardisation is part of the network."
+        if dtype == "bits":
+            return "The input is bits: 1 stands for +1 and 0 for -1."
+        times = (
+            "" if self.input_scale is None else f": a real value times {self.input_scale!r}, rounded, from -127 to 127"
+        )
+        return f"The input is codes that the caller makes{times}.\nNo standardisation is part of the network."
+
     def fill(self, template: str) -> str:
         """`template` with the model's name for ``name_``, ``NAME_``, ``@name@`` and ``@NAME@``, and the version,
         description and digest for those words between ``@``."""
@@ -51,6 +66,7 @@ class Library:
             "version": self.version,
             "description": self.description,
             "digest": self.symbols.digest,
+            "input": self._input,
         }
         return text.fill(template, {**text.model(self.name), **{f"@{word}@": value for word, value in known.items()}})
 
@@ -78,7 +94,10 @@ _README = """\
 Made by blrc @version@ from the program with SHA-256 `@digest@`. Do not edit: change the model and export again.
 
 @how@
-`@name@.h` says what the functions take and give. The input is raw: its standardisation is part of the network. Nothing
-is allocated; the caller owns the arena. `@name@_selftest(arena)` runs the recorded inputs on the device and compares
-every step with what was recorded; linkers leave it out where it is not called.
+`@name@.h` says what the functions take and give. Nothing is allocated; the caller owns the arena.
+
+@input@
+
+`@name@_selftest(arena)` runs the recorded inputs on the device and compares every step with what was recorded; linkers
+leave it out where it is not called.
 """
