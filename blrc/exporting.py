@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
 
 from blrc import checkpoint, program_file, vectors
+from blrc.bounded.regular import check_place
 from blrc.budget import Form, check_budget, parse_budget
 from blrc.calibrate import calibrate
 from blrc.checkpoint import Checkpoint
@@ -20,7 +22,7 @@ from blrc.members import parse_gate, parse_members
 from blrc.net import Net
 from blrc.program import Program
 from blrc.sample import MAP, NONE, Member, binary_layers, parse_freeze, sample, sampled_layers
-from blrc.settings import describe, recorded_inputs
+from blrc.settings import describe, notes, recorded_inputs
 from blrc.targets.c.choice import check_cpu, parse_optimize
 from blrc.targets.c.names import check_name
 from blrc.targets.c.packages.registry import parse_packages
@@ -30,6 +32,10 @@ from blrc.targets.registry import NEEDS, TARGETS
 from blrc.version import VERSION
 
 Say = Callable[[str], None]
+
+
+def quiet(what: str) -> None:
+    """Say nothing."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +69,7 @@ def export(
     seed: int = 0,
     name: str | None = None,
     force: bool = False,
-    say: Say = lambda _: None,
+    say: Say = quiet,
     sample: str | Sequence[str] = "all",
     freeze: str | float | Fraction = NONE,
     gate: str | float | Fraction | None = None,
@@ -101,7 +107,7 @@ def export(
     Raises:
         BlrcError: for every mistake that a user can make; nothing is written then.
     """
-    folder = Path(folder)
+    folder = check_place(Path(folder))
     targets = (targets,) if isinstance(targets, str) else targets
     unknown = [target for target in targets if target not in TARGETS]
     if unknown or not targets:
@@ -125,6 +131,10 @@ def export(
         check_random(source, "export")
     name = check_name(re.sub(r"[^A-Za-z0-9_]", "_", Path(source.source).stem) if name is None else name)
     replaced = previous_files(folder, force)
+    for note in notes(source):
+        say(f"warning: {note}")
+        if say is quiet:  # whoever calls from Python and listens to nothing
+            warnings.warn(note, stacklevel=2)
     say("calibrating")
     program, _ = build(source, chosen, q16)
     check_budget(source.source, program, limits, chosen[-1].layers is None, Form(wanted_speed, cpu))

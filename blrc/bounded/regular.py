@@ -76,6 +76,25 @@ def check_name(path: Path) -> Path:
     raise BlrcError(f"{str(path)!r}: holds {reason}, which no file's name can; give another name")
 
 
+def check_place(folder: Path) -> Path:
+    """Return `folder`, if it is a folder, or nothing that cannot become one.
+
+    Raises:
+        BlrcError: the name is none, a file is there, or the system cannot say, as for links that go in a circle.
+    """
+    try:
+        found = check_name(folder).stat()
+    except FileNotFoundError:
+        if folder.is_symlink():
+            raise BlrcError(f"{folder}: is a link to nothing; give another folder") from None
+        return folder
+    except OSError as error:
+        raise BlrcError(f"{folder}: cannot write: {error.strerror or error}") from None
+    if not stat.S_ISDIR(found.st_mode):
+        raise BlrcError(f"{folder}: is a {_kind(found.st_mode)}, not a folder; give another one")
+    return folder
+
+
 def check_output(path: Path) -> Path:
     """Return `path`, if a regular file can be put there: nothing lies there, or a regular file does.
 
@@ -95,6 +114,7 @@ def check_output(path: Path) -> Path:
 
 def _kind(mode: int) -> str:
     kinds = {
+        stat.S_IFREG: "file",
         stat.S_IFDIR: "folder",
         stat.S_IFIFO: "FIFO",
         stat.S_IFSOCK: "socket",
