@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from blrc.bounded import regular
 from blrc.errors import BlrcError
 from blrc.files import write_atomically
 
@@ -36,7 +37,7 @@ def read(path: Path) -> Mapping[str, Any]:
         BlrcError: no such file, not one of blrc's, truncated, damaged, or with more in it than plain data.
     """
     try:
-        raw = path.read_bytes()
+        raw = regular.read(path)
     except FileNotFoundError:
         raise BlrcError(
             f"{path}: no such file; give the path of a checkpoint written by blrc.save() or 'blrc train'"

@@ -6,7 +6,6 @@ is. Both are read first. Arrays of Python objects, of records and of text are re
 
 from __future__ import annotations
 
-import io
 import math
 import zipfile
 from collections.abc import Iterator
@@ -15,8 +14,7 @@ from typing import IO, Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-DIRECTORY = 8 << 20
-"""Bytes of the largest table of contents that is read: some 100,000 members."""
+from blrc.bounded.archive import Opening
 
 HEADER = 10_000
 """Bytes of the longest npy header that is read, as in NumPy."""
@@ -37,7 +35,7 @@ def load(file: BinaryIO, most: int) -> dict[str, NDArray[Any]]:
         ValueError: it is no such file, or damaged, or it holds something else than numbers, or too much.
     """
     try:
-        with zipfile.ZipFile(_Opening(file)) as archive:
+        with zipfile.ZipFile(Opening(file)) as archive:
             members = archive.infolist()
             _check_members(members, most)
             return {info.filename.removesuffix(_SUFFIX): _array(archive, info) for info in members}
@@ -46,36 +44,6 @@ def load(file: BinaryIO, most: int) -> dict[str, NDArray[Any]]:
     # A damaged archive or header raises almost anything: of zlib, zipfile, struct, NumPy's parser and Python's.
     except Exception as error:
         raise ValueError(f"it is no whole npz file: {error or type(error).__name__}") from None
-
-
-class _Opening(io.BufferedIOBase):
-    """A file of which no more than a table of contents can be read at once.
-
-    zipfile reads that table whole, however large the archive says that it is.
-    """
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-
-    def seekable(self) -> bool:
-        return True
-
-    def readable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = 0, /) -> int:
-        return self._file.seek(offset, whence)
-
-    def tell(self) -> int:
-        return self._file.tell()
-
-    def read(self, size: int | None = -1, /) -> bytes:
-        wanted = DIRECTORY + 1 if size is None or size < 0 else size
-        if size != wanted or wanted <= DIRECTORY:
-            content = self._file.read(wanted)
-            if len(content) <= DIRECTORY:
-                return content
-        raise ValueError(f"its table of contents is longer than {DIRECTORY:,} bytes")
 
 
 def _check_members(members: list[zipfile.ZipInfo], most: int) -> None:

@@ -41,7 +41,11 @@ Case = Callable[[], object]
 def prepare(folder: Path) -> None:
     """Write what is changed later: a checkpoint and its exports."""
     model = nn.Sequential(
-        bnn.BinaryConv2d(1, 3, 3), bnn.StochasticBatchNorm2d(3), bnn.StochasticSign(), nn.Flatten(), bnn.SoftmaxLinear(48, 3)
+        bnn.BinaryConv2d(1, 3, 3),
+        bnn.StochasticBatchNorm2d(3),
+        bnn.StochasticSign(),
+        nn.Flatten(),
+        bnn.SoftmaxLinear(48, 3),
     )
     encoding = encoding_of("uint8", SHAPE)
     blrc.save(randomise(model, 0), folder / "net.pt", input=encoding, calibration=raw_samples(encoding, 8, 0))
@@ -81,7 +85,9 @@ def manifest(rng: Random, good: Path, place: Path) -> Case:
     if rng.random() < 0.4:
         files = dict(plain["files"])
         digest = rng.choice(list(files.values()))
-        files[rng.choice(("../victim", "/etc/hostname", "a/b", ".", "..", "net.c", "a" * 300, "a\0b", "\ud800"))] = digest
+        files[rng.choice(("../victim", "/etc/hostname", "a/b", ".", "..", "net.c", "a" * 300, "a\0b", "\ud800"))] = (
+            digest
+        )
         plain["files"] = files
     else:
         plain = mutated(plain, rng)
@@ -116,8 +122,8 @@ def state(rng: Random, good: Path, place: Path) -> Case:
     """The state of a training run."""
     path = place / "net.pt.training"
     plain = {"format": 5, "options": {"seed": 1, "x": "y"}, "threads": 1, "device": "cpu", "stage": 0, "epoch": 1,
-             "model": {"a": torch.zeros(3)}, "adam": {"state": {}, "param_groups": []}, "best": {}, "best_accuracy": 0.5,
-             "best_epoch": 1, "results": {}, "history": [{"stage": "x", "epoch": 1, "validation": 0.5}]}  # fmt: skip
+             "model": {"a": torch.zeros(3)}, "adam": {"state": {}, "param_groups": []}, "best": {},
+             "best_accuracy": 0.5, "best_epoch": 1, "results": {}, "history": [{"stage": "x", "epoch": 1, "validation": 0.5}]}  # fmt: skip
     buffer = io.BytesIO()
     torch.save(mutated(plain, rng) if rng.random() < 0.7 else plain, buffer)
     path.write_bytes(buffer.getvalue() if rng.random() < 0.7 else bytes_mutated(buffer.getvalue(), rng))
@@ -134,10 +140,14 @@ def mnist_files(rng: Random, good: Path, place: Path) -> Case:
     for name, array in (("images-idx3", np.zeros((3, 28, 28))), ("labels-idx1", np.zeros(3))):
         content = idx(array)
         if rng.random() < 0.5:
-            content = bytes_mutated(content[:20], rng) + content[20:] if rng.random() < 0.7 else bytes_mutated(content, rng)
+            content = (
+                bytes_mutated(content[:20], rng) + content[20:] if rng.random() < 0.7 else bytes_mutated(content, rng)
+            )
         if rng.random() < 0.2:
             dimensions = rng.choice((0, 1, 2, 4, 64, 65, 255))
-            content = bytes([0, 0, 8, dimensions]) + rng.choice((b"\0\0\0\1", b"\xff\xff\xff\xff", b"\0\0\0\0")) * dimensions
+            content = (
+                bytes([0, 0, 8, dimensions]) + rng.choice((b"\0\0\0\1", b"\xff\xff\xff\xff", b"\0\0\0\0")) * dimensions
+            )
         if rng.random() < 0.4:
             content = gzip.compress(content)
             if rng.random() < 0.5:
@@ -155,10 +165,15 @@ def cifar_files(rng: Random, good: Path, place: Path) -> Case:
         (folder / "test_batch.bin").write_bytes(bytes_mutated(bytes(3073 * 2), rng))
     else:
         plain = {b"data": np.zeros((2, 3072), np.uint8), b"labels": [1, 2], b"filenames": [b"a", b"b"]}
-        changed = {**plain, rng.choice((b"data", b"labels", b"x")): rng.choice((*OTHERS, np.zeros((2, 3072)), np.uint8(3)))}
+        changed = {
+            **plain,
+            rng.choice((b"data", b"labels", b"x")): rng.choice((*OTHERS, np.zeros((2, 3072)), np.uint8(3))),
+        }
         content = pickle.dumps(changed if rng.random() < 0.6 else plain, protocol=rng.choice((0, 2, 4)))
         if rng.random() < 0.2:  # a place to remember that is far away, and many empty lists
-            content = content[:-1] + rng.choice((b"r\xff\xff\xff\x7f.", b"]" * 1000 + b".", b"\x8d" + b"\xff" * 8 + b"."))
+            content = content[:-1] + rng.choice(
+                (b"r\xff\xff\xff\x7f.", b"]" * 1000 + b".", b"\x8d" + b"\xff" * 8 + b".")
+            )
         (folder / "test_batch").write_bytes(bytes_mutated(content, rng) if rng.random() < 0.5 else content)
     return lambda: labelled.load(place, Value("input", "uint8", (32, 32, 3)), 10)
 
@@ -189,7 +204,8 @@ CHOICES: dict[str, dict[str, tuple[str, ...]]] = {
         "--name": TEXTS, "--package": TEXTS, "--target": TEXTS,
     },
     "verify": {
-        "--random": NUMBERS, "--seed": NUMBERS, "--on": TEXTS, "--data": TEXTS, "--checkpoint": TEXTS, "--strict": ("",),
+        "--random": NUMBERS, "--seed": NUMBERS, "--on": TEXTS, "--data": TEXTS, "--checkpoint": TEXTS,
+        "--strict": ("",),
     },
     "inspect": {"--json": ("",)},
     "eval": {
@@ -210,7 +226,15 @@ def options(rng: Random, good: Path, place: Path) -> Case:
     name = rng.choice(sorted(CHOICES))
     chosen = rng.sample(sorted(CHOICES[name]), rng.choice((1, 1, 2)) if len(CHOICES[name]) > 1 else 1)
     more = [word for option in chosen for word in (option, rng.choice(CHOICES[name][option])) if word]
-    paths = ("/dev/null", "/dev/zero", "/dev/full", str(place / "fifo"), str(place / "loop"), str(place / "nothing"), *TEXTS)
+    paths = (
+        "/dev/null",
+        "/dev/zero",
+        "/dev/full",
+        str(place / "fifo"),
+        str(place / "loop"),
+        str(place / "nothing"),
+        *TEXTS,
+    )
     os.mkfifo(place / "fifo")
     (place / "loop").symlink_to("loop")
     wrong = rng.random() < 0.5
@@ -241,7 +265,7 @@ def environment(rng: Random, good: Path, place: Path) -> Case:
 
     def run() -> None:
         with variables(changed):
-            for read in (find_compiler, lambda: cache_folder("mnist").exists(), lambda: allowed(("portable",))):
+            for read in (find_compiler, lambda: cache_folder("mnist"), lambda: allowed(("portable",))):
                 try:
                     read()
                 except BlrcError:

@@ -18,8 +18,9 @@ BOUNDARIES: tuple[Any, ...] = (
     0.0, -0.0, 0.5, 1.5, 1e-320, 1e308, float("inf"), float("-inf"), float("nan"),
 )  # fmt: skip
 TEXTS = (
-    "", " ", "\0", "a\0b", "\ud800", "\udcff", "é", "١٢", "../x", "/etc/passwd", "a" * 300, "a" * 100_000, "\n", "\x1b[31m",
-    "nan", "inf", "1e400", "-1", "0x10", "1_000", "'", '"', "$(touch x)", "%s", "{}", "map", "conv", "float64", "object",
+    "", " ", "\0", "a\0b", "\ud800", "\udcff", "é", "١٢", "../x", "/etc/passwd", "a" * 300, "a" * 100_000, "\n",
+    "\x1b[31m",    "nan", "inf", "1e400", "-1", "0x10", "1_000", "'", '"', "$(touch x)", "%s", "{}", "map", "conv", "float64",
+    "object",
 )  # fmt: skip
 OTHERS: tuple[Any, ...] = (None, True, False, [], {}, [[]], [{}], {"x": 1}, [1, 2], ["x"], *BOUNDARIES, *TEXTS)
 
@@ -59,7 +60,9 @@ def mutated(value: Any, rng: Random, others: tuple[Any, ...] = OTHERS) -> Any:
         elif change == 2:
             container[key] = deep(rng)
         elif change == 3 and isinstance(container, dict):
-            container[rng.choice(("x", "start_dim", "device", "dtype", "format", "", "\ud800", "a" * 2000))] = copy.copy(old)
+            container[rng.choice(("x", "start_dim", "device", "dtype", "format", "", "\ud800", "a" * 2000))] = (
+                copy.copy(old)
+            )
         elif change == 3:
             container.insert(rng.randrange(len(container) + 1), copy.deepcopy(old))
         elif change == 4 and isinstance(container, list):
@@ -144,7 +147,20 @@ def npz_mutated(arrays: dict[str, Any], rng: Random, structure: Callable[[bytes]
 
 def _array(array: Any, rng: Random) -> Any:
     array = np.asarray(array)
-    kinds = ("int8", "uint8", "int16", "int64", "uint64", "float16", "float64", "bool", "complex64", "object", ">u4", "U3")
+    kinds = (
+        "int8",
+        "uint8",
+        "int16",
+        "int64",
+        "uint64",
+        "float16",
+        "float64",
+        "bool",
+        "complex64",
+        "object",
+        ">u4",
+        "U3",
+    )
     change = rng.randrange(5)
     if change == 0:
         return array.astype(rng.choice(kinds))
