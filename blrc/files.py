@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
+from blrc.bounded.regular import check_name, check_output
 from blrc.errors import BlrcError
 
 
@@ -33,6 +34,7 @@ def write_atomically(path: Path, content: bytes) -> None:
     Raises:
         BlrcError: the folder is missing or read-only, or the disk is full.
     """
+    check_output(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, beside = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
@@ -82,6 +84,7 @@ def writable(folder: Path) -> None:
     Raises:
         BlrcError: it cannot.
     """
+    check_name(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):

@@ -19,8 +19,8 @@ BOUNDARIES: tuple[Any, ...] = (
 )  # fmt: skip
 TEXTS = (
     "", " ", "\0", "a\0b", "\ud800", "\udcff", "é", "١٢", "../x", "/etc/passwd", "a" * 300, "a" * 100_000, "\n",
-    "\x1b[31m",    "nan", "inf", "1e400", "-1", "0x10", "1_000", "'", '"', "$(touch x)", "%s", "{}", "map", "conv", "float64",
-    "object",
+    "\x1b[31m", "nan", "inf", "1e400", "-1", "0x10", "1_000", "'", '"', "$(touch x)", "%s", "{}", "map", "conv",
+    "float64", "object",
 )  # fmt: skip
 OTHERS: tuple[Any, ...] = (None, True, False, [], {}, [[]], [{}], {"x": 1}, [1, 2], ["x"], *BOUNDARIES, *TEXTS)
 
