@@ -2,6 +2,7 @@
 #
 #   make demo      compile the shipped MNIST network to C and ONNX, verify it, classify the test images
 #   make test      the whole test suite, JOBS=2 files at a time
+#   make fuzz      inputs that nobody should write for every reader and command; BLRC_FUZZ_INPUTS=100000 for more
 #   make check     formatting, lint and types
 #   make format    rewrite the sources as `make check` wants them
 #   make results   train what has no record in docs/results yet (hours of CPU; goes on where it was stopped), measure,
@@ -29,7 +30,7 @@ PACKAGERS := .venv-packagers
 LCE       := .venv-lce
 WITH_LCE   = $(if $(wildcard $(LCE)/.installed),BLRC_LCE_PYTHON=$(LCE)/bin/python)
 
-.PHONY: demo test check format results results-cifar10 targets bench performance dist clean distclean ort117 packagers lce
+.PHONY: demo test fuzz check format results results-cifar10 targets bench performance dist clean distclean ort117 packagers lce
 .DELETE_ON_ERROR:
 
 # torch goes first and by itself, so that its options touch no other package.
@@ -71,6 +72,9 @@ $(LCE)/.installed: constraints-lce.txt
 
 test: .venv/.installed ort117 packagers
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile
+
+fuzz: .venv/.installed
+	$(BIN)/python -m pytest -q -s tests/fuzz
 
 check: .venv/.installed
 	$(BIN)/ruff check .

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -38,12 +39,16 @@ class Group(click.Group):
         if not standalone_mode:
             return super().main(args, prog_name, complete_var, False, **extra)
         _prepare_streams()
-        status = UNCHECKED
+        printing, status = sys.stdout, UNCHECKED
         try:
+            _check_current_folder()
             result = super().main(args, prog_name, complete_var, False, **extra)
             status = result if isinstance(result, int) else WELL
         except SystemExit as error:
-            status = error.code if isinstance(error.code, int) else WELL if error.code is None else UNCHECKED
+            if sys.stdout is not printing:  # click's own way out where the reader of a pipe has gone
+                complain(str(_no_output(BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE)))))
+            else:
+                status = error.code if isinstance(error.code, int) else WELL if error.code is None else UNCHECKED
         except click.UsageError as error:
             with suppress(OSError):
                 error.show()
@@ -97,6 +102,18 @@ def _prepare_streams() -> None:
             setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115
         elif hasattr(stream := getattr(sys, name), "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
+
+
+def _check_current_folder() -> None:
+    """Refuse to run where the current folder was removed: libraries that torch loads would end the process.
+
+    Raises:
+        BlrcError: it was.
+    """
+    try:
+        os.getcwd()  # noqa: PTH109
+    except OSError as error:
+        raise BlrcError(f"the current folder cannot be found: {error.strerror}; go to another one") from None
 
 
 def _leave(status: int) -> NoReturn:

@@ -101,7 +101,7 @@ def _expect(program: Program, op: Op, name: str, dtypes: tuple[str, ...], shape:
 def _check_encode(program: Program, op: Encode) -> None:
     _require(op, op.x.dtype == "uint8" and op.y.dtype == "int8", "encode takes uint8 and gives int8")
     _require(op, op.x.shape == op.y.shape, "encode must keep the shape")
-    rows = program.constants[op.table].tables[0].shape[0]
+    rows = len(np.atleast_1d(program.constants[op.table].tables[0]))
     _require(op, rows in (1, op.x.shape[2]), f"its table has {rows} rows for {op.x.shape[2]} channels")
     _expect(program, op, op.table, ("int8",), (rows, 256))
 

@@ -102,8 +102,10 @@ def _check(state: TrainingState) -> None:
     """Raise a `TypeError` where a field has not the type that it has to have."""
     whole = (state.threads, state.stage, state.epoch, state.best_epoch)
     held = (state.model, state.best, *state.results.values())
+    good = isinstance(state.options, dict) and isinstance(state.history, list)
     good = (
-        all(type(number) is int and number >= 0 for number in whole)
+        good
+        and all(type(number) is int and number >= 0 for number in whole)
         and type(state.device) is str
         and type(state.best_accuracy) is float
         and all(type(name) is str for name in (*state.options, *state.results))

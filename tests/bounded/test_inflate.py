@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+from contextlib import suppress
 
 import pytest
 from hypothesis import given
@@ -33,10 +34,8 @@ def test_every_part_is_refused(end: int) -> None:
 def test_no_damage_goes_unseen(place: int, change: int) -> None:
     damaged = bytearray(GOOD)
     damaged[place] ^= change
-    try:
+    with suppress(ValueError):
         assert inflate.gunzip(bytes(damaged), 1000) == b"0123456789" * 10  # in the header's time, say
-    except ValueError:
-        pass
 
 
 def test_what_lies_behind_the_end_is_refused() -> None:

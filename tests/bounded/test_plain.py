@@ -31,7 +31,7 @@ def test_only_lists_are_lists(value: Any) -> None:
     if type(value) is list and len(value) == 2:
         assert plain.items("x", value, 2) == value
     else:
-        with pytest.raises(ValueError, match="^x is .*, not a list of 2"):
+        with pytest.raises(ValueError, match=r"^x is .*, not a list of 2"):
             plain.items("x", value, 2)
 
 
@@ -67,7 +67,7 @@ def test_a_text_of_a_few() -> None:
     "content", [b"", b"{", b"\xff", b'{"a": 1, "a": 2}', b"NaN", b"[Infinity]", b"[" * 100_000, b"9" * 5000]
 )
 def test_what_is_no_json_of_ours(content: bytes) -> None:
-    with pytest.raises(ValueError, match="."):
+    with pytest.raises(ValueError, match=r"."):
         plain.loads(content)
 
 

@@ -31,6 +31,7 @@ from blrc.files import cache_folder
 from blrc.program import Value
 from blrc.targets.c.build import find_compiler
 from blrc.targets.c.tiers import allowed
+from blrc.train.ranks import joined
 from blrc.train.state import load_state
 
 SHAPE = (1, 6, 6)
@@ -123,9 +124,13 @@ def state(rng: Random, good: Path, place: Path) -> Case:
     path = place / "net.pt.training"
     plain = {"format": 5, "options": {"seed": 1, "x": "y"}, "threads": 1, "device": "cpu", "stage": 0, "epoch": 1,
              "model": {"a": torch.zeros(3)}, "adam": {"state": {}, "param_groups": []}, "best": {},
-             "best_accuracy": 0.5, "best_epoch": 1, "results": {}, "history": [{"stage": "x", "epoch": 1, "validation": 0.5}]}  # fmt: skip
+             "best_accuracy": 0.5, "best_epoch": 1, "results": {},
+             "history": [{"stage": "x", "epoch": 1, "validation": 0.5}]}  # fmt: skip
     buffer = io.BytesIO()
-    torch.save(mutated(plain, rng) if rng.random() < 0.7 else plain, buffer)
+    try:
+        torch.save(mutated(plain, rng) if rng.random() < 0.7 else plain, buffer)
+    except Exception:  # torch cannot write what was made
+        buffer.truncate(0)
     path.write_bytes(buffer.getvalue() if rng.random() < 0.7 else bytes_mutated(buffer.getvalue(), rng))
     return lambda: load_state(path, {"seed": 1, "x": "y"}).accuracies
 
@@ -254,18 +259,45 @@ def options(rng: Random, good: Path, place: Path) -> Case:
     return lambda: command(name, model, *more)
 
 
-VARIABLES = ("CC", "BLRC_TIER", "BLRC_CACHE", "XDG_CACHE_HOME", "HOME", "PATH", "TMPDIR", "BLRC_LCE_PYTHON")
+VARIABLES = (
+    "CC",
+    "BLRC_TIER",
+    "BLRC_CACHE",
+    "XDG_CACHE_HOME",
+    "HOME",
+    "PATH",
+    "TMPDIR",
+    "BLRC_LCE_PYTHON",
+    "WORLD_SIZE",
+    "LOCAL_RANK",
+)
+
+
+def join() -> None:
+    with joined("cpu"):
+        pass
 
 
 def environment(rng: Random, good: Path, place: Path) -> Case:
     """Variables of the environment that mean nothing, in what reads them."""
     values = [text for text in TEXTS if "\0" not in text and "\ud800" not in text]
-    values += ["gcc '", 'cc "x', "false", "/dev/null", str(place), str(place / "nothing" / "x"), "avx9", "portable"]
+    values += [
+        "0",
+        "2",
+        "gcc '",
+        'cc "x',
+        "false",
+        "/dev/null",
+        str(place),
+        str(place / "nothing" / "x"),
+        "avx9",
+        "portable",
+    ]
     changed = {name: rng.choice(values) for name in rng.sample(VARIABLES, rng.choice((1, 1, 2)))}
 
     def run() -> None:
         with variables(changed):
-            for read in (find_compiler, lambda: cache_folder("mnist"), lambda: allowed(("portable",))):
+            for read in (find_compiler, lambda: cache_folder("mnist"), lambda: allowed(("portable",)), join):
                 try:
                     read()
                 except BlrcError:
