@@ -2,6 +2,7 @@
 #
 #   make demo      compile the shipped MNIST network to C and ONNX, verify it, classify the test images
 #   make test      the whole test suite, JOBS=2 files at a time
+#   make fuzz      inputs that nobody should write for every reader and command; BLRC_FUZZ_INPUTS=100000 for more
 #   make check     formatting, lint and types (as Linux, Windows and macOS have them)
 #   make oldest    train, export, verify and compile with the oldest versions that pyproject.toml promises
 #   make format    rewrite the sources as `make check` wants them
@@ -33,8 +34,8 @@ NOTORCH   := .venv-notorch
 LCE       := .venv-lce
 WITH_LCE   = $(if $(wildcard $(LCE)/.installed),BLRC_LCE_PYTHON=$(LCE)/bin/python)
 
-.PHONY: demo test check oldest notorch format results results-cifar10 targets bench performance farm farm-summary dist
-.PHONY: clean distclean ort117 packagers lce
+.PHONY: demo test fuzz check oldest notorch format results results-cifar10 targets bench performance farm
+.PHONY: farm-summary dist clean distclean ort117 packagers lce
 .DELETE_ON_ERROR:
 
 # torch goes first and by itself, so that its options touch no other package.
@@ -98,6 +99,9 @@ $(LCE)/.installed: constraints-lce.txt
 
 test: .venv/.installed ort117 packagers $(NOTORCH)/.installed
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile
+
+fuzz: .venv/.installed
+	$(BIN)/python -m pytest -q -s tests/fuzz
 
 check: .venv/.installed
 	$(BIN)/ruff check .

@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import get_args
 
 from blrc import what_if
-from blrc.errors import BlrcError
+from blrc.errors import BlrcError, DiffersError
 from blrc.program import Conv, Program
 from blrc.targets.c import memory
 from blrc.targets.c.choice import Optimize, choose
@@ -95,13 +95,13 @@ def check_budget(name: str, program: Program, budget: Budget, all_sampled: bool,
         form: of the C.
 
     Raises:
-        BlrcError: it does not; the message has the tables and the remedies.
+        DiffersError: it does not; the message has the tables and the remedies.
     """
     if budget == Budget():
         return
     found = form.measure(program, budget)
     if not budget.fits(found):
-        raise BlrcError("\n".join(_refusal(name, program, budget, found, all_sampled, form)))
+        raise DiffersError("\n".join(_refusal(name, program, budget, found, all_sampled, form)))
 
 
 def _refusal(

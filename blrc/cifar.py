@@ -10,6 +10,7 @@ import hashlib
 import http.client
 import io
 import pickle
+import pickletools
 import tarfile
 import urllib.request
 import zlib
@@ -19,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from blrc.bounded import regular
 from blrc.datasets import Dataset
 from blrc.errors import BlrcError
 from blrc.files import cache_folder, expect_folder, write_atomically
@@ -33,6 +35,12 @@ CLASSES = 10
 TRAINING = tuple(f"data_batch_{number}" for number in range(1, 6))
 TEST = ("test_batch",)
 TIMEOUT_S = 60.0
+MOST_BYTES = 64 << 20  # of a file; a batch has 31 million
+MOST_DOWNLOADED = 256 << 20  # bytes of the archive; it has 170 million
+MOST_STEPS = 500_000  # of a pickled batch; CIFAR-10's have some 50,000: its labels and its images' names
+MOST_CALLS = 16  # of functions; they have 2
+_CALLS = ("REDUCE", "BUILD", "OBJ", "INST", "NEWOBJ", "NEWOBJ_EX", "EXT1", "EXT2", "EXT4")
+_PUTS = ("PUT", "BINPUT", "LONG_BINPUT")
 _PIXELS = int(np.prod(SHAPE))
 
 
@@ -61,15 +69,17 @@ def _find(folder: Path) -> Path:
     for place in (folder, *candidates):
         if _is_binary(place) or (place / TEST[0]).is_file():
             return place
-    looked = "\n  ".join(str(place / name) for place in (folder, *candidates) for name in (f"{TEST[0]}.bin", TEST[0]))
-    raise BlrcError(f"no CIFAR-10 files in {folder}; looked for\n  {looked}")
+    looked = ", ".join(str(place / name) for place in (folder, *candidates) for name in (f"{TEST[0]}.bin", TEST[0]))
+    raise BlrcError(f"no CIFAR-10 files in {folder}; looked for {looked}")
 
 
 def _read(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        return regular.read(path, MOST_BYTES)
+    except FileNotFoundError as error:
+        raise BlrcError(f"{path}: cannot be read ({error.strerror}): a file of CIFAR-10 is missing") from None
     except OSError as error:
-        raise BlrcError(f"{path}: cannot be read ({error.strerror or error}): a file of CIFAR-10 is missing") from None
+        raise BlrcError(f"{path}: cannot be read ({error.strerror or error})") from None
 
 
 def _read_binary(path: Path) -> Dataset:
@@ -84,19 +94,32 @@ def _read_binary(path: Path) -> Dataset:
 def _read_python(path: Path) -> Dataset:
     """A pickled dictionary with ``data``, uint8 ``(N, 3072)``, and ``labels``, a list of N whole numbers."""
     try:
-        content = _Plain(io.BytesIO(_read(path)), encoding="bytes").load()
+        data = _read(path)
+        _check_pickle(data)
+        content = _Plain(io.BytesIO(data), encoding="bytes").load()
         pixels, labels = (_plain(content[name]) for name in (b"data", b"labels"))
     except BlrcError:
         raise
     except Exception as error:  # a damaged pickle raises almost anything
         raise BlrcError(f"{path}: not a batch of CIFAR-10's Python version ({error!r})") from None
-    if not isinstance(pixels, np.ndarray) or pixels.shape[1:] != (_PIXELS,):
+    if not isinstance(pixels, np.ndarray) or pixels.ndim != 2 or pixels.shape[1] != _PIXELS:
         raise BlrcError(f"{path}: not a batch of CIFAR-10's Python version (data is no uint8 array (N, {_PIXELS}))")
     if not isinstance(labels, list) or len(labels) != len(pixels) or any(type(label) is not int for label in labels):
         raise BlrcError(
             f"{path}: not a batch of CIFAR-10's Python version (labels is no list of {len(pixels)} whole numbers)"
         )
     return _dataset(path, pixels, labels)
+
+
+def _check_pickle(data: bytes) -> None:
+    """Refuse a pickle that would ask for more memory than its size: of more steps, calls, or places to remember."""
+    calls = 0
+    for steps, (opcode, argument, _) in enumerate(pickletools.genops(data)):
+        calls += opcode.name in _CALLS
+        if steps > MOST_STEPS or calls > MOST_CALLS:
+            raise pickle.UnpicklingError("it has more steps than such a batch needs")
+        if opcode.name in _PUTS and not 0 <= int(argument or 0) <= MOST_STEPS:
+            raise pickle.UnpicklingError("it remembers something at a place far away")
 
 
 class _Plain(pickle.Unpickler):
@@ -137,7 +160,7 @@ class _Array:
 
     def __setstate__(self, state: Any) -> None:
         _, shape, kind, columns_first, data = state
-        if not (isinstance(kind, _Uint8) and isinstance(data, bytes)):
+        if not (isinstance(kind, _Uint8) and isinstance(data, bytes) and isinstance(shape, tuple)):
             raise pickle.UnpicklingError("it has an array that is not of bytes")
         self.values = np.frombuffer(data, np.uint8).reshape(shape, order="F" if columns_first else "C")
 
@@ -180,7 +203,7 @@ def _download(folder: Path, names: Sequence[str]) -> None:
     hint = "give a folder that has CIFAR-10 (--data DIR)"
     try:
         with urllib.request.urlopen(URL, timeout=TIMEOUT_S) as answer:
-            content = answer.read()
+            content = answer.read(MOST_DOWNLOADED)
     except (OSError, http.client.HTTPException) as error:
         raise BlrcError(f"cannot download {URL} ({error}); {hint}") from None
     if hashlib.md5(content, usedforsecurity=False).hexdigest() != MD5:
@@ -190,8 +213,9 @@ def _download(folder: Path, names: Sequence[str]) -> None:
         with tarfile.open(fileobj=io.BytesIO(content)) as archive:
             for name in names:
                 member = archive.extractfile(f"{BINARY}/{name}")
-                assert member is not None
-                data = member.read()
+                if member is None:
+                    raise KeyError(name)
+                data = member.read(MOST_BYTES)
                 write_atomically(folder / name, data)
                 sums.append(_sum_line(name, data))
         write_atomically(folder / SUMS, "".join(f"{line}\n" for line in sums).encode())

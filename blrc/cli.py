@@ -10,26 +10,12 @@ from typing import Any
 
 import click
 
+from blrc.cli_ends import STATUSES, Group, show
 from blrc.cli_export import export
+from blrc.cli_paths import OUTPUT, PATH
 from blrc.cli_progress import Changes, Steps, share_cores
-from blrc.errors import BlrcError
+from blrc.errors import DIFFERS, UNCHECKED, WELL
 from blrc.version import VERSION
-
-
-class Refused(click.ClickException):
-    """A user's mistake: nothing could be checked or made."""
-
-    exit_code = 2
-
-
-class Group(click.Group):
-    """Prints a user's mistake as one line and exits with status 2."""
-
-    def invoke(self, ctx: click.Context) -> Any:
-        try:
-            return super().invoke(ctx)
-        except BlrcError as error:
-            raise Refused(str(error)) from None
 
 
 class TrainGroup(click.Group):
@@ -53,24 +39,20 @@ def _of_folders(command: Callable[..., None]) -> Callable[..., None]:
     return click.option("--digest", metavar="HEX", help="Accept only the program with this digest.")(command)
 
 
-@click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]}, epilog=STATUSES)
 @click.version_option(VERSION, prog_name="blrc")
 def main() -> None:
     """Train probabilistic binary neural networks and compile them to bit-exact ONNX and C."""
 
 
 @main.command()
-@click.argument("folder", type=click.Path(path_type=Path))
-@click.option(
-    "--data", type=click.Path(path_type=Path), help="Folder of MNIST or CIFAR-10, or an .npz of images and labels."
-)
-@click.option(
-    "--checkpoint", "model", type=click.Path(path_type=Path), help="Lower it again and compare; measure torch."
-)
+@click.argument("folder", type=PATH)
+@click.option("--data", type=PATH, help="Folder of MNIST or CIFAR-10, or an .npz of images and labels.")
+@click.option("--checkpoint", "model", type=PATH, help="Lower it again and compare; measure torch.")
 @click.option(
     "--random", type=click.IntRange(min=0), help="Number of random inputs [default: 10,000, fewer for large nets]."
 )
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the random inputs.")
+@click.option("--seed", type=click.IntRange(0, 2**64 - 1), default=0, show_default=True, help="Of the random inputs.")
 @click.option("--on", help="Run the C on other machines in emulators: MACHINE,MACHINE, or all.")
 @click.option(
     "--strict", is_flag=True, help="With --on: a machine that could not be checked (tools, room) is an error."
@@ -89,18 +71,22 @@ def verify(
     trust_code: bool,
     as_json: bool,
 ) -> None:
-    """Compare an export with the reference, at every layer; exit status 0 only if all is equal."""
+    """Compare an export with the reference, at every layer.
+
+    Exit status: 0 only if all is equal; 1 if something differs; 2 if nothing differs, but not everything could be
+    checked (with --strict also where a machine's tools are missing, or it has no room for the test).
+    """
     share_cores()
     from blrc import api
     from blrc.verification.report import to_plain, to_text
 
     report = api.verify(folder, data, model, random, seed, Changes(), on, strict, digest, trust_code)
-    click.echo(json.dumps(to_plain(report), indent=2) if as_json else to_text(report))
-    sys.exit(0 if report.equal else 1)
+    show(json.dumps(to_plain(report), indent=2) if as_json else to_text(report))
+    sys.exit(WELL if report.equal else DIFFERS if report.differs else UNCHECKED)
 
 
 @main.command()
-@click.argument("model", type=click.Path(path_type=Path))
+@click.argument("model", type=PATH)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def inspect(model: Path, as_json: bool) -> None:
     """Show what a checkpoint becomes: for each layer its shapes, certainty, bits, flash, RAM and operations."""
@@ -109,18 +95,18 @@ def inspect(model: Path, as_json: bool) -> None:
     from blrc.inspection import inspect as inspect_all
 
     found = inspect_all(checkpoint.load(model))
-    click.echo(json.dumps(to_plain(found), indent=2) if as_json else to_text(found))
+    show(json.dumps(to_plain(found), indent=2) if as_json else to_text(found))
 
 
 @main.command()
-@click.argument("model", type=click.Path(path_type=Path))
+@click.argument("model", type=PATH)
 @click.option("--on", help="Count instructions on other machines in emulators instead: MACHINE,MACHINE, or all.")
 @click.option(
-    "--rounds", type=click.IntRange(min=1), help="Everything that is timed has its turn in each [default: 15]."
+    "--rounds", type=click.IntRange(1, 10_000), help="Everything that is timed has its turn in each [default: 15]."
 )
 @click.option("--no-others", is_flag=True, help="Leave out what other choices of blrc export would have cost.")
-@click.option("--json", "json_file", type=click.Path(path_type=Path, dir_okay=False), help="Write the figures here.")
-@click.option("--plot", type=click.Path(path_type=Path, dir_okay=False), help="Draw them into this SVG file.")
+@click.option("--json", "json_file", type=OUTPUT, help="Write the figures here.")
+@click.option("--plot", type=OUTPUT, help="Draw them into this SVG file.")
 @_of_folders
 def bench(model: Path, no_others: bool, **options: Any) -> None:
     """Time an exported folder or a checkpoint, layer by layer, beside ONNX Runtime and PyTorch."""
@@ -128,14 +114,14 @@ def bench(model: Path, no_others: bool, **options: Any) -> None:
     from blrc.bench.run import bench as measure
     from blrc.bench.text import to_text
 
-    click.echo(to_text(measure(model, others=not no_others, progress=Steps(), **options)))
+    show(to_text(measure(model, others=not no_others, progress=Steps(), **options)))
 
 
 @main.command("eval")
-@click.argument("model", type=click.Path(path_type=Path))
+@click.argument("model", type=PATH)
 @click.option(
     "--data",
-    type=click.Path(path_type=Path),
+    type=PATH,
     required=True,
     help="Folder of MNIST or CIFAR-10, or an .npz of images and labels.",
 )
@@ -145,16 +131,14 @@ def bench(model: Path, no_others: bool, **options: Any) -> None:
     show_default=True,
     help="What to evaluate: map, the stochastic network, numbers of members.",
 )
-@click.option("--repeats", type=click.IntRange(min=1), default=1, show_default=True, help="Draws of the members.")
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the first draw.")
+@click.option("--repeats", type=click.IntRange(1, 10_000), default=1, show_default=True, help="Draws of the members.")
+@click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True, help="Of the first draw.")
 @click.option("--sample", default="all", show_default=True, help="As for blrc export.")
 @click.option("--freeze", default="0", show_default=True, help="As for blrc export.")
 @click.option("--validation", is_flag=True, help="The last 5,000 training images of a folder, to choose by.")
 @click.option("--cheap", is_flag=True, help="Cheap ensembles side by side: accuracy, tables, networks run.")
-@click.option(
-    "--baseline", "baselines", type=click.Path(path_type=Path), multiple=True, help="Another checkpoint, as map."
-)
-@click.option("--plots", type=click.Path(path_type=Path, file_okay=False), help="Write figures into this folder.")
+@click.option("--baseline", "baselines", type=PATH, multiple=True, help="Another checkpoint, as map.")
+@click.option("--plots", type=PATH, help="Write figures into this folder.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def evaluate(model: Path, data: Path, as_json: bool, **options: Any) -> None:
     """Measure a checkpoint on labelled data: accuracy, likelihood, calibration, error against coverage."""
@@ -164,7 +148,7 @@ def evaluate(model: Path, data: Path, as_json: bool, **options: Any) -> None:
     plain = api.evaluate(model, data, progress=Steps(), **options)
     from blrc.eval_report import to_text  # it needs torch, and the line above says so where there is none
 
-    click.echo(json.dumps(plain, indent=2) if as_json else to_text(plain))
+    show(json.dumps(plain, indent=2) if as_json else to_text(plain))
 
 
 @main.group(cls=TrainGroup)

@@ -6,13 +6,15 @@ from pathlib import Path
 
 import click
 
+from blrc.cli_ends import show
+from blrc.cli_paths import PATH
 from blrc.cli_progress import say, share_cores
 
 
 @click.command()
-@click.argument("model", type=click.Path(path_type=Path))
+@click.argument("model", type=PATH)
 @click.option("--target", "targets", multiple=True, required=True, help="c, onnx or web; may be given several times.")
-@click.option("-o", "--output", "folder", type=click.Path(path_type=Path), required=True, help="Folder to write.")
+@click.option("-o", "--output", "folder", type=PATH, required=True, help="Folder to write.")
 @click.option(
     "--package",
     "packages",
@@ -105,4 +107,4 @@ def export(
         url,
         package_version,
     )
-    click.echo(f"{folder}: {', '.join(done.manifest.targets)} of {model}, program {done.manifest.digest}")
+    show(f"{folder}: {', '.join(done.manifest.targets)} of {model}, program {done.manifest.digest}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 
 import click
 
@@ -14,8 +15,10 @@ def share_cores() -> None:
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 
-def say(what: str) -> None:
-    click.echo(what, err=True)
+def say(what: str, end: bool = True) -> None:
+    """Print a line of progress. A standard error that takes no more stops no command."""
+    with suppress(OSError):
+        click.echo(what, nl=end, err=True)
 
 
 class Changes:
@@ -46,6 +49,6 @@ def show_progress(what: str, done: int, total: int, every: bool = False) -> None
     """Rewritten on a terminal; in a log the first and the last, or every one."""
     if sys.stderr.isatty():
         end = "\n" if done >= total else ""
-        click.echo(f"\r\033[K{what}: {done:,} of {total:,}{end}", nl=False, err=True)
+        say(f"\r\033[K{what}: {done:,} of {total:,}{end}", end=False)
     elif every or done == 0 or done >= total:
-        click.echo(f"{what}: {done:,} of {total:,}", err=True)
+        say(f"{what}: {done:,} of {total:,}")

@@ -11,6 +11,9 @@ from typing import Any
 
 import click
 
+from blrc.cli_ends import show
+from blrc.cli_paths import OUTPUT, PATH
+from blrc.cli_progress import say
 from blrc.errors import BlrcError
 from blrc.train import RECIPES, FinishedError, OutOfTimeError, Recipe, best_stage, run
 from blrc.train.state import state_file
@@ -39,12 +42,9 @@ def _options(task: str, files: str, *own: Decorator) -> Decorator:
     def option(*args: Any) -> Decorator:
         return _option(task, *args)
 
-    output = click.Path(path_type=Path, dir_okay=False)
     decorators: tuple[Decorator, ...] = (
-        click.option("-o", "--output", type=output, required=True, help="The checkpoint."),
-        click.option(
-            "--data", type=click.Path(path_type=Path), help=f"Folder of {files}; by default downloaded to a cache."
-        ),
+        click.option("-o", "--output", type=OUTPUT, required=True, help="The checkpoint."),
+        click.option("--data", type=PATH, help=f"Folder of {files}; by default downloaded to a cache."),
         click.option(
             "--recipe",
             "base",
@@ -118,7 +118,7 @@ def _options(task: str, files: str, *own: Decorator) -> Decorator:
         ),
         option("--validation", "validation", int, "How many of the last training images choose the best epoch."),
         option("--calibration", "calibration", int, "Training samples in the checkpoint, for the norms' statistics."),
-        click.option("--log", type=output, help="Write a CSV file with a line an epoch."),
+        click.option("--log", type=OUTPUT, help="Write a CSV file with a line an epoch."),
         click.option(
             "--resume",
             is_flag=True,
@@ -200,11 +200,11 @@ def _train(
         trained = run(output, data, recipe, resume, threads=threads, log=log, device=device, minutes=minutes)
     except FinishedError as error:
         if first:
-            click.echo(str(error))
+            show(str(error))
         return
     except OutOfTimeError as error:
         if first:
-            click.echo(str(error), err=True)
+            say(str(error))
         sys.exit(AGAIN)
     except KeyboardInterrupt:
         raise BlrcError(
@@ -214,7 +214,7 @@ def _train(
         return
     best = max(trained.accuracies[best_stage(recipe, trained.accuracies)])
     what = "MAP accuracy" if recipe.model == "blrnet" else "accuracy"
-    click.echo(f"{output}: {what} {100 * best:.2f} % on the validation set")
+    show(f"{output}: {what} {100 * best:.2f} % on the validation set")
 
 
 def _refuse_idle(recipe: Recipe, base: str, given: Mapping[str, Any]) -> None:

@@ -6,11 +6,11 @@ A data folder holds the four IDX files, gzip-compressed (``.gz``) or not, itself
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import http.client
+import math
+import os
 import urllib.request
-import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from blrc.bounded import inflate, regular
 from blrc.errors import BlrcError
 from blrc.files import cache_folder, expect_folder, write_atomically
 
@@ -36,7 +37,11 @@ MD5 = {
 SUBFOLDERS = ("", "mnist", "MNIST/raw", "raw")
 VALIDATION = 5_000
 TIMEOUT_S = 60.0
+MOST_DIMENSIONS = 8  # of an IDX file; images have three
+MOST_DOWNLOADED = 64 << 20  # bytes of a file of MNIST, inflated: the largest has 47 million
+GZIP = b"\x1f\x8b"  # how a gzip file begins
 _UINT8 = 0x08  # the IDX code of unsigned bytes
+_LONGEST_HEADER = 4 + 4 * MOST_DIMENSIONS
 
 Bytes = NDArray[np.uint8]
 
@@ -97,23 +102,20 @@ def read_idx(path: str | Path) -> Bytes:
     Raises:
         BlrcError: unreadable, damaged compression, wrong magic, or more or fewer bytes than the header says.
     """
-    return _parse_idx(_read(Path(path)), str(path))
+    return _array(_read(Path(path)))
 
 
 def _mnist_file(name: str, folder: str | Path | None, ndim: int) -> Bytes:
     if folder is None:
         path = cache_folder("mnist") / name
-        if not path.exists():
+        if not os.path.isfile(path):  # false, too, for a name that no file can have  # noqa: PTH113
             download(name, path)
     else:
         path = _find(name, Path(folder))
-    data = _read(path)
-    array = _parse_idx(data, str(path))
-    if array.ndim != ndim:
-        raise BlrcError(f"{path}: {array.ndim} dimensions, expected {ndim}: is this another file under MNIST's name?")
+    data = _read(path, ndim)
     if folder is None and hashlib.md5(data, usedforsecurity=False).hexdigest() != MD5[name]:
         raise BlrcError(f"{path}: checksum mismatch, the cached file is damaged: delete it and run again")
-    return array
+    return _array(data)
 
 
 def _find(name: str, folder: Path) -> Path:
@@ -122,30 +124,60 @@ def _find(name: str, folder: Path) -> Path:
     for path in candidates:
         if path.is_file():
             return path
-    looked = "\n  ".join(map(str, candidates))
-    raise BlrcError(f"no MNIST file {name} in {folder}; looked for\n  {looked}")
+    looked = ", ".join(map(str, candidates))
+    raise BlrcError(f"no MNIST file {name} in {folder}; looked for {looked}")
 
 
-def _read(path: Path) -> bytes:
+def _read(path: Path, ndim: int | None = None) -> bytes:
+    """The bytes of an IDX file, inflated; as many as its header says.
+
+    Args:
+        ndim: the number of dimensions that it has to have.
+    """
     try:
-        data = path.read_bytes()
-        return gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
-    except (OSError, EOFError, zlib.error) as error:
-        raise BlrcError(f"{path}: cannot be read ({error}): the file is damaged or incomplete") from None
+        with regular.opened(path) as (file, size):
+            start = file.read(_LONGEST_HEADER)
+            file.seek(0)
+            if start[:2] != GZIP:
+                expected = _size(start, ndim)
+                if size != expected:
+                    raise ValueError(f"{size:,} bytes, but its header says {expected:,}")
+                return file.read(size)
+            if size > inflate.FREE:
+                raise ValueError(f"{size:,} bytes; at most {inflate.FREE:,} are read")
+            data = file.read(size)
+        expected = _size(inflate.first_bytes(data, _LONGEST_HEADER), ndim)
+        if expected > inflate.limit(size):
+            raise ValueError(f"its header says {expected:,} bytes; at most {inflate.limit(size):,} are read")
+        inflated = inflate.gunzip(data, expected)
+        if len(inflated) != expected:
+            raise ValueError(f"{len(inflated):,} bytes, but its header says {expected:,}")
+        return inflated
+    except OSError as error:
+        raise BlrcError(f"{path}: cannot be read ({error.strerror or error})") from None
+    except ValueError as error:
+        raise BlrcError(f"{path}: {error}: the file is damaged or incomplete, or no IDX file") from None
 
 
-def _parse_idx(data: bytes, name: str) -> Bytes:
-    if len(data) < 4 or data[:2] != b"\0\0" or data[2] != _UINT8 or data[3] == 0:
-        raise BlrcError(f"{name}: not an IDX file of unsigned bytes (begins with {data[:4].hex() or 'nothing'})")
-    ndim = data[3]
-    header = 4 + 4 * ndim
-    if len(data) < header:
-        raise BlrcError(f"{name}: {len(data)} bytes, shorter than its header: the file is incomplete")
-    shape = tuple(int.from_bytes(data[4 + 4 * i : 8 + 4 * i], "big") for i in range(ndim))
-    expected = header + int(np.prod(shape, dtype=object))
-    if len(data) != expected:
-        raise BlrcError(f"{name}: {len(data)} bytes, but its header says {expected}: the file is damaged or incomplete")
-    return np.frombuffer(data, np.uint8, offset=header).reshape(shape)
+def _size(start: bytes, ndim: int | None) -> int:
+    """Bytes of an IDX file of unsigned bytes, as its header says."""
+    if len(start) < 4 or start[:2] != b"\0\0" or start[2] != _UINT8:
+        raise ValueError(f"not an IDX file of unsigned bytes (begins with {start[:4].hex() or 'nothing'})")
+    if not 1 <= start[3] <= MOST_DIMENSIONS or (ndim is not None and start[3] != ndim):
+        wanted = f"expected {ndim}: is this another file under MNIST's name?" if ndim else f"{MOST_DIMENSIONS} at most"
+        raise ValueError(f"{start[3]} dimensions, {wanted}")
+    if len(start) < 4 + 4 * start[3]:
+        raise ValueError(f"{len(start)} bytes, shorter than its header")
+    return 4 + 4 * start[3] + math.prod(_shape(start))
+
+
+def _shape(data: bytes) -> tuple[int, ...]:
+    return tuple(int.from_bytes(data[4 + 4 * i : 8 + 4 * i], "big") for i in range(data[3]))
+
+
+def _array(data: bytes) -> Bytes:
+    """The values of an IDX file whose size is that of its header."""
+    return np.frombuffer(data, np.uint8, offset=4 + 4 * data[3]).reshape(_shape(data))
 
 
 def download(name: str, path: Path) -> None:
@@ -159,8 +191,8 @@ def download(name: str, path: Path) -> None:
         url = f"{mirror}{name}.gz"
         try:
             with urllib.request.urlopen(url, timeout=TIMEOUT_S) as answer:
-                data = gzip.decompress(answer.read())
-        except (OSError, http.client.HTTPException, EOFError, zlib.error) as error:  # URLError is an OSError
+                data = inflate.gunzip(answer.read(MOST_DOWNLOADED + 1)[:MOST_DOWNLOADED], MOST_DOWNLOADED)
+        except (OSError, http.client.HTTPException, ValueError) as error:  # URLError is an OSError
             failures.append(f"{url}: {error}")
             continue
         if hashlib.md5(data, usedforsecurity=False).hexdigest() != MD5[name]:
@@ -168,4 +200,4 @@ def download(name: str, path: Path) -> None:
             continue
         write_atomically(path, data)
         return
-    raise BlrcError("cannot download MNIST; give a folder that has it (--data DIR). Tried\n  " + "\n  ".join(failures))
+    raise BlrcError("cannot download MNIST; give a folder that has it (--data DIR). Tried " + "; ".join(failures))

@@ -1,11 +1,24 @@
-"""The one exception that means "your input, not our bug"."""
+"""The exceptions that mean "your input, not our bug", and the exit status that each of them gives a command."""
 
 from __future__ import annotations
+
+from typing import ClassVar
+
+WELL, DIFFERS, UNCHECKED = 0, 1, 2
+"""Exit statuses of every command: all is well; what was checked differs, or does not fit; it could not be checked."""
 
 
 class BlrcError(Exception):
     """A mistake of the user: the message names the file, layer or option and says what to do.
 
-    The command line prints it as one line and exits with status 2. Anything else that escapes is a bug of ours
-    and keeps its traceback.
+    The command line prints the message and exits with `status`. Anything else that escapes is a bug of ours and keeps
+    its traceback.
     """
+
+    status: ClassVar[int] = UNCHECKED
+
+
+class DiffersError(BlrcError):
+    """What was checked is not as it should be: it differs from what it should be equal to, or exceeds a budget."""
+
+    status = DIFFERS

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
 
 from blrc import checkpoint, program_file, vectors
+from blrc.bounded.regular import check_place
 from blrc.budget import Form, check_budget, parse_budget
 from blrc.calibrate import calibrate
 from blrc.checkpoint import Checkpoint
@@ -21,7 +23,7 @@ from blrc.members import parse_gate, parse_members
 from blrc.net import Net
 from blrc.program import Program
 from blrc.sample import MAP, NONE, Member, binary_layers, parse_freeze, sample, sampled_layers
-from blrc.settings import describe, recorded_inputs
+from blrc.settings import describe, notes, recorded_inputs
 from blrc.store.claim import claimed
 from blrc.targets.c.choice import check_cpu, parse_optimize
 from blrc.targets.c.names import check_name
@@ -33,6 +35,10 @@ from blrc.targets.registry import NEEDS, TARGETS
 from blrc.version import VERSION
 
 Say = Callable[[str], None]
+
+
+def quiet(what: str) -> None:
+    """Say nothing."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +72,7 @@ def export(
     seed: int = 0,
     name: str | None = None,
     force: bool = False,
-    say: Say = lambda _: None,
+    say: Say = quiet,
     sample: str | Sequence[str] = "all",
     freeze: str | float | Fraction = NONE,
     gate: str | float | Fraction | None = None,
@@ -110,7 +116,7 @@ def export(
     Raises:
         BlrcError: for every mistake that a user can make; nothing is written then.
     """
-    folder = Path(folder)
+    folder = check_place(Path(folder))
     targets = (targets,) if isinstance(targets, str) else targets
     unknown = [target for target in targets if target not in TARGETS]
     if unknown or not targets:
@@ -136,6 +142,10 @@ def export(
     name = check_name(re.sub(r"[^A-Za-z0-9_]", "_", Path(source.source).stem) if name is None else name)
     with claimed(folder) as place:  # before the earlier export is looked at, until the new one is written
         replaced = previous_files(folder, force)
+        for note in notes(source):
+            say(f"warning: {note}")
+            if say is quiet:  # whoever calls from Python and listens to nothing
+                warnings.warn(note, stacklevel=2)
         say("calibrating")
         program, _ = build(source, chosen, q16)
         check_budget(source.source, program, limits, chosen[-1].layers is None, Form(wanted_speed, cpu))
@@ -160,6 +170,7 @@ def export(
             author=publication.author,
             url=publication.url,
             package_version=publication.version,
+            input_scale=source.encoding.scale if source.encoding.kind == "int8" else None,
         )
         about = {}
         for target in sorted(set(targets)):

@@ -6,6 +6,7 @@ import os
 import tempfile
 from pathlib import Path
 
+from blrc.bounded.regular import check_name
 from blrc.errors import BlrcError
 from blrc.store.atomic import cannot_write, write_atomically
 
@@ -56,6 +57,7 @@ def writable(folder: Path) -> None:
     Raises:
         BlrcError: it cannot.
     """
+    check_name(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):

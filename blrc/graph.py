@@ -218,6 +218,12 @@ def _check_unchanged(name: str, module: nn.Module, kind: str) -> None:
             f"use {known.__name__} itself"
         )
     parts = [part for _, part in module.named_modules()]
+    for part in parts:
+        if isinstance(part, bnn.WeightDistribution) and type(part) is not bnn.Bernoulli:
+            raise BlrcError(
+                f"layer {name!r}: its weights are {type(part).__name__}, which has no binary form; only "
+                "blrc.nn.Bernoulli, +1 or -1, can be compiled"
+            )
     if any(part._forward_hooks or part._forward_pre_hooks for part in parts):
         raise BlrcError(f"layer {name!r}: has forward hooks, which cannot be compiled; remove them before saving")
     if any(parametrize.is_parametrized(part) for part in parts):

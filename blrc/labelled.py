@@ -78,11 +78,12 @@ def _read_folder(
 
 def _read_npz(path: Path) -> tuple[NDArray[Any], NDArray[Any]]:
     try:
-        content = path.read_bytes()
+        arrays = npz.read(path, compressed=True)
     except OSError as error:
         raise BlrcError(f"{path}: cannot read: {error.strerror or error}") from None
+    except ValueError as error:
+        raise BlrcError(f"{path}: cannot be read as .npz ({error}); write it with numpy.savez") from None
     try:
-        arrays = npz.from_bytes(content)
         if "is_test" in arrays:
             raise BlrcError("holds training images, too (is_test); give a file with test images alone")
         if "jpeg" in arrays and "images" not in arrays:
@@ -92,8 +93,6 @@ def _read_npz(path: Path) -> tuple[NDArray[Any], NDArray[Any]]:
         raise BlrcError(f"{path}: {error}") from None
     except KeyError as error:
         raise BlrcError(f"{path}: needs the arrays images and labels, or jpeg, offsets and labels ({error})") from None
-    except Exception as error:  # zipfile, the npy header's parser and zlib raise almost anything on damaged bytes
-        raise BlrcError(f"{path}: cannot be read as .npz ({error}); write it with numpy.savez") from None
 
 
 def _fit(path: Path, images: NDArray[Any], labels: NDArray[Any], value: Value, classes: int) -> Labelled:

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+from math import prod
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
 
 from blrc import head
 from blrc.errors import BlrcError
-from blrc.pack import unpack, words
+from blrc.pack import WORD_BITS, words
 from blrc.program import INT32_MAX, BinaryScores, Conv, Encode, Op, Pool, Program, Scores, Shape, constant_names
 from blrc.window import LIMIT, Window
+
+MOST_VALUES = 1 << 22
+"""Values of the largest map, its padding included: a grey image of 2,048 x 2,048. A program of a few bytes could
+otherwise ask for any memory."""
+
+MOST_PRODUCTS = 1 << 38
+"""Multiply-adds of the longest op: 400 times those of the longest one in the CIFAR-10 network at full width."""
 
 
 def check(program: Program) -> Program:
@@ -41,6 +52,8 @@ def check(program: Program) -> Program:
         else:
             _require(op, op is program.ops[-1], "scores must come last")
             _check_scores(program, op)
+        for value in (op.x, op.y):
+            _require(op, prod(value.shape) <= MOST_VALUES, f"a map {value.shape} has over {MOST_VALUES:,} values")
         names.add(op.name)
         known[op.y.name] = op.y
     used = {name for op in program.ops for name in constant_names(op)}
@@ -88,7 +101,7 @@ def _expect(program: Program, op: Op, name: str, dtypes: tuple[str, ...], shape:
 def _check_encode(program: Program, op: Encode) -> None:
     _require(op, op.x.dtype == "uint8" and op.y.dtype == "int8", "encode takes uint8 and gives int8")
     _require(op, op.x.shape == op.y.shape, "encode must keep the shape")
-    rows = program.constants[op.table].tables[0].shape[0]
+    rows = len(np.atleast_1d(program.constants[op.table].tables[0]))
     _require(op, rows in (1, op.x.shape[2]), f"its table has {rows} rows for {op.x.shape[2]} channels")
     _expect(program, op, op.table, ("int8",), (rows, 256))
 
@@ -104,6 +117,8 @@ def _check_conv(program: Program, op: Conv) -> None:
     _check_window(op, op.window)
     unpooled = op.unpooled
     _require(op, min(unpooled) >= 1, f"kernel {op.window.kernel} does not fit a map of {height} x {width}")
+    _require(op, prod(unpooled) <= MOST_VALUES, f"a map {unpooled} has over {MOST_VALUES:,} values")
+    _require(op, prod(unpooled) * op.fan_in <= MOST_PRODUCTS, f"takes more than {MOST_PRODUCTS:,} multiply-adds")
     if op.pool is None:
         _require(op, unpooled == op.y.shape, f"output shape {op.y.shape}, expected {unpooled}")
     else:
@@ -128,6 +143,8 @@ def _check_window(op: Op, window: Window) -> None:
     height, width, channels = op.x.shape
     reach = (height + top + bottom + window.span[0]) * (width + left + right + window.span[1]) * channels
     _require(op, reach + max(window.stride) < INT32_MAX, f"{window} reaches too far around its map for int32")
+    padded = (height + top + bottom) * (width + left + right) * channels
+    _require(op, padded <= MOST_VALUES, f"its map has over {MOST_VALUES:,} values with the padding of {window}")
 
 
 def _check_pool(op: Op, window: Window, x: Shape, y: Shape) -> None:
@@ -144,6 +161,7 @@ def _check_scores(program: Program, op: Scores | BinaryScores) -> None:
     _require(op, op.x.dtype == "bits" and op.y.dtype == "int32", "scores take bits and give int32")
     _require(op, op.y.shape[:2] == (1, 1), "scores must be a vector")
     classes = op.y.shape[2]
+    _require(op, classes >= 2, "one output is no choice: its label would always be 0; give an output for each answer")
     _require(
         op, classes <= head.MAX_CLASSES, f"{classes} classes; the integer softmax is for {head.MAX_CLASSES} at most"
     )
@@ -152,11 +170,17 @@ def _check_scores(program: Program, op: Scores | BinaryScores) -> None:
         return
     _expect(program, op, op.weights, ("int8", "int16"), (classes, *op.x.shape))
     _expect(program, op, op.bias, ("int32",), (classes,))
+    sums = [_magnitudes(table) for table in program.constants[op.weights].tables]
     for member in range(len(program.members)):
-        weights, bias = program.constant(op.weights, member), program.constant(op.bias, member)
-        peak = np.abs(weights.astype(np.int64)).sum(axis=(1, 2, 3)) + np.abs(bias.astype(np.int64))
+        bias = program.constant(op.bias, member)
+        peak = sums[program.constants[op.weights].of_member[member]] + np.abs(bias.astype(np.int64))
         # Twice, so that the form bias - sum(w) + 2 sum(w at set bits), which kernels use, cannot overflow either.
         _require(op, bool(np.all(2 * peak < INT32_MAX)), "scores may overflow int32")
+
+
+def _magnitudes(table: NDArray[Any]) -> NDArray[np.int64]:
+    """Sum of magnitudes of each class's weights, one class at a time: together they would take eight times the file."""
+    return np.array([np.abs(weights.astype(np.int64)).sum() for weights in table])
 
 
 def _check_binary_scores(program: Program, op: BinaryScores) -> None:
@@ -175,6 +199,7 @@ def _check_binary_scores(program: Program, op: BinaryScores) -> None:
 
 
 def _check_tails(program: Program, op: Op, name: str, channels: int) -> None:
+    unused = words(channels) * WORD_BITS - channels
+    tail = np.uint32(((1 << unused) - 1) << (WORD_BITS - unused))
     for table in program.constants[name].tables:
-        tail = unpack(table, words(channels) * 32)[..., channels:]
-        _require(op, not tail.any(), "a tail bit of its weights is set")
+        _require(op, not (table[..., -1] & tail).any(), "a tail bit of its weights is set")

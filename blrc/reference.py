@@ -6,6 +6,7 @@ Arrays carry a batch in front of the program's H, W, C. Bits are booleans here (
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import prod
 from typing import Any, assert_never
 
 import numpy as np
@@ -17,6 +18,7 @@ from blrc.program import BinaryScores, Conv, Encode, Op, Pool, Program, Scores, 
 from blrc.window import sliding
 
 BATCH = 128
+BLOCK = 1 << 24  # taps that are multiplied at a time: 64 MiB of float32
 
 
 def run(program: Program, raw: NDArray[Any], member: int = 0) -> dict[str, NDArray[Any]]:
@@ -28,14 +30,16 @@ def run(program: Program, raw: NDArray[Any], member: int = 0) -> dict[str, NDArr
     Returns:
         for each value (the input included) an array ``(N, H, W, C)``: uint8, int8, int32, or bool for bits.
     """
-    batches = [dict(_trace(program, raw[i : i + BATCH], member)) for i in range(0, max(len(raw), 1), BATCH)]
+    step = _batch(program)
+    batches = [dict(_trace(program, raw[i : i + step], member)) for i in range(0, max(len(raw), 1), step)]
     return {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
 
 
 def scores(program: Program, raw: NDArray[Any], member: int = 0) -> NDArray[np.int32]:
     """Scores of one member, int32 ``(N, classes)``."""
     out = program.output.name
-    batches = [dict(_trace(program, raw[i : i + BATCH], member))[out] for i in range(0, max(len(raw), 1), BATCH)]
+    step = _batch(program)
+    batches = [dict(_trace(program, raw[i : i + step], member))[out] for i in range(0, max(len(raw), 1), step)]
     found: NDArray[np.int32] = np.concatenate(batches)[:, 0, 0, :]
     return found
 
@@ -54,6 +58,12 @@ def answer(program: Program, raw: NDArray[Any], members: int | None = None) -> h
 def labels(class_scores: NDArray[np.int32]) -> NDArray[np.int64]:
     """The first maximum of every row."""
     return np.asarray(np.argmax(class_scores, axis=1), dtype=np.int64)
+
+
+def _batch(program: Program) -> int:
+    """Images at a time: fewer than usual where maps are large."""
+    largest = max(prod(op.unpooled if isinstance(op, Conv) else op.x.shape) for op in program.ops)
+    return max(1, min(BATCH, BLOCK // largest))
 
 
 def _trace(program: Program, raw: NDArray[Any], member: int) -> Iterator[tuple[str, NDArray[Any]]]:
@@ -105,11 +115,24 @@ def preactivation(program: Program, op: Conv, x: NDArray[Any], member: int = 0) 
     groups, per_group = op.groups, op.y.shape[2] // op.groups
     z = np.empty((n, height, width, op.y.shape[2]), dtype=np.int32)
     for g in range(groups):
-        inputs = taps[:, :, :, g * op.group_channels : (g + 1) * op.group_channels]
-        rows = weights[g * per_group : (g + 1) * per_group].transpose(0, 3, 1, 2).reshape(per_group, -1)
-        product = inputs.reshape(n * height * width, rows.shape[1]) @ rows.T.astype(real)
-        z[..., g * per_group : (g + 1) * per_group] = product.reshape(n, height, width, per_group)
+        channels = slice(g * op.group_channels, (g + 1) * op.group_channels)
+        out = slice(g * per_group, (g + 1) * per_group)
+        rows = weights[out].transpose(0, 3, 1, 2).reshape(per_group, -1).T.astype(real)
+        for part in _blocks((n, height, width), max(1, BLOCK // len(rows))):
+            inputs = taps[part][:, :, :, channels]
+            product = inputs.reshape(-1, len(rows)) @ rows
+            z[part][..., out] = product.reshape(*inputs.shape[:3], per_group)
     return z
+
+
+def _blocks(shape: tuple[int, int, int], most: int) -> Iterator[tuple[slice, slice, slice]]:
+    """Parts of the first three axes of an array, of at most `most` positions each, that cover all of it."""
+    images, height, width = shape
+    steps = max(1, most // (height * width)), max(1, min(height, most // width)), min(width, most)
+    for i in range(0, images, steps[0]):
+        for y in range(0, height, steps[1]):
+            for x in range(0, width, steps[2]):
+                yield slice(i, i + steps[0]), slice(y, y + steps[1]), slice(x, x + steps[2])
 
 
 def _any(bits: NDArray[np.bool_], window: Window) -> NDArray[np.bool_]:

@@ -18,8 +18,22 @@ RECORDED = 6  # calibration samples among the recorded vectors; the two extremes
 
 
 def describe(source: Checkpoint, member: Member, gate: int) -> dict[str, object]:
-    """The manifest's settings: the input, how the norms were calibrated, and what of the last `member` is sampled."""
+    """The manifest's settings: the input, how the norms were calibrated, and what of the last `member` is sampled.
+
+    Warnings about the checkpoint stand under ``notes``, where there are any.
+    """
     return {**_settings(source), **_choices(source, member, gate)}
+
+
+def notes(source: Checkpoint) -> list[str]:
+    """Sentences on what of a checkpoint is legal, but hardly what was meant."""
+    samples = source.calibration
+    if samples is None or any(not np.array_equal(sample, samples[0]) for sample in samples):
+        return []
+    return [
+        f"{source.source}: all calibration samples are equal ({len(samples):,} times the same input), so the norms' "
+        "statistics say nothing of other inputs; save it again with samples of the data"
+    ]
 
 
 def recorded_inputs(source: Checkpoint, program: Program) -> NDArray[Any]:
@@ -42,6 +56,7 @@ def _settings(source: Checkpoint) -> dict[str, object]:
             "std": list(encoding.std),
         },
         "calibration_samples": 0 if samples is None else len(samples),
+        **({"notes": found} if (found := notes(source)) else {}),
     }
 
 

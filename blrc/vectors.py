@@ -111,7 +111,7 @@ def differences(content: bytes, path: Path, program: Program, now: Vectors) -> l
 
 def _arrays(content: bytes, path: Path, program: Program) -> dict[str, NDArray[Any]]:
     try:
-        arrays = npz.from_bytes(content)
+        arrays = npz.from_bytes(content, len(content))
         _check_inputs(arrays["inputs"], program.input)
     except Exception as error:  # zipfile, the npy header's parser and zlib raise almost anything on damaged bytes
         raise _damaged(path, error) from None

@@ -48,13 +48,10 @@ class Window:
         """Taps that lie inside a map of that size, summed over all output positions: those that are computed."""
         inside = 1
         for axis, size in enumerate((height, width)):
-            outputs = self.output(height, width)[axis]
-            offset = -self.padding[axis]
-            inside *= sum(
-                0 <= i * self.stride[axis] + k * self.dilation[axis] + offset < size
-                for i in range(outputs)
-                for k in range(self.kernel[axis])
-            )
+            taps, step = self.kernel[axis], self.dilation[axis]
+            starts = (i * self.stride[axis] - self.padding[axis] for i in range(self.output(height, width)[axis]))
+            # Tap k of an output that starts at s lies at s + k x step, which has to be from 0 to size - 1.
+            inside *= sum(max(0, min(taps - 1, (size - 1 - s) // step) + 1 - max(0, -(s // step))) for s in starts)
         return inside
 
 

@@ -82,13 +82,13 @@ ZIPPED = gzip.compress(GOOD, mtime=0)  # its bytes are names of tests, which all
         (b"", "not an IDX file .*begins with nothing"),
         (b"PK\3\4 a zip", "not an IDX file .*begins with 504b0304"),
         (b"\0\0\x0d\3" + GOOD[4:], "not an IDX file of unsigned bytes"),  # floats
-        (b"\0\0\x08\0", "not an IDX file"),
+        (b"\0\0\x08\0", "0 dimensions, expected 3"),
         (GOOD[:10], "shorter than its header"),
-        (GOOD[:-1], "4719 bytes, but its header says 4720"),
-        (GOOD + b"\0", "4721 bytes, but its header says 4720"),
+        (GOOD[:-1], "4,719 bytes, but its header says 4,720"),
+        (GOOD + b"\0", "4,721 bytes, but its header says 4,720"),
         (b"\0\0\x08\3" + b"\xff" * 12, "its header says"),  # a size that overflows 64 bits
-        (ZIPPED[:-5], "cannot be read .*damaged or incomplete"),
-        (ZIPPED[:20] + bytes([ZIPPED[20] ^ 255]) + ZIPPED[21:], "cannot be read .*damaged or incomplete"),
+        (ZIPPED[:-5], "damaged or incomplete"),
+        (ZIPPED[:20] + bytes([ZIPPED[20] ^ 255]) + ZIPPED[21:], "damaged or incomplete"),
         (idx(np.zeros(6)), "1 dimensions, expected 3"),
         (idx(np.zeros((6, 27, 28))), "27x28 pixels, expected 28x28"),
         (idx(np.zeros((5, 28, 28))), "5 images but 6 labels"),

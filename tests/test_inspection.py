@@ -255,7 +255,7 @@ def test_the_command_needs_no_calibration_samples(tmp_path: Path) -> None:
 def test_the_command_refuses_what_is_no_checkpoint_or_cannot_be_compiled(tmp_path: Path) -> None:
     status, output = run(tmp_path / "absent.pt")
     assert (status, output) == (
-        1,
+        2,
         f"Error: {tmp_path}/absent.pt: no such file; give the path of a checkpoint written by blrc.save() or "
         "'blrc train'\n",
     )
@@ -263,7 +263,7 @@ def test_the_command_refuses_what_is_no_checkpoint_or_cannot_be_compiled(tmp_pat
     encoding = encoding_of("bits", (4,))
     blrc.save(wrong, tmp_path / "wrong.pt", input=encoding, calibration=raw_samples(encoding, 2, 0))
     status, output = run(tmp_path / "wrong.pt")
-    assert status == 1
+    assert status == 2
     assert "layer '1'" in output
     with pytest.raises(BlrcError, match="layer '1'"):
         inspect(blrc.load(tmp_path / "wrong.pt"))

@@ -21,6 +21,7 @@ class EmitOptions:
         packages: of the C target: as which ecosystems' libraries it is written as well.
         optimize: of the C target: ``size``, ``speed`` or ``ram`` (`blrc.targets.c.choice.choose`).
         ram, flash: of the C target: bytes that kernels which are faster with more memory have to fit into, or None.
+        input_scale: of a network that takes int8 codes: codes for one unit of a real value.
         cpu: of the C target: whose kernels it takes (`blrc.targets.c.layout.CPUS`).
         license, author, url, package_version: of the model, where they are known (`blrc.targets.publication`).
         onnx_weights: of the ONNX target: how the file holds binary weights (`blrc.targets.onnx_nodes.Graph.signs`).
@@ -39,6 +40,7 @@ class EmitOptions:
     author: str | None = None
     url: str | None = None
     package_version: str | None = None
+    input_scale: float | None = None
 
     @property
     def publication(self) -> Publication:

@@ -63,8 +63,11 @@ def run_stages(
         parallel = ranks.parallel(compiled(model) if stage.compile else model)
         adam, loss_of = optimiser(stage, model), stage.losses(state.results)
         if state.epoch:
-            model.load_state_dict(state.model)
-            adam.load_state_dict(state.adam)
+            try:
+                model.load_state_dict(state.model)
+                adam.load_state_dict(state.adam)
+            except Exception as error:  # what torch raises depends on what does not fit
+                raise BlrcError(f"{path}: does not fit this network: delete it and train anew") from error
         for epoch in range(state.epoch + 1, stage.epochs + 1):
             start, cpu = time.monotonic(), time.process_time()
             title = f"{stage.name} epoch {epoch}/{stage.epochs}"

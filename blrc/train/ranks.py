@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import re
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -114,6 +115,14 @@ class Ranks:
         return DistributedDataParallel(model)
 
 
+def _number(variable: str, default: int) -> int:
+    """The whole number in a variable that torchrun sets."""
+    text = os.environ.get(variable, "") or str(default)
+    if not re.fullmatch(r"[0-9]{1,6}", text):
+        raise BlrcError(f"{variable}={text!r}: expected the number that torchrun sets; unset it")
+    return int(text)
+
+
 @contextmanager
 def joined(device: str = "cpu") -> Iterator[Ranks]:
     """Join the other processes, where torchrun started this one (gloo on CPUs, nccl on GPUs).
@@ -129,14 +138,20 @@ def joined(device: str = "cpu") -> Iterator[Ranks]:
     gpus = device != "cpu" and torch.cuda.is_available()
     if device == "cuda" and not gpus:
         raise BlrcError("device cuda: PyTorch finds no GPU here; take cpu")
-    place = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0"))) if gpus else torch.device("cpu")
-    count = int(os.environ.get("WORLD_SIZE", "1"))
+    place = torch.device("cuda", _number("LOCAL_RANK", 0)) if gpus else torch.device("cpu")
+    count = _number("WORLD_SIZE", 1)
     if count == 1:
         yield Ranks(device=place)
         return
     if gpus:
         torch.cuda.set_device(place)
-    dist.init_process_group("nccl" if gpus else "gloo")
+    try:
+        dist.init_process_group("nccl" if gpus else "gloo")
+    except Exception as error:  # what torch raises depends on the variable that is missing
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise BlrcError(
+            f"cannot join {count} processes ({reason}); start them by torchrun, or unset WORLD_SIZE"
+        ) from None
     try:
         with warnings.catch_warnings():
             # Of a weight with one input channel the gradient may say another stride of that one, which means nothing.

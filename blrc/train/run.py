@@ -27,6 +27,8 @@ from blrc.train.recipe import Recipe
 from blrc.train.stages import best_stage, choice, stages_of
 from blrc.train.state import TrainingState, load_state, run_alone, save_state, state_file
 
+MOST_THREADS = 1024  # more than any machine has for one process
+
 
 class FinishedError(BlrcError):
     """There is nothing to resume: the output is there, and no unfinished run."""
@@ -88,8 +90,8 @@ def run(
         OutOfTimeError: `minutes` are nearly over.
         FinishedError: `resume`, but the run is finished: its output is there.
     """
-    if threads is not None and threads < 1:
-        raise BlrcError(f"threads {threads}: must be at least 1")
+    if threads is not None and not 1 <= threads <= MOST_THREADS:
+        raise BlrcError(f"threads {threads}: must be from 1 to {MOST_THREADS:,}")
     if not minutes > 0:
         raise BlrcError(f"minutes {minutes}: must be positive")
     until = time.monotonic() + 60 * minutes

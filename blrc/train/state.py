@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import pickle
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -13,6 +12,7 @@ from typing import Any
 
 import torch
 
+from blrc.bounded.archive import read_stored
 from blrc.errors import BlrcError
 from blrc.store import steps
 from blrc.store.atomic import cannot_write, hidden, write_atomically
@@ -106,11 +106,14 @@ def load_state(path: Path, options: dict[str, Any]) -> TrainingState:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what a version of torch has to say of a file is no reason to refuse it
-            content = torch.load(path, map_location="cpu", weights_only=True)
+            content = torch.load(io.BytesIO(read_stored(path)), map_location="cpu", weights_only=True)
         if content.pop("format") != FORMAT:
             raise BlrcError(f"{path}: written by another version of blrc: delete it and train anew")
         state = TrainingState(**content)
-    except (OSError, EOFError, RuntimeError, pickle.UnpicklingError, AttributeError, KeyError, TypeError, ValueError):
+        _check(state)
+    except BlrcError:
+        raise
+    except Exception:  # a damaged file can make torch's reader and unpickler raise anything
         raise BlrcError(f"{path}: not a training state, or damaged: delete it and train anew") from None
     differing = [
         f"{name} {state.options.get(name)!r}, now {options.get(name)!r}"
@@ -123,3 +126,22 @@ def load_state(path: Path, options: dict[str, Any]) -> TrainingState:
             "give the same ones, or delete the file and train anew"
         )
     return state
+
+
+def _check(state: TrainingState) -> None:
+    """Raise a `TypeError` where a field has not the type that it has to have."""
+    whole = (state.threads, state.stage, state.epoch, state.best_epoch)
+    held = (state.model, state.best, *state.results.values())
+    good = isinstance(state.options, dict) and isinstance(state.history, list)
+    good = (
+        good
+        and all(type(number) is int and number >= 0 for number in whole)
+        and type(state.device) is str
+        and type(state.best_accuracy) is float
+        and all(type(name) is str for name in (*state.options, *state.results))
+        and all(type(key) is str and isinstance(value, torch.Tensor) for each in held for key, value in each.items())
+        and isinstance(state.adam, dict)
+        and all(type(row["stage"]) is str and type(row["validation"]) is float for row in state.history)
+    )
+    if not good:
+        raise TypeError("a field of another type")

@@ -2,17 +2,35 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from blrc.errors import BlrcError
 from blrc.program import Value
+
+AT_ONCE = 1 << 21  # values that are drawn at a time
+MOST = 1 << 28  # values of all inputs of a kind together
+SPOTTED = 1 << 26  # values of the maps with a single extreme pixel, where that leaves fewer of them
 
 
 def random_inputs(value: Value, count: int, seed: int) -> NDArray[Any]:
-    """`count` random inputs ``(N, H, W, C)``: half of them noise over the whole range, half of them mostly flat."""
+    """`count` random inputs ``(N, H, W, C)``: half of them noise over the whole range, half of them mostly flat.
+
+    Raises:
+        BlrcError: they would have more than `MOST` values.
+    """
+    size = prod(value.shape)
+    if count * size > MOST:
+        raise BlrcError(f"{count:,} random inputs of {value.shape} are too many; ask for at most {MOST // size:,}")
     rng = np.random.default_rng(seed)
+    step = max(1, AT_ONCE // size)
+    return np.concatenate([_random(value, min(step, count - i), rng) for i in range(0, max(count, 1), step)])
+
+
+def _random(value: Value, count: int, rng: np.random.Generator) -> NDArray[Any]:
     shape = (count, *value.shape)
     if value.dtype == "bits":
         density = rng.random((count, 1, 1, 1))
@@ -38,12 +56,12 @@ def adversarial_inputs(value: Value) -> NDArray[Any]:
     size = height * width * channels
     corners = [0, width - 1, (height - 1) * width, height * width - 1]
     singles = {pixel * channels for pixel in corners} | {size - 1}
-    singles |= {int(i) for i in np.linspace(0, size - 1, min(size, 123))}
-    for position in sorted(singles):
-        for background, spot in ((low, high), (high, low)):
-            one = np.full(size, background)
-            one[position] = spot
-            maps.append(one.reshape(value.shape))
+    singles |= {int(i) for i in np.linspace(0, size - 1, min(size, 123, SPOTTED // size))}
+    places = sorted(singles)
     dtype = np.dtype("bool" if value.dtype == "bits" else value.dtype)
-    stacked: NDArray[Any] = np.stack(maps).astype(dtype)
-    return stacked
+    spotted: NDArray[Any] = np.empty((len(places), 2, size), dtype)
+    for i, (background, spot) in enumerate(((low, high), (high, low))):
+        spotted[:, i] = background
+        spotted[np.arange(len(places)), i, places] = spot
+    whole: NDArray[Any] = np.concatenate([np.stack(maps).astype(dtype), spotted.reshape(-1, *value.shape)])
+    return whole

@@ -3,9 +3,21 @@
  * Exit status: 0 all is well, 1 wrong label, 2 the self-test found a difference, 3 fault (start.c). */
 #include <stdint.h>
 
-#include "digit.h"
 #include "mnist.h"
 #include "output.h"
+
+#ifdef OWN_IMAGE /* a network that takes no digits of 28 x 28 is shown the first of its own recorded inputs */
+#include "mnist_image.h"
+#define IMAGE mnist_image
+#define LABEL MNIST_IMAGE_LABEL
+#else
+#include "digit.h"
+#define IMAGE digit
+#define LABEL DIGIT_LABEL
+#if MNIST_INPUT_HEIGHT != 28 || MNIST_INPUT_WIDTH != 28 || MNIST_INPUT_CHANNELS != 1
+#error "digit.h is for 28 x 28 pixels: define OWN_IMAGE"
+#endif
+#endif
 
 static uint32_t arena[(MNIST_ARENA_SIZE + 3) / 4]; /* of words, so that it is aligned */
 static mnist_ensemble members;
@@ -25,8 +37,15 @@ static void put_number(uint32_t number, int digits)
     put(first);
 }
 
-static void draw(const uint8_t *pixels)
+#ifdef OWN_IMAGE
+static void draw(void)
 {
+    put("the network's own recorded input\n");
+}
+#else
+static void draw(void)
+{
+    const uint8_t *pixels = IMAGE;
     static const char shades[] = " .:-=+#%@";
     char row[MNIST_INPUT_WIDTH + 2];
     int y, x;
@@ -40,21 +59,22 @@ static void draw(const uint8_t *pixels)
         put(row);
     }
 }
+#endif
 
 /* Members of the ensemble are asked until the rest cannot change the label. */
-static int classify(const uint8_t *pixels)
+static int classify(void)
 {
     mnist_answer answer;
     uint32_t percent, variance;
 
-    if (mnist_predict(pixels, arena, &members, 0, &answer) < 0) {
+    if (mnist_predict(IMAGE, arena, &members, 0, &answer) < 0) {
         return -1;
     }
     percent = (answer.mean * 10000 + 32768) / 65536;                /* in hundredths */
     variance = (uint32_t)(((uint64_t)answer.variance * 1000000) >> 32); /* in millionths */
     put("label: ");
     put_number((uint32_t)answer.label, 1);
-    put(answer.label == DIGIT_LABEL ? " (as recorded)" : " (NOT what was recorded)");
+    put(answer.label == LABEL ? " (as recorded)" : " (NOT what was recorded)");
     put("\nprobability: ");
     put_number(percent / 100, 1);
     put(".");
@@ -93,11 +113,11 @@ int main(void)
 {
     int label, difference;
 
-    draw(digit);
-    label = classify(digit);
+    draw();
+    label = classify();
     difference = test();
     if (difference != 0) {
         return 2;
     }
-    return label == DIGIT_LABEL ? 0 : 1;
+    return label == LABEL ? 0 : 1;
 }

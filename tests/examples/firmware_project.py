@@ -16,6 +16,7 @@ from blrc.program import Program
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SOURCE = EXAMPLES / "firmware"
+SHIPPED = EXAMPLES / "mnist" / "mnist.pt"
 NUMBER = 92  # of the recorded digit in the test set
 MEMORY = {  # start and bytes of flash and RAM, as the chips' manuals have them
     "stm32f405": ((0x08000000, 1 << 20), (0x20000000, 128 << 10)),
@@ -35,7 +36,9 @@ class Project:
     blrc: str = f"{sys.executable} -m blrc"
 
     def make(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        command = ["make", *arguments, f"BLRC={self.blrc}", f"NETWORK={EXAMPLES / 'mnist' / 'mnist.pt'}"]
+        given = any(argument.startswith("NETWORK=") for argument in arguments)
+        network = [] if given else [f"NETWORK={SHIPPED}"]
+        command = ["make", *arguments, f"BLRC={self.blrc}", *network]
         return subprocess.run(
             command, cwd=self.folder, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300, check=False
         )

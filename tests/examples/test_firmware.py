@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from firmware_project import EMULATED, EXAMPLES, MEMORY, NUMBER, SOURCE, Project, copied, predicted
+from firmware_project import EMULATED, EXAMPLES, MEMORY, NUMBER, SHIPPED, SOURCE, Project, copied, predicted
 from numpy.typing import NDArray
 from random_networks import checkpoint_of
 from torch import nn
@@ -56,6 +56,7 @@ def small(tmp_path: Path, small_export: Path) -> Project:
     """A project that a test may break, with a small network that is exported already."""
     done = replace(copied(tmp_path / "firmware"), blrc="false")
     shutil.copytree(small_export, done.folder / "build" / "model-map")
+    shutil.copy2(SHIPPED, done.folder / "build" / "model-map.pt")  # it is taken for what was exported
     return done
 
 

@@ -169,7 +169,7 @@ def test_the_command(exported: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
     altered(monkeypatch, tools=(Tool("no-such", "no-such-package"),))
     code, output = run(exported, "--random", 20, "--on", "host", "--strict")
-    assert code == 1 and "NOT CHECKED: host: skipped: no-such not found: install no-such-package" in output
+    assert code == 2 and "NOT CHECKED: host: skipped: no-such not found: install no-such-package" in output
 
     assert output.endswith("bit-exact: what was compared is, but not everything was checked\n")
 
@@ -186,13 +186,13 @@ def test_a_difference_on_a_machine_alone_fails_the_command(exported: Path, monke
 
 def test_mistakes(exported: Path, tmp_path: Path) -> None:
     code, output = run(exported, "--on", "cortex-m99")
-    assert code == 1 and "no machine cortex-m99; there are host, " in output
+    assert code == 2 and "no machine cortex-m99; there are host, " in output
     code, output = run(exported, "--strict")
-    assert code == 1 and "name some with --on" in output
+    assert code == 2 and "name some with --on" in output
     model, shape = deep_network(3)
     export(checkpoint_of(model, "uint8", shape, 3), tmp_path / "onnx", ["onnx"], name="net")
     code, output = run(tmp_path / "onnx", "--on", "host")
-    assert code == 1 and "holds no C to run on host; export it again with --target c" in output
+    assert code == 2 and "holds no C to run on host; export it again with --target c" in output
 
 
 def test_a_c_library_that_is_missing_is_named(

@@ -29,7 +29,10 @@ def find_compiler(cc: str | None = None, environment: Mapping[str, str] | None =
     path = environment.get("PATH")
     wanted = cc or environment.get("CC")
     if wanted:
-        command = tuple(shlex.split(wanted))
+        try:
+            command = tuple(shlex.split(wanted))
+        except ValueError as error:  # a quote that is not closed
+            raise BlrcError(f"C compiler {wanted!r}: {error}; set CC to a command") from None
         if not command or shutil.which(command[0], path=path) is None:
             raise BlrcError(f"C compiler {wanted!r} not found; install it, or set CC to another")
         return command

@@ -73,6 +73,7 @@ def _library(symbols: Symbols, options: EmitOptions, files: Mapping[str, str]) -
         {file: content for file, content in files.items() if file.endswith((".c", ".h")) and file not in mains},
         image_header(symbols, options.version, options.vectors),
         options.publication,
+        options.input_scale,
     )
 
 

@@ -22,6 +22,7 @@ class Library:
             it is not called. Without main functions.
         image: the text of ``<name>_image.h``, a recorded image for the example.
         publication: what is known of the model, and so of the package.
+        input_scale: of a network that takes int8 codes: codes for one unit of a real value.
     """
 
     symbols: Symbols
@@ -29,6 +30,7 @@ class Library:
     files: Mapping[str, str]
     image: str
     publication: Publication
+    input_scale: float | None = None
 
     @property
     def name(self) -> str:
@@ -46,6 +48,19 @@ class Library:
         what = "a binary neural network" if members == 1 else f"an ensemble of {members} binary neural networks"
         return f"{self.name}: {what} in integers, {describe(program.input)} to {program.classes} classes"
 
+    @property
+    def _input(self) -> str:
+        """Sentences for the README that say what the input is, and what of it is the caller's to do."""
+        dtype = self.symbols.layout.program.input.dtype
+        if dtype == "uint8":
+            return "The input is raw pixels; their standardisation is part of the network."
+        if dtype == "bits":
+            return "The input is bits: 1 stands for +1 and 0 for -1."
+        times = (
+            "" if self.input_scale is None else f": a real value times {self.input_scale!r}, rounded, from -127 to 127"
+        )
+        return f"The input is codes that the caller makes{times}.\nNo standardisation is part of the network."
+
     def fill(self, template: str, **more: str) -> str:
         """Return `template` with the model's name for ``name_``, ``NAME_``, ``@name@`` and ``@NAME@``, and blrc's
         version, the package's, description, digest and `more` for those words between ``@``."""
@@ -57,6 +72,7 @@ class Library:
             "package_version": self.publication.package_version,
             "description": self.description,
             "digest": self.symbols.digest,
+            "input": self._input,
         }
         return text.fill(template, {**text.model(self.name), **{f"@{word}@": value for word, value in known.items()}})
 
@@ -94,9 +110,12 @@ _README = """\
 Made by blrc @version@ from the program with SHA-256 `@digest@`. Do not edit: change the model and export again.
 
 @how@
-`@name@.h` says what the functions take and give. The input is raw: its standardisation is part of the network. Nothing
-is allocated; the caller owns the arena. `@name@_selftest(arena)` runs the recorded inputs on the device and compares
-every step with what was recorded; linkers leave it out where it is not called.
+`@name@.h` says what the functions take and give. Nothing is allocated; the caller owns the arena.
+
+@input@
+
+`@name@_selftest(arena)` runs the recorded inputs on the device and compares every step with what was recorded; linkers
+leave it out where it is not called.
 
 | | the model | its runtime, `src/@name@_blrc*` |
 |---|---|---|

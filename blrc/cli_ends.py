@@ -1,0 +1,132 @@
+"""How a command ends: with exit status 0, 1 or 2, and where it is not 0, with a message on standard error."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NoReturn
+
+import click
+
+from blrc.errors import UNCHECKED, WELL, BlrcError
+
+STATUSES = """\b
+Exit status of every command:
+  0  all is well
+  1  what was checked differs, or does not fit the stated budget
+  2  it could not be checked: a mistake in the options, a file that cannot
+     be read or written, a program that is missing, ctrl-C
+  75 (train only) --minutes are over; the same command with --resume goes on
+"""
+
+
+class Group(click.Group):
+    """The commands. Whatever a user, a file or the system does wrong is a message and a status, never a traceback."""
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        **extra: Any,
+    ) -> Any:
+        """Run the command and exit, or only run it where `standalone_mode` is off."""
+        if not standalone_mode:
+            return super().main(args, prog_name, complete_var, False, **extra)
+        _prepare_streams()
+        printing, status = sys.stdout, UNCHECKED
+        try:
+            _check_current_folder()
+            result = super().main(args, prog_name, complete_var, False, **extra)
+            status = result if isinstance(result, int) else WELL
+        except SystemExit as error:
+            if sys.stdout is not printing:  # click's own way out where the reader of a pipe has gone
+                complain(str(_no_output(BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE)))))
+            else:
+                status = error.code if isinstance(error.code, int) else WELL if error.code is None else UNCHECKED
+        except click.UsageError as error:
+            with suppress(OSError):
+                error.show()
+        except click.ClickException as error:
+            complain(error.format_message())
+        except BlrcError as error:
+            complain(str(error))
+            status = error.status
+        except (KeyboardInterrupt, click.Abort):
+            complain("stopped")
+        except MemoryError:
+            complain("there is not enough memory for this; free some, or raise the limit on it")
+        except OSError as error:
+            where = f"{error.filename}: " if error.filename is not None else ""
+            complain(f"{where}cannot go on: {error.strerror or error}")
+        _leave(status)
+
+
+def show(text: str) -> None:
+    """Print a result on standard output.
+
+    Raises:
+        BlrcError: it cannot be printed: the disk behind it is full, or whoever reads it has gone.
+    """
+    try:
+        click.echo(text)
+    except OSError as error:
+        raise _no_output(error) from None
+
+
+def complain(message: str) -> None:
+    """Print a mistake on standard error, if anybody hears it."""
+    with suppress(OSError):
+        click.echo(f"Error: {message}", err=True)
+
+
+def _no_output(error: OSError) -> BlrcError:
+    return BlrcError(f"standard output: cannot write: {error.strerror or error}")
+
+
+def _prepare_streams() -> None:
+    """Let names that are no text be printed, and give streams that are closed a place, so that no file takes theirs."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            with suppress(OSError):
+                os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # it was closed when Python began
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115
+        elif hasattr(stream := getattr(sys, name), "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _check_current_folder() -> None:
+    """Refuse to run where the current folder was removed: libraries that torch loads would end the process.
+
+    Raises:
+        BlrcError: it was.
+    """
+    try:
+        os.getcwd()  # noqa: PTH109
+    except OSError as error:
+        raise BlrcError(f"the current folder cannot be found: {error.strerror}; go to another one") from None
+
+
+def _leave(status: int) -> NoReturn:
+    """Exit, after what was printed has gone out. Where that fails, Python must not try it again, and complain."""
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        complain(str(_no_output(error)))
+        status = UNCHECKED
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            with suppress(OSError, ValueError):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    sys.exit(status)

@@ -1,0 +1,40 @@
+"""Three thousand inputs that nobody should write; `BLRC_FUZZ_INPUTS=100000` in the environment makes it more."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from fuzz_cases import KINDS
+from fuzz_worker import SECONDS
+
+WORKER = Path(__file__).parent / "fuzz_worker.py"
+INPUTS = int(os.environ.get("BLRC_FUZZ_INPUTS", "3000"))
+AWAITED: tuple[str, ...] = ("manifest",)
+"""Kinds whose readers are being rewritten; they run again when that is done."""
+
+
+@pytest.mark.slow
+def test_every_input_ends_in_an_answer_or_a_refusal() -> None:
+    whole = sum(share for share, _ in KINDS.values())
+    wanted = [f"{kind}:0:{-(-share * INPUTS // whole)}" for kind, (share, _) in KINDS.items() if kind not in AWAITED]
+    done = subprocess.run(
+        [sys.executable, str(WORKER), *wanted],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=500 + INPUTS * SECONDS / 10,
+    )
+    reports = [json.loads(line) for line in done.stdout.splitlines()]
+    failures = [
+        f"{report['end']}\n    python tests/fuzz/fuzz_worker.py {report['kind']}:{report['seed']}"
+        for report in reports
+        if "seed" in report
+    ]
+    assert not failures, "\n".join(failures)
+    finished = [report["kind"] for report in reports if "done" in report]
+    assert (done.returncode, finished) == (0, [kind.split(":")[0] for kind in wanted]), done.stderr[-3000:]
