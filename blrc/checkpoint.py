@@ -25,9 +25,13 @@ from numpy.typing import NDArray
 from torch import nn
 
 from blrc import logits, sealed, whiten
+from blrc.advice.given import path_of, samples_of
+from blrc.capture.check import SAMPLES, check_equal, check_samples_count
+from blrc.capture.tensors import array_of, tensors_of
+from blrc.capture.trace import capture
 from blrc.encode import InputEncoding, InputKind
 from blrc.errors import BlrcError
-from blrc.graph import GraphModel, Node, capture
+from blrc.graph import GraphModel, Node
 from blrc.whiten import Whitening
 
 FORMAT = "blrc-checkpoint"
@@ -58,7 +62,8 @@ class Checkpoint:
 
     def model(self) -> nn.Module:
         """The network as a torch module, in training mode, with the state_dict keys of the one that was saved."""
-        model = GraphModel(self.nodes)
+        with torch.device("cpu"):
+            model = GraphModel(self.nodes).float()  # whatever torch's default device and type are
         model.load_state_dict(
             {key: torch.from_numpy(_float_logits(key, value).copy()) for key, value in self.tensors.items()}
         )
@@ -95,6 +100,7 @@ def save(
     calibration: NDArray[Any] | torch.Tensor | None,
     compact: bool = False,
     whitening: Whitening | None = None,
+    check_samples: int = SAMPLES,
 ) -> None:
     """Write a checkpoint (atomically).
 
@@ -107,12 +113,15 @@ def save(
         compact: hold logits as 8-bit codes, a quarter of the size. MAP weights and samples stay the same bit for bit.
             Of a Binarized NN it holds the signs: the same network, but it cannot be trained on as if not saved.
         whitening: kept with a network that takes whitened images, so that `blrc eval` and others can whiten (9.5 MB).
+        check_samples: on how many calibration samples the module runs beside its captured graph, at least 1; without
+            calibration they are random.
 
     Raises:
-        BlrcError: layers without a binary form, values that are not finite, samples of the wrong shape or type.
+        BlrcError: layers without a binary form, a module that computes something else than its captured graph, values
+            that are not finite, samples of the wrong shape or type.
     """
-    path = Path(path)
-    checkpoint = from_model(model, input, calibration, source=str(path))
+    path = path_of(path, "the path of the checkpoint to write")
+    checkpoint = from_model(model, input, calibration, source=str(path), check_samples=check_samples)
     shadows = _shadows(checkpoint)
     tensors = {
         key: torch.from_numpy(np.array(_compacted(key, value, shadows) if compact else value))
@@ -138,15 +147,21 @@ def save(
 
 
 def from_model(
-    model: nn.Module, input: InputEncoding, calibration: NDArray[Any] | torch.Tensor | None, source: str = "model"
+    model: nn.Module,
+    input: InputEncoding,
+    calibration: NDArray[Any] | torch.Tensor | None,
+    source: str = "model",
+    check_samples: int = SAMPLES,
 ) -> Checkpoint:
-    """What `save` would write, without writing it."""
-    samples = _array(calibration) if isinstance(calibration, torch.Tensor) else calibration
+    """Return what `save` would write, without writing it."""
+    count = check_samples_count(check_samples)
+    given = array_of(calibration) if isinstance(calibration, torch.Tensor) else calibration
     nodes = capture(model)
-    prefixes = tuple(f"{node.name}." for node in nodes)
-    tensors = {key: _array(value) for key, value in model.state_dict().items() if key.startswith(prefixes)}
+    samples = samples_of(given, input.shape, input.dtype)
+    tensors = dict(tensors_of(model, [node.name for node in nodes]))
     checkpoint = Checkpoint(nodes, tensors, input, samples, source)
     _check(checkpoint)
+    check_equal(model, nodes, tensors, input, samples, count)
     return checkpoint
 
 
@@ -157,7 +172,7 @@ def load(path: str | Path) -> Checkpoint:
         BlrcError: no such file, not a checkpoint, truncated, damaged, of a newer format version, or with values that
         are not finite.
     """
-    path = Path(path)
+    path = path_of(path)
     content = sealed.read(path)
     if content.get("format") == REAL_FORMAT:
         raise BlrcError(f"{path}: a full-precision network, which cannot be compiled; train one with --model blrnet")
@@ -267,12 +282,6 @@ def _check_tensors(checkpoint: Checkpoint) -> None:
                 f"{checkpoint.source}: tensor {key!r} is {held.dtype} {held.shape}, but its layer has "
                 f"{wanted[key].dtype} {tuple(wanted[key].shape)}; save the model again"
             )
-
-
-def _array(value: torch.Tensor) -> NDArray[Any]:
-    # contiguous() first: a channels_last tensor has its values in another order of bytes. NumPy has no bfloat16.
-    plain = value.detach().cpu().contiguous()
-    return (plain.float() if plain.dtype in (torch.bfloat16, torch.float16) else plain).numpy().copy()
 
 
 def _compacted(key: str, value: NDArray[Any], shadows: frozenset[str]) -> NDArray[Any]:

@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from blrc.advice import files
 from blrc.errors import BlrcError
 from blrc.files import write_atomically
 
@@ -42,12 +43,13 @@ def read(path: Path) -> Mapping[str, Any]:
             f"{path}: no such file; give the path of a checkpoint written by blrc.save() or 'blrc train'"
         ) from None
     except OSError as error:
-        raise BlrcError(f"{path}: cannot read: {error.strerror or error}") from None
+        folder = "; give the checkpoint's file, not a folder" if isinstance(error, IsADirectoryError) else ""
+        raise BlrcError(f"{path}: cannot read: {error.strerror or error}{folder}") from None
     body, seal = raw[:-_SEAL_BYTES], raw[-_SEAL_BYTES:]
     if not raw.startswith(b"PK\x03\x04"):
-        raise BlrcError(f"{path}: not a blrc checkpoint; make one with blrc.save() or 'blrc train'")
+        raise BlrcError(f"{path}: not a blrc checkpoint; {files.advice(path)}")
     if not seal.startswith(_SEAL):
-        raise BlrcError(f"{path}: not a blrc checkpoint, or truncated; copy it again, or write it with blrc.save()")
+        raise BlrcError(f"{path}: not a blrc checkpoint, or truncated; {files.advice(path)}")
     if seal[len(_SEAL) :] != hashlib.sha256(body).hexdigest().encode():
         raise BlrcError(f"{path}: damaged (its SHA-256 does not match its contents); copy it again")
     try:

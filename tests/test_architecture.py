@@ -33,6 +33,7 @@ class Room:
 ROOMS = (
     Room("version"),
     Room("errors"),
+    Room("advice.*"),
     Room("files"),
     Room("npz"),
     Room("jpeg"),
@@ -49,6 +50,7 @@ ROOMS = (
     Room("whiten"),
     Room("net"),
     Room("graph", torch="yes"),
+    Room("capture.*", torch="yes"),
     Room("sealed", torch="yes"),
     Room("checkpoint", torch="yes"),
     Room("train.*", torch="yes"),
