@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from blrc import checkpoint, eval_choice, evaluation, inspection, labelled
+from blrc.advice.given import path_of
 from blrc.baselines import baselines_beside
 from blrc.cheap import evaluate_cheap
 from blrc.checkpoint import Checkpoint
@@ -144,4 +145,14 @@ def verify(
             return build(source, parsed, gate)
 
     path = None if data is None else Path(data)
-    return verify_folder(Path(folder), path, lower_again, random, seed, progress, machines, strict, whitening)
+    return verify_folder(
+        path_of(folder, "the path of an exported folder"),
+        path,
+        lower_again,
+        random,
+        seed,
+        progress,
+        machines,
+        strict,
+        whitening,
+    )

@@ -26,7 +26,7 @@ from torch import nn
 
 from blrc import logits, sealed, whiten
 from blrc.advice.given import path_of, samples_of
-from blrc.capture.check import SAMPLES, check_equal, check_samples_count
+from blrc.capture.check import check_count, check_equal
 from blrc.capture.tensors import array_of, tensors_of
 from blrc.capture.trace import capture
 from blrc.encode import InputEncoding, InputKind
@@ -100,7 +100,7 @@ def save(
     calibration: NDArray[Any] | torch.Tensor | None,
     compact: bool = False,
     whitening: Whitening | None = None,
-    check_samples: int = SAMPLES,
+    check_samples: int | None = None,
 ) -> None:
     """Write a checkpoint (atomically).
 
@@ -113,8 +113,8 @@ def save(
         compact: hold logits as 8-bit codes, a quarter of the size. MAP weights and samples stay the same bit for bit.
             Of a Binarized NN it holds the signs: the same network, but it cannot be trained on as if not saved.
         whitening: kept with a network that takes whitened images, so that `blrc eval` and others can whiten (9.5 MB).
-        check_samples: on how many calibration samples the module runs beside its captured graph, at least 1; without
-            calibration they are random.
+        check_samples: on how many calibration samples (or random ones) the module runs beside its captured graph, at
+            least 1; by default 32, and 8 of more than a million weights.
 
     Raises:
         BlrcError: layers without a binary form, a module that computes something else than its captured graph, values
@@ -151,10 +151,10 @@ def from_model(
     input: InputEncoding,
     calibration: NDArray[Any] | torch.Tensor | None,
     source: str = "model",
-    check_samples: int = SAMPLES,
+    check_samples: int | None = None,
 ) -> Checkpoint:
     """Return what `save` would write, without writing it."""
-    count = check_samples_count(check_samples)
+    count = check_count(check_samples)
     given = array_of(calibration) if isinstance(calibration, torch.Tensor) else calibration
     nodes = capture(model)
     samples = samples_of(given, input.shape, input.dtype)

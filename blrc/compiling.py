@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
 from fractions import Fraction
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from blrc import program_file
+from blrc.advice.given import path_of
 from blrc.errors import BlrcError
 from blrc.manifest import read_manifest
 from blrc.program import Program
@@ -70,6 +72,8 @@ def sources(
         BlrcError: as for `compile`, but for the compiler.
     """
     chosen = members is not None or gate is not None or freeze != 0 or sample != "all"
+    if isinstance(model, bytes | os.PathLike):
+        model = path_of(model)
     if isinstance(model, Program):
         name, program = "net", model
         files = library_files(program, name)
@@ -105,11 +109,11 @@ def _sampled(
     gate: str | float | Fraction | None,
 ) -> tuple[str, Program]:
     from blrc import api  # torch: an exported folder and a program do without
-    from blrc.checkpoint import load
+    from blrc.checkpoint import Checkpoint, load
     from blrc.members import parse_gate, parse_members
     from blrc.sample import parse_freeze, sampled_layers
 
-    source = load(model) if isinstance(model, str | Path) else model
+    source = model if isinstance(model, Checkpoint) else load(model)
     q16 = parse_gate(gate)
     chosen = parse_members(members, seed, sampled_layers(source, sample), parse_freeze(freeze), q16)
     return _identifier(Path(source.source).stem), api.build(source, chosen, q16)[0]

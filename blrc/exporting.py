@@ -9,6 +9,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from blrc import checkpoint, program_file, vectors
+from blrc.advice.given import path_of
 from blrc.budget import Form, check_budget, parse_budget
 from blrc.calibrate import calibrate
 from blrc.checkpoint import Checkpoint
@@ -101,7 +102,7 @@ def export(
     Raises:
         BlrcError: for every mistake that a user can make; nothing is written then.
     """
-    folder = Path(folder)
+    folder = path_of(folder, "the path of the folder to write")
     targets = (targets,) if isinstance(targets, str) else targets
     unknown = [target for target in targets if target not in TARGETS]
     if unknown or not targets:

@@ -40,7 +40,7 @@ def network() -> nn.Module:
         bnn.StochasticSign(),
         bnn.BinaryConv2d(6, 10, (1, 3), stride=(2, 1), padding=(0, 1), groups=2, bias=True),
         bnn.StochasticSign(),
-        bnn.StochasticMaxPool2d((2, 1)),
+        nn.MaxPool2d((2, 1)),
         nn.Flatten(),
         bnn.BinaryLinear(10 * 1 * 5, 33),
         bnn.StochasticSign(),

@@ -86,6 +86,15 @@ def path_of(given: object, what: str = "the path of a checkpoint that blrc.save(
     raise BlrcError(f"a {name}, where {what} is expected")
 
 
+def check_loaded(given: object, what: str) -> None:
+    """Raise a `BlrcError` with advice unless `given` is a loaded checkpoint, which is what `what` takes."""
+    if _is_checkpoint(given):
+        return
+    if isinstance(given, str | bytes | os.PathLike):
+        raise BlrcError(f"{what} takes a loaded checkpoint, not a path; give blrc.load(path)")
+    path_of(given)
+
+
 def samples_of(given: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any] | None:
     """Return calibration samples as an array, or None for none. Their type and shape are the encoding's to check.
 
@@ -114,7 +123,7 @@ def samples_of(given: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDAr
 
 
 def _is_checkpoint(given: object) -> bool:
-    return type(given).__module__ == "blrc.checkpoint" and type(given).__name__ == "Checkpoint"
+    return type(given).__module__.startswith("blrc.") and type(given).__name__ == "Checkpoint"
 
 
 def _is(given: object, module: str, name: str) -> bool:

@@ -115,6 +115,23 @@ def check_layer(name: str, module: nn.Module) -> None:
         _check_known(f"layer {name!r}: its weights", weight)
 
 
+def check_evaluates(name: str, module: nn.Module) -> None:
+    """Refuse a layer that computes as in training after its network was told to evaluate."""
+    if module.training:
+        raise BlrcError(
+            f"layer {name!r} stays in training mode after eval(), where it computes something else; let it switch"
+        )
+
+
+def explain(model: nn.Module) -> None:
+    """Look at every module of a network that cannot be followed, for a reason that says more than Python's."""
+    for name, module in model.named_modules():
+        if known_class(module) is None:
+            check_container(name, module)
+        elif not isinstance(module, WeightDistribution):
+            check_layer(name, module)
+
+
 def _check_known(who: str, module: nn.Module) -> None:
     known = known_class(module)
     assert known is not None
@@ -126,8 +143,6 @@ def _check_known(who: str, module: nn.Module) -> None:
     _check_settings(who, module)
     for key, value in _tensors(module):
         _check_tensor(f"{who}: {key}", value)
-    if module.training:
-        raise BlrcError(f"{who} stays in training mode after eval(), where it computes something else; let it switch")
 
 
 def _check_utilities(who: str, module: nn.Module) -> None:

@@ -34,17 +34,21 @@ from blrc.nn.geometry import ConvLayer, DenseLayer
 from blrc.nn.noise import Noise, Noisy
 
 SAMPLES = 32  # by default
+WIDE = 1 << 20  # weights from which on
+SAMPLES_OF_WIDE = 8  # suffice by default: a second or two for the CIFAR-10 network at full width
 BATCH = 8  # at once: float64 maps of a wide network take some 10 MB a sample
 CERTAIN = 1e4  # a logit at which sigmoid is 0 or 1 exactly, in float64
 SEED = 20260
 
 
-def check_samples_count(count: object) -> int:
-    """Return how many samples to compare on.
+def check_count(count: object) -> int | None:
+    """Return on how many samples to compare, None for the default.
 
     Raises:
         BlrcError: no whole number from 1 on: the comparison cannot be switched off.
     """
+    if count is None:
+        return None
     if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 1:
         raise BlrcError(
             f"check_samples {count!r}: must be a whole number from 1 on; that the file is the module is always checked"
@@ -58,13 +62,18 @@ def check_equal(
     tensors: Mapping[str, NDArray[Any]],
     encoding: InputEncoding,
     calibration: NDArray[Any] | None,
-    count: int = SAMPLES,
+    count: int | None = None,
 ) -> None:
-    """Compare a module with its captured graph on `count` calibration samples, spread evenly (random ones if none).
+    """Compare a module with its captured graph on calibration samples (spread evenly), or on random ones.
+
+    Args:
+        count: how many; by default `SAMPLES`, and fewer of a wide network.
 
     Raises:
         BlrcError: the module computes something else in some layer (named, with the sample), or it does not run.
     """
+    if count is None:
+        count = SAMPLES if sum(value.size for value in tensors.values()) < WIDE else SAMPLES_OF_WIDE
     raw, places, what = _chosen(encoding, calibration, count)
     x = encoding.codes(raw).astype(np.float64) / encoding.scale
     with undisturbed(), torch.device("cpu"), torch.autocast("cpu", enabled=False):

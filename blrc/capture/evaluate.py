@@ -1,7 +1,8 @@
 """What a captured layer computes, in NumPy and float64, from its node and its tensors alone.
 
-This shares no code with the layers of `blrc.nn` and of torch (of which it uses the product of matrices), nor with the
-compiler: it is what `check` compares a running module with. Weights are the likeliest ones, norms have the statistics that they hold.
+This shares no code with the compiler, nor with the layers of `blrc.nn` and of torch, of which it uses the product of
+matrices: it is what `check` compares a running module with. Weights are the likeliest ones; norms have the statistics
+that they hold.
 """
 
 from __future__ import annotations

@@ -18,7 +18,14 @@ import torch
 from torch import fx, nn
 
 from blrc.advice.given import check_module, wrapper
-from blrc.capture.allowed import check_container, check_layer, check_materialised, check_process
+from blrc.capture.allowed import (
+    check_container,
+    check_evaluates,
+    check_layer,
+    check_materialised,
+    check_process,
+    explain,
+)
 from blrc.capture.known import SKIPPED, kind_of, known_class
 from blrc.errors import BlrcError
 from blrc.graph import KINDS, GraphModel, Node
@@ -65,6 +72,10 @@ def capture(model: nn.Module) -> tuple[Node, ...]:
         raise BlrcError(
             f"a single {type(model).__name__} is a layer, not a network; put the layers into an nn.Sequential"
         )
+    try:
+        list(model.named_modules())
+    except Exception as error:
+        raise BlrcError(f"{type(model).__name__}: its modules cannot be listed ({first_line(error)})") from error
     check_process()
     check_materialised(model)
     check_container("", model)
@@ -72,21 +83,27 @@ def capture(model: nn.Module) -> tuple[Node, ...]:
         _check_names(model)
     with undisturbed():
         copied = twin(model)
-        tracer = _Tracer()
+        copied.eval()  # What is exported is what evaluation computes, whatever mode the module is in.
         try:
-            copied.eval()  # What is exported is what evaluation computes, whatever mode the module is in.
-            traced = tracer.trace(copied)
-        except BlrcError:
-            raise
+            return _followed(copied)
         except Exception as error:
+            explain(copied)
+            if isinstance(error, BlrcError):
+                raise
             raise BlrcError(
                 f"{type(model).__name__}.forward cannot be followed ({first_line(error)}); write it as plain calls of "
                 "layers, without conditions on data"
             ) from error
+
+
+def _followed(model: nn.Module) -> tuple[Node, ...]:
+    tracer = _Tracer()
+    traced = tracer.trace(model)
     for name in tracer.called:
-        if known_class(copied.get_submodule(name)) is None:
-            check_container(name, copied.get_submodule(name))
-    return tuple(_nodes(copied, traced))
+        module = model.get_submodule(name)
+        if known_class(module) is None:
+            check_container(name, module)
+    return tuple(_nodes(model, traced))
 
 
 class _Tracer(fx.Tracer):
@@ -113,6 +130,7 @@ def twin(model: nn.Module) -> nn.Module:
     try:
         copied = copy.deepcopy(model)
     except Exception as error:
+        explain(model)
         raise BlrcError(
             f"{type(model).__name__} cannot be copied ({first_line(error)}), which capture does to leave it as it is; "
             "keep what cannot be copied out of the module"
@@ -123,7 +141,10 @@ def twin(model: nn.Module) -> nn.Module:
 
 
 def _outline(model: nn.Module) -> list[tuple[str, type]]:
-    return [(name, type(module)) for name, module in model.named_modules(remove_duplicate=False)]
+    return [
+        (name, fx.GraphModule if isinstance(module, fx.GraphModule) else type(module))  # each has a class of its own
+        for name, module in model.named_modules(remove_duplicate=False)
+    ]
 
 
 @contextmanager
@@ -197,6 +218,7 @@ def _capture_node(model: nn.Module, node: fx.Node, values: Mapping[fx.Node, str]
         module = model.get_submodule(name)
         if known_class(module) in SKIPPED:
             check_layer(name, module)
+            check_evaluates(name, module)
             return inputs[0]
         kind = kind_of(module)
         if kind is None:
@@ -208,6 +230,7 @@ def _capture_node(model: nn.Module, node: fx.Node, values: Mapping[fx.Node, str]
             )
             raise BlrcError(f"layer {name!r} ({cls.__name__}) has no binary form; {remedy}")
         check_layer(name, module)
+        check_evaluates(name, module)
         for option, only in _FIXED.get(kind, {}).items():
             if getattr(module, option) not in (only, (only, only)):
                 raise BlrcError(
