@@ -71,9 +71,12 @@ def check_process() -> None:
         now = vars(cls)
         for name in sorted({*before, *now} - HARMLESS):
             added = name not in before
-            if (added and (name.startswith("__") or _is_read(name))) or (
-                not added and before[name] is not now.get(name, _ABSENT)
-            ):
+            if added:  # a name that nothing reads is harmless
+                inherited = any(name in vars(base) for base in cls.__mro__[1:])
+                changed = inherited or name.startswith("__") or _is_read(name)
+            else:
+                changed = before[name] is not now.get(name, _ABSENT)
+            if changed:
                 raise BlrcError(
                     f"{cls.__module__}.{cls.__name__}.{name} was replaced since blrc was imported, which cannot be "
                     "compiled; restore it before saving"
@@ -91,6 +94,16 @@ def check_container(name: str, module: nn.Module) -> None:
     for attribute in _PATCHES:
         if _stands(module, attribute):
             raise BlrcError(f"{who}: {_patched(attribute)}; {_remedy(attribute)}")
+    _check_calls(who, module)
+
+
+def check_calls(model: nn.Module) -> None:
+    """Refuse every module whose class reaches its forward on a way of its own: tracing would see what is behind it."""
+    for name, module in model.named_modules():
+        _check_calls(f"module {name!r}" if name else f"the network itself ({type(model).__name__})", module)
+
+
+def _check_calls(who: str, module: nn.Module) -> None:
     if isinstance(module, fx.GraphModule):
         return  # torch.fx gives each a class with a __call__ that only makes errors readable
     for attribute in _CALLS:

@@ -155,7 +155,7 @@ def _run(model: nn.Module, nodes: Sequence[Node], x: Reals, sample: str) -> tupl
         except Exception as error:
             layer = "" if at[-1] == INPUT else f" in or after layer {at[-1]!r}"
             raise BlrcError(f"the module fails on {sample}{layer}: {first_line(error)}") from error
-    return calls, _array(result, "the network's output")
+    return calls, _array(result, f"the network's output on {sample}")
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from torch import fx, nn
 
 from blrc.advice.given import check_module, wrapper
 from blrc.capture.allowed import (
+    check_calls,
     check_container,
     check_evaluates,
     check_layer,
@@ -79,6 +80,7 @@ def capture(model: nn.Module) -> tuple[Node, ...]:
     check_process()
     check_materialised(model)
     check_container("", model)
+    check_calls(model)
     if isinstance(model, GraphModel):
         _check_names(model)
     with undisturbed():

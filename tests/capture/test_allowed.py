@@ -66,7 +66,9 @@ def derived(cls: type, name: str, where: str) -> type:
         return original(*args, **options)  # type: ignore[misc]
 
     value = own if callable(original) else original
-    if value is None or isinstance(value, bool | int | float | str | tuple):
+    if isinstance(value, property):
+        value = property(value.fget)
+    elif value is None or isinstance(value, bool | int | float | str | tuple):
         value = property(lambda self: original)
     if where == "subclass":
         return type("Own", (cls,), {name: value})
@@ -74,8 +76,14 @@ def derived(cls: type, name: str, where: str) -> type:
     return type("Own", (mixin, cls), {})
 
 
-@pytest.mark.parametrize("where", ["subclass", "mixin"])
-@pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
+MIXED = (bnn.BinaryConv2d, bnn.StochasticSign, nn.Linear, bnn.Bernoulli)
+
+
+@pytest.mark.parametrize(
+    ("cls", "where"),
+    [(cls, "subclass") for cls in CLASSES] + [(cls, "mixin") for cls in MIXED],
+    ids=lambda x: x if isinstance(x, str) else x.__name__,
+)
 def test_every_attribute_of_every_known_class_overridden(cls: type[nn.Module], where: str) -> None:
     """The only ones that are taken are listed; a layer whose class was swapped after it was made."""
     taken = set()
