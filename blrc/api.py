@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from blrc import checkpoint, eval_choice, inspection, labelled
+from blrc.advice.given import path_of
 from blrc.checkpoint import Checkpoint
 from blrc.errors import BlrcError
 from blrc.exporting import Exported, build, check_random, export
@@ -155,5 +156,15 @@ def verify(
 
     path = None if data is None else Path(data)
     return verify_folder(
-        Path(folder), path, lower_again, random, seed, progress, machines, strict, whitening, digest, trust_code
+        path_of(folder, "the path of an exported folder"),
+        path,
+        lower_again,
+        random,
+        seed,
+        progress,
+        machines,
+        strict,
+        whitening,
+        digest,
+        trust_code,
     )

@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blrc import logits, sealed, whiten
+from blrc.advice.given import path_of
 from blrc.encode import InputEncoding
 from blrc.errors import BlrcError
 from blrc.extras import require
@@ -106,7 +107,7 @@ def load(path: str | Path) -> Checkpoint:
         BlrcError: no such file, not a checkpoint, truncated, damaged, of a newer format version, or with values that
         are not finite.
     """
-    path = Path(path)
+    path = path_of(path)
     content = sealed.read(path)
     if content.get("format") == REAL_FORMAT:
         raise BlrcError(f"{path}: a full-precision network, which cannot be compiled; train one with --model blrnet")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
 from fractions import Fraction
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from blrc import program_file
+from blrc.advice.given import path_of
 from blrc.errors import BlrcError
 from blrc.exports.again import expect_c, library_of
 from blrc.exports.door import check_digest, expect_digest, open_export
@@ -79,6 +81,8 @@ def sources(
         BlrcError: as for `compile`, but for the compiler.
     """
     chosen = members is not None or gate is not None or freeze != 0 or sample != "all"
+    if isinstance(model, bytes | os.PathLike):
+        model = path_of(model)
     if digest is not None:
         check_digest(digest)
     if isinstance(model, str | Path) and is_folder(Path(model)):
@@ -113,12 +117,12 @@ def _sampled(
     freeze: str | float | Fraction,
     gate: str | float | Fraction | None,
 ) -> tuple[str, Program]:
-    from blrc.checkpoint import load  # an exported folder and a program do without all this
+    from blrc.checkpoint import Checkpoint, load  # an exported folder and a program do without all this
     from blrc.exporting import build
     from blrc.members import parse_gate, parse_members
     from blrc.sample import parse_freeze, sampled_layers
 
-    source = load(model) if isinstance(model, str | Path) else model
+    source = model if isinstance(model, Checkpoint) else load(model)
     q16 = parse_gate(gate)
     chosen = parse_members(members, seed, sampled_layers(source, sample), parse_freeze(freeze), q16)
     return _identifier(Path(source.source).stem), build(source, chosen, q16)[0]

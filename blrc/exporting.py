@@ -10,6 +10,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from blrc import checkpoint, program_file, vectors
+from blrc.advice.given import path_of
 from blrc.bounded.regular import check_place
 from blrc.budget import Form, check_budget, parse_budget
 from blrc.calibrate import calibrate
@@ -116,7 +117,7 @@ def export(
     Raises:
         BlrcError: for every mistake that a user can make; nothing is written then.
     """
-    folder = check_place(Path(folder))
+    folder = check_place(path_of(folder, "the path of the folder to write"))
     targets = (targets,) if isinstance(targets, str) else targets
     unknown = [target for target in targets if target not in TARGETS]
     if unknown or not targets:

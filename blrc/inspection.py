@@ -13,6 +13,7 @@ from typing import assert_never
 import numpy as np
 
 from blrc import choices
+from blrc.advice.given import check_loaded
 from blrc.checkpoint import Checkpoint
 from blrc.encode import InputEncoding
 from blrc.logits import from_codes
@@ -120,6 +121,7 @@ def inspect(checkpoint: Checkpoint) -> Inspection:
     Raises:
         BlrcError: a network that cannot be compiled (layer named).
     """
+    check_loaded(checkpoint, "inspect")
     layout = lay_out(lower([sample(checkpoint, running=True)]))
     kinds = {node.name: node.kind for node in checkpoint.nodes}
     found = memory.measure(layout)

@@ -136,7 +136,7 @@ def _padded(maps: torch.Tensor, window: Window) -> torch.Tensor:
     if not any(window.padding):
         return maps
     n, channels, height, width = maps.shape
-    padded = torch.zeros((n, top + height + bottom, left + width + right, channels)).permute(0, 3, 1, 2)
+    padded = torch.zeros((n, top + height + bottom, left + width + right, channels), device="cpu").permute(0, 3, 1, 2)
     padded[:, :, top : top + height, left : left + width] = maps
     return padded
 

@@ -17,10 +17,13 @@ from numpy.typing import NDArray
 from torch import nn
 
 from blrc import logits, whiten
+from blrc.advice.given import path_of, samples_of
+from blrc.capture.check import check_count, check_equal
+from blrc.capture.tensors import array_of, tensors_of
+from blrc.capture.trace import capture
 from blrc.checkpoint import FORMAT, LOGITS, VERSION, Checkpoint, check, shadows_of, signs_of
 from blrc.encode import InputEncoding
 from blrc.files import write_atomically
-from blrc.graph import capture
 from blrc.sealed import SEAL, SEAL_BYTES
 from blrc.whiten import Whitening
 
@@ -33,6 +36,7 @@ def save(
     calibration: NDArray[Any] | torch.Tensor | None,
     compact: bool = False,
     whitening: Whitening | None = None,
+    check_samples: int | None = None,
 ) -> None:
     """Write a checkpoint (atomically).
 
@@ -45,12 +49,15 @@ def save(
         compact: hold logits as 8-bit codes, a quarter of the size. MAP weights and samples stay the same bit for bit.
             Of a Binarized NN it holds the signs: the same network, but it cannot be trained on as if not saved.
         whitening: kept with a network that takes whitened images, so that `blrc eval` and others can whiten (9.5 MB).
+        check_samples: on how many calibration samples (or random ones) the module runs beside its captured graph, at
+            least 1; by default 32, and 8 of more than a million weights.
 
     Raises:
-        BlrcError: layers without a binary form, values that are not finite, samples of the wrong shape or type.
+        BlrcError: layers without a binary form, a module that computes something else than its captured graph, values
+            that are not finite, samples of the wrong shape or type.
     """
-    path = Path(path)
-    checkpoint = from_model(model, input, calibration, source=str(path))
+    path = path_of(path, "the path of the checkpoint to write")
+    checkpoint = from_model(model, input, calibration, source=str(path), check_samples=check_samples)
     shadows = shadows_of(checkpoint)
     tensors = {
         key: torch.from_numpy(np.array(_compacted(key, value, shadows) if compact else value))
@@ -76,15 +83,21 @@ def save(
 
 
 def from_model(
-    model: nn.Module, input: InputEncoding, calibration: NDArray[Any] | torch.Tensor | None, source: str = "model"
+    model: nn.Module,
+    input: InputEncoding,
+    calibration: NDArray[Any] | torch.Tensor | None,
+    source: str = "model",
+    check_samples: int | None = None,
 ) -> Checkpoint:
-    """What `save` would write, without writing it."""
-    samples = _array(calibration) if isinstance(calibration, torch.Tensor) else calibration
+    """Return what `save` would write, without writing it."""
+    count = check_count(check_samples)
+    given = array_of(calibration) if isinstance(calibration, torch.Tensor) else calibration
     nodes = capture(model)
-    prefixes = tuple(f"{node.name}." for node in nodes)
-    tensors = {key: _array(value) for key, value in model.state_dict().items() if key.startswith(prefixes)}
+    samples = samples_of(given, input.shape, input.dtype)
+    tensors = dict(tensors_of(model, [node.name for node in nodes]))
     checkpoint = Checkpoint(nodes, tensors, input, samples, source)
     check(checkpoint)
+    check_equal(model, nodes, tensors, input, samples, count)
     return checkpoint
 
 
@@ -97,12 +110,6 @@ def write_sealed(content: Mapping[str, Any], path: Path) -> None:
 
 def _tensors(plain: Mapping[str, Any]) -> dict[str, Any]:
     return {key: torch.from_numpy(value) if isinstance(value, np.ndarray) else value for key, value in plain.items()}
-
-
-def _array(value: torch.Tensor) -> NDArray[Any]:
-    # contiguous() first: a channels_last tensor has its values in another order of bytes. NumPy has no bfloat16.
-    plain = value.detach().cpu().contiguous()
-    return (plain.float() if plain.dtype in (torch.bfloat16, torch.float16) else plain).numpy().copy()
 
 
 def _compacted(key: str, value: NDArray[Any], shadows: frozenset[str]) -> NDArray[Any]:

@@ -6,6 +6,7 @@ everything before it. The seal is checked before anything is unpickled, so a dam
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import stat
@@ -13,6 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from blrc.advice import files
 from blrc.errors import BlrcError
 from blrc.torchzip import tensors
 
@@ -31,10 +33,10 @@ def read(path: Path) -> Mapping[str, Any]:
     """
     raw = _bytes(path)
     if not raw.startswith(b"PK\x03\x04"):
-        raise BlrcError(f"{path}: not a blrc checkpoint; make one with blrc.save() or 'blrc train'")
+        raise BlrcError(f"{path}: not a blrc checkpoint; {files.advice(path)}")
     seal = raw[-SEAL_BYTES:]
     if not seal.startswith(SEAL):
-        raise BlrcError(f"{path}: not a blrc checkpoint, or truncated; copy it again, or write it with blrc.save()")
+        raise BlrcError(f"{path}: not a blrc checkpoint, or truncated; {files.advice(path)}")
     if seal[len(SEAL) :] != hashlib.sha256(memoryview(raw)[:-SEAL_BYTES]).hexdigest().encode():
         raise BlrcError(f"{path}: damaged (its SHA-256 does not match its contents); copy it again")
     try:
@@ -58,7 +60,8 @@ def _bytes(path: Path) -> bytes:
             f"{path}: no such file; give the path of a checkpoint written by blrc.save() or 'blrc train'"
         ) from None
     except OSError as error:
-        raise BlrcError(f"{path}: cannot read: {error.strerror or error}") from None
+        folder = "; give the checkpoint's file, not a folder" if isinstance(error, IsADirectoryError) else ""
+        raise BlrcError(f"{path}: cannot read: {error.strerror or error}{folder}") from None
     except ValueError:  # a NUL in it
         raise BlrcError(f"{str(path)!r}: cannot read: no name of a file") from None
 
@@ -66,7 +69,7 @@ def _bytes(path: Path) -> bytes:
 def _regular(path: Path, handle: int) -> bytes:
     found = os.fstat(handle)
     if stat.S_ISDIR(found.st_mode):
-        raise BlrcError(f"{path}: cannot read: Is a directory")
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
     if not stat.S_ISREG(found.st_mode):
         raise BlrcError(f"{path}: cannot read: not a regular file")
     with open(handle, "rb", closefd=False) as file:

@@ -192,7 +192,7 @@ def test_pool_fuses_only_into_the_convolution_before_it() -> None:
         bnn.StochasticBatchNorm2d(4),
         bnn.StochasticMaxPool2d(2),
         bnn.StochasticSign(),
-        bnn.StochasticMaxPool2d(2),
+        nn.MaxPool2d(2),
         nn.Flatten(),
         bnn.SoftmaxLinear(4 * 9, 3),
     )

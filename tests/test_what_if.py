@@ -54,7 +54,7 @@ def network(width: int) -> nn.Module:
         bnn.BinaryConv2d(8 * width, 8 * width, 3, padding=1, groups=8 * width),
         bnn.StochasticBatchNorm2d(8 * width),
         bnn.StochasticSign(),
-        bnn.StochasticMaxPool2d(2),
+        nn.MaxPool2d(2),
         nn.Flatten(),
         bnn.BinaryLinear(8 * width * 2 * 2, 16 * width),
         bnn.StochasticBatchNorm1d(16 * width),

@@ -1,0 +1,133 @@
+"""Recognise what was given in place of a module, a path or an array of samples, and say what to give instead.
+
+Classes are recognised by the names in their method resolution order, so that no framework is imported for it.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blrc.errors import BlrcError
+
+_MODULE = ("torch.nn.modules.module", "Module")
+# (module prefix, class name) of a wrapper, and what to save instead of it.
+_WRAPPERS = (
+    (("torch.nn.parallel", "DataParallel"), "save the module that it wraps: its .module"),
+    (("torch.nn.parallel", "DistributedDataParallel"), "save the module that it wraps, in one process: its .module"),
+    (
+        ("torch.optim.swa_utils", "AveragedModel"),
+        "save the averaged module, its .module (after torch.optim.swa_utils.update_bn)",
+    ),
+    (("torch._dynamo", "OptimizedModule"), "save the module that torch.compile was given: its ._orig_mod"),
+    (
+        ("torch.distributed", "FullyShardedDataParallel"),
+        "load its full state_dict into a module of your own on one process, and save that",
+    ),
+    (("torch.distributed", "FSDPModule"), "load its full state_dict into a module of your own, and save that"),
+    (("torch.jit", "ScriptModule"), "save the module that it was scripted or traced from"),
+    (("torch.export", "ExportedProgram"), "save the module that it was exported from"),
+    (("deepspeed", "DeepSpeedEngine"), "save the module that it wraps: its .module"),
+)
+
+
+def wrapper(model: object) -> str | None:
+    """Return what to save instead of a wrapper around a module, or None where `model` is no known wrapper."""
+    for (module, name), instead in _WRAPPERS:
+        if _is(model, module, name):
+            return instead
+    return None
+
+
+def check_module(model: object) -> None:
+    """Raise a `BlrcError` with advice unless `model` is a torch module that is no wrapper around another."""
+    what = type(model).__name__
+    if (instead := wrapper(model)) is not None:
+        raise BlrcError(f"model: a {what} is a wrapper around a network; {instead}")
+    if _is(model, *_MODULE):
+        return
+    if isinstance(model, type):
+        raise BlrcError(
+            f"model: {model.__name__} is a class; make a module of it, {model.__name__}(...), and save that"
+        )
+    if isinstance(model, str | bytes | os.PathLike):
+        raise BlrcError("model: is a path; the module comes first and the path second: blrc.save(model, path, ...)")
+    if _is_checkpoint(model):
+        raise BlrcError("model: is a loaded checkpoint; save the module that its .model() makes")
+    if isinstance(model, dict):
+        raise BlrcError(
+            "model: is a dictionary (a state_dict?); load it into your model with load_state_dict, and save the model"
+        )
+    raise BlrcError(f"model: is a {what}; give a torch.nn.Module made of the layers of blrc.nn")
+
+
+def path_of(given: object, what: str = "the path of a checkpoint that blrc.save() or 'blrc train' wrote") -> Path:
+    """Return a path from text, bytes or a path-like object.
+
+    Raises:
+        BlrcError: anything else, with what to do about it.
+    """
+    if isinstance(given, str | bytes | os.PathLike):
+        try:
+            return Path(os.fsdecode(given))
+        except TypeError:
+            pass  # a path-like object whose path is neither text nor bytes
+    name = type(given).__name__
+    if _is(given, *_MODULE) or wrapper(given) is not None:
+        raise BlrcError(f"{name}: a module, where {what} is expected; write it with blrc.save(model, path, ...) first")
+    if isinstance(given, dict):
+        raise BlrcError(
+            f"a dictionary (a state_dict?), where {what} is expected; load it into your model, and then blrc.save"
+        )
+    raise BlrcError(f"a {name}, where {what} is expected")
+
+
+def check_loaded(given: object, what: str) -> None:
+    """Raise a `BlrcError` with advice unless `given` is a loaded checkpoint, which is what `what` takes."""
+    if _is_checkpoint(given):
+        return
+    if isinstance(given, str | bytes | os.PathLike):
+        raise BlrcError(f"{what} takes a loaded checkpoint, not a path; give blrc.load(path)")
+    path_of(given)
+
+
+def samples_of(given: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any] | None:
+    """Return calibration samples as an array, or None for none. Their type and shape are the encoding's to check.
+
+    Raises:
+        BlrcError: what is no array (a list, a DataLoader, a Dataset), or an array of another type that shows what went
+            wrong, such as standardised floats.
+    """
+    if given is None:
+        return None
+    wanted = f"one array of raw {dtype} samples (N, {', '.join(map(str, shape))})"
+    if not isinstance(given, np.ndarray) or isinstance(given, np.ma.MaskedArray):
+        name = type(given).__name__
+        if isinstance(given, list | tuple):
+            how = "numpy.stack(samples) makes one of a list of samples, without their labels"
+        elif _is(given, "torch.utils.data", "DataLoader") or _is(given, "torch.utils.data", "Dataset"):
+            how = "collect raw samples from it, before they are turned into floats, and numpy.stack them"
+        else:
+            how = "numpy.asarray may make one"
+        raise BlrcError(f"calibration: is a {name}; give {wanted}: {how}")
+    if given.dtype.kind in "fc":
+        raise BlrcError(
+            f"calibration samples: type {given.dtype}, but this network takes raw {dtype}; give them as the device "
+            "will see them, before ToTensor, division by 255 and standardisation"
+        )
+    return np.asarray(given)
+
+
+def _is_checkpoint(given: object) -> bool:
+    return type(given).__module__.startswith("blrc.") and type(given).__name__ == "Checkpoint"
+
+
+def _is(given: object, module: str, name: str) -> bool:
+    return any(
+        cls.__name__ == name and (cls.__module__ == module or cls.__module__.startswith(module + "."))
+        for cls in type(given).__mro__
+    )

@@ -1,0 +1,291 @@
+"""Follow a module's ``forward`` to a graph of named layers.
+
+torch.fx runs ``forward`` on a copy of the module, in evaluation mode, with the layers of `blrc.nn` as leaves; nothing
+needs to be registered. The module that was given stays as it is, whatever its code does when it runs.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from torch import fx, nn
+
+from blrc.advice.given import check_module, wrapper
+from blrc.capture.allowed import (
+    check_calls,
+    check_container,
+    check_evaluates,
+    check_layer,
+    check_materialised,
+    check_process,
+    explain,
+)
+from blrc.capture.known import SKIPPED, kind_of, known_class
+from blrc.errors import BlrcError
+from blrc.graph import KINDS, GraphModel
+from blrc.kinds.node import Node
+from blrc.net import INPUT
+
+# Layers over random variables that hand a Gaussian on, their counterparts over tensors, and what to use instead where
+# one kind follows the other: that could not run.
+_GAUSSIAN = ("binary_conv2d", "binary_linear", "batch_norm1d", "batch_norm2d", "max_pool2d")
+_TENSOR = ("ste_conv2d", "ste_linear", "plain_norm1d", "plain_norm2d", "plain_pool2d")
+_BEHIND_TENSOR = {
+    "batch_norm1d": "torch.nn.BatchNorm1d",
+    "batch_norm2d": "torch.nn.BatchNorm2d",
+    "max_pool2d": "torch.nn.MaxPool2d",
+    "sign": "blrc.nn.SteSign",
+}
+_BEHIND_GAUSSIAN = {
+    "plain_norm1d": "blrc.nn.StochasticBatchNorm1d",
+    "plain_norm2d": "blrc.nn.StochasticBatchNorm2d",
+    "plain_pool2d": "blrc.nn.StochasticMaxPool2d",
+    "ste_sign": "blrc.nn.StochasticSign",
+}
+# Options of torch's layers that have no integer form, and the only value that is taken.
+_FIXED: Mapping[str, Mapping[str, Any]] = {
+    "plain_norm1d": {"track_running_stats": True},
+    "plain_norm2d": {"track_running_stats": True},
+    "plain_pool2d": {"dilation": 1, "ceil_mode": False, "return_indices": False},
+}
+_INSTEAD = {
+    nn.Conv2d: "use blrc.nn.BinaryConv2d (or SteConv2d)",
+    nn.ReLU: "use blrc.nn.StochasticSign (or SteSign)",
+}
+
+
+def capture(model: nn.Module) -> tuple[Node, ...]:
+    """Return the graph of a module: of a user's own, or of one that `GraphModel` built and that may have been changed.
+
+    Raises:
+        BlrcError: a layer or operation without a binary form (named, with what to use instead), a layer that computes
+            something else than its class (see `blrc.capture.allowed`), several inputs or outputs, a ``forward`` that
+            cannot be followed, or something that is no module.
+    """
+    check_module(model)
+    if known_class(model) is not None:
+        raise BlrcError(
+            f"a single {type(model).__name__} is a layer, not a network; put the layers into an nn.Sequential"
+        )
+    try:
+        list(model.named_modules())
+    except Exception as error:
+        raise BlrcError(f"{type(model).__name__}: its modules cannot be listed ({first_line(error)})") from error
+    check_process()
+    check_materialised(model)
+    check_container("", model)
+    check_calls(model)
+    if isinstance(model, GraphModel):
+        _check_names(model)
+    with undisturbed():
+        copied = twin(model)
+        copied.eval()  # What is exported is what evaluation computes, whatever mode the module is in.
+        try:
+            return _followed(copied)
+        except Exception as error:
+            explain(copied)
+            if isinstance(error, BlrcError):
+                raise
+            raise BlrcError(
+                f"{type(model).__name__}.forward cannot be followed ({first_line(error)}); write it as plain calls of "
+                "layers, without conditions on data"
+            ) from error
+
+
+def _followed(model: nn.Module) -> tuple[Node, ...]:
+    tracer = _Tracer()
+    traced = tracer.trace(model)
+    for name in tracer.called:
+        module = model.get_submodule(name)
+        if known_class(module) is None:
+            check_container(name, module)
+    return tuple(_nodes(model, traced))
+
+
+class _Tracer(fx.Tracer):
+    def __init__(self) -> None:
+        super().__init__()
+        self.called: list[str] = []
+
+    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
+        return known_class(m) is not None or super().is_leaf_module(m, module_qualified_name)
+
+    def call_module(
+        self, m: nn.Module, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        self.called.append(self.path_of_module(m))
+        return super().call_module(m, forward, args, kwargs)
+
+
+def twin(model: nn.Module) -> nn.Module:
+    """Return a copy of a module, whose code may change it as it likes.
+
+    Raises:
+        BlrcError: it cannot be copied, or its copy is another module.
+    """
+    try:
+        copied = copy.deepcopy(model)
+    except Exception as error:
+        explain(model)
+        raise BlrcError(
+            f"{type(model).__name__} cannot be copied ({first_line(error)}), which capture does to leave it as it is; "
+            "keep what cannot be copied out of the module"
+        ) from error
+    if _outline(copied) != _outline(model):
+        raise BlrcError(f"{type(model).__name__}: copy.deepcopy of it gives another module; remove its __deepcopy__")
+    return copied
+
+
+def _outline(model: nn.Module) -> list[tuple[str, type]]:
+    return [
+        (name, fx.GraphModule if isinstance(module, fx.GraphModule) else type(module))  # each has a class of its own
+        for name, module in model.named_modules(remove_duplicate=False)
+    ]
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Leave the generators of random numbers of torch, NumPy and Python as they were, whatever a module draws."""
+    of_python, of_numpy = random.getstate(), np.random.get_state()
+    try:
+        with torch.random.fork_rng(devices=[]):
+            yield
+    finally:
+        random.setstate(of_python)
+        np.random.set_state(of_numpy)
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error's message, or its class where it says nothing."""
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__
+
+
+def _check_names(model: GraphModel) -> None:
+    """A loaded network runs the layers that its graph names: none may be gone, and none be there that it never runs."""
+    names = [node.name for node in model.nodes]
+    have = {name for name, _ in model.named_modules(remove_duplicate=False)}
+    for name in names:
+        if name not in have:
+            raise BlrcError(
+                f"layer {name!r} of the loaded network was removed or renamed, but its forward runs it; put an "
+                "nn.Identity() there, or write the changed network as a module of your own"
+            )
+    for name in sorted(have - {""}):
+        inside = any(name == other or name.startswith(f"{other}.") for other in names)
+        if not inside and not any(other.startswith(f"{name}.") for other in names):
+            raise BlrcError(
+                f"layer {name!r} was added to the loaded network, whose forward never runs it; put it into an "
+                "nn.Sequential in the place of another layer, or write the changed network as a module of your own"
+            )
+
+
+def _nodes(model: nn.Module, traced: fx.Graph) -> list[Node]:
+    values: dict[fx.Node, str] = {}
+    nodes: list[Node] = []
+    for node in traced.nodes:
+        if node.op == "placeholder":
+            if INPUT in values.values():
+                raise BlrcError(f"{type(model).__name__}.forward has several inputs; a network takes one")
+            values[node] = INPUT
+        elif node.op == "output":
+            if not isinstance(node.args[0], fx.Node) or values[node.args[0]] != (nodes[-1].name if nodes else INPUT):
+                raise BlrcError(f"{type(model).__name__}.forward must return the output of its last layer")
+        else:
+            captured = _capture_node(model, node, values)
+            if isinstance(captured, str):
+                values[node] = captured
+                continue
+            if captured.name == INPUT:
+                raise BlrcError(f"layer {INPUT!r}: that name stands for the network's input; give the layer another")
+            if captured.name in {other.name for other in nodes}:
+                raise BlrcError(f"layer {captured.name!r} is used twice; make a layer of its own for each use")
+            _check_flow(captured, nodes)
+            nodes.append(captured)
+            values[node] = captured.name
+    return nodes
+
+
+def _capture_node(model: nn.Module, node: fx.Node, values: Mapping[fx.Node, str]) -> Node | str:
+    """The node's layer, or the name of the value that it merely passes on."""
+    inputs = tuple(values[x] for x in node.all_input_nodes)
+    if node.op == "call_module":
+        name = str(node.target)
+        module = model.get_submodule(name)
+        if known_class(module) in SKIPPED:
+            check_layer(name, module)
+            check_evaluates(name, module)
+            return inputs[0]
+        kind = kind_of(module)
+        if kind is None:
+            cls = type(module)
+            if (instead := wrapper(module)) is not None:
+                raise BlrcError(f"layer {name!r}: a {cls.__name__} is a wrapper around layers; {instead}")
+            remedy = next(
+                (text for base, text in _INSTEAD.items() if isinstance(module, base)), "use the layers of blrc.nn"
+            )
+            raise BlrcError(f"layer {name!r} ({cls.__name__}) has no binary form; {remedy}")
+        check_layer(name, module)
+        check_evaluates(name, module)
+        for option, only in _FIXED.get(kind, {}).items():
+            if getattr(module, option) not in (only, (only, only)):
+                raise BlrcError(
+                    f"layer {name!r}: {type(module).__name__} with {option}={getattr(module, option)!r} cannot be "
+                    f"compiled; only {option}={only!r} can"
+                )
+        if isinstance(module, nn.Flatten) and (module.start_dim, module.end_dim) != (1, -1):
+            raise BlrcError(f"layer {name!r}: Flatten must keep the batch and nothing else: use nn.Flatten()")
+        return Node(name, kind, inputs, _options(name, KINDS[kind].read(module)))
+    if node.target in (torch.flatten, "flatten"):
+        given = {**dict(zip(("start_dim", "end_dim"), node.args[1:], strict=False)), **node.kwargs}
+        if (given.get("start_dim", 0), given.get("end_dim", -1)) != (1, -1):
+            raise BlrcError(
+                f"operation 'flatten' ({node.name}): must keep the batch and nothing else: use nn.Flatten()"
+            )
+        return Node(_free_name(model, node.name), "flatten", inputs, {})
+    what = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", str(node.target))
+    raise BlrcError(
+        f"operation {what!r} ({node.name}) has no binary form; "
+        "use the layers of blrc.nn, and nn.Flatten() for reshaping"
+    )
+
+
+def _options(name: str, options: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The options of a layer, which must be numbers, words or lists of them."""
+    for option, value in options.items():
+        for part in value if isinstance(value, list) else [value]:
+            plain = part is None or type(part) in (bool, int, float, str)
+            if not plain or (isinstance(part, float) and not math.isfinite(part)):
+                raise BlrcError(f"layer {name!r}: {option} {value!r}: a plain, finite number is expected")
+    return options
+
+
+def _check_flow(node: Node, before: Sequence[Node]) -> None:
+    """Within a stage there are layers over random variables or layers over tensors, not both."""
+    kinds = {other.name: other.kind for other in before}
+    for x in node.inputs:
+        instead = (
+            _BEHIND_GAUSSIAN.get(node.kind)
+            if kinds.get(x) in _GAUSSIAN
+            else _BEHIND_TENSOR.get(node.kind)
+            if kinds.get(x) in _TENSOR
+            else None
+        )
+        if instead is not None:
+            cls, other = KINDS[node.kind].cls.__name__, KINDS[kinds[x]].cls.__name__
+            raise BlrcError(f"layer {node.name!r} ({cls}) cannot follow {x!r} ({other}); use {instead}")
+
+
+def _free_name(model: nn.Module, name: str) -> str:
+    """`name`, with underscores behind it as long as a module of the model has it."""
+    taken = {other for other, _ in model.named_modules()} | {INPUT}
+    while name in taken:
+        name += "_"
+    return name
