@@ -22,7 +22,7 @@ from blrc.capture.check import check_equal
 from blrc.capture.evaluate import output
 from blrc.capture.tensors import tensors_of
 from blrc.capture.trace import capture
-from blrc.checkpoint import from_model
+from blrc.saving import from_model
 from blrc.encode import device_layout
 from blrc.errors import BlrcError
 from blrc.exporting import build
