@@ -15,6 +15,12 @@ from blrc.errors import BlrcError
 from blrc.version import VERSION
 
 
+class Mistake(click.ClickException):
+    """A user's mistake, as click prints it."""
+
+    exit_code = 2  # 1 is for what was checked and differs
+
+
 class Group(click.Group):
     """Prints a user's mistake as one line and exits with status 2."""
 
@@ -22,9 +28,7 @@ class Group(click.Group):
         try:
             return super().invoke(ctx)
         except BlrcError as error:
-            mistake = click.ClickException(str(error))
-            mistake.exit_code = 2  # 1 is for what was checked and differs
-            raise mistake from None
+            raise Mistake(str(error)) from None
 
 
 class TrainGroup(click.Group):

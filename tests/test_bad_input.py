@@ -89,7 +89,7 @@ def fails(*arguments: object, status: int = 2) -> str:
     return error_line(result.output)
 
 
-def export_fails(model: Path, *more: object, out: Path | None = None, status: int = 1) -> str:
+def export_fails(model: Path, *more: object, out: Path | None = None, status: int = 2) -> str:
     """`export` fails, and the world around the checkpoint is as it was."""
     out = model.parent / "out" if out is None else out
     before = tree(model.parent) if model.parent.is_dir() else {}
