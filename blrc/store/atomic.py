@@ -97,7 +97,8 @@ def _create_beside(path: Path) -> tuple[Path, int]:
 def _sweep(path: Path) -> None:
     """Remove what killed processes left beside `path`."""
     left = re.compile(re.escape(hidden(path.name, "")) + "[0-9a-f]{8}")
-    with os.scandir(path.parent) as entries:
+    found: list[Path] = []
+    with suppress(OSError), os.scandir(path.parent) as entries:  # a folder that may be written need not be readable
         found = [Path(entry.path) for entry in entries if left.fullmatch(entry.name)]
     for file in found:
         with suppress(OSError, UnknownLockError):

@@ -87,10 +87,11 @@ class Place:
     def release(self) -> None:
         """Let other processes have the place; what was made for an export that was not written is removed."""
         try:
-            growing = beside(self.folder)
-            if self.new and not self.written and (self.lock.file is not None or self.lock.guards(growing)):
-                with suppress(OSError):
-                    steps.remove_tree(growing)
+            if self.new and not self.written:
+                growing = beside(self.folder)
+                if self.lock.file is not None or self.lock.guards(growing):
+                    with suppress(OSError):
+                        steps.remove_tree(growing)
         finally:
             self.lock.release()
         if not self.written:
@@ -135,9 +136,10 @@ def _claim_new(folder: Path, held: str) -> Place | None:
     """Claim a place where there is no folder; None where that has changed meanwhile."""
     made = steps.make_folders(folder.parent)
     try:
-        with suppress(FileExistsError):  # left over, or another process's: its lock tells
+        try:
             steps.make_folder(beside(folder))
-        expect_own_folder(beside(folder))
+        except FileExistsError:  # left over, or another process's: its lock tells
+            expect_own_folder(beside(folder))
         lock = lock_beside(folder, held)
     except FileNotFoundError:  # another process has finished meanwhile
         lock = None

@@ -53,7 +53,7 @@ def remove_left_over(folder: Path) -> None:
             steps.remove_tree(path)
     with suppress(OSError, BlrcError):  # another user's, or one that is at work, stays
         expect_own_folder(beside(folder))
-        lock = lock_beside(folder, "")
+        lock = None if steps.kind_of(beside(folder)) is None else lock_beside(folder, "")
         if lock is not None:
             try:
                 steps.remove_tree(beside(folder))

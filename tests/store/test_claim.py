@@ -8,7 +8,7 @@ import multiprocessing
 import os
 import stat
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -74,6 +74,11 @@ def test_a_claim_that_comes_to_nothing_leaves_nothing(locks: str, tmp_path: Path
     with pytest.raises(KeyError), claimed(tmp_path / "some" / "where" / "out"):
         raise KeyError
     assert tree(tmp_path) == {}
+
+
+def test_the_root_folder_is_refused_like_any_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(BlrcError, match="exists already"), claimed(Path("/")):
+        previous_files(Path("/"), False)
 
 
 def race(out: Path, number: int, start: Any, results: Any) -> None:
@@ -391,37 +396,35 @@ def test_more_names_than_a_journal_can_hold_are_refused_before_anything_is_touch
     assert tree(tmp_path) == was
 
 
-def tries(stop: threading.Event, out: Path, seen: list[str]) -> None:
-    while not stop.is_set():
-        try:
-            with claimed(out):
-                pass
-        except BlrcError as error:
-            seen.append(str(error))
-
-
-@pytest.fixture
-def pestered(tmp_path: Path) -> Iterator[Path]:
-    """A place for which another thread contends without pause."""
-    out, stop, seen = tmp_path / "out", threading.Event(), list[str]()
-    thread = threading.Thread(target=tries, args=(stop, out, seen))
-    thread.start()
-    yield out
-    stop.set()
-    thread.join()
-
-
-def test_claims_that_come_and_go_harm_nobody(pestered: Path, locks: str) -> None:
+def test_claims_that_come_and_go_harm_nobody(locks: str, tmp_path: Path) -> None:
     """A claim of a new folder makes and removes what grows beside it; the lock of a removed one is worth nothing."""
+    out, stop, refused = tmp_path / "out", threading.Event(), list[str]()
+
+    def contend() -> None:
+        while not stop.wait(0.001):
+            try:
+                with claimed(out):
+                    pass
+            except BlrcError as error:
+                refused.append(str(error))
+
+    thread = threading.Thread(target=contend)
+    thread.start()
     written = 0
-    for round_ in range(60):
-        files = with_manifest({"net.c": str(round_), f"{round_}.c": ""})
-        try:
-            write(pestered, files)
-        except BlrcError as error:
-            assert "another blrc export" in str(error)
-            continue
-        written += 1
-        found = {name: content for name, content in tree(pestered).items() if name != ".blrc-lock"}
-        assert found == expected(files)
-    assert written
+    try:
+        for attempt in range(10_000):
+            files = with_manifest({"net.c": str(attempt), f"{attempt}.c": ""})
+            try:
+                write(out, files)
+            except BlrcError as error:
+                refused.append(str(error))
+                continue
+            assert {name: (out / name).read_bytes() for name in files} == files
+            written += 1
+            if written == 20:
+                break
+    finally:
+        stop.set()
+        thread.join()
+    assert written == 20 and all("another blrc export" in words for words in refused)
+    assert tree(tmp_path) == {"out": None, **{f"out/{name}": content for name, content in files.items()}}
