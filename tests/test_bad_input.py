@@ -365,8 +365,13 @@ def test_force_replaces_the_exports_own_files_only(good: Path, tmp_path: Path) -
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere" / "x").write_text("1")
     (out / "link").symlink_to("../elsewhere")
+    written = (out / "net.c").read_bytes()
     (out / "net.c").write_text("edited\n")
     arguments = ["export", str(good / "net.pt"), "--target", "onnx", "-o", str(out), "--force", "--name", "other"]
+    before = tree(tmp_path)
+    assert "net.c: was changed since the export" in fails(*arguments)  # which may be somebody's work
+    assert tree(tmp_path) == before
+    (out / "net.c").write_bytes(written)
     result = CliRunner().invoke(main, arguments)
     assert result.exit_code == 0, result.output
     names = {str(p.relative_to(out)) for p in out.rglob("*") if p.is_file() and "link" not in p.parts}
