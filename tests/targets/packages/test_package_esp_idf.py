@@ -60,7 +60,7 @@ def test_the_example_finds_its_component_by_override_path(packagers: Path, first
         "print(*((r.name, r.version_spec, r.override_path) for r in manifest.requirements), sep='\\n')"
     )
     said = run([packagers / "python", "-c", script, example / "main"])
-    assert said.splitlines()[-1] == "('espressif/first', '*', '../../../')"
+    assert said.splitlines()[-1] == "('first', '*', '../../../')"
     assert (example / "main" / "../../../").resolve() == first.folder("esp-idf").resolve()
 
 
