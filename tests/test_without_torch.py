@@ -7,9 +7,11 @@ import os
 import subprocess
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import blrc
+from blrc import labelled, program_file
 
 ROOT = Path(__file__).parent.parent
 MNIST = ROOT / "examples" / "mnist"
@@ -58,17 +60,22 @@ def test_the_environment_has_no_extras(notorch_python: Path) -> None:
 
 def test_export_verify_bench_and_compile(notorch_python: Path, tmp_path: Path) -> None:
     ours, theirs = tmp_path / "ours", tmp_path / "theirs"
-    assert "fc1" in (text := run(notorch_python, "-m", "blrc", "inspect", MNIST / "mnist.pt")) or "conv" in text
+    assert "certainty" in run(notorch_python, "-m", "blrc", "inspect", MNIST / "mnist.pt")
     run(notorch_python, "-m", "blrc", "export", MNIST / "mnist.pt", "--target", "c", "-o", ours)
     blrc.export(MNIST / "mnist.pt", theirs, "c")
     same(ours, theirs)
-    data = ("--data", MNIST / "data", "--random", "100")
+    program = program_file.load(theirs / "mnist.program.npz")
+    test = labelled.load(MNIST / "data", program.input, program.classes)
+    np.savez(tmp_path / "test.npz", images=test.raw[:300].transpose(0, 3, 1, 2), labels=test.labels[:300])
+    data = ("--data", tmp_path / "test.npz", "--random", "100")
     report = json.loads(
         run(notorch_python, "-m", "blrc", "verify", ours, *data, "--checkpoint", MNIST / "mnist.pt", "--json")
     )
     assert report["equal"] is True
-    assert report["accuracy"] > 99
-    assert "layer" in run(notorch_python, "-m", "blrc", "bench", ours, "--rounds", "2", "--no-others")
+    assert report["accuracy"] > 98
+    timed = run(notorch_python, "-m", "blrc", "bench", ours, "--rounds", "2", "--no-others")
+    assert "network" in timed
+    assert "ort float32: onnx, onnxruntime not installed: pip install 'blrc[onnx]'" in timed
     assert run(notorch_python, "-c", COMPILE, MNIST / "mnist.pt", ours) == "50 False\n"
 
 

@@ -71,7 +71,8 @@ def tensors_of(nodes: Sequence[Node]) -> dict[str, Tensor]:
 
 
 def _check_name(name: str, taken: set[str]) -> None:
-    if not (0 < len(name) <= LONGEST_NAME and name.isprintable() and all(name.split("."))):
+    whole = "\0" not in name and not any("\ud800" <= letter <= "\udfff" for letter in name)  # halves of characters
+    if not (0 < len(name) <= LONGEST_NAME and whole and all(name.split("."))):
         raise BlrcError(f"layer {shown(name)}: that is no name of a layer; use letters, digits and dots between them")
     if name == INPUT:
         raise BlrcError(f"layer {INPUT!r}: that name stands for the network's input; give the layer another")
