@@ -115,9 +115,7 @@ KEPT: dict[str, Callable[[Any], None]] = {
     "'same' padding": attribute("conv2", "padding", "same"),
     "a norm replaced by nothing": put("norm2", lambda _: nn.Identity()),
     "dropout behind a sign": put("sign2", lambda old: nn.Sequential(old, nn.Dropout(0.5))),
-    "a block of its own": put(
-        "conv2", lambda old: nn.Sequential(old, bnn.StochasticBatchNorm2d(6), bnn.StochasticSign())
-    ),
+    "a block of its own": put("sign2", block),
     "weights": lambda m: m.conv1.weight.logits.data.neg_(),
     "weights replaced": lambda m: setattr(m.conv2.weight, "logits", nn.Parameter(torch.randn(6, 6, 3, 3))),
     "gamma": fill("norm1.weight", -1.5),
