@@ -201,7 +201,7 @@ def _array(value: Any, who: str) -> Reals:
 
 
 def _same(name: str, what: str, found: Reals, expected: Reals, slack: Reals | float, samples: Sequence[str]) -> None:
-    """Refuse a difference beyond `slack`; what is no number on both sides is the same."""
+    """Refuse a difference beyond `slack`; what is not finite on both sides (a norm divides by 0) is the same."""
     where = f"layer {name!r}: the module differs from its captured graph on"
     if found.shape != expected.shape:
         raise BlrcError(
@@ -209,7 +209,9 @@ def _same(name: str, what: str, found: Reals, expected: Reals, slack: Reals | fl
             "calls of layers"
         )
     with np.errstate(invalid="ignore"):
-        close = (np.abs(found - expected) <= slack) | (found == expected) | (np.isnan(found) & np.isnan(expected))
+        close = (
+            (np.abs(found - expected) <= slack) | (found == expected) | ~(np.isfinite(found) | np.isfinite(expected))
+        )
     if close.all():
         return
     place = tuple(int(i) for i in np.argwhere(~close)[0])

@@ -74,7 +74,8 @@ def _output(node: Node, tensors: Mapping[str, NDArray[Any]], x: Reals) -> Layer:
         case "max_pool2d" | "plain_pool2d":
             return Layer(_max_pool(x, node.options), 0.0)
         case "sign" | "ste_sign":
-            return Layer(np.where(x >= 0, 1.0, -1.0), 0.0)
+            # The sign of what is no number is not specified, and comes from degenerate norm statistics only.
+            return Layer(np.where(x >= 0, 1.0, -1.0), np.where(np.isnan(x), np.inf, 0.0))
         case "flatten":
             return Layer(x.reshape(len(x), -1), 0.0)
         case _:

@@ -57,6 +57,7 @@ _FIXED: Mapping[str, Mapping[str, Any]] = {
 }
 _INSTEAD = {
     nn.Conv2d: "use blrc.nn.BinaryConv2d (or SteConv2d)",
+    nn.SyncBatchNorm: "use torch.nn.BatchNorm1d or BatchNorm2d, which can load its state_dict",
     nn.ReLU: "use blrc.nn.StochasticSign (or SteSign)",
 }
 
@@ -152,10 +153,13 @@ def _outline(model: nn.Module) -> list[tuple[str, type]]:
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """Leave the generators of random numbers of torch, NumPy and Python as they were, whatever a module draws."""
+    """Leave the generators of random numbers of torch, NumPy and Python as they were, whatever a module draws.
+
+    Within it torch is not in inference mode, whose tensors know no gradients.
+    """
     of_python, of_numpy = random.getstate(), np.random.get_state()
     try:
-        with torch.random.fork_rng(devices=[]):
+        with torch.random.fork_rng(devices=[]), torch.inference_mode(False):
             yield
     finally:
         random.setstate(of_python)

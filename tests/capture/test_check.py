@@ -303,3 +303,14 @@ def test_shared_weights_are_saved_under_both_names(tmp_path: Path) -> None:
     encoding = encoding_of("bits", (6,))
     source = from_model(model, encoding, raw_samples(encoding, 4, 0))
     np.testing.assert_array_equal(source.tensors["0.weight.logits"], source.tensors["2.weight.logits"])
+
+
+def test_norms_without_spread_and_inference_mode_are_no_difference() -> None:
+    """A channel that is constant, with eps = 0: exporting re-estimates its statistics, and names it if that fails."""
+    model = nn.Sequential(
+        bnn.BinaryConv2d(1, 4, 3), bnn.StochasticBatchNorm2d(4, eps=0.0), bnn.StochasticSign(), nn.Flatten(),
+        bnn.SoftmaxLinear(64, 3),
+    )  # fmt: skip
+    model[1].running_var[1] = 0.0
+    with torch.inference_mode():
+        from_model(model, ENCODING, SAMPLES)

@@ -90,9 +90,7 @@ def with_bias(old: Any) -> nn.Module:
 
 
 def block(old: Any) -> nn.Module:
-    return nn.Sequential(
-        old, bnn.BinaryConv2d(6, 6, 1, bias=True), bnn.StochasticBatchNorm2d(6), bnn.StochasticSign()
-    )
+    return nn.Sequential(old, bnn.BinaryConv2d(6, 6, 1, bias=True), bnn.StochasticBatchNorm2d(6), bnn.StochasticSign())
 
 
 def without_pool(m: Any) -> None:
@@ -117,9 +115,7 @@ KEPT: dict[str, Callable[[Any], None]] = {
     "'same' padding": attribute("conv2", "padding", "same"),
     "a norm replaced by nothing": put("norm2", lambda _: nn.Identity()),
     "dropout behind a sign": put("sign2", lambda old: nn.Sequential(old, nn.Dropout(0.5))),
-    "a block of its own": put(
-        "conv2", lambda old: nn.Sequential(old, bnn.StochasticBatchNorm2d(6), bnn.StochasticSign())
-    ),
+    "a block of its own": put("sign2", block),
     "weights": lambda m: m.conv1.weight.logits.data.neg_(),
     "weights replaced": lambda m: setattr(m.conv2.weight, "logits", nn.Parameter(torch.randn(6, 6, 3, 3))),
     "gamma": fill("norm1.weight", -1.5),
@@ -134,8 +130,6 @@ KEPT: dict[str, Callable[[Any], None]] = {
     "evaluation": lambda m: m.eval(),
     "a name of one's own": lambda m: setattr(m.conv1, "rate", 0.1),
 }
-    setattr(m, "pool1", nn.Identity()) or setattr(m, "scores", nn.Linear(486, 4))
-)
 REFUSED: dict[str, Callable[[Any], None]] = {
     "a layer removed": lambda m: m._modules.pop("norm1"),
     "a layer renamed": renamed,
