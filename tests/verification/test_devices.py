@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from random_networks import checkpoint_of, deep_network
 from random_programs import random_inputs, random_program
 
-from blrc import cli
+from blrc import cli_progress
 from blrc.api import export
 from blrc.cli import main
 from blrc.errors import BlrcError
@@ -274,7 +274,7 @@ def test_where_only_the_self_test_fits(folder: Path, inputs: list[InputSet], mon
 
 
 def test_a_line_in_the_log_for_each_machine(capsys: pytest.CaptureFixture[str]) -> None:
-    say = cli._Changes()
+    say = cli_progress.Changes()
     for done, what in enumerate(("machines", "machines (a: equal)", "machines (b: skipped)")):
         say(what, done, 3)
     say("machines (b: skipped)", 2, 3)
