@@ -24,7 +24,7 @@ from blrc.settings import describe, recorded_inputs
 from blrc.targets.c.choice import check_cpu, parse_optimize
 from blrc.targets.c.names import check_name
 from blrc.targets.c.packages.registry import parse_packages
-from blrc.targets.onnx_nodes import parse_onnx_weights
+from blrc.targets.onnx_options import parse_onnx
 from blrc.targets.options import EmitOptions
 from blrc.targets.registry import NEEDS, TARGETS
 from blrc.version import VERSION
@@ -73,6 +73,8 @@ def export(
     optimize: str = "size",
     cpu: str = "portable",
     onnx_weights: str = "bytes",
+    onnx_outputs: str | None = None,
+    onnx_form: str = "integer",
 ) -> Exported:
     """Compile a checkpoint and write the artefacts of every target into one folder.
 
@@ -97,6 +99,9 @@ def export(
             ``aarch64``: NEON, with ``sdot`` where it is;
             ``cortex-m55``: with `optimize` ``speed``, convolutions of 128 pixels at once, in four times the memory.
         onnx_weights: ``bytes``, or ``bits``: weights take an eighth in the ONNX file, unpacked when it is loaded.
+        onnx_outputs: ``all``, or ``scores``: the ONNX file has no head, and gives the scores of every member. None:
+            what the form has.
+        onnx_form: ``integer``; or ``float``: float32 and only ops that every runtime has, and the scores only.
 
     Raises:
         BlrcError: for every mistake that a user can make; nothing is written then.
@@ -114,7 +119,7 @@ def export(
     limits = parse_budget(flash, ram, targets)
     wanted_speed = parse_optimize(optimize)
     check_cpu(cpu, targets, flash is not None or ram is not None or bool(wanted) or optimize != "size")
-    onnx_form = parse_onnx_weights(onnx_weights, targets)
+    onnx = parse_onnx(onnx_weights, onnx_outputs, onnx_form, targets)
     if optimize != "size" and "c" not in targets:
         raise BlrcError(f"--optimize {optimize} is about the C; add --target c")
     q16 = parse_gate(gate)
@@ -135,7 +140,19 @@ def export(
         f"{name}.program.npz": program_file.to_bytes(program),
         f"{name}.vectors.npz": vectors.to_bytes(program, recorded),
     }
-    options = EmitOptions(name, recorded, VERSION, wanted, wanted_speed, limits.ram, cpu, onnx_form, limits.flash)
+    options = EmitOptions(
+        name,
+        recorded,
+        VERSION,
+        wanted,
+        wanted_speed,
+        limits.ram,
+        cpu,
+        onnx.weights,
+        limits.flash,
+        onnx.outputs,
+        onnx.form,
+    )
     about = {}
     for target in sorted(set(targets)):
         say(f"emitting {target}")

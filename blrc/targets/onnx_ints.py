@@ -12,8 +12,8 @@ two together round where a quotient has to be cut, or leave all samples but the 
 A quotient of such numbers is exact in float32, too: where a / b is no integer, it is at least 1 / b away from the next
 one, which is more than half a unit in the last place of a quotient of a < 2^24.
 
-Every method asserts this from the ranges of its operands, when the file is made. `Arithmetic.known` states a range that is
-narrower than the operands' ranges tell; the caller says why.
+Every method asserts this from the ranges of its operands, when the file is made. `Arithmetic.known` states a range that
+is narrower than the operands' ranges tell; the caller says why.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Arithmetic:
 
     def at_least(self, x: Int, limits: NDArray[np.int64], name: str) -> str:
         """Booleans: x >= limits."""
-        _require(x.low >= 0 and x.high <= EXACT and 0 <= limits.min() and limits.max() <= EXACT, name)
+        _require(x.low >= 0 and x.high <= EXACT and limits.min() >= 0 and limits.max() <= EXACT, name)
         return self.graph.node("GreaterOrEqual", [x.name, self._table(f"{name}/limits", limits)], name)
 
     def from_booleans(self, x: str, name: str) -> Int:
@@ -108,12 +108,17 @@ class Arithmetic:
             upper = self.divide(x, 1 << half, f"{name}/upper")
             lower = self.remainder(x, 1 << half, f"{name}/lower")
             return [
-                *((digit, shift + half) for digit, shift in self.total(upper, axis, count, f"{name}/1", keepdims, limit)),
+                *(
+                    (digit, shift + half)
+                    for digit, shift in self.total(upper, axis, count, f"{name}/1", keepdims, limit)
+                ),
                 *self.total(lower, axis, count, f"{name}/0", keepdims, limit),
             ]
         running = self.graph.node("CumSum", [x.name, self.graph.scalar("int32", axis)], f"{name}/running")
         last = np.array([count - 1] if keepdims else count - 1, dtype=np.int32)
-        self.graph.node("Gather", [running, self.graph.constant(f"int32/last{list(last.shape)}/{last}", last)], name, axis=axis)
+        self.graph.node(
+            "Gather", [running, self.graph.constant(f"int32/last{list(last.shape)}/{last}", last)], name, axis=axis
+        )
         return [(Int(name, count * x.low, count * x.high), 0)]
 
     def joined(self, digits: Digits, high: int, name: str) -> Int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, get_args
+from typing import Any
 
 import numpy as np
 import onnx
@@ -11,25 +11,12 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
 from blrc.errors import BlrcError
+from blrc.targets.onnx_options import OnnxWeights
 
-OnnxWeights = Literal["bytes", "bits"]
 IR_VERSION = 8
 OPSET = 17
 FILE_BYTES = 2**31 - 1
 NODE_BYTES = 4096  # more than a node, its output's description and their names take
-
-
-def parse_onnx_weights(weights: str, targets: Sequence[str]) -> OnnxWeights:
-    """What ``--onnx-weights`` says, for these targets.
-
-    Raises:
-        BlrcError: something else than ``bytes`` or ``bits``, or bits where no ONNX file is written.
-    """
-    if weights not in get_args(OnnxWeights):
-        raise BlrcError(f"--onnx-weights {weights}: expected {' or '.join(get_args(OnnxWeights))}")
-    if weights != "bytes" and "onnx" not in targets:
-        raise BlrcError(f"--onnx-weights {weights} is about the ONNX file; add --target onnx")
-    return weights  # type: ignore[return-value]
 
 
 class Graph:

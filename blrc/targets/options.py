@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from blrc.targets.onnx_options import OnnxForm, OnnxOutputs, OnnxWeights
 from blrc.vectors import Vectors
 
 
@@ -22,6 +23,8 @@ class EmitOptions:
         ram, flash: of the C target: bytes that kernels which are faster with more memory have to fit into, or None.
         cpu: of the C target: whose kernels it takes (`blrc.targets.c.layout.CPUS`).
         onnx_weights: of the ONNX target: how the file holds binary weights (`blrc.targets.onnx_nodes.Graph.signs`).
+        onnx_outputs: of the ONNX target: ``all``, or ``scores``: the head is left out.
+        onnx_form: of the ONNX target: ``integer``, or ``float``: float32 and the scores only (`onnx_float`).
     """
 
     name: str
@@ -31,8 +34,10 @@ class EmitOptions:
     optimize: Literal["size", "speed", "ram"] = "size"
     ram: int | None = None
     cpu: str = "portable"
-    onnx_weights: Literal["bytes", "bits"] = "bytes"
+    onnx_weights: OnnxWeights = "bytes"
     flash: int | None = None
+    onnx_outputs: OnnxOutputs = "all"
+    onnx_form: OnnxForm = "integer"
 
 
 @dataclass(frozen=True, eq=False)
