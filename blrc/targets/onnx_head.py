@@ -6,6 +6,9 @@ the ranges. A node takes up to half a microsecond in ONNX Runtime, however small
 
 A single network's label is the first maximum of its scores (`head.SMALLEST_SCALE` says why that is the law's), and its
 mean is the probability that belongs to log2 of the sum. The five outputs fit int32: they become int64 by the last node.
+
+Outputs that are the same for every sample are made by `Clip`. `Shape` with `ConstantOfShape` would do, too, but OpenVINO
+2026.4 computes other scores where a file has them.
 """
 
 from __future__ import annotations
@@ -64,9 +67,10 @@ def lower_head(graph: Graph, scores: Sequence[str], scale: head.Scale, classes: 
     if members == 1:
         graph.node("Squeeze", [best, graph.integers(1)], "label")
         _wide(graph, graph.node("Neg", [lost.name], "head/log_p"), "log_p")
-        _give(graph, probability(ints, log, "head/p"), "mean")
-        _constant(graph, "variance", 0)
-        _constant(graph, "members", 1)
+        p = probability(ints, log, "head/p")
+        _give(graph, p, "mean")
+        _give(graph, ints.clip(p, 0, 0, "head/variance"), "variance")
+        _give(graph, ints.clip(p, 1, 1, "head/members"), "members")
     else:
         _ensemble(ints, lost, log, members, gate)
 
@@ -95,7 +99,7 @@ def _ensemble(ints: Arithmetic, lost: Int, log: Int, members: int, gate: int) ->
         one, every = Int(graph.scalar("int32", 1), 1, 1), Int(graph.scalar("int32", members), members, members)
         _give(graph, _choose(graph, alone, one, every, "head/members"), "members")
     else:
-        _constant(graph, "members", members)
+        _give(graph, ints.clip(mean, members, members, "head/members"), "members")
     _give(graph, mean, "mean")
     _give(graph, variance, "variance")
 
@@ -165,12 +169,3 @@ def _give(graph: Graph, x: Int, name: str) -> None:
 
 def _wide(graph: Graph, x: str, name: str) -> None:
     graph.node("Cast", [x], name, to=TensorProto.INT64)
-
-
-def _constant(graph: Graph, name: str, number: int) -> None:
-    """An output of one number for every sample."""
-    value = helper.make_tensor("value", TensorProto.INT64, [1], [number])
-    shape = "head/samples"
-    if shape not in graph.made:
-        graph.node("Shape", ["label"], shape)
-    graph.node("ConstantOfShape", [shape], name, value=value)
