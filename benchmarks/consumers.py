@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from consumers_run import CONSUMERS, ROOT, Arrays, Case, Consumer, Said, run
+from consumers_run import BATCH, CONSUMERS, ROOT, Case, Consumer, Said, run
 from numpy.typing import NDArray
 
 from blrc import checkpoint, datasets, head, legal, reference
@@ -141,7 +141,9 @@ def verdict(consumer: Consumer, name: str, said: Said) -> tuple[str, bool]:
     return "differs: " + ", ".join(f"{output} {count}" for output, count in said.differs.items() if count), False
 
 
-def page(names: Sequence[str], rows: Sequence[tuple[Consumer, dict[str, Said]]], refused: Sequence[str], count: int) -> str:
+def page(
+    names: Sequence[str], rows: Sequence[tuple[Consumer, dict[str, Said]]], refused: Sequence[str], count: int
+) -> str:
     return "\n".join(_lines(names, rows, refused, count)) + "\n"
 
 
@@ -150,11 +152,10 @@ def _lines(
 ) -> Iterator[str]:
     yield "# Who reads the ONNX file"
     yield ""
-    yield "`make consumers` wrote this page (`benchmarks/consumers.py`). Each file was run on "
-    yield f"{count:,} inputs, in batches of 250, on the CPU; \"equal\" means that every number of every output is the reference's,"
-    yield "of the same type and shape. The integer form has the outputs `label`, `log_p`, `mean`, `variance`, `members` and `scores`,"
-    yield "the float form (`--onnx-form float`) has `scores`. OpenVINO ran with `INFERENCE_PRECISION_HINT` f32, which is its"
-    yield "default on processors without bfloat16; set it where there is bfloat16."
+    yield "`make consumers` wrote this page (`benchmarks/consumers.py`). Each file was run on"
+    yield f"{count:,} inputs, in batches of {BATCH}, on the CPU. 'Equal' means that every number of every output is the"
+    yield "reference's, of the same type and shape. The integer form has the outputs `label`, `log_p`, `mean`,"
+    yield "`variance`, `members` and `scores`, the float form (`--onnx-form float`) has `scores`."
     yield ""
     for form in ("integer", "float"):
         own = [name for name in names if name.endswith(f"-{form}")]

@@ -122,7 +122,9 @@ def run(consumer: Consumer, cases: Sequence[Case], batch: int = BATCH) -> dict[s
         for case in cases:
             file = out / f"{case.name}.json"
             if not file.is_file():
-                raise RuntimeError(f"{consumer.title} ended with {done.returncode} at {case.name}: {done.stderr[-500:]}")
+                raise RuntimeError(
+                    f"{consumer.title} ended with {done.returncode} at {case.name}: {done.stderr[-500:]}"
+                )
             said[case.name] = _compare(case, json.loads(file.read_text()))
         return said
 

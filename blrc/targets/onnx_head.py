@@ -7,8 +7,8 @@ the ranges. A node takes up to half a microsecond in ONNX Runtime, however small
 A single network's label is the first maximum of its scores (`head.SMALLEST_SCALE` says why that is the law's), and its
 mean is the probability that belongs to log2 of the sum. The five outputs fit int32: they become int64 by the last node.
 
-Outputs that are the same for every sample are made by `Clip`. `Shape` with `ConstantOfShape` would do, too, but OpenVINO
-2026.4 computes other scores where a file has them.
+Outputs that are the same for every sample are made by `Clip`. `Shape` with `ConstantOfShape` would do, too, but
+OpenVINO 2026.4 computes other scores where a file has them.
 """
 
 from __future__ import annotations
