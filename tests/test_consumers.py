@@ -15,12 +15,13 @@ import pytest
 from numpy.typing import NDArray
 
 ROOT = Path(__file__).parents[1]
-sys.path[:0] = [str(ROOT / "benchmarks"), str(Path(__file__).parent / "targets")]
+sys.path.insert(0, str(ROOT / "benchmarks"))
+sys.path.insert(0, str(Path(__file__).parent / "targets"))
 
 import consumers
 from consumers_run import CONSUMERS, Case, Consumer, Said, run
+from onnx_heads import EDGE, head_model, spread_scores
 from random_programs import gated, random_inputs, random_program
-from test_onnx_head import EDGE, head_model, spread_scores
 
 from blrc import checkpoint, datasets, head
 from blrc.exporting import build

@@ -9,9 +9,9 @@ import onnx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 from onnx import TensorProto, helper
 from onnx_agreement import assert_answers
+from onnx_heads import EDGE, Scores, head_model, spread_scores
 
 from blrc import head
 from blrc.targets import onnx_head
@@ -20,9 +20,7 @@ from blrc.targets.onnx_nodes import Graph
 from blrc.targets.onnx_run import elsewhere, here
 from blrc.targets.onnx_softmax import log2, probability
 
-Scores = list[NDArray[np.int32]]
 SMALLEST = head.SMALLEST_SCALE
-EDGE = 2**30 - 1  # of legal scores
 SMALL = {"Div", "Mod", "CumSum", "GreaterOrEqual"}  # ops that some runtimes compute in float32
 INDICES = {"ArgMax", "GatherElements", "Tile", "Squeeze", "Unsqueeze"}  # that have int64 indices or axes
 KNOWN_WRONG = {"Min", "Max", "ReduceMax", "ReduceMin", "ReduceSum", "BitShift", "Shape", "ConstantOfShape"}
@@ -33,18 +31,6 @@ def python(request: pytest.FixtureRequest) -> Path | None:
     return None if request.param == "newest" else request.getfixturevalue("ort117_python")
 
 
-def head_model(members: int, classes: int, scale: head.Scale, gate: int = 0) -> bytes:
-    """The head alone; the scores of each member are an input."""
-    graph = Graph()
-    names = [f"m{k}" for k in range(members)]
-    onnx_head.lower_head(graph, names, scale, classes, gate)
-    inputs = [helper.make_tensor_value_info(name, TensorProto.INT32, ["N", classes]) for name in names]
-    model = graph.model("head", inputs, onnx_head.outputs(classes), [])
-    onnx.checker.check_model(model, full_check=True)
-    content: bytes = model.SerializeToString()
-    return content
-
-
 def agree(scores: Scores, score_scale: float, python: Path | None = None, gate: int = 0) -> head.Answer:
     scale = head.scale_of(score_scale)
     engine = here(1, 100_000) if python is None else elsewhere(python, 1, 100_000)
@@ -52,18 +38,6 @@ def agree(scores: Scores, score_scale: float, python: Path | None = None, gate: 
     answer = head.Answer(**found)
     assert_answers(answer, head.ensemble(scores, scale, gate))
     return answer
-
-
-def spread_scores(members: int, classes: int, score_scale: float, seed: int) -> Scores:
-    """Scores that lie from less than one to 60 bits apart, as far as int32 allows; many of them equal."""
-    rng = np.random.default_rng(seed)
-    rows = []
-    for bits in (0.001, 1.0, 8.0, 24.0, 60.0):
-        reach = min(int(bits / score_scale) + 1, 2**30 - 1)
-        rows.append(rng.integers(-reach, reach + 1, (members, 40, classes)))
-    scores = np.concatenate(rows, axis=1)
-    scores[:, ::7] = scores[:, ::7, :1]
-    return list(scores.astype(np.int32))
 
 
 @pytest.mark.parametrize("score_scale", [SMALLEST, 2.09e-3, 0.5, 21.7, 1e30])
