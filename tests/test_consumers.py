@@ -14,8 +14,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT / "benchmarks"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 sys.path.insert(0, str(Path(__file__).parent / "targets"))
 
 import consumers
@@ -28,6 +27,7 @@ from blrc.exporting import build
 from blrc.members import parse_members
 from blrc.targets.onnx_head import OUTPUTS
 
+ROOT = Path(__file__).parents[1]
 IN_CI = ("ort117", "ort121", "ort131", "web", "openvino")
 IMAGES = 60
 
