@@ -12,6 +12,7 @@
 #                  on where it was stopped), half an hour of evaluation
 #   make targets   verify the exported C on every machine in emulators, write docs/targets.md
 #   make notorch   export, verify, bench and compile in an environment without torch, onnx and onnxruntime
+#   make consumers run the ONNX file in every runtime that reads it (about 1.3 GB of them), write docs/consumers.md
 #   make bench     the C at every level of x86-64 beside ONNX Runtime (float32, int8) and PyTorch on common layers and
 #                  two networks; BENCH_JSON=FILE and BENCH_PLOT=FILE.svg write the table and a figure
 #   make lce       install Larq Compute Engine for them (Python 3.10 or 3.11) in an environment of its own
@@ -32,10 +33,13 @@ PACKAGERS := .venv-packagers
 OLDEST    := .venv-oldest
 NOTORCH   := .venv-notorch
 LCE       := .venv-lce
+CONSUMERS := .venv-consumers
+CONSUMERS_CI  := ort121 ort131 openvino web
+CONSUMERS_ALL := $(CONSUMERS_CI) opencv4 opencv5 tinygrad
 WITH_LCE   = $(if $(wildcard $(LCE)/.installed),BLRC_LCE_PYTHON=$(LCE)/bin/python)
 
 .PHONY: demo test fuzz check oldest notorch format results results-cifar10 targets bench performance farm
-.PHONY: farm-summary dist clean distclean ort117 packagers lce
+.PHONY: farm-summary dist clean distclean ort117 packagers lce consumers consumers-ci
 .DELETE_ON_ERROR:
 
 # torch goes first and by itself, so that its options touch no other package.
@@ -88,6 +92,28 @@ $(NOTORCH)/.installed: pyproject.toml setup.py constraints.txt
 notorch: .venv/.installed $(NOTORCH)/.installed
 	$(BIN)/python -m pytest tests/test_without_torch.py
 
+# Runtimes that read the ONNX file, each in an environment of its own, and what tests need of them. Without one its tests
+# skip, with a reason; where CI=true they fail.
+consumers-ci: $(CONSUMERS_CI:%=$(CONSUMERS)/%/.installed)
+
+consumers: .venv/.installed ort117 $(CONSUMERS_ALL:%=$(CONSUMERS)/%/.installed)
+	$(BIN)/python benchmarks/consumers.py
+
+$(CONSUMERS)/web/.installed: constraints-consumers/web/package.json constraints-consumers/web/package-lock.json
+	rm -rf $(CONSUMERS)/web
+	mkdir -p $(CONSUMERS)/web
+	{ cp $^ $(CONSUMERS)/web \
+	  && npm ci --prefix $(CONSUMERS)/web --silent --no-audit --no-fund --ignore-scripts \
+	  && touch $@; } \
+	|| { rm -rf $(CONSUMERS)/web; echo "note: onnxruntime-web could not be installed; its tests will be skipped"; [ "$$CI" != true ]; }
+
+$(CONSUMERS)/%/.installed: constraints-consumers/%.txt
+	rm -rf $(CONSUMERS)/$*
+	{ $(PYTHON) -m venv $(CONSUMERS)/$* \
+	  && $(CONSUMERS)/$*/bin/python -m pip install --quiet -r $< \
+	  && touch $@; } \
+	|| { rm -rf $(CONSUMERS)/$*; echo "note: $* could not be installed; its tests will be skipped"; [ "$$CI" != true ]; }
+
 # Larq Compute Engine, which `make bench` and `make performance` then time too. Its TensorFlow wants NumPy 1.
 lce: $(LCE)/.installed
 
@@ -97,7 +123,7 @@ $(LCE)/.installed: constraints-lce.txt
 	$(LCE)/bin/python -m pip install --quiet -r constraints-lce.txt
 	touch $@
 
-test: .venv/.installed ort117 packagers $(NOTORCH)/.installed
+test: .venv/.installed ort117 packagers $(NOTORCH)/.installed consumers-ci
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile
 
 fuzz: .venv/.installed
@@ -152,4 +178,4 @@ clean:
 	find blrc tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 distclean: clean
-	rm -rf .venv $(OLDEST) $(NOTORCH) $(ORT117) $(PACKAGERS) $(LCE)
+	rm -rf .venv $(OLDEST) $(NOTORCH) $(ORT117) $(PACKAGERS) $(LCE) $(CONSUMERS)

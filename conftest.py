@@ -54,6 +54,41 @@ def ort117_python() -> Path:
     return python
 
 
+def _consumer(name: str, file: str) -> Path:
+    """What a runtime of `benchmarks/consumers.py` is run by ($BLRC_CONSUMERS is the folder of its environments)."""
+    path = Path(os.environ.get("BLRC_CONSUMERS", ROOT / ".venv-consumers")) / name / file
+    if not path.exists():
+        missing(f"no {path}: run make consumers-ci")
+    return path
+
+
+@pytest.fixture(scope="session")
+def ort117_consumer(ort117_python: Path) -> Path:
+    return ort117_python
+
+
+@pytest.fixture(scope="session")
+def ort121_consumer() -> Path:
+    return _consumer("ort121", "bin/python")
+
+
+@pytest.fixture(scope="session")
+def ort131_consumer() -> Path:
+    return _consumer("ort131", "bin/python")
+
+
+@pytest.fixture(scope="session")
+def openvino_consumer() -> Path:
+    return _consumer("openvino", "bin/python")
+
+
+@pytest.fixture(scope="session")
+def web_consumer() -> Path:
+    if shutil.which("node") is None:
+        missing("node is not installed")
+    return _consumer("web", "node_modules/onnxruntime-web")
+
+
 @pytest.fixture(scope="session")
 def simulated_avr(tmp_path_factory: pytest.TempPathFactory) -> SimAvr:
     """An ATmega2560 in simavr."""

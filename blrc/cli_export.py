@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import get_args
 
 import click
 
 from blrc.cli_ends import show
 from blrc.cli_paths import PATH
 from blrc.cli_progress import say, share_cores
+from blrc.targets.onnx_options import OnnxForm, OnnxOutputs, OnnxWeights
 
 
 @click.command()
@@ -46,7 +48,23 @@ from blrc.cli_progress import say, share_cores
     "with --optimize speed.",
 )
 @click.option(
-    "--onnx-weights", default="bytes", show_default=True, help="bytes; or bits: a smaller file, unpacked when loaded."
+    "--onnx-weights",
+    type=click.Choice(get_args(OnnxWeights)),
+    default="bytes",
+    show_default=True,
+    help="bytes; or bits: a smaller file, unpacked when loaded.",
+)
+@click.option(
+    "--onnx-outputs",
+    type=click.Choice(get_args(OnnxOutputs)),
+    help="all; or scores: without the head, of every member. [default: all; scores of the float form]",
+)
+@click.option(
+    "--onnx-form",
+    type=click.Choice(get_args(OnnxForm)),
+    default="integer",
+    show_default=True,
+    help="integer; or float: float32, for runtimes that lack integer operators (OpenCV, MNN), the scores only.",
 )
 @click.option("--name", help="Prefix of files and symbols [default: the checkpoint's file name].")
 @click.option(
@@ -77,6 +95,8 @@ def export(
     author: str | None,
     url: str | None,
     package_version: str | None,
+    onnx_outputs: str | None,
+    onnx_form: str,
     name: str | None,
     force: bool,
 ) -> None:
@@ -106,5 +126,7 @@ def export(
         author,
         url,
         package_version,
+        onnx_outputs,
+        onnx_form,
     )
     show(f"{folder}: {', '.join(done.manifest.targets)} of {model}, program {done.manifest.digest}")

@@ -29,7 +29,7 @@ from blrc.store.claim import claimed
 from blrc.targets.c.choice import check_cpu, parse_optimize
 from blrc.targets.c.names import check_name
 from blrc.targets.c.packages.registry import parse_packages
-from blrc.targets.onnx_options import parse_onnx_weights
+from blrc.targets.onnx_options import parse_onnx
 from blrc.targets.options import EmitOptions
 from blrc.targets.publication import parse_publication
 from blrc.targets.registry import NEEDS, TARGETS
@@ -87,6 +87,8 @@ def export(
     author: str | None = None,
     url: str | None = None,
     package_version: str | None = None,
+    onnx_outputs: str | None = None,
+    onnx_form: str = "integer",
 ) -> Exported:
     """Compile a checkpoint and write the artefacts of every target into one folder.
 
@@ -113,6 +115,9 @@ def export(
         onnx_weights: ``bytes``, or ``bits``: weights take an eighth in the ONNX file, unpacked when it is loaded.
         license, author, url, package_version: of the model, for packages and the manifest: an SPDX expression, one line
             of text, a web address, and MAJOR.MINOR.PATCH. What is not given stays unspecified.
+        onnx_outputs: ``all``, or ``scores``: the ONNX file has no head, and gives the scores of every member. None:
+            what the form has.
+        onnx_form: ``integer``; or ``float``: float32 and only ops that every runtime has, and the scores only.
 
     Raises:
         BlrcError: for every mistake that a user can make; nothing is written then.
@@ -130,7 +135,7 @@ def export(
     limits = parse_budget(flash, ram, targets)
     wanted_speed = parse_optimize(optimize)
     check_cpu(cpu, targets, flash is not None or ram is not None or bool(wanted) or optimize != "size")
-    onnx_form = parse_onnx_weights(onnx_weights, targets)
+    onnx = parse_onnx(onnx_weights, onnx_outputs, onnx_form, targets)
     if optimize != "size" and "c" not in targets:
         raise BlrcError(f"--optimize {optimize} is about the C; add --target c")
     publication = parse_publication(license, author, url, package_version)
@@ -166,7 +171,9 @@ def export(
             ram=limits.ram,
             flash=limits.flash,
             cpu=cpu,
-            onnx_weights=onnx_form,
+            onnx_weights=onnx.weights,
+            onnx_outputs=onnx.outputs,
+            onnx_form=onnx.form,
             license=publication.license,
             author=publication.author,
             url=publication.url,

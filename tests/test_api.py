@@ -237,6 +237,21 @@ def test_weights_of_the_onnx_file_as_bits(checkpoint: Checkpoint, tmp_path: Path
     assert api.verify(tmp_path / "bits", random=20).equal
 
 
+@pytest.mark.parametrize("option", [("--onnx-form", "float"), ("--onnx-outputs", "scores")])
+def test_other_forms_of_the_onnx_file_are_verified(
+    option: tuple[str, str], checkpoint: Checkpoint, tmp_path: Path
+) -> None:
+    assert checkpoint.calibration is not None
+    blrc.save(checkpoint.model(), tmp_path / "net.pt", input=checkpoint.encoding, calibration=checkpoint.calibration)
+    line = ["export", str(tmp_path / "net.pt"), "--target", "onnx", "-o", str(tmp_path / "out")]
+    done = CliRunner().invoke(main, [*line, *option])
+    assert done.exit_code == 0, done.output
+    about = read_manifest(tmp_path / "out").targets["onnx"]
+    assert (about["form"], about["outputs"]) == ("float" if option[0] == "--onnx-form" else "integer", "scores")
+    assert api.verify(tmp_path / "out", random=20).equal
+    assert "[integer|float]" in CliRunner().invoke(main, ["export", "--help"]).output
+
+
 @pytest.mark.parametrize(("file", "name"), [("my-net v2.pt", "my_net_v2"), ("x.y.pt", "x_y"), ("Net", "Net")])
 def test_the_name_comes_from_the_file(file: str, name: str, checkpoint: Checkpoint, tmp_path: Path) -> None:
     assert checkpoint.calibration is not None
@@ -253,6 +268,8 @@ def test_mistakes(checkpoint: Checkpoint, tmp_path: Path) -> None:
         ({"seed": -1}, "seed -1"),
         ({"name": "1"}, "start with a letter"),
         ({"targets": ["c"], "onnx_weights": "bits"}, "--onnx-weights bits is about the ONNX file"),
+        ({"onnx_form": "float", "onnx_outputs": "all"}, "--onnx-form float has no head"),
+        ({"onnx_outputs": "label"}, "--onnx-outputs label: expected all or scores"),
     ]:
         with pytest.raises(BlrcError, match=words):
             api.export(checkpoint, tmp_path / "out", **arguments)  # type: ignore[arg-type]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
+from math import isfinite
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -11,6 +12,7 @@ from blrc.errors import BlrcError
 from blrc.exports.schema import MisfitError, shown
 from blrc.targets.c.layout import CPUS
 from blrc.targets.c.packages.registry import PACKAGES
+from blrc.targets.onnx_options import parse_onnx
 from blrc.targets.options import EmitOptions
 from blrc.targets.publication import parse_publication
 from blrc.vectors import Vectors
@@ -43,8 +45,11 @@ def from_plain(plain: Mapping[str, Any], name: str, vectors: Vectors, version: s
     options = EmitOptions(name=name, vectors=vectors, version=version, **found)
     try:  # they stand in comments of the C, which would end there if anything went
         parse_publication(options.license, options.author, options.url, options.package_version)
+        parse_onnx(options.onnx_weights, options.onnx_outputs, options.onnx_form, ("onnx",))
     except BlrcError as error:
         raise MisfitError(f"options: {error}") from None
+    if options.input_scale is not None and not (isfinite(options.input_scale) and options.input_scale > 0):
+        raise MisfitError(f"options.input_scale is {options.input_scale}, expected a positive number")
     return options
 
 

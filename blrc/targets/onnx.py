@@ -13,6 +13,9 @@ What a user of the file sees:
             members, classes)               shape where there are several members
 ==========  ==============================  ====================================================================
 
+``--onnx-outputs scores`` leaves all but `scores` out. ``--onnx-form float`` (`onnx_float.py`) has a float32 `input` and
+float32 `scores`, which hold the same integers, and no other output.
+
 N is dynamic. Inside, every value of the program is a tensor of its own name; what members compute alike is computed
 once, and the rest is named ``mK/value`` (`onnx_graph.tensor_name`). `onnx_graph.py` says which numbers tensors hold and
 how the ops are lowered. Behind a gate (`Program.gate`, metadata ``blrc.gate`` in
@@ -23,7 +26,7 @@ values, no time saved. IR version 8 and opset 17 are what ONNX Runtime 1.17 and 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -31,10 +34,12 @@ import onnx
 from onnx import TensorProto, helper
 
 from blrc import head, program_file
-from blrc.program import Op, Program
+from blrc.program import Op, Program, Value
 from blrc.targets import onnx_head
+from blrc.targets.onnx_float import FloatLowering, float_info, read_float_input
 from blrc.targets.onnx_graph import Lowering, read_input, tensor_info, tensor_name, value_info
 from blrc.targets.onnx_nodes import IR_VERSION, OPSET, Graph
+from blrc.targets.onnx_options import OnnxForm
 from blrc.targets.options import EmitOptions, Emitted
 
 
@@ -42,26 +47,31 @@ def emit(program: Program, options: EmitOptions) -> Emitted:
     """The file ``<name>.onnx``, and what the manifest says of it. The same program and options give the same bytes.
 
     Raises:
-        BlrcError: a layer or the file is too large for ONNX.
+        BlrcError: a layer or the file is too large for ONNX, or a layer is not exact in the float form.
     """
     graph = Graph(options.onnx_weights)
-    start = read_input(graph, program)
-    members = [Lowering(graph, program, k, start) for k in range(len(program.members))]
+    form = FORMS[options.onnx_form]
+    start = form.read_input(graph, program)
+    members = [form.lowering(graph, program, k, start) for k in range(len(program.members))]
     costs = {op.name: _Cost() for op in program.ops}
     for member in members:
         for op in program.ops:
             with _counted(graph, costs[op.name]):
                 member.lower(op)
     head_cost = _Cost()
+    has_head = options.onnx_outputs == "all" and options.onnx_form == "integer"
     with _counted(graph, head_cost):
         scores = [tensor_name(program, program.output, k) for k in range(len(members))]
-        onnx_head.lower_head(graph, scores, head.scale_of(program.score_scale), program.classes, program.gate)
-    raw = TensorProto.INT8 if program.input.dtype == "int8" else TensorProto.UINT8
-    inner = {info.name: info for k in range(len(members)) for info in _infos(program, k)}
+        if has_head:
+            onnx_head.lower_head(graph, scores, head.scale_of(program.score_scale), program.classes, program.gate)
+        else:
+            onnx_head.stack_scores(graph, scores)
+    inner = {info.name: info for k in range(len(members)) for info in _infos(program, k, form)}
+    scores_info = onnx_head.scores_info(len(members), program.classes, form.scores)
     model = graph.model(
         options.name,
-        inputs=[value_info(tensor_name(program, program.input), program.input, raw)],
-        outputs=[*onnx_head.outputs(program.classes), onnx_head.scores_info(len(members), program.classes)],
+        inputs=[value_info(tensor_name(program, program.input), program.input, form.raw(program))],
+        outputs=[*(onnx_head.outputs(program.classes) if has_head else []), scores_info],
         inner=[info for name, info in inner.items() if name != "scores"],
     )
     model.producer_version = options.version
@@ -74,6 +84,7 @@ def emit(program: Program, options: EmitOptions) -> Emitted:
         **({"model_author": options.author} if options.author else {}),
         **({"model_license": options.license} if options.license else {}),
         **({"blrc.gate": str(program.gate)} if program.gate else {}),
+        **({"blrc.form": options.onnx_form} if options.onnx_form != "integer" else {}),
     }
     helper.set_model_props(model, properties)
     content = _bytes(model)
@@ -81,6 +92,8 @@ def emit(program: Program, options: EmitOptions) -> Emitted:
         "ir_version": IR_VERSION,
         "opset": OPSET,
         "weights": options.onnx_weights,
+        "outputs": options.onnx_outputs,
+        "form": options.onnx_form,
         "bytes": len(content),
         "operators": sorted({node.op_type for node in model.graph.node}),
         "layers": [{"op": name, "nodes": cost.nodes, "bytes": cost.nbytes} for name, cost in costs.items()],
@@ -89,12 +102,42 @@ def emit(program: Program, options: EmitOptions) -> Emitted:
     return Emitted({f"{options.name}.onnx": content}, about)
 
 
-def op_model(program: Program, op: Op, member: int = 0) -> bytes:
+def op_model(program: Program, op: Op, member: int = 0, form: OnnxForm = "integer") -> bytes:
     """A model of `op` alone, made by the same code; its input and output are the inner tensors of the op's values."""
     graph = Graph()
-    x = tensor_info(program, op.x, member)
-    Lowering(graph, program, member, x.name).lower(op)
-    return _bytes(graph.model("op", inputs=[x], outputs=[tensor_info(program, op.y, member)], inner=[]))
+    info, lowering = FORMS[form].info, FORMS[form].lowering
+    x = info(program, op.x, member)
+    lowering(graph, program, member, x.name).lower(op)
+    return _bytes(graph.model("op", inputs=[x], outputs=[info(program, op.y, member)], inner=[]))
+
+
+@dataclass(frozen=True)
+class Form:
+    """What one form of the file is made by.
+
+    Attributes:
+        info: describes the inner tensor of a value of one member.
+        raw: gives the element type of the file's input.
+        scores: element type of the scores.
+    """
+
+    read_input: Callable[[Graph, Program], str]
+    lowering: type[Lowering]
+    info: Callable[[Program, Value, int], onnx.ValueInfoProto]
+    raw: Callable[[Program], int]
+    scores: int
+
+
+def _integer_type(program: Program) -> int:
+    return int(TensorProto.INT8 if program.input.dtype == "int8" else TensorProto.UINT8)
+
+
+FORMS: Mapping[OnnxForm, Form] = {
+    "integer": Form(read_input, Lowering, tensor_info, _integer_type, TensorProto.INT32),
+    "float": Form(
+        read_float_input, FloatLowering, float_info, lambda program: int(TensorProto.FLOAT), TensorProto.FLOAT
+    ),
+}
 
 
 @dataclass
@@ -113,18 +156,26 @@ def _counted(graph: Graph, cost: _Cost) -> Iterator[None]:
     cost.nbytes += sum(array.nbytes for name, array in graph.constants.items() if name not in known)
 
 
-def _infos(program: Program, member: int) -> list[onnx.ValueInfoProto]:
-    return [tensor_info(program, op.y, member) for op in program.ops]
+def _infos(program: Program, member: int, form: Form) -> list[onnx.ValueInfoProto]:
+    return [form.info(program, op.y, member) for op in program.ops]
 
 
 def _describe(program: Program, options: EmitOptions) -> str:
     raw = "0 and 1" if program.input.dtype == "bits" else program.input.dtype
     what = "network" if len(program.members) == 1 else f"network, an ensemble of {len(program.members)} members"
+    said = f"Binary neural {what}: {options.name}, compiled by blrc {options.version}. input: raw {raw}; "
+    if options.onnx_form == "float":
+        return (
+            f"{said}as float32; scores: integers as float32, real score = score x blrc.score_scale. "
+            "Inner bits are -1 and +1; inner codes are -128 to 127."
+        )
+    if options.onnx_outputs == "all":
+        said += (
+            "label: the first maximum of log_p; log_p: sum over members of log2 of the probability x 2^16; "
+            "mean: of the label's probability over members x 2^16; variance: likewise x 2^32; members: how many; "
+        )
     return (
-        f"Binary neural {what}: {options.name}, compiled by blrc {options.version}. input: raw {raw}; "
-        "label: the first maximum of log_p; log_p: sum over members of log2 of the probability x 2^16; "
-        "mean: of the label's probability over members x 2^16; variance: likewise x 2^32; members: how many; "
-        "scores: int32, real score = score x blrc.score_scale. "
+        f"{said}scores: int32, real score = score x blrc.score_scale. "
         "Inner bits are uint8 0 and 2 with zero point 1; inner codes are uint8 code + 128."
     )
 

@@ -199,7 +199,7 @@ class Lowering:
         x, x_zero = self.maps(op.x, y), self.scalar("uint8", _zero_point(op.x))
         weight_zero, y_zero = self.scalar("int8", 0), self.scalar("uint8", 1)
         inputs = [x, scale, x_zero, kernel, scale, weight_zero, scale, y_zero, bias]
-        reached = self.node("QLinearConv", inputs, f"{y}/reached", **_geometry(op.window), group=op.groups)
+        reached = self.node("QLinearConv", inputs, f"{y}/reached", **geometry(op.window), group=op.groups)
         if op.pool is not None:
             reached = self.pool(reached, op.pool, f"{y}/pool")
         self.leave(op.y, y, self.node("Clip", [reached, "", self.scalar("uint8", 2)], self.entry(op.y, y)))
@@ -207,7 +207,7 @@ class Lowering:
     def dense(self, op: Conv, y: str) -> None:
         self.require_int32(op, max(255 * 2 * op.fan_in, 4 * self.program.bounds(op)[1] + 2))
         name, packed = self.table(op.weights)
-        matrix = self.graph.signs(f"{name}/matrix", _matrix(unpack_signs(packed, op.group_channels)), *ONE)
+        matrix = self.graph.signs(f"{name}/matrix", matrix_of(unpack_signs(packed, op.group_channels)), *ONE)
         z = self.product(op, self.rows(op.x, y), matrix, f"{y}/sum")
         thresholds = self.constant(*self.table(op.thresholds))
         choose(self.graph, self.node("GreaterOrEqual", [z, thresholds], f"{y}/reached"), y)
@@ -216,12 +216,12 @@ class Lowering:
         name, weights = self.table(op.weights)
         row = self.rows(op.x, y)
         if weights.dtype == np.int8:
-            total = self.product(op, row, self.constant(f"{name}/matrix", _matrix(weights)), f"{y}/sum")
+            total = self.product(op, row, self.constant(f"{name}/matrix", matrix_of(weights)), f"{y}/sum")
         else:
             # MatMulInteger takes bytes: w = 256 high + low, where low is unsigned.
             self.require_int32(op, INT32_MAX // 2 + 2 * 255 * weights[0].size)
-            low = self.constant(f"{name}/low", _matrix((weights & 255).astype(np.uint8)))
-            high = self.constant(f"{name}/high", _matrix((weights >> 8).astype(np.int8)))
+            low = self.constant(f"{name}/low", matrix_of((weights & 255).astype(np.uint8)))
+            high = self.constant(f"{name}/high", matrix_of((weights >> 8).astype(np.int8)))
             lows, highs = self.product(op, row, low, f"{y}/low"), self.product(op, row, high, f"{y}/high")
             total = self.node(
                 "Add", [self.node("Mul", [highs, self.scalar("int32", 256)], f"{y}/high256"), lows], f"{y}/sum"
@@ -231,7 +231,7 @@ class Lowering:
     def binary_scores(self, op: BinaryScores, y: str) -> None:
         self.require_int32(op, 255 * 2 * op.fan_in)
         name, packed = self.table(op.weights)
-        matrix = self.graph.signs(f"{name}/matrix", _matrix(unpack_signs(packed, op.x.shape[2])), *ONE)
+        matrix = self.graph.signs(f"{name}/matrix", matrix_of(unpack_signs(packed, op.x.shape[2])), *ONE)
         z = self.product(op, self.rows(op.x, y), matrix, f"{y}/sum")
         scaled = self.node("Mul", [z, self.constant(*self.table(op.multiplier))], f"{y}/scaled")
         self.node("Add", [scaled, self.constant(*self.table(op.bias))], y)
@@ -244,12 +244,15 @@ class Lowering:
 
         Padding of dilated windows gets its own node: runtimes refuse MaxPool's where it reaches the kernel's size.
         """
+        return self.pool_padded_with(x, window, output, self.scalar("uint8", 0))
+
+    def pool_padded_with(self, x: str, window: Window, output: str, pad: str) -> str:
         if any(window.padding) and window.dilation != (1, 1):
             top, left, bottom, right = window.padding
             pads = self.graph.integers(0, 0, top, left, 0, 0, bottom, right)
-            x = self.node("Pad", [x, pads, self.scalar("uint8", 0)], f"{output}/padded")
+            x = self.node("Pad", [x, pads, pad], f"{output}/padded")
             window = Window(window.kernel, window.stride, dilation=window.dilation)
-        return self.node("MaxPool", [x], output, **_geometry(window))
+        return self.node("MaxPool", [x], output, **geometry(window))
 
     def require_int32(self, op: Conv | Scores | BinaryScores, largest: int) -> None:
         """Runtimes add in int32, and before they subtract zero points."""
@@ -266,12 +269,13 @@ def _is_product(op: Conv) -> bool:
     return op.is_dense and op.groups == 1 and op.pool is None and not any(op.window.padding)
 
 
-def _matrix(weights: NDArray[Any]) -> NDArray[Any]:
+def matrix_of(weights: NDArray[Any]) -> NDArray[Any]:
     """(out, H, W, C) to (C x H x W, out): the order in which Flatten reads a map here."""
     return np.ascontiguousarray(weights.transpose(0, 3, 1, 2).reshape(len(weights), -1).T)
 
 
-def _geometry(window: Window) -> dict[str, list[int]]:
+def geometry(window: Window) -> dict[str, list[int]]:
+    """Attributes of a convolution or pool."""
     return {
         "kernel_shape": list(window.kernel),
         "strides": list(window.stride),

@@ -12,8 +12,8 @@ two together round where a quotient has to be cut, or leave all samples but the 
 A quotient of such numbers is exact in float32, too: where a / b is no integer, it is at least 1 / b away from the next
 one, which is more than half a unit in the last place of a quotient of a < 2^24.
 
-Every method asserts this from the ranges of its operands, when the file is made. `Arithmetic.known` states a range that is
-narrower than the operands' ranges tell; the caller says why.
+Every method asserts this from the ranges of its operands, when the file is made. `Arithmetic.known` states a range that
+is narrower than the operands' ranges tell; the caller says why.
 """
 
 from __future__ import annotations

@@ -17,8 +17,10 @@ from blrc import head
 from blrc.errors import BlrcError
 from blrc.program import Op, Program, Value
 from blrc.targets import onnx_worker
-from blrc.targets.onnx import op_model
-from blrc.targets.onnx_graph import is_flat, tensor_info, tensor_name
+from blrc.targets.onnx import FORMS, op_model
+from blrc.targets.onnx_graph import is_flat, tensor_name
+from blrc.targets.onnx_head import OUTPUTS
+from blrc.targets.onnx_options import OnnxForm
 
 Arrays = dict[str, NDArray[Any]]
 Engine = Callable[[bytes, Mapping[str, NDArray[Any]]], Arrays]
@@ -43,11 +45,14 @@ class OnnxRun:
     ) -> None:
         self.model = model
         self.program = program
+        self.form: OnnxForm = form_of(model)
         self._instrumented: dict[int, bytes] = {}
         self._engine = here(threads, batch) if python is None else elsewhere(python, threads, batch)
 
     def classify(self, raw: NDArray[Any]) -> tuple[head.Answer, NDArray[np.int32]]:
         """What the file as it is says: the answer, as `reference.answer`, and scores ``(N, members, classes)``.
+
+        Where the file has no head, the answer is `head.ensemble` of the file's scores.
 
         `raw` is in device layout, N, H, W, C.
         """
@@ -55,9 +60,12 @@ class OnnxRun:
         if count == 0:
             none, log_p = np.empty(0, np.int64), np.empty((0, classes), np.int64)
             return head.Answer(none, log_p, none, none, none), np.empty((0, members, classes), np.int32)
-        found = self._engine(self.model, {"input": _input_tensor(self.program.input, raw)})
-        answer = head.Answer(*(found[name] for name in ("label", "log_p", "mean", "variance", "members")))
-        return answer, found["scores"].reshape(count, members, classes)
+        found = self._engine(self.model, {"input": _input_tensor(self.program.input, raw, self.form)})
+        scores = integers("scores", found["scores"]).astype(np.int32, copy=False).reshape(count, members, classes)
+        if OUTPUTS[0] not in found:
+            scale = head.scale_of(self.program.score_scale)
+            return head.ensemble(list(scores.transpose(1, 0, 2)), scale, self.program.gate), scores
+        return head.Answer(*(found[name] for name in OUTPUTS)), scores
 
     def run(self, raw: NDArray[Any], member: int = 0) -> Arrays:
         """All values of one member, as `reference.run` gives them, from a copy in which each is an output.
@@ -71,21 +79,28 @@ class OnnxRun:
             return {**found, **{value.name: np.empty((0, *value.shape), _array_type(value)) for value in values}}
         if member not in self._instrumented:
             self._instrumented[member] = instrumented(self.model, self.program, member)
-        outputs = self._engine(self._instrumented[member], {"input": _input_tensor(self.program.input, raw)})
+        outputs = self._engine(self._instrumented[member], {"input": _input_tensor(self.program.input, raw, self.form)})
         for value in values:
-            found[value.name] = from_tensor(value, outputs[tensor_name(self.program, value, member)])
+            found[value.name] = from_tensor(value, outputs[tensor_name(self.program, value, member)], self.form)
         return found
 
 
 def run_op(
-    program: Program, op: Op, x: NDArray[Any], threads: int = 1, python: Path | None = None, member: int = 0
+    program: Program,
+    op: Op,
+    x: NDArray[Any],
+    threads: int = 1,
+    python: Path | None = None,
+    member: int = 0,
+    form: OnnxForm = "integer",
 ) -> NDArray[Any]:
     """One op alone, on a batch of its input; arrays as in `reference.apply`."""
     engine = here(threads, BATCH) if python is None else elsewhere(python, threads, BATCH)
     if len(x) == 0:
         return np.empty((0, *op.y.shape), _array_type(op.y))
-    outputs = engine(op_model(program, op, member), {tensor_name(program, op.x, member): to_tensor(op.x, x)})
-    return from_tensor(op.y, outputs[tensor_name(program, op.y, member)])
+    feeds = {tensor_name(program, op.x, member): to_tensor(op.x, x, form)}
+    outputs = engine(op_model(program, op, member, form), feeds)
+    return from_tensor(op.y, outputs[tensor_name(program, op.y, member)], form)
 
 
 def instrumented(model: bytes, program: Program, member: int = 0) -> bytes:
@@ -99,7 +114,7 @@ def instrumented(model: bytes, program: Program, member: int = 0) -> bytes:
         raise BlrcError(f"the ONNX file is damaged ({error}); export the model again") from None
     graph = proto.graph
     made = {name for node in graph.node for name in node.output}
-    wanted = [tensor_info(program, op.y, member) for op in program.ops]
+    wanted = [FORMS[form_of(model)].info(program, op.y, member) for op in program.ops]
     for info in wanted:
         if info.name not in made:
             raise BlrcError(
@@ -118,31 +133,64 @@ def instrumented(model: bytes, program: Program, member: int = 0) -> bytes:
     return content
 
 
-def to_tensor(value: Value, maps: NDArray[Any]) -> NDArray[Any]:
+def form_of(model: bytes) -> OnnxForm:
+    """The form of a file: the element type of its input says it. What cannot be read is refused when it is run."""
+    try:
+        inputs = onnx.load_from_string(model).graph.input
+    except Exception:  # protobuf's own error type is private
+        return "integer"
+    floats = [info for info in inputs if info.type.tensor_type.elem_type == onnx.TensorProto.FLOAT]
+    return "float" if floats else "integer"
+
+
+def to_tensor(value: Value, maps: NDArray[Any], form: OnnxForm = "integer") -> NDArray[Any]:
     """An array ``(N, H, W, C)`` of the reference as the inner tensor of `value` (conventions in `onnx.py`)."""
-    if value.dtype == "bits":
+    if form == "float":
+        maps = (2 * maps.astype(np.float32) - 1) if value.dtype == "bits" else maps.astype(np.float32)
+    elif value.dtype == "bits":
         maps = 2 * maps.astype(np.uint8)
     elif value.dtype == "int8":
         maps = (maps.astype(np.int16) + 128).astype(np.uint8)
     return _channels_first(value, maps)
 
 
-def from_tensor(value: Value, tensor: NDArray[Any]) -> NDArray[Any]:
+def from_tensor(value: Value, tensor: NDArray[Any], form: OnnxForm = "integer") -> NDArray[Any]:
     """Inverse of `to_tensor`."""
     height, width, channels = value.shape
     maps = tensor.reshape(-1, channels, height, width).transpose(0, 2, 3, 1)
+    if form == "float":
+        maps = integers(value.name, maps)
+        # The same numbers as in the integer form.
+        maps = maps + 1 if value.dtype == "bits" else maps + 128 if value.dtype == "int8" else maps
     if value.dtype == "bits":
-        strange = maps & ~np.uint8(2) != 0
+        strange = (maps != 0) & (maps != 2)
         if strange.any():
             found = np.unique(maps[strange]).tolist()[:5]
             raise BlrcError(f"ONNX tensor {value.name!r} holds {found}, but a bit is 0 or 2")
-        return np.ascontiguousarray(maps == 2)
+        return np.ascontiguousarray(maps == 2, dtype=bool)
     if value.dtype == "int8":
         return np.ascontiguousarray((maps.astype(np.int16) - 128).astype(np.int8))
-    return np.ascontiguousarray(maps)
+    return np.ascontiguousarray(maps.astype(value.dtype, copy=False))
 
 
-def _input_tensor(value: Value, raw: NDArray[Any]) -> NDArray[Any]:
+def integers(name: str, tensor: NDArray[Any]) -> NDArray[Any]:
+    """The tensor, as int64 where it is float32.
+
+    Raises:
+        BlrcError: it holds something else than integers.
+    """
+    if tensor.dtype.kind != "f":
+        return tensor
+    whole: NDArray[Any] = np.rint(tensor)
+    if not np.array_equal(whole, tensor):
+        found = tensor[whole != tensor].reshape(-1)[:5].tolist()
+        raise BlrcError(f"ONNX tensor {name!r} holds {found}, but only integers are exact")
+    return np.asarray(whole.astype(np.int64))
+
+
+def _input_tensor(value: Value, raw: NDArray[Any], form: OnnxForm) -> NDArray[Any]:
+    if form == "float":
+        return _channels_first(value, raw.astype(np.float32))
     return _channels_first(value, raw.astype(np.uint8) if value.dtype == "bits" else raw)
 
 

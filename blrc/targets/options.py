@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from blrc.targets.onnx_options import OnnxForm, OnnxOutputs, OnnxWeights
 from blrc.targets.publication import Publication
 from blrc.vectors import Vectors
 
@@ -25,6 +26,8 @@ class EmitOptions:
         cpu: of the C target: whose kernels it takes (`blrc.targets.c.layout.CPUS`).
         license, author, url, package_version: of the model, where they are known (`blrc.targets.publication`).
         onnx_weights: of the ONNX target: how the file holds binary weights (`blrc.targets.onnx_nodes.Graph.signs`).
+        onnx_outputs: of the ONNX target: ``all``, or ``scores``: the head is left out.
+        onnx_form: of the ONNX target: ``integer``, or ``float``: float32 and the scores only (`onnx_float`).
     """
 
     name: str
@@ -34,13 +37,15 @@ class EmitOptions:
     optimize: Literal["size", "speed", "ram"] = "size"
     ram: int | None = None
     cpu: str = "portable"
-    onnx_weights: Literal["bytes", "bits"] = "bytes"
+    onnx_weights: OnnxWeights = "bytes"
     flash: int | None = None
     license: str | None = None
     author: str | None = None
     url: str | None = None
     package_version: str | None = None
     input_scale: float | None = None
+    onnx_outputs: OnnxOutputs = "all"
+    onnx_form: OnnxForm = "integer"
 
     @property
     def publication(self) -> Publication:

@@ -185,7 +185,7 @@ def onnx_engine(model: bytes, program: Program) -> Engine:
         return runtime.run(raw, member)
 
     def alone(op: Op, x: NDArray[Any], member: int) -> NDArray[Any]:
-        return run_op(program, op, x, member=member)
+        return run_op(program, op, x, member=member, form=runtime.form)
 
     return Engine("onnxruntime", run, alone, runtime.classify)
 

@@ -55,7 +55,7 @@ typedef int blrc_wrong_language;
 
 /* Changes whenever a signature, a struct, a digest or the layout of a table changes: generated files refuse another
  * number. */
-#define BLRC_ABI 5
+#define BLRC_ABI 6
 
 /* Bits of the thresholds in tables, of binary convolutions and dense layers, and of convolutions of codes. An export
  * writes 16 where all of them, and the largest sums, fit: INT16_MAX then is "never", as INT32_MAX is with 32. */

@@ -22,12 +22,12 @@ from blrc.capture.check import check_equal
 from blrc.capture.evaluate import output
 from blrc.capture.tensors import tensors_of
 from blrc.capture.trace import capture
-from blrc.saving import from_model
 from blrc.encode import device_layout
 from blrc.errors import BlrcError
 from blrc.exporting import build
 from blrc.net import Norm
 from blrc.sample import MAP, sample
+from blrc.saving import from_model
 
 SHAPE = (1, 6, 6)
 ENCODING = encoding_of("uint8", SHAPE)

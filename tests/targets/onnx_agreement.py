@@ -11,7 +11,7 @@ from blrc import head, reference
 from blrc.legal import check
 from blrc.program import Constant, Conv, Op, Program, Scores, Value, Window
 from blrc.targets.onnx import emit
-from blrc.targets.onnx_nodes import OnnxWeights
+from blrc.targets.onnx_options import OnnxForm, OnnxOutputs, OnnxWeights
 from blrc.targets.onnx_run import OnnxRun
 from blrc.targets.options import EmitOptions
 from blrc.vectors import Vectors
@@ -19,12 +19,20 @@ from blrc.vectors import Vectors
 KINDS = ("uint8", "int8", "bits")
 
 
-def options(name: str = "net", weights: OnnxWeights = "bytes") -> EmitOptions:
-    return EmitOptions(name, Vectors(np.zeros(0), ()), version="1.2.3", onnx_weights=weights)
+def options(
+    name: str = "net",
+    weights: OnnxWeights = "bytes",
+    outputs: OnnxOutputs = "all",
+    form: OnnxForm = "integer",
+) -> EmitOptions:
+    recorded = Vectors(np.zeros(0), ())
+    return EmitOptions(name, recorded, version="1.2.3", onnx_weights=weights, onnx_outputs=outputs, onnx_form=form)
 
 
-def emitted(program: Program, weights: OnnxWeights = "bytes") -> bytes:
-    return emit(program, options(weights=weights)).files["net.onnx"]
+def emitted(
+    program: Program, weights: OnnxWeights = "bytes", outputs: OnnxOutputs = "all", form: OnnxForm = "integer"
+) -> bytes:
+    return emit(program, options(weights=weights, outputs=outputs, form=form)).files["net.onnx"]
 
 
 def difference(

@@ -17,10 +17,8 @@ from onnx_agreement import KINDS, assert_agrees, emitted
 from random_programs import random_inputs, random_program
 
 from blrc import reference
-from blrc.errors import BlrcError
 from blrc.program import BinaryScores, Conv, Program
 from blrc.targets.onnx_nodes import Graph
-from blrc.targets.onnx_options import parse_onnx_weights
 from blrc.targets.onnx_run import OnnxRun
 
 PAIRS = st.sampled_from([(np.int8(-1), np.int8(1)), (np.int8(-2), np.int8(2)), (np.uint8(0), np.uint8(2))])
@@ -94,12 +92,3 @@ def test_the_runtime_unpacks_while_it_loads(tmp_path: Path) -> None:
         onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
         ran.append(sorted(node.op_type for node in onnx.load(tmp_path / "optimized.onnx").graph.node))
     assert ran[0] == ran[1]
-
-
-def test_what_is_no_form_is_refused() -> None:
-    assert parse_onnx_weights("bits", ("c", "onnx")) == "bits"
-    assert parse_onnx_weights("bytes", ("c",)) == "bytes"
-    with pytest.raises(BlrcError, match="--onnx-weights bit: expected bytes or bits"):
-        parse_onnx_weights("bit", ("onnx",))
-    with pytest.raises(BlrcError, match="--onnx-weights bits is about the ONNX file; add --target onnx"):
-        parse_onnx_weights("bits", ("c",))

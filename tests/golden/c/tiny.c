@@ -13,7 +13,7 @@
 #if TINY_DIGEST_HEAD != 0x8f0ff8e604e2d0a6ULL
 #error "this file and tiny.h are of two exports: run blrc export again and copy all its files"
 #endif
-#if TINY_BLRC_ABI != 5 || TINY_BLRC_BIT_THRESHOLDS != 16 || TINY_BLRC_CODE_THRESHOLDS != 16 || TINY_BLRC_GATHER_WORDS != 1 || TINY_BLRC_CODES != 12 || TINY_BLRC_CODE_ROWS != 8
+#if TINY_BLRC_ABI != 6 || TINY_BLRC_BIT_THRESHOLDS != 16 || TINY_BLRC_CODE_THRESHOLDS != 16 || TINY_BLRC_GATHER_WORDS != 1 || TINY_BLRC_CODES != 12 || TINY_BLRC_CODE_ROWS != 8
 #error "tiny_blrc.h is of another version of blrc or another model: run blrc export again and copy all of its files"
 #endif
 
