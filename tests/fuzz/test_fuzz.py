@@ -14,7 +14,7 @@ from fuzz_worker import SECONDS
 
 WORKER = Path(__file__).parent / "fuzz_worker.py"
 INPUTS = int(os.environ.get("BLRC_FUZZ_INPUTS", "3000"))
-AWAITED: tuple[str, ...] = ("manifest",)
+AWAITED: tuple[str, ...] = ("manifest", "checkpoint")
 """Kinds whose readers are being rewritten; they run again when that is done."""
 
 
