@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from random_networks import encoding_of, randomise, raw_samples
 from torch import nn
 
+from blrc import nn as bnn
 from blrc.encode import InputEncoding
 
 SAMPLES = 12  # for calibration
@@ -63,12 +64,14 @@ def network(seed: int) -> Network:
         kind, shape, model = STYLES[style](rng, kind, plain)
         randomise(model, seed, ties=bool(rng.random() < 0.8))
     encoding = encoding_of(kind, shape)
-    return Network(seed, style, model, encoding, raw_samples(encoding, SAMPLES, seed), _members(rng, plain, style))
+    drawn = any(isinstance(module, bnn.Bernoulli) for module in model.modules())  # else all members are the same
+    members = _members(rng, style) if drawn else {}
+    return Network(seed, style, model, encoding, raw_samples(encoding, SAMPLES, seed), members)
 
 
-def _members(rng: Draw, plain: bool, style: str) -> dict[str, Any]:
+def _members(rng: Draw, style: str) -> dict[str, Any]:
     """MAP, or a few members of which some layers may be the same."""
-    if plain or (style != "ensemble" and rng.random() < 0.75):
+    if style != "ensemble" and rng.random() < 0.75:
         return {}
     options: dict[str, Any] = {"members": str(int(rng.integers(2, 4))), "seed": int(rng.integers(0, 1000))}
     if rng.random() < 0.3:
