@@ -40,8 +40,9 @@ class Rival:
     def missing(self) -> str | None:
         """Why it is left out, in words, or None where all of its packages are there."""
         lacking = [package for package in self.packages if importlib.util.find_spec(package) is None]
-        extras = ",".join(dict.fromkeys(EXTRAS[package] for package in lacking))
-        return f"{', '.join(lacking)} not installed: pip install 'blrc[{extras}]'" if lacking else None
+        extras = ",".join(dict.fromkeys(EXTRAS[package] for package in lacking if package in EXTRAS))
+        wanted = [*([f"'blrc[{extras}]'"] if extras else []), *(name for name in lacking if name not in EXTRAS)]
+        return f"{', '.join(lacking)} not installed: pip install {' '.join(wanted)}" if lacking else None
 
 
 def in_onnx_runtime(model: bytes, seed: int = 1) -> Run:

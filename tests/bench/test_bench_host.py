@@ -94,7 +94,7 @@ def test_a_rival_that_is_not_installed_is_left_out(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(rivals.importlib.util, "find_spec", lambda name: None if name == "torch" else object())
     found = quick(load(TINY))
     assert found.left_out == {
-        TORCH: "torch not installed: pip install torch",
+        TORCH: "torch not installed: pip install 'blrc[train]'",
         OURS: "no ONNX file: export with --target onnx too, and give the folder",
         LCE: lce.missing(),
     }
