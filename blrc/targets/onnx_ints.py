@@ -68,12 +68,12 @@ class Arithmetic:
     def divide(self, x: Int, y: Int | int, name: str) -> Int:
         """The quotient, rounded down."""
         low, high = (y, y) if isinstance(y, int) else (y.low, y.high)
-        _require(x.low >= 0 and x.high <= EXACT and low >= 1, name)
+        _require(x.low >= 0 and x.high <= EXACT and low >= 1 and high <= EXACT, name)
         return self._made("Div", x, y, name, x.low // high, x.high // low)
 
     def remainder(self, x: Int, y: Int | int, name: str) -> Int:
         low, high = (y, y) if isinstance(y, int) else (y.low, y.high)
-        _require(x.low >= 0 and x.high <= EXACT and low >= 1, name)
+        _require(x.low >= 0 and x.high <= EXACT and low >= 1 and high <= EXACT, name)
         return self._made("Mod", x, y, name, 0, min(high - 1, x.high))
 
     def clip(self, x: Int, low: int, high: int, name: str) -> Int:

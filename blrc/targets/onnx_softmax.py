@@ -78,8 +78,8 @@ def _power(ints: Arithmetic, d: Int, radix: int, name: str) -> tuple[Int, Int, I
 
 
 def _powers() -> NDArray[np.int64]:
-    """2^w, which divides upper digits: they are below 2^30, so that the last power may be as large."""
-    return np.asarray(1 << np.minimum(np.arange(WHOLE_BITS), head.EXP_BITS))
+    """2^w, which divides upper parts: they are at most 2^17, of which larger powers leave 0, too."""
+    return np.asarray(1 << np.minimum(np.arange(WHOLE_BITS), head.EXP_BITS - P_RADIX + 1))
 
 
 def powers_sum(ints: Arithmetic, d: Int, axis: int, classes: int, name: str) -> tuple[Int, Int, int]:
