@@ -21,6 +21,7 @@ from blrc.targets.c.layout import CPUS
 from blrc.targets.options import EmitOptions
 from blrc.targets.web import emit
 from blrc.targets.web.emit import PAGE
+from blrc.targets.runtime_licence import RUNTIME_LICENCE
 from blrc.targets.web.wasm import find_tools
 from blrc.vectors import record
 from blrc.verification.stimuli import random_inputs
@@ -156,7 +157,7 @@ def test_an_export_holds_the_page_and_says_what_compiled_it(tmp_path: Path) -> N
     assert re.search(r"clang version 19\.", about["compiler"])
     assert model == [about["compiler"], about["wasm_bytes"]]
     written = {file.name: file.read_bytes() for file in (tmp_path / "out" / "web").iterdir()}
-    assert set(written) == {file.name for file in PAGE.iterdir()} | {"model.js"}
+    assert set(written) == {file.name for file in PAGE.iterdir()} | {"model.js", RUNTIME_LICENCE}
     assert open_export(done.folder).manifest == done.manifest
 
 
