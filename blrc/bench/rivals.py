@@ -125,8 +125,11 @@ def _torch(subject: Subject, whole: bool) -> Run | None:
 def _ours_step(subject: Subject, step: Step) -> Run:
     """With the look-up of codes, where the C's step contains it."""
     from blrc.targets.onnx import op_model
+    from blrc.targets.onnx_run import form_of
 
-    parts = [in_onnx_runtime(op_model(subject.program, op)) for op in (step.encode, step.op) if op is not None]
+    form = "integer" if subject.onnx is None else form_of(subject.onnx)
+    ops = [op for op in (step.encode, step.op) if op is not None]
+    parts = [in_onnx_runtime(op_model(subject.program, op, form=form)) for op in ops]
 
     def run(repeats: int) -> None:
         for part in parts:
