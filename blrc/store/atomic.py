@@ -17,7 +17,7 @@ from pathlib import Path
 
 from blrc.errors import BlrcError
 from blrc.store import steps
-from blrc.store.lock import UnknownLockError, same, take
+from blrc.store.lock import ATTEMPTS, UnknownLockError, same, take, unstable
 
 _SUFFIX_BYTES = 20  # of the longest ending that `hidden` is given
 _NAME_BYTES = 255  # of a file's name, on every common file system
@@ -79,7 +79,7 @@ def _refuse_devices(path: Path) -> None:
 
 def _create_beside(path: Path) -> tuple[Path, int]:
     """Create a hidden file beside `path`, locked, so that nobody takes it for one that was left over."""
-    while True:
+    for _ in range(ATTEMPTS):
         beside = path.with_name(hidden(path.name, secrets.token_hex(4)))
         try:
             descriptor = steps.create(beside)
@@ -92,6 +92,7 @@ def _create_beside(path: Path) -> tuple[Path, int]:
         if kept and same(descriptor, beside):
             return beside, descriptor
         os.close(descriptor)  # it was swept away before it was locked
+    raise unstable()
 
 
 def _sweep(path: Path) -> None:

@@ -21,7 +21,7 @@ from blrc.store import steps
 from blrc.store.atomic import cannot_write
 from blrc.store.journal import LOCK, check_names, clashing
 from blrc.store.leftover import beside, expect_own_folder, lock_beside
-from blrc.store.lock import Lock, lock_folder
+from blrc.store.lock import ATTEMPTS, Lock, lock_folder, unstable
 from blrc.store.replace import replace, write_all
 
 
@@ -119,17 +119,20 @@ def claimed(folder: Path) -> Iterator[Place]:
 
 def _claim(folder: Path) -> Place:
     held = f"{folder}: another blrc export into it is running; wait for it to end, or choose another folder with -o"
-    while True:
+    changed: OSError = unstable()
+    for _ in range(ATTEMPTS):
         kind = steps.kind_of(folder)
-        if kind is None:
-            if (place := _claim_new(folder, held)) is not None:
-                return place
-            continue
-        if kind != stat.S_IFDIR:
+        if kind not in (None, stat.S_IFDIR):
             raise BlrcError(f"{folder}: is a file, not a folder; choose another folder with -o")
-        with suppress(FileNotFoundError):  # it was removed meanwhile
-            if (lock := lock_folder(folder, folder / LOCK, held)) is not None:
+        try:
+            if kind is None:
+                if (place := _claim_new(folder, held)) is not None:
+                    return place
+            elif (lock := lock_folder(folder, folder / LOCK, held)) is not None:
                 return Place(folder, lock, new=False)
+        except FileNotFoundError as error:  # another process has finished meanwhile, or given up
+            changed = error
+    raise changed
 
 
 def _claim_new(folder: Path, held: str) -> Place | None:
@@ -141,12 +144,11 @@ def _claim_new(folder: Path, held: str) -> Place | None:
         except FileExistsError:  # left over, or another process's: its lock tells
             expect_own_folder(beside(folder))
         lock = lock_beside(folder, held)
-    except FileNotFoundError:  # another process has finished meanwhile
-        lock = None
     except BaseException:
         _remove_made(made)
         raise
     if lock is None:
+        _remove_made(made)
         return None
     place = Place(folder, lock, True, made)
     if steps.kind_of(folder) is not None:  # another process has finished meanwhile

@@ -29,6 +29,7 @@ else:
 # What systems answer that cannot lock this file or folder; EBADF: NFS locks only what is open for writing.
 _UNKNOWN = (errno.EBADF, errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
 _HELD = (errno.EAGAIN, errno.EWOULDBLOCK, errno.EACCES, errno.EDEADLK)
+ATTEMPTS = 100  # to get hold of a name that others remove meanwhile; a file system may also be odd for ever
 
 
 class UnknownLockError(Exception):
@@ -92,7 +93,7 @@ def lock_file(path: Path, held: str) -> Lock:
         BlrcError: it is locked, or something that is not a plain file has its name.
         OSError: it cannot be created.
     """
-    while True:
+    for _ in range(ATTEMPTS):
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | steps.NO_FOLLOW, 0o666)
         except OSError as error:
@@ -101,6 +102,7 @@ def lock_file(path: Path, held: str) -> Lock:
             raise error
         if _hold(descriptor, path, held):
             return Lock(descriptor, path)
+    raise unstable()
 
 
 def lock_folder(folder: Path, file: Path, held: str) -> Lock | None:
@@ -149,6 +151,11 @@ def _hold(descriptor: int, path: Path, held: str) -> bool:
         raise
     os.close(descriptor)
     return False
+
+
+def unstable() -> OSError:
+    """Return the error of a file system where a name does not stay what it was just made or found to be."""
+    return OSError(errno.ESTALE, "it is removed or renamed again and again")
 
 
 def same(descriptor: int, path: Path) -> bool:

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from blrc.errors import BlrcError
 from blrc.exports.door import previous_files, read_manifest
-from blrc.store import lock, steps
+from blrc.store import atomic, lock, steps
 from blrc.store.claim import claimed
 from blrc.store.journal import BYTES, JOURNAL, STAGE, Journal, check_names, interrupted, read_journal, to_bytes
 
@@ -79,6 +79,26 @@ def test_a_claim_that_comes_to_nothing_leaves_nothing(locks: str, tmp_path: Path
 def test_the_root_folder_is_refused_like_any_other(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(BlrcError, match="exists already"), claimed(Path("/")):
         previous_files(Path("/"), False)
+
+
+@pytest.mark.parametrize("above", ["/proc", "/dev/null", "/proc/self/fd"])
+def test_regression_a_place_where_no_folder_can_be_is_refused_at_once(above: str) -> None:
+    """In /proc a new folder is said not to exist, which was taken for another process's doing, again and again."""
+    with pytest.raises(BlrcError, match=r"cannot write: .*; nothing was changed"), claimed(Path(above) / "out"):
+        pass
+
+
+def test_names_that_change_for_ever_are_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some file systems give another number each time that they are asked what a name stands for."""
+    for module in (lock, atomic):
+        monkeypatch.setattr(module, "same", lambda descriptor, path: False)
+    for write_it in (
+        lambda: write(tmp_path / "out", with_manifest(NEW)),
+        lambda: write(tmp_path, with_manifest(NEW)),
+        lambda: atomic.write_atomically(tmp_path / "x", b""),
+    ):
+        with pytest.raises(BlrcError, match="cannot write: it is removed or renamed again and again"):
+            write_it()
 
 
 def race(out: Path, number: int, start: Any, results: Any) -> None:
