@@ -90,7 +90,9 @@ def with_bias(old: Any) -> nn.Module:
 
 
 def block(old: Any) -> nn.Module:
-    return nn.Sequential(old, bnn.BinaryConv2d(6, 6, 1, bias=True), bnn.StochasticBatchNorm2d(6), bnn.StochasticSign())
+    norm = bnn.StochasticBatchNorm2d(6)
+    nn.init.constant_(norm.bias, 0.3)  # type: ignore[arg-type]  # without it z = m is a tie, which torch may miss
+    return nn.Sequential(old, bnn.BinaryConv2d(6, 6, 1, bias=True), norm, bnn.StochasticSign())
 
 
 def without_pool(m: Any) -> None:
@@ -198,7 +200,10 @@ def test_what_cannot_be_saved_is_refused(name: str) -> None:
     assert any(word in str(error.value) for word in ("layer '", "tensor '", "the network itself"))
 
 
+CHANGES = {**KEPT, **REFUSED}
+
+
 @settings(max_examples=60)
-@given(st.lists(st.sampled_from([*KEPT.values(), *KEPT.values(), *REFUSED.values()]), min_size=2, max_size=4))
-def test_changes_together_are_saved_as_they_are_or_refused(changes: list[Callable[[Any], None]]) -> None:
-    outcome(changes)
+@given(st.lists(st.sampled_from([*KEPT, *KEPT, *REFUSED]), min_size=2, max_size=4))
+def test_changes_together_are_saved_as_they_are_or_refused(names: list[str]) -> None:
+    outcome([CHANGES[name] for name in names])
