@@ -82,11 +82,12 @@ def _array(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> NDArray[Any]:
 
 def _header(name: str, member: IO[bytes]) -> tuple[np.dtype[Any], tuple[int, ...], bool]:
     """Type and shape of an array, and whether its first axis runs fastest."""
-    version = np.lib.format.read_magic(member)
+    version = np.lib.format.read_magic(member)  # type: ignore[no-untyped-call, unused-ignore]
     readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
     if version not in readers:
         raise ValueError(f"array {name!r}: is of npy version {version}; 1.0 and 2.0 are read")
-    shape, columns_first, dtype = readers[version](member, max_header_size=HEADER)
+    read: Any = readers[version]  # NumPy 1 declares neither its types nor this argument
+    shape, columns_first, dtype = read(member, max_header_size=HEADER)
     if dtype.kind not in _KINDS or dtype.names is not None or dtype.subdtype is not None:
         raise ValueError(f"array {name!r}: is of type {dtype}; only numbers are read")
     if any(type(n) is not int or n < 0 for n in shape):
