@@ -37,6 +37,7 @@ MD5 = {
 SUBFOLDERS = ("", "mnist", "MNIST/raw", "raw")
 VALIDATION = 5_000
 TIMEOUT_S = 60.0
+MOST_VALUES = 1 << 40  # no file has so many, and NumPy counts further
 MOST_DIMENSIONS = 8  # of an IDX file; images have three
 MOST_DOWNLOADED = 64 << 20  # bytes of a file of MNIST, inflated: the largest has 47 million
 GZIP = b"\x1f\x8b"  # how a gzip file begins
@@ -168,7 +169,10 @@ def _size(start: bytes, ndim: int | None) -> int:
         raise ValueError(f"{start[3]} dimensions, {wanted}")
     if len(start) < 4 + 4 * start[3]:
         raise ValueError(f"{len(start)} bytes, shorter than its header")
-    return 4 + 4 * start[3] + math.prod(_shape(start))
+    shape = _shape(start)
+    if math.prod(max(1, n) for n in shape) > MOST_VALUES:  # also where another dimension is 0
+        raise ValueError(f"its header says {' x '.join(map(str, shape))} values")
+    return 4 + 4 * start[3] + math.prod(shape)
 
 
 def _shape(data: bytes) -> tuple[int, ...]:

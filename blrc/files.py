@@ -6,11 +6,22 @@ import os
 import tempfile
 from pathlib import Path
 
-from blrc.bounded.regular import check_name
+from blrc.bounded.regular import check_name, check_output
 from blrc.errors import BlrcError
-from blrc.store.atomic import cannot_write, write_atomically
+from blrc.store import atomic
+from blrc.store.atomic import cannot_write
 
 __all__ = ["cache_folder", "expect_folder", "is_folder", "writable", "write_atomically"]
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Replace the regular file at `path` by `content`, or leave it as it was.
+
+    Raises:
+        BlrcError: something else than a regular file is there, or it cannot be written.
+    """
+    check_output(path)
+    atomic.write_atomically(path, content)
 
 
 def cache_folder(name: str) -> Path:

@@ -14,8 +14,8 @@ from blrc.pack import WORD_BITS, words
 from blrc.program import INT32_MAX, BinaryScores, Conv, Encode, Op, Pool, Program, Scores, Shape, constant_names
 from blrc.window import LIMIT, Window
 
-MOST_VALUES = 1 << 22
-"""Values of the largest map, its padding included: a grey image of 2,048 x 2,048. A program of a few bytes could
+MOST_VALUES = 1 << 24
+"""Values of the largest map, its padding included: a grey image of 4,096 x 4,096. A program of a few bytes could
 otherwise ask for any memory."""
 
 MOST_PRODUCTS = 1 << 38
@@ -161,7 +161,7 @@ def _check_scores(program: Program, op: Scores | BinaryScores) -> None:
     _require(op, op.x.dtype == "bits" and op.y.dtype == "int32", "scores take bits and give int32")
     _require(op, op.y.shape[:2] == (1, 1), "scores must be a vector")
     classes = op.y.shape[2]
-    _require(op, classes >= 2, "one output is no choice: its label would always be 0; give an output for each answer")
+    _require(op, classes >= 1, "there is no output")
     _require(
         op, classes <= head.MAX_CLASSES, f"{classes} classes; the integer softmax is for {head.MAX_CLASSES} at most"
     )

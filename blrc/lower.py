@@ -175,8 +175,17 @@ def _pool(pool: MaxPool, x: Value) -> Lowered:
     return Lowered(Pool(pool.name, x, y, pool.window), {})
 
 
+def _choice(layer: str, outputs: int) -> int:
+    """Return how many classes the last layer has; with one, the label would say nothing."""
+    if outputs < 2:
+        raise BlrcError(
+            f"layer {layer!r}: one output is no choice: its label would always be 0; give an output for each answer"
+        )
+    return outputs
+
+
 def _scores(softmax: Softmax, x: Value, scale: float) -> Lowered:
-    classes = len(softmax.weights)
+    classes = _choice(softmax.name, len(softmax.weights))
     y = Value("scores", "int32", (1, 1, classes))
     op = Scores(softmax.name, x, y, f"{softmax.name}.weights", f"{softmax.name}.bias")
     weights = np.rint(_turn_rows(softmax.weights, x.shape) / scale).astype(np.int8)
@@ -189,8 +198,8 @@ def _scores(softmax: Softmax, x: Value, scale: float) -> Lowered:
 
 
 def _binary_scores(stage: ScoreStage, x: Value, scale: float) -> Lowered:
-    y = Value("scores", "int32", (1, 1, len(stage.linear.weights)))
     name = stage.linear.name
+    y = Value("scores", "int32", (1, 1, _choice(name, len(stage.linear.weights))))
     op = BinaryScores(name, x, y, f"{name}.weights", f"{name}.multiplier", f"{name}.bias")
     scores = affine.affine(stage, Fraction(scale))
     tables = {

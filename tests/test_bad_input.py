@@ -40,7 +40,7 @@ def network(layers: Layers, shape: tuple[int, ...] = SHAPE, kind: str = "uint8",
         encoding = encoding_of(kind, shape)
         model = randomise(nn.Sequential(OrderedDict(layers)), 0)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("blrc.checkpoint.check_equal", lambda *_: None)
+            patch.setattr("blrc.saving.check_equal", lambda *_: None)
             blrc.save(model, path, input=encoding, calibration=raw_samples(encoding, 8, 0) if calibrated else None)
         return path
 

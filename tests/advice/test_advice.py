@@ -24,9 +24,9 @@ from torch.utils.data import DataLoader, TensorDataset
 import blrc
 from blrc import nn as bnn
 from blrc.advice.files import advice
-from blrc.checkpoint import from_model
 from blrc.errors import BlrcError
 from blrc.inspection import inspect
+from blrc.saving import from_model
 
 ENCODING = encoding_of("uint8", (1, 4, 4))
 SAMPLES = raw_samples(ENCODING, 8, 0)

@@ -17,7 +17,7 @@ from PIL import Image
 LIMIT = 1 << 30  # bytes that a command may take: its own 100 to 300 million included
 
 SCRIPT = """
-import resource, sys
+import re, resource, sys
 from pathlib import Path
 from blrc import labelled, program_file
 from blrc.errors import BlrcError
@@ -27,7 +27,8 @@ try:
     {call}
 except BlrcError as error:
     print(str(error).replace(chr(10), " "))
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+# Of this program alone: ru_maxrss is also that of the process which started it.
+print(int(re.search(r"VmHWM:\\s*(\\d+)", Path("/proc/self/status").read_text())[1]) * 1024)
 """
 
 

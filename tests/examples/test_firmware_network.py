@@ -6,13 +6,13 @@ import os
 from pathlib import Path
 
 import pytest
-from blrc.manifest import read_manifest
 from firmware_project import copied
 from random_networks import encoding_of, randomise, raw_samples
 from torch import nn
 
 import blrc
 from blrc import nn as bnn
+from blrc.exports.door import read_manifest
 
 pytestmark = pytest.mark.needs("make", "arm-none-eabi-gcc", "qemu-system-arm")
 

@@ -75,7 +75,13 @@ def recorded(rng: Random, good: Path, place: Path) -> Case:
     path = place / "net.vectors.npz"
     found = program_file.load(good / "members" / "net.program.npz")
     path.write_bytes(npz_mutated(npz.read(good / "members" / "net.vectors.npz"), rng))
-    return lambda: vectors.differences(path, found)
+
+    def run() -> None:
+        content = path.read_bytes()
+        inputs = vectors.inputs_of(content, path, found)
+        vectors.differences(content, path, found, vectors.record(found, inputs))
+
+    return run
 
 
 def manifest(rng: Random, good: Path, place: Path) -> Case:

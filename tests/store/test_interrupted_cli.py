@@ -118,4 +118,4 @@ def test_a_failed_export_leaves_neither_folder_nor_what_grew_beside_it(tmp_path:
     result = CliRunner().invoke(
         main, ["export", str(TINY), "--target", "c", "--flash", "1", "-o", str(tmp_path / "a" / "out")]
     )
-    assert result.exit_code == 2 and not list(tmp_path.iterdir())
+    assert result.exit_code == 1 and not list(tmp_path.iterdir())
