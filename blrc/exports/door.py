@@ -128,7 +128,7 @@ def check_digest(digest: str) -> str:
     Raises:
         BlrcError: it is not 64 hexadecimal digits.
     """
-    if not re.fullmatch(r"[0-9a-fA-F]{64}", digest, re.ASCII):
+    if not isinstance(digest, str) or not re.fullmatch(r"[0-9a-fA-F]{64}", digest, re.ASCII):
         raise BlrcError(f"digest {digest!r}: expected all 64 hexadecimal digits, as 'blrc export' prints them")
     return digest.lower()
 

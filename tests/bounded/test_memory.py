@@ -113,7 +113,7 @@ def program_of_a_huge_map(folder: Path) -> str:
         (jpeg_bomb, "is larger than is decoded"),
         (pickle_bomb, "at a place far away"),
         (pickle_of_lists, "more steps than such a batch needs"),
-        (program_of_a_huge_map, "has over 4,194,304 values"),
+        (program_of_a_huge_map, "has over 16,777,216 values"),
     ],
     ids=lambda each: getattr(each, "__name__", ""),
 )

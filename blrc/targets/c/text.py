@@ -27,15 +27,17 @@ def c_type(dtype: np.dtype[Any]) -> str:
 
 
 def comment(text: str) -> str:
-    """A block comment. What could end it, or continue a line, is replaced."""
-    safe = text.encode("ascii", "replace").decode().replace("*/", "* /").replace("/*", "/ *")
-    safe = re.sub(r"\?(?=\?)", "? ", safe)  # trigraphs
+    """Return a block comment. What could end it, or continue a line, is replaced: names in it may be a stranger's."""
+    printed = "".join(c if " " <= c <= "~" or c == "\n" else "?" for c in text).replace("\\", "/")
+    safe = re.sub(r"\*(?=/)|/(?=\*)|\?(?=\?)", r"\g<0> ", printed)  # its end, another one's start, trigraphs
     lines = [
         line
-        for paragraph in safe.replace("\\", "/").split("\n")
+        for paragraph in safe.split("\n")
         for line in textwrap.wrap(paragraph, WIDTH - 6, break_long_words=False) or [""]
     ]
-    return "/* " + "\n * ".join(lines).replace(" * \n", " *\n") + " */\n"
+    body = "\n * ".join(lines).replace(" * \n", " *\n")
+    assert "*/" not in body and "/*" not in body and "\\" not in body
+    return f"/* {body} */\n"
 
 
 def fill(template: str, values: Mapping[str, str]) -> str:
