@@ -1,6 +1,8 @@
 """Every reader of the ONNX file that we know of: docs/consumers.md.
 
-python benchmarks/consumers.py [--data DIR] [--inputs 1000] [--only TITLE] [--no-page]
+python benchmarks/consumers.py [--data DIR] [--inputs 1000] [--only TITLE] [--no-page] [--record FILE.json]
+
+--record writes what each runtime said after it ended, and goes on where a run of the same files was stopped.
 
 Runs both forms of the file, of the shipped MNIST network on test images and of networks with random weights and with
 extreme scores, in every runtime that `make consumers` installs, and compares every output with the reference. Ends with
@@ -10,9 +12,11 @@ status 1 unless every output of every file is equal, or the runtime is known to 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
+from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
@@ -179,12 +183,31 @@ def _lines(
     yield (Path(__file__).parent / "consumers_notes.md").read_text(encoding="utf-8").rstrip()
 
 
+def recorded(file: Path | None, consumer: Consumer, files: str) -> dict[str, Said]:
+    """What an earlier run of the same files has from that consumer; empty if there is none."""
+    if file is None or not file.is_file():
+        return {}
+    found = json.loads(file.read_text())
+    own = found["runtimes"].get(key(consumer), {}) if found["files"] == files else {}
+    return {name: Said(**said) for name, said in own.items()}
+
+
+def record(file: Path, files: str, rows: Sequence[tuple[Consumer, dict[str, Said]]]) -> None:
+    runtimes = {key(consumer): {name: asdict(each) for name, each in said.items()} for consumer, said in rows}
+    write_atomically(file, json.dumps({"files": files, "runtimes": runtimes}).encode())
+
+
+def key(consumer: Consumer) -> str:
+    return f"{consumer.title}, {consumer.environment}"
+
+
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, default=MNIST / "data")
     parser.add_argument("--inputs", type=int, default=1000)
     parser.add_argument("--only", help="consumers whose title contains this; no page is written")
     parser.add_argument("--no-page", action="store_true")
+    parser.add_argument("--record", type=Path)
     options = parser.parse_args(arguments)
     images = np.asarray(datasets.mnist(options.data, train=False).images).reshape(-1, 28, 28, 1)
     chosen = [consumer for consumer in CONSUMERS if (options.only or "") in consumer.title]
@@ -193,9 +216,12 @@ def main(arguments: Sequence[str]) -> int:
         return 2
     made, refused = cases(images, options.inputs)
     rows, good = [], True
+    files = sha256(b"".join(each.model for each in made) + str(options.inputs).encode()).hexdigest()
     for consumer in chosen:
-        said = run(consumer, made)
+        said = recorded(options.record, consumer, files) or run(consumer, made)
         rows.append((consumer, said))
+        if options.record:
+            record(options.record, files, rows)
         for name, each in said.items():
             text, expected = verdict(consumer, name, each)
             good = good and expected

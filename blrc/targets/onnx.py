@@ -65,7 +65,7 @@ def emit(program: Program, options: EmitOptions) -> Emitted:
         if has_head:
             onnx_head.lower_head(graph, scores, head.scale_of(program.score_scale), program.classes, program.gate)
         else:
-            onnx_head.stack_scores(graph, scores)
+            onnx_head.stack_scores(graph, scores, program.classes)
     inner = {info.name: info for k in range(len(members)) for info in _infos(program, k, form)}
     scores_info = onnx_head.scores_info(len(members), program.classes, form.scores)
     model = graph.model(

@@ -41,13 +41,15 @@ def scores_info(members: int, classes: int, kind: int = TensorProto.INT32) -> on
     return helper.make_tensor_value_info("scores", kind, shape)
 
 
-def stack_scores(graph: Graph, scores: Sequence[str]) -> str:
-    """The tensor of all members' scores: one member's own, (N, classes), or `scores`, (N, members, classes)."""
+def stack_scores(graph: Graph, scores: Sequence[str], classes: int) -> str:
+    """The tensor of all members' scores: one member's own, (N, classes), or `scores`, (N, members, classes).
+
+    By one `Reshape`, because OpenCV 4 gets another shape from `Unsqueeze` and `Concat`.
+    """
     if len(scores) == 1:
         return scores[0]
-    axes = graph.integers(1)
-    rows = {name: graph.node("Unsqueeze", [name, axes], f"{name}/row") for name in dict.fromkeys(scores)}
-    return graph.node("Concat", [rows[name] for name in scores], "scores", axis=1)
+    row = graph.node("Concat", list(scores), "scores/row", axis=1)
+    return graph.node("Reshape", [row, graph.integers(-1, len(scores), classes)], "scores")
 
 
 def lower_head(graph: Graph, scores: Sequence[str], scale: head.Scale, classes: int, gate: int = 0) -> None:
@@ -56,7 +58,7 @@ def lower_head(graph: Graph, scores: Sequence[str], scale: head.Scale, classes: 
     Behind a gate every member is computed all the same; where the first answers alone, its answer is chosen.
     """
     ints, members = Arithmetic(graph), len(scores)
-    stack = stack_scores(graph, scores)
+    stack = stack_scores(graph, scores, classes)
     axis = 1 if members == 1 else 2
     best = graph.node("ArgMax", [stack], "head/best", axis=axis, keepdims=1, select_last_index=0)
     graph.node("GatherElements", [stack, best], "head/top", axis=axis)
