@@ -18,9 +18,9 @@ from blrc.errors import BlrcError
 from blrc.program import Program
 from blrc.targets.c.layout import CPUS
 from blrc.targets.options import EmitOptions
+from blrc.targets.runtime_licence import RUNTIME_LICENCE
 from blrc.targets.web import emit
 from blrc.targets.web.emit import PAGE
-from blrc.targets.runtime_licence import RUNTIME_LICENCE
 from blrc.targets.web.wasm import find_tools
 from blrc.vectors import record
 from blrc.verification.stimuli import random_inputs
