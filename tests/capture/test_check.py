@@ -268,13 +268,13 @@ def test_another_default_device_and_type_change_nothing(tmp_path: Path) -> None:
         torch.set_default_dtype(torch.float64)
         blrc.save(model, tmp_path / "b.pt", input=ENCODING, calibration=SAMPLES)
         again = blrc.load(tmp_path / "b.pt").model()
-        blrc.save(again, tmp_path / "c.pt", input=ENCODING, calibration=SAMPLES)
-        blrc.export(tmp_path / "c.pt", tmp_path / "out", targets="c")
+        blrc.save(again, tmp_path / "again.pt", input=ENCODING, calibration=SAMPLES)
+        blrc.export(tmp_path / "again.pt", tmp_path / "out", targets="c")
     finally:
         torch.set_default_device("cpu")
         torch.set_default_dtype(torch.float32)
     assert {value.dtype for value in again.parameters()} == {torch.float32}
-    assert (tmp_path / "a.pt").read_bytes() == (tmp_path / "b.pt").read_bytes() == (tmp_path / "c.pt").read_bytes()
+    assert (tmp_path / "a.pt").read_bytes() == (tmp_path / "b.pt").read_bytes() == (tmp_path / "again.pt").read_bytes()
 
 
 def test_tensors_are_those_that_the_layers_use_whatever_state_dict_says(tmp_path: Path) -> None:
