@@ -101,6 +101,7 @@ def _linear(linear: Conv | Dense, weights: torch.Tensor, x: torch.Tensor) -> tor
         (n, channels, top + height + bottom, left + width + right),
         dtype=weights.dtype,
         memory_format=torch.channels_last,
+        device="cpu",  # whatever torch's default is
     ).zero_()
     padded[:, :, top : top + height, left : left + width] = x
     kernels = weights.contiguous(memory_format=torch.channels_last)
