@@ -55,6 +55,7 @@ _FIXED: Mapping[str, Mapping[str, Any]] = {
     "plain_norm2d": {"track_running_stats": True},
     "plain_pool2d": {"dilation": 1, "ceil_mode": False, "return_indices": False},
 }
+MOST_STEPS = 10_000  # of a forward; a loop that never ends while it is traced would take all memory
 _INSTEAD = {
     nn.Conv2d: "use blrc.nn.BinaryConv2d (or SteConv2d)",
     nn.SyncBatchNorm: "use torch.nn.BatchNorm1d or BatchNorm2d, which can load its state_dict",
@@ -87,8 +88,8 @@ def capture(model: nn.Module) -> tuple[Node, ...]:
         _check_names(model)
     with undisturbed():
         copied = twin(model)
-        copied.eval()  # What is exported is what evaluation computes, whatever mode the module is in.
         try:
+            copied.eval()  # What is exported is what evaluation computes, whatever mode the module is in.
             return _followed(copied)
         except Exception as error:
             explain(copied)
@@ -114,6 +115,7 @@ class _Tracer(fx.Tracer):
     def __init__(self) -> None:
         super().__init__()
         self.called: list[str] = []
+        self.steps = 0
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
         return known_class(m) is not None or super().is_leaf_module(m, module_qualified_name)
@@ -122,7 +124,18 @@ class _Tracer(fx.Tracer):
         self, m: nn.Module, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         self.called.append(self.path_of_module(m))
+        if known_class(m) is None:
+            check_container(self.called[-1], m)  # before its hooks run, which may never end on what tracing gives them
         return super().call_module(m, forward, args, kwargs)
+
+    def create_node(self, *args: Any, **options: Any) -> fx.Node:
+        self.steps += 1
+        if self.steps > MOST_STEPS:
+            raise BlrcError(
+                f"forward takes more than {MOST_STEPS} steps; write it as plain calls of layers, without loops that "
+                "wait for a value"
+            )
+        return super().create_node(*args, **options)
 
 
 def twin(model: nn.Module) -> nn.Module:
