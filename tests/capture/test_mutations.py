@@ -17,11 +17,12 @@ from torch import nn
 
 from blrc import nn as bnn
 from blrc import reference
-from blrc.checkpoint import Checkpoint, from_model
+from blrc.checkpoint import Checkpoint
 from blrc.encode import device_layout
 from blrc.errors import BlrcError
 from blrc.exporting import build
 from blrc.sample import MAP
+from blrc.saving import from_model
 
 SHAPE = (1, 9, 9)
 ENCODING = encoding_of("uint8", SHAPE)
