@@ -22,7 +22,14 @@ from blrc.targets.onnx_softmax import log2, probability
 
 SMALLEST = head.SMALLEST_SCALE
 SMALL = {"Div", "Mod", "CumSum", "GreaterOrEqual"}  # ops that some runtimes compute in float32
-INDICES = {"ArgMax", "GatherElements", "Tile", "Squeeze", "Unsqueeze"}  # that have int64 indices or axes
+INDICES = {
+    "ArgMax",
+    "Reshape",
+    "GatherElements",
+    "Tile",
+    "Squeeze",
+    "Unsqueeze",
+}  # that have int64 indices, axes or shapes
 KNOWN_WRONG = {"Min", "Max", "ReduceMax", "ReduceMin", "ReduceSum", "BitShift", "Shape", "ConstantOfShape"}
 
 
