@@ -17,11 +17,11 @@
 #if !defined(_MSC_VER) && !defined(__cplusplus) && (!defined(__STDC_VERSION__) || __STDC_VERSION__ < 199901L)
 #error "blrc: this is C99 (also C++11); compile it with -std=c99 or newer"
 #define BLRC_WRONG_LANGUAGE 1
-typedef int blrc_wrong_language;
+typedef char blrc_wrong_language;
 #elif !defined(_MSC_VER) && defined(__cplusplus) && __cplusplus < 201103L
 #error "blrc: as C++ this is C++11; compile it with -std=c++11 or newer, or as C99"
 #define BLRC_WRONG_LANGUAGE 1
-typedef int blrc_wrong_language;
+typedef char blrc_wrong_language;
 #else
 
 #include <stdint.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* SPDX-FileCopyrightText: 2026 the blrc authors */
-/* Convolution that is bit-sliced up to the level that its table names, and in tiles elsewhere: a CPU that counts bits in
- * vectors (AVX-512) is faster by tiles, unless all lanes are pixels. */
+/* Convolution that is bit-sliced up to the level that its table names, and in tiles elsewhere: a CPU that counts bits
+ * in vectors (AVX-512) is faster by tiles, unless all lanes are pixels. */
 #include "blrc_lanes.h"
 #include "blrc_window.h"
 

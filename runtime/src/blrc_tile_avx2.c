@@ -30,17 +30,17 @@
 #define BLRC_V_NIBBLE _mm256_set1_epi8(15)
 #define BLRC_V_MASK _mm256_movemask_epi8
 /* The low half of the vector compares the byte's low nibble with 0 to 15, the high half the other. */
+#define BLRC_AVX2_NIBBLES _mm256_set_m128i(_mm_set1_epi8((char)0xF0), _mm_set1_epi8(15))
+#define BLRC_AVX2_EACH \
+    _mm256_setr_epi64x(0x0706050403020100, 0x0F0E0D0C0B0A0908, 0x7060504030201000, (int64_t)0xF0E0D0C0B0A09080u)
 #define BLRC_V_PREPARE(to, p) \
-    BLRC_V_STORE(to, _mm256_shuffle_epi8( \
-                         BLRC_AVX2_ONES, \
-                         _mm256_srlv_epi64(_mm256_xor_si256(_mm256_and_si256(_mm256_set1_epi8((char)*(p)), \
-                                                                             _mm256_set_m128i(_mm_set1_epi8((char)0xF0), \
-                                                                                              _mm_set1_epi8(15))), \
-                                                            _mm256_setr_epi64x(0x0706050403020100, \
-                                                                               0x0F0E0D0C0B0A0908, \
-                                                                               0x7060504030201000, \
-                                                                               (long long)0xF0E0D0C0B0A09080u)), \
-                                           _mm256_setr_epi64x(0, 0, 4, 4))))
+    BLRC_V_STORE(to, \
+                 _mm256_shuffle_epi8( \
+                     BLRC_AVX2_ONES, \
+                     _mm256_srlv_epi64( \
+                         _mm256_xor_si256(_mm256_and_si256(_mm256_set1_epi8((char)*(p)), BLRC_AVX2_NIBBLES), \
+                                          BLRC_AVX2_EACH), \
+                         _mm256_setr_epi64x(0, 0, 4, 4))))
 #define BLRC_V_LIMITS(p) \
     _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_loadu_si128((const __m128i *)(const void *)(p))), \
                             _mm_loadu_si128((const __m128i *)(const void *)((p) + 16)), 1)

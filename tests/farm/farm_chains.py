@@ -66,7 +66,7 @@ class Chain:
 
     def pool(self, *pool: Any) -> None:
         """Max pooling of bits, a step of its own unless a convolution takes it in."""
-        self.layers.append((nn.MaxPool2d if self.plain else bnn.StochasticMaxPool2d)(*pool))
+        self.layers.append(nn.MaxPool2d(*pool))
         self.shape = (self.shape[0], *_pooled(self.shape[1:], pool))  # type: ignore[assignment]
 
     def dense(self, out: int, norm: bool | None = None) -> None:

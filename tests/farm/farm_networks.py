@@ -225,6 +225,19 @@ def rows(rng: Draw, kind: str, plain: bool) -> tuple[str, tuple[int, ...], nn.Mo
     return "bits", (channels, height, width), chain.finish()
 
 
+def pools(rng: Draw, kind: str, plain: bool) -> tuple[str, tuple[int, ...], nn.Module]:
+    """Pools behind one another: a convolution takes in the first, and the others are steps of their own."""
+    shape = (int(rng.choice([1, 3, 32, 33])), int(rng.integers(3, 17)), int(rng.integers(3, 17)))
+    chain = Chain(rng, shape, plain)
+    chain.conv(int(rng.choice([1, 31, 32, 33, 65])), (2, 3), padding=(1, 1))
+    for _ in range(int(rng.integers(2, 4))):
+        pool = random_pool(rng, chain.shape[1:]) if min(chain.shape) >= 1 else None
+        chain.pool(*(pool or ((1, 1),)))
+    while min(chain.shape) >= 1 and not chain.fits:
+        chain.pool((2, 2))
+    return kind, shape, chain.finish()
+
+
 def ensemble(rng: Draw, kind: str, plain: bool) -> tuple[str, tuple[int, ...], nn.Module]:
     """Any network without plain layers, with several members."""
     return anything(rng, kind, False)
@@ -251,6 +264,7 @@ STYLES: dict[str, Callable[[Draw, str, bool], tuple[str, tuple[int, ...], nn.Mod
     "dense": dense,
     "taps": taps,
     "rows": rows,
+    "pools": pools,
     "ensemble": ensemble,
     "binarized": binarized,
     "anything": anything,

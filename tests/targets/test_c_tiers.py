@@ -249,7 +249,7 @@ def test_wrong_options(cpu: str, targets: tuple[str, ...], small: bool, message:
 
 def test_large_layers_fall_back_to_portable_kernels() -> None:
     huge = Window((9, 9), padding=(4, 4, 4, 4))
-    program = many_convs([(12, 12, 2048, 3, huge, None), (40, 600, 2000, 3, Window((3, 3)), None)])
+    program = many_convs([(12, 12, 2048, 3, huge, None), (5, 200, 2000, 3, Window((3, 3)), None)])
     assert [step.kernel for step in lay_out(program, cpu="x86-64").steps[:2]] == ["conv_rows", "conv_rows"]
 
 
