@@ -273,11 +273,10 @@ def _stochastic(checkpoint: Checkpoint, data: Labelled, seed: int) -> Prediction
 @torch.no_grad()
 def _torch(model: nn.Module, checkpoint: Checkpoint, data: Labelled) -> Predictions:
     """A torch network on the real values that `checkpoint`'s input stands for."""
-    raw = torch_layout(data.raw, checkpoint.encoding.shape).astype(checkpoint.encoding.dtype)
-    parts = [
-        model(torch.from_numpy(checkpoint.encoding.real(raw[i : i + _TORCH_CHUNK]))).double().numpy()
-        for i in range(0, len(raw), _TORCH_CHUNK)
-    ]
+    encoding, parts = checkpoint.encoding, []
+    for start in range(0, len(data.raw), _TORCH_CHUNK):  # a copy of all of them could be large
+        raw = torch_layout(data.raw[start : start + _TORCH_CHUNK], encoding.shape).astype(encoding.dtype)
+        parts.append(model(torch.from_numpy(encoding.real(raw))).double().numpy())
     return metrics.of_logits(np.concatenate(parts))
 
 

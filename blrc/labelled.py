@@ -117,4 +117,4 @@ def _fit(path: Path, images: NDArray[Any], labels: NDArray[Any], value: Value, c
         )
     if value.dtype == "bits" and int(raw.max()) > 1:
         raise BlrcError(f"{path}: bits must be 0 or 1, found {raw.max()}")
-    return Labelled(raw.astype(bool) if value.dtype == "bits" else raw, labels.astype(np.int64))
+    return Labelled(raw.view(bool) if value.dtype == "bits" else raw, labels.astype(np.int64))

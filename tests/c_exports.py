@@ -96,8 +96,8 @@ def one_conv(
     constants["weights"] = pack_signs(signs)
     spread = 1 if kind == "bits" else 70
     constants["thresholds"] = np.round(rng.normal(0.5, 0.4, outputs) * spread * conv.fan_in**0.5).astype(np.int32)
-    low, high = (-conv.fan_in, conv.fan_in + 1) if kind == "bits" else (-(2**30), 2**30)
-    constants["thresholds"] = constants["thresholds"].clip(low, high)
+    most = conv.fan_in if kind == "bits" else 128 * conv.fan_in
+    constants["thresholds"] = constants["thresholds"].clip(-most, most + 1)
     scores = Scores("scores", out, Value("scores", "int32", (1, 1, 2)), "score_weights", "bias")
     constants["score_weights"] = rng.integers(-9, 10, (2, *out.shape)).astype(np.int8)
     constants["bias"] = np.zeros(2, np.int32)
