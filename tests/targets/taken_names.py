@@ -49,6 +49,19 @@ REPOSITORIES = {
     "CMSIS": ("ARM-software/CMSIS_5", r"CMSIS/(Core|Core_A|DSP|NN|RTOS2?|Driver)/.*[iI]nclude/(?=[^/]+$)"),
     "the Pico SDK": ("raspberrypi/pico-sdk", r"src/.*/include/(?=[^/]+$)"),
 }
+# Headers that a build writes, or that a user writes for the library that includes them: no package lists them.
+CONFIGURED = {
+    "Autoconf": ("config",),
+    "CMSIS-Pack": ("RTE_Components", "pre_include_global"),
+    "ESP-IDF's build": ("sdkconfig", "esp_idf_version_info"),
+    "FreeRTOS's configuration": ("FreeRTOSConfig",),
+    "lwIP's configuration": ("lwipopts",),
+    "Mbed TLS's configuration": ("mbedtls_config",),
+    "the Arduino core for ESP32, as built": ("build_opt",),
+    "the Pico SDK's build": ("config_autogen",),
+    "TinyUSB's configuration": ("tusb_config",),
+    "Zephyr's build": ("app_version", "autoconf", "devicetree_generated", "offsets", "syscall_list"),
+}
 # Folders of the packages above whose headers nobody includes without the folder's name.
 NAMESPACED = re.compile(r"/(c\+\+/[\d.]+/(?!backward/)[^/]+|linux|asm|asm-generic)/")
 
@@ -213,6 +226,7 @@ def listing(found: dict[str, Taken]) -> str:
         libraries = [re.search(r"/lib([^/]+)\.a$", path) for path in taken.paths]
         sections[f"library {owner}"] = legal(match[1] for match in libraries if match)
         sections[f"prefix {owner}"] = legal(prefixes(taken.text, functions, macros))
+    sections |= {f"header {owner}": legal(names) for owner, names in CONFIGURED.items()}
     sections["macro compilers"] = legal(predefined())
     for owner, names in packages(found["ESP-IDF"].components).items():
         sections[f"package {owner}"] = names

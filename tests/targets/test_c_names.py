@@ -50,6 +50,7 @@ def test_good_names(name: str) -> None:
         ("pgmspace", "would hide a header of .*avr-libc"),
         ("esp_log", "would hide a header of ESP-IDF"),
         ("core_cm4", "would hide a header of CMSIS"),
+        ("sdkconfig", "would hide a header of ESP-IDF's build"),
         ("arm_neon", "would hide a header of .*gcc"),
         ("m", "libm.a would hide a library of"),
         ("va", "a function or macro of .* begins with it"),
