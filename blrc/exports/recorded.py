@@ -9,7 +9,7 @@ from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from blrc.errors import BlrcError
-from blrc.exports.schema import MisfitError, shown
+from blrc.schema import MisfitError, shown
 from blrc.targets.c.layout import CPUS
 from blrc.targets.c.packages.registry import PACKAGES
 from blrc.targets.onnx_options import parse_onnx

@@ -27,7 +27,7 @@ from blrc.exports import again, directory, door, recorded
 from blrc.exports.again import code_of, library_of, private_copy, vectors_of
 from blrc.exports.door import check_digest, open_export, previous_files
 from blrc.exports.manifest import SUFFIX
-from blrc.exports.schema import MisfitError
+from blrc.schema import MisfitError
 from blrc.targets.options import EmitOptions
 from blrc.vectors import differences
 from blrc.version import VERSION

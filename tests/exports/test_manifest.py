@@ -14,9 +14,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from blrc.errors import BlrcError
-from blrc.exports.listing import check_apart, check_path
 from blrc.exports.manifest import FORMAT, LARGEST, Manifest, listed, parse, parse_replaceable, to_bytes
-from blrc.exports.schema import DEPTH, MisfitError, read_json
+from blrc.schema import DEPTH, MisfitError, read_json
+from blrc.store.listing import check_apart, check_path
 
 FILES = {"net.c": b"int x;\n", "net.program.npz": b"", "net.vectors.npz": b"1", "sub/net.bin": bytes(range(256))}
 SETTINGS: dict[str, Any] = {
