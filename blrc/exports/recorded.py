@@ -92,4 +92,7 @@ def _value(hint: Any, plain: Any, where: str) -> Any:
     kinds = (int, float) if hint is float else (hint,)
     if not isinstance(plain, kinds) or (isinstance(plain, bool) and hint is not bool):
         raise MisfitError(f"{where} is {shown(plain)}, expected {getattr(hint, '__name__', hint)}")
-    return hint(plain)
+    try:
+        return hint(plain)
+    except OverflowError:  # an int of hundreds of digits
+        raise MisfitError(f"{where} is {shown(plain)}, which is too large a number") from None
