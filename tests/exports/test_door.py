@@ -277,7 +277,7 @@ def test_regression_force_does_not_write_through_a_link(out: Path, place: str) -
     if place == "web":
         fits(out)  # nothing of it is listed
     else:
-        with pytest.raises(BlrcError, match=f"{place}: is a symbolic link, and a folder is to be written there"):
+        with pytest.raises(BlrcError, match=f"{place}: is in the way of a folder of the export"):
             blrc.export(TINY, out, ["c"], packages="arduino", force=True)
     assert tree(out.parent) == before
 
@@ -374,6 +374,8 @@ CHANGED_OPTIONS: list[dict[str, Any]] = [
     {"ram": -1},
     {"ram": True},
     {"ram": 1.5},
+    {"input_scale": 10**400},
+    {"flash": 10**400, "input_scale": -(10**400)},
     {"flash": "4K"},
     {"onnx_weights": "bits"},
     {"onnx_weights": 1},
@@ -440,6 +442,15 @@ def test_a_program_of_another_digest_is_refused(out: Path) -> None:
         said = everybody_refuses(out, force="name" in change)
         assert words in said or "has no 'other.program.npz'" in said
         (out / MANIFEST).write_bytes(good)
+
+
+def test_regression_what_has_no_target_could_not_be_checked(out: Path) -> None:
+    """It ended in status 1, which says that something differs."""
+    files = {name: entry for name, entry in plain(out)["files"].items() if name.endswith(".npz")}
+    relist(out, targets={}, files=files)
+    result = CliRunner().invoke(main, ["verify", str(out), "--random", "1"])
+    assert result.exit_code == 2
+    assert f"{out}: nothing of it can be run here; it holds no target that could be compared" in result.output
 
 
 # Versions, trust and digests
