@@ -36,6 +36,7 @@ MOST_KEPT = 2**29
 """Bytes of the files that are held in memory, the program's and the vectors': those of 100 members of the paper's
 largest network have 180 million."""
 _TEXT = 4096  # characters of a text: a licence's name, an address, a layer
+_NOTES = 16  # warnings about a checkpoint: there is one kind
 _LAYERS = 65536  # of a list: layers, channels, sampled layers
 
 
@@ -196,6 +197,15 @@ _SETTINGS = {
         schema.record({"q16": schema.whole(1, head.ONE), "probability": schema.number}),
     ),
 }
+
+
+def _settings(value: Any, where: str) -> None:
+    """Check the settings; of all keys, ``notes`` alone may be missing."""
+    schema.an_object(value, where)
+    schema.listing(_WORDS, _NOTES)(value.get("notes", []), f"{where}.notes")
+    schema.record(_SETTINGS)({key: item for key, item in value.items() if key != "notes"}, where)
+
+
 _WHOLE = schema.record(
     {
         "format": schema.whole(FORMAT, FORMAT),
@@ -203,7 +213,7 @@ _WHOLE = schema.record(
         "digest": check_sha256,
         "blrc": schema.text(_TEXT, 1),
         "members": schema.listing(_WORDS, head.MAX_MEMBERS, 1),
-        "settings": schema.record(_SETTINGS),
+        "settings": _settings,
         "options": schema.mapping(_WORDS, schema.anything, 64),  # each is checked where it is used
         "targets": schema.mapping(_target, schema.an_object, len(TARGETS)),
         "files": files_up_to(MOST_FILES),

@@ -106,6 +106,22 @@ def test_an_export_fits(export: Path) -> None:
     }
 
 
+@pytest.mark.filterwarnings("ignore:.*all calibration samples are equal")
+def test_regression_an_export_with_a_warning_in_its_manifest_fits(tmp_path: Path) -> None:
+    """Its settings have notes, which its readers did not know; and these named the checkpoint's path."""
+    source = blrc.load(TINY)
+    assert source.calibration is not None
+    equal = replace(source, calibration=np.repeat(source.calibration[:1], 4, axis=0))
+    out = blrc.export(equal, tmp_path / "out", ["c"]).folder
+    fits(out)
+    [note] = plain(out)["settings"]["notes"]
+    assert note.startswith("all calibration samples are equal") and "tiny" not in note
+    for notes in ("x", [3], None, ["x"] * 100):
+        relist(out, settings={**plain(out)["settings"], "notes": notes})
+        with pytest.raises(BlrcError, match=r"settings\.notes"):
+            open_export(out)
+
+
 def test_a_link_to_the_folder_itself_is_fine(export: Path, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(export)
     fits(tmp_path / "link")
