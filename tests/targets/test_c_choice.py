@@ -95,7 +95,7 @@ def test_regression_no_budget_of_flash_is_refused_that_a_choice_keeps() -> None:
 
 def test_the_header_says_whose_kernels_they_are() -> None:
     program = mnist_shaped()
-    text = '#define NET_CPU "cortex-m55" /* */\n#define NET_SLICED "2" /* ops */\n'
+    text = b'#define NET_CPU "cortex-m55" /* */\n#define NET_SLICED "2" /* ops */\n'
     assert read_layout(program, "net", text).step("conv2", "net").kernel == "conv_quads"
 
 
