@@ -23,7 +23,7 @@ import numpy as np
 from blrc.bounded import regular
 from blrc.datasets import Dataset
 from blrc.errors import BlrcError
-from blrc.files import cache_folder, expect_folder, write_atomically
+from blrc.files import cache_folder, expect_folder, fill_cache
 
 URL = "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz"
 MD5 = "c32a1d4ab5d03f1284b67883e8d87530"
@@ -216,8 +216,8 @@ def _download(folder: Path, names: Sequence[str]) -> None:
                 if member is None:
                     raise KeyError(name)
                 data = member.read(MOST_BYTES)
-                write_atomically(folder / name, data)
+                fill_cache(folder / name, data)
                 sums.append(_sum_line(name, data))
-        write_atomically(folder / SUMS, "".join(f"{line}\n" for line in sums).encode())
+        fill_cache(folder / SUMS, "".join(f"{line}\n" for line in sums).encode())
     except (tarfile.TarError, KeyError, EOFError, zlib.error) as error:
         raise BlrcError(f"{URL}: no archive of CIFAR-10 ({error}); {hint}") from None

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from blrc.bounded import inflate, regular
 from blrc.errors import BlrcError
-from blrc.files import cache_folder, expect_folder, write_atomically
+from blrc.files import cache_folder, expect_folder, fill_cache
 
 MIRRORS = (
     "https://ossci-datasets.s3.amazonaws.com/mnist/",
@@ -202,6 +202,6 @@ def download(name: str, path: Path) -> None:
         if hashlib.md5(data, usedforsecurity=False).hexdigest() != MD5[name]:
             failures.append(f"{url}: wrong checksum")
             continue
-        write_atomically(path, data)
+        fill_cache(path, data)
         return
     raise BlrcError("cannot download MNIST; give a folder that has it (--data DIR). Tried " + "; ".join(failures))

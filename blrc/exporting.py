@@ -16,7 +16,7 @@ from blrc.budget import Form, check_budget, parse_budget
 from blrc.calibrate import calibrate
 from blrc.checkpoint import Checkpoint
 from blrc.errors import BlrcError
-from blrc.exports.door import check_places, previous_files
+from blrc.exports.door import previous_files
 from blrc.exports.manifest import SUFFIX, Manifest, listed, to_bytes
 from blrc.exports.recorded import to_plain
 from blrc.lower import lower
@@ -189,8 +189,7 @@ def export(
         settings = describe(source, chosen[-1], q16)
         manifest = Manifest(name, digest, VERSION, program.members, settings, to_plain(options), about, listed(files))
         files[f"{name}{SUFFIX}"] = to_bytes(manifest)
-        check_places(folder, files)
-        place.write(files, replaced or ())
+        place.write(files, replaced)
     return Exported(folder, program, manifest)
 
 

@@ -11,7 +11,15 @@ from blrc.errors import BlrcError
 from blrc.store import atomic
 from blrc.store.atomic import cannot_write
 
-__all__ = ["cache_folder", "expect_folder", "is_folder", "writable", "write_atomically"]
+__all__ = [
+    "cache_folder",
+    "expect_folder",
+    "fill_cache",
+    "is_folder",
+    "make_private",
+    "writable",
+    "write_atomically",
+]
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -37,6 +45,33 @@ def cache_folder(name: str) -> Path:
     except RuntimeError:
         raise BlrcError("no home folder for files to keep; set BLRC_CACHE to a folder") from None
     return Path(base) / "blrc" / name
+
+
+def make_private(folder: Path) -> None:
+    """Make a folder and those above it that are missing, for this user alone whatever the umask.
+
+    Raises:
+        OSError: that cannot be done.
+    """
+    missing = []
+    while not os.path.lexists(folder):
+        missing.append(folder)
+        folder = folder.parent
+    for each in reversed(missing):
+        each.mkdir(mode=0o700, exist_ok=True)
+
+
+def fill_cache(path: Path, content: bytes) -> None:
+    """Write a file of the cache, whose folders are made for this user alone: compiled libraries lie beside it.
+
+    Raises:
+        BlrcError: it cannot be written.
+    """
+    try:
+        make_private(path.parent)
+    except (OSError, ValueError) as error:  # ValueError: a name with a NUL
+        raise cannot_write(path, error) from None
+    write_atomically(path, content)
 
 
 def is_folder(path: Path) -> bool:

@@ -56,7 +56,7 @@ def _settings(source: Checkpoint) -> dict[str, object]:
             "std": list(encoding.std),
         },
         "calibration_samples": 0 if samples is None else len(samples),
-        **({"notes": found} if (found := notes(source)) else {}),
+        **({"notes": [note.removeprefix(f"{source.source}: ") for note in found]} if (found := notes(source)) else {}),
     }
 
 

@@ -41,6 +41,7 @@ ROOMS = (
     Room("errors"),
     Room("workers"),
     Room("bounded.*"),
+    Room("schema"),
     Room("store.*"),
     Room("extras"),
     Room("advice.*"),

@@ -19,6 +19,7 @@ from blrc.files import cache_folder
 from blrc.store import steps
 from blrc.store.atomic import write_atomically
 from blrc.store.claim import claimed
+from blrc.store.listing import content_of
 
 NEW = {"a.h": b"new", "sub/b.c": b"two\n", "empty": b""}
 
@@ -30,7 +31,7 @@ def tree(folder: Path) -> dict[str, bytes]:
 
 def write_folder(folder: Path, files: dict[str, bytes], replaced: Sequence[str] = ()) -> None:
     with claimed(folder) as place:
-        place.write(files, replaced)
+        place.write(files, {name: content_of((folder / name).read_bytes()) for name in replaced})
 
 
 def full_disk(*_: object) -> NoReturn:
@@ -83,12 +84,13 @@ from pathlib import Path
 from blrc.errors import BlrcError
 from blrc.store.atomic import write_atomically
 from blrc.store.claim import claimed
+from blrc.store.listing import content_of
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
 folder = Path(sys.argv[1])
 def write_folder(folder, files, replaced):
     with claimed(folder) as place:
-        place.write(files, replaced)
+        place.write(files, {name: content_of((folder / name).read_bytes()) for name in replaced})
 big = bytes(5000)
 for write in (
     lambda: write_atomically(folder / "x.bin", big),

@@ -56,7 +56,7 @@ def load(model: str | Path | Program | Checkpoint, digest: str | None = None, tr
     if isinstance(model, str | Path) and is_folder(Path(model)):
         return _of_folder(Path(model), digest, trust_code)
     name, program, files = sources(model, digest=digest, trust_code=trust_code)
-    layout = read_layout(program, name, files[f"{name}.h"].decode("ascii"))
+    layout = read_layout(program, name, files[f"{name}.h"])
     return Subject(name, program, files, layout, random_inputs(program.input, 1, 0))
 
 
@@ -67,7 +67,7 @@ def _of_folder(folder: Path, digest: str | None, trust_code: bool) -> Subject:
     recorded = vectors_of(opened)
     exported = code_of(opened, recorded, ("c", "onnx")).files
     files = {file: content for file, content in exported.items() if in_library(file, name)}
-    layout = read_layout(program, name, files.get(f"{name}.h", b"").decode("ascii", "replace"))
+    layout = read_layout(program, name, files.get(f"{name}.h", b""))
     optimize = str(opened.manifest.options.get("optimize", "size"))
     return Subject(name, program, files, layout, recorded.inputs[:1], optimize, exported, exported.get(f"{name}.onnx"))
 

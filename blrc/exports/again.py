@@ -23,8 +23,8 @@ from blrc.errors import BlrcError
 from blrc.exports import recorded
 from blrc.exports.door import TRUST, OpenedExport
 from blrc.exports.manifest import PROGRAM, SUFFIX, VECTORS
-from blrc.exports.schema import MisfitError, shown
 from blrc.extras import lacking
+from blrc.schema import MisfitError, shown
 from blrc.targets.c.compiled import temporary_files
 from blrc.targets.c.shared import in_library
 from blrc.targets.options import EmitOptions, Emitted

@@ -33,6 +33,11 @@ _KINDS = {
     stat.S_IFBLK: "a device",
 }
 
+
+class _MissingError(BlrcError):
+    """Nothing has the name."""
+
+
 _Place = int | Path
 """A folder: its descriptor, or where there are none, its path."""
 
@@ -73,6 +78,19 @@ class Directory:
             return sorted(os.listdir(self._place))  # noqa: PTH208  (of a descriptor)
         except OSError as error:
             raise BlrcError(f"{self.path}: cannot read: {error.strerror or error}") from None
+
+    def has(self, name: str) -> bool:
+        """Return whether something has this name, reached through no symbolic link.
+
+        Raises:
+            BlrcError: it is reached through one, or cannot be looked at.
+        """
+        try:
+            with self._parent(name) as (place, last):
+                self._look(place, last, name)
+        except _MissingError:
+            return False
+        return True
 
     def size(self, name: str) -> int:
         """Return the bytes of a regular file; `name` is a plain path with slashes.
@@ -118,24 +136,6 @@ class Directory:
                     raise self._changed(name, size - left, size)
                 return b"".join(parts), sha.hexdigest()
 
-    def check_place(self, name: str) -> None:
-        """Refuse a path for a new file one of whose folders is there and is no folder but, say, a symbolic link.
-
-        Raises:
-            BlrcError: it is.
-        """
-        folder = self.path
-        for part in name.split("/")[:-1]:
-            folder /= part
-            try:
-                mode = os.lstat(folder).st_mode
-            except FileNotFoundError:
-                return
-            except OSError as error:
-                raise BlrcError(f"{folder}: cannot write: {error.strerror or error}; nothing was changed") from None
-            if not stat.S_ISDIR(mode):
-                raise BlrcError(f"{folder}: is {kind_of(mode)}, and a folder is to be written there; move it away")
-
     @contextmanager
     def _parent(self, name: str) -> Iterator[tuple[_Place, str]]:
         """The folder that holds a file, opened step by step, and the file's name in it."""
@@ -176,7 +176,8 @@ class Directory:
             raise self._unreadable(name, error) from None
 
     def _unreadable(self, name: str, error: OSError) -> BlrcError:
-        return BlrcError(f"{self.path / name}: cannot be read ({error.strerror or error}); export again")
+        kind = _MissingError if isinstance(error, FileNotFoundError) else BlrcError
+        return kind(f"{self.path / name}: cannot be read ({error.strerror or error}); export again")
 
     def _changed(self, name: str, found: int, size: int) -> BlrcError:
         return BlrcError(

@@ -11,7 +11,7 @@ from __future__ import annotations
 import io
 import re
 import zipfile
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,7 +20,6 @@ from blrc.errors import BlrcError
 from blrc.exports.directory import Directory
 from blrc.exports.manifest import (
     LARGEST,
-    MOST_BYTES,
     MOST_KEPT,
     PROGRAM,
     SUFFIX,
@@ -32,7 +31,8 @@ from blrc.exports.manifest import (
 )
 from blrc.files import is_folder
 from blrc.program import Program
-from blrc.store.journal import OWN, interrupted, read_journal
+from blrc.store.journal import OWN, Journal, interrupted, read_journal
+from blrc.store.listing import MOST_BYTES, Content, content_of
 from blrc.version import VERSION
 
 TRUST = "--trust-code (trust_code=True)"
@@ -157,26 +157,26 @@ def expect_export(folder: Path) -> None:
         raise BlrcError(message)
 
 
-def previous_files(folder: Path, force: bool) -> Collection[str] | None:
-    """Return the names of the files of the export in `folder` that a new one may replace; None: there is no folder.
+def previous_files(folder: Path, force: bool) -> Mapping[str, Content] | None:
+    """Return the files of the export in `folder` that a new one may replace, as they are; None: there is no folder.
 
-    An export of an earlier format may be replaced too. A file that was changed, or is missing, since the export may be
-    somebody's work, and the manifest may be somebody's forgery: then nothing is replaced.
+    An export of an earlier format may be replaced too, and so may one that was interrupted. A file that was changed, or
+    is missing, since the export may be somebody's work, and the manifest may be somebody's forgery: then nothing is
+    replaced.
 
     Raises:
         BlrcError: the folder exists and `force` is not given, an export into it was interrupted and `force` is not
-            given, it holds files but is no export, or a listed file is not what the manifest says, or is no regular
-            file of the folder.
+            given, it holds files but is no export, or a listed file is not what the manifest or the journal says, or is
+            no regular file of the folder.
     """
     try:
         if not folder.exists():
             return None
         if not folder.is_dir():
             raise BlrcError(f"{folder}: is a file, not a folder; choose another folder with -o")
-        if (unfinished := read_journal(folder)) is not None and force:
-            return unfinished.names
+        unfinished = read_journal(folder)
         if unfinished is None and all(path.name in OWN for path in folder.iterdir()):
-            return ()
+            return {}
     except OSError as error:
         raise BlrcError(f"{folder}: cannot read: {error.strerror or error}; choose another folder with -o") from None
     if not force:
@@ -187,28 +187,39 @@ def previous_files(folder: Path, force: bool) -> Collection[str] | None:
         raise BlrcError(f"{folder}: exists already; choose another folder with -o{remedy}")
     with Directory(folder) as directory:
         try:
-            file, content = _manifest_file(directory)
-            name, files = parse_replaceable(content, str(folder / file))
-            _check_name(folder, file, name)
-            _check_sizes(directory, files)
-            for listed, entry in files.items():
-                _read(directory, listed, entry, keep=False)
+            return _replaceable(directory) if unfinished is None else _unfinished(directory, unfinished)
         except BlrcError as error:
             why = str(error).removesuffix("; export again")
             raise BlrcError(f"{why}; nothing was replaced: move the folder away, or choose another with -o") from None
-    return (*files, file)
 
 
-def check_places(folder: Path, names: Iterable[str]) -> None:
-    """Refuse files to be written into a folder that is there where something else stands in the place of their folders.
+def _replaceable(directory: Directory) -> dict[str, Content]:
+    """The files that the manifest lists, and the manifest: each as it is listed."""
+    file, manifest = _manifest_file(directory)
+    name, files = parse_replaceable(manifest, str(directory.path / file))
+    _check_name(directory.path, file, name)
+    _check_sizes(directory, files)
+    found = {file: content_of(manifest)}
+    for listed, entry in files.items():
+        size = directory.size(listed) if entry.size is None else entry.size
+        _read(directory, listed, Listed(size, entry.sha256), keep=False)
+        found[listed] = Content(size, entry.sha256)
+    return found
 
-    Raises:
-        BlrcError: a symbolic link, for one, which would lead the file out of `folder`.
-    """
-    if is_folder(folder):
-        with Directory(folder) as directory:
-            for name in names:
-                directory.check_place(name)
+
+def _unfinished(directory: Directory, journal: Journal) -> dict[str, Content]:
+    """The files that the journal lists: each as it was before the export, or after it, or not there."""
+    found = {**journal.new, **journal.old}
+    for name in sorted(found):
+        if not directory.has(name):
+            continue
+        size = directory.size(name)
+        allowed = [content for content in journal.contents(name) if content.size == size]
+        content = Content(size, directory.read(name, size, keep=False)[1]) if allowed else None
+        if content not in allowed:
+            raise BlrcError(f"{directory.path / name}: was changed since an export into the folder was interrupted")
+        found[name] = content
+    return found
 
 
 def _manifest(directory: Directory) -> Manifest:

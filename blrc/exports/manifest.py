@@ -6,18 +6,23 @@ range, a key too many, a name of a file that is not plain.
 
 from __future__ import annotations
 
-import hashlib
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from blrc import head
+from blrc import head, schema
 from blrc.errors import BlrcError
-from blrc.exports import schema
-from blrc.exports.listing import check_apart, check_path
-from blrc.exports.schema import MisfitError, shown
+from blrc.schema import MisfitError, shown
+from blrc.store.listing import (
+    MOST_FILES,
+    check_apart,
+    check_path,
+    check_sha256,
+    check_total,
+    content_of,
+    files_up_to,
+)
 from blrc.targets.c.names import check_name
 from blrc.targets.registry import TARGETS
 
@@ -27,16 +32,12 @@ PROGRAM, VECTORS = ".program.npz", ".vectors.npz"
 
 LARGEST = 4 * 2**20
 """Bytes of a manifest: that of the shipped networks has 11 thousand."""
-MOST_FILES = 4096
-"""Files of an export: one with every package has 300."""
-MOST_BYTES = 4 * 2**30
-"""Bytes of all files together: twice what ONNX allows for a file. They are hashed piece by piece."""
 MOST_KEPT = 2**29
 """Bytes of the files that are held in memory, the program's and the vectors': those of 100 members of the paper's
 largest network have 180 million."""
 _TEXT = 4096  # characters of a text: a licence's name, an address, a layer
+_NOTES = 16  # warnings about a checkpoint: there is one kind
 _LAYERS = 65536  # of a list: layers, channels, sampled layers
-_SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,7 @@ def to_bytes(manifest: Manifest) -> bytes:
 
 def listed(files: Mapping[str, bytes]) -> dict[str, Listed]:
     """Return size and SHA-256 of every file."""
-    return {name: Listed(len(content), hashlib.sha256(content).hexdigest()) for name, content in sorted(files.items())}
+    return {name: Listed(**asdict(content_of(content))) for name, content in sorted(files.items())}
 
 
 def parse(content: bytes, where: str) -> Manifest:
@@ -162,9 +163,7 @@ def _check_files(name: str, files: Mapping[str, Listed]) -> None:
     for ending in (PROGRAM, VECTORS):
         if name + ending not in files:
             raise MisfitError(f"files has no {name + ending!r}")
-    total = sum(entry.size or 0 for entry in files.values())
-    if total > MOST_BYTES:
-        raise MisfitError(f"files has {total} bytes in all; {MOST_BYTES} are the most that is read")
+    check_total((entry.size or 0 for entry in files.values()), "files")
 
 
 def _name(value: Any, where: str) -> None:
@@ -173,11 +172,6 @@ def _name(value: Any, where: str) -> None:
         check_name(value)
     except BlrcError as error:
         raise MisfitError(str(error)) from None
-
-
-def _sha256(value: Any, where: str) -> None:
-    if not isinstance(value, str) or not _SHA256.fullmatch(value):
-        raise MisfitError(f"{where} is {shown(value)}, expected 64 hexadecimal digits")
 
 
 def _target(value: Any, where: str) -> None:
@@ -203,18 +197,26 @@ _SETTINGS = {
         schema.record({"q16": schema.whole(1, head.ONE), "probability": schema.number}),
     ),
 }
-_ENTRY = {"size": schema.whole(0, MOST_BYTES), "sha256": _sha256}
+
+
+def _settings(value: Any, where: str) -> None:
+    """Check the settings; of all keys, ``notes`` alone may be missing."""
+    schema.an_object(value, where)
+    schema.listing(_WORDS, _NOTES)(value.get("notes", []), f"{where}.notes")
+    schema.record(_SETTINGS)({key: item for key, item in value.items() if key != "notes"}, where)
+
+
 _WHOLE = schema.record(
     {
         "format": schema.whole(FORMAT, FORMAT),
         "name": _name,
-        "digest": _sha256,
+        "digest": check_sha256,
         "blrc": schema.text(_TEXT, 1),
         "members": schema.listing(_WORDS, head.MAX_MEMBERS, 1),
-        "settings": schema.record(_SETTINGS),
+        "settings": _settings,
         "options": schema.mapping(_WORDS, schema.anything, 64),  # each is checked where it is used
         "targets": schema.mapping(_target, schema.an_object, len(TARGETS)),
-        "files": schema.mapping(check_path, schema.record(_ENTRY), MOST_FILES),
+        "files": files_up_to(MOST_FILES),
     }
 )
-_FILES_OF_1 = schema.mapping(check_path, _sha256, MOST_FILES)
+_FILES_OF_1 = schema.mapping(check_path, check_sha256, MOST_FILES)

@@ -9,7 +9,7 @@ from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from blrc.errors import BlrcError
-from blrc.exports.schema import MisfitError, shown
+from blrc.schema import MisfitError, shown
 from blrc.targets.c.layout import CPUS
 from blrc.targets.c.packages.registry import PACKAGES
 from blrc.targets.onnx_options import parse_onnx
@@ -92,4 +92,7 @@ def _value(hint: Any, plain: Any, where: str) -> Any:
     kinds = (int, float) if hint is float else (hint,)
     if not isinstance(plain, kinds) or (isinstance(plain, bool) and hint is not bool):
         raise MisfitError(f"{where} is {shown(plain)}, expected {getattr(hint, '__name__', hint)}")
-    return hint(plain)
+    try:
+        return hint(plain)
+    except OverflowError:  # an int of hundreds of digits
+        raise MisfitError(f"{where} is {shown(plain)}, which is too large a number") from None

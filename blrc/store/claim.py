@@ -11,16 +11,18 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from blrc.errors import BlrcError
+from blrc.schema import MisfitError
 from blrc.store import steps
 from blrc.store.atomic import cannot_write
-from blrc.store.journal import LOCK, check_names, clashing
-from blrc.store.leftover import beside, expect_own_folder, lock_beside
+from blrc.store.journal import LOCK
+from blrc.store.leftover import beside, expect_grown, expect_own_folder, lock_beside
+from blrc.store.listing import Content, check_apart, check_path
 from blrc.store.lock import ATTEMPTS, Lock, lock_folder, unstable
 from blrc.store.replace import replace, write_all
 
@@ -43,29 +45,30 @@ class Place:
     made: list[Path] = field(default_factory=list)
     written: bool = False
 
-    def write(self, files: Mapping[str, bytes], replaced: Collection[str] = ()) -> None:
+    def write(self, files: Mapping[str, bytes], replaced: Mapping[str, Content] | None = None) -> None:
         """Put `files` (relative name -> content) into the folder, all of them or none.
 
         Args:
-            replaced: names of files that belong to an earlier export and go; whatever else is there stays.
+            replaced: files that belong to an earlier export and go, with what they hold; whatever else is there stays.
 
         Raises:
-            BlrcError: a file that is not of the earlier export is in the way, the folder cannot be written, or the disk
-                is full; what was there is still there.
+            BlrcError: a file that is not of the earlier export is in the way, one of it was changed, the folder cannot
+                be written, or the disk is full; what was there is still there.
         """
+        replaced = replaced or {}
         try:
-            check_names([*files, *replaced])
-        except ValueError as error:
+            for name in (*files, *replaced):
+                check_path(name, "a file's name")
+            check_apart(files)
+        except MisfitError as error:
             raise BlrcError(f"{self.folder}: {error}; nothing was changed") from None
-        if (name := clashing(files)) is not None:
-            raise BlrcError(f"{self.folder}: {name!r} would be a file and a folder; nothing was changed")
         try:
             if self.lock.file is None and not self.lock.guards(beside(self.folder) if self.new else self.folder):
                 raise FileNotFoundError(errno.ENOENT, "it was moved or removed while the export was running")
             if self.new:
                 self._write_new(files)
             else:
-                replace(self.folder, files, frozenset(replaced))
+                replace(self.folder, files, replaced)
         except OSError as error:
             raise cannot_write(self.folder, error) from None
         self.written = True
@@ -138,12 +141,20 @@ def _claim(folder: Path) -> Place:
 def _claim_new(folder: Path, held: str) -> Place | None:
     """Claim a place where there is no folder; None where that has changed meanwhile."""
     made = steps.make_folders(folder.parent)
+    there = False
     try:
         try:
             steps.make_folder(beside(folder))
         except FileExistsError:  # left over, or another process's: its lock tells
+            there = True
             expect_own_folder(beside(folder))
         lock = lock_beside(folder, held)
+        if there and lock is not None:
+            try:
+                expect_grown(beside(folder))
+            except BaseException:
+                lock.release()
+                raise
     except BaseException:
         _remove_made(made)
         raise

@@ -2,8 +2,8 @@
 
 `JOURNAL` lies in the folder from the moment before its first file is touched until its last file is in place. So a
 folder with a journal holds files of two exports, and one without holds those of one (`blrc.store.replace` has all
-states). The journal names the files of both; no name, length or type in it is trusted, as a stranger may have made the
-folder.
+states). The journal lists the files of both, with size and SHA-256: what it does not describe is somebody's own.
+Nothing in it is trusted beyond that, as a stranger may have made the folder.
 """
 
 from __future__ import annotations
@@ -11,21 +11,27 @@ from __future__ import annotations
 import json
 import os
 import stat
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
+from blrc import schema
 from blrc.errors import BlrcError
 from blrc.store import steps
+from blrc.store.listing import MOST_FILES, Content, check_total, contents, files_up_to
 
 JOURNAL = ".blrc-journal"
 STAGE = ".blrc-export"  # the folder inside the folder, where new files wait and old ones are kept until all is in place
 LOCK = ".blrc-lock"  # only where a folder cannot be locked itself
 OWN = frozenset({JOURNAL, STAGE, LOCK})
 
-_FORMAT = 1
-BYTES = 1 << 20  # of a journal; an export with every package has some 150 names of at most 100 characters
+_FORMAT = 2
+BYTES = 4 * 2**20  # of a journal; an export with every package has some 300 names of at most 120 characters
+MOST_OLD = 2 * MOST_FILES  # of a folder that was interrupted, files of two exports are replaced
+
+_SCHEMA = schema.record(
+    {"format": schema.whole(_FORMAT, _FORMAT), "old": files_up_to(MOST_OLD), "new": files_up_to(MOST_FILES)}
+)
 
 
 @dataclass(frozen=True)
@@ -33,17 +39,17 @@ class Journal:
     """What an export does to a folder.
 
     Attributes:
-        placed: names of the new files, relative, with ``/`` between folders.
-        removed: names of files of the earlier export which the new one does not have.
+        old: the files that were there before and are replaced or removed: relative name, with ``/`` between folders,
+            to content.
+        new: the files that are placed.
     """
 
-    placed: frozenset[str]
-    removed: frozenset[str]
+    old: Mapping[str, Content]
+    new: Mapping[str, Content]
 
-    @property
-    def names(self) -> frozenset[str]:
-        """All names of files that are blrc's, whichever of the two exports they belong to."""
-        return self.placed | self.removed
+    def contents(self, name: str) -> list[Content]:
+        """Return what a file of this name may hold, whichever of the two exports it belongs to."""
+        return [files[name] for files in (self.old, self.new) if name in files]
 
 
 def interrupted(folder: Path) -> str | None:
@@ -64,22 +70,22 @@ def read_journal(folder: Path) -> Journal | None:
     """Return the journal of a folder, None where there is none.
 
     Raises:
-        BlrcError: it is no regular file, too long, damaged, or has names that reach out of the folder.
+        BlrcError: it is no regular file, too long, damaged, or lists what is no plain file of the folder.
     """
     path = folder / JOURNAL
     try:
         content = _read(path)
         if content is None:
             return None
-        plain = json.loads(content)
-        if not isinstance(plain, dict) or plain.keys() != {"format", "placed", "removed"}:
-            raise ValueError("its fields are not format, placed and removed")
-        if type(plain["format"]) is not int or plain["format"] != _FORMAT:
-            raise ValueError(f"its format is not {_FORMAT}")
-        return Journal(_names(plain["placed"]), _names(plain["removed"]))
+        plain = schema.read_json(content)
+        _SCHEMA(plain, schema.WHOLE)
+        journal = Journal(contents(plain["old"]), contents(plain["new"]))
+        for where, files in (("old", journal.old), ("new", journal.new)):
+            check_total((entry.size for entry in files.values()), where)
+        return journal
     except PermissionError as error:
         raise BlrcError(f"{path}: cannot read: {error.strerror}") from None
-    except (OSError, ValueError, RecursionError) as error:
+    except (OSError, ValueError) as error:
         reason = (error.strerror if isinstance(error, OSError) else None) or error
         raise BlrcError(
             f"{path}: is not the journal of an export that was interrupted, or damaged ({reason}); "
@@ -89,29 +95,11 @@ def read_journal(folder: Path) -> Journal | None:
 
 def to_bytes(journal: Journal) -> bytes:
     """Return the content of the file."""
-    plain = {"format": _FORMAT, "placed": sorted(journal.placed), "removed": sorted(journal.removed)}
-    return (json.dumps(plain, indent=1) + "\n").encode()
-
-
-def check_names(names: Iterable[Any]) -> None:
-    """See that each name is that of a file inside a folder: relative, in its plainest form, and not one of `OWN`.
-
-    Raises:
-        ValueError: one is not.
-    """
-    for name in names:
-        if not isinstance(name, str) or not name.isprintable() or "\\" in name or ":" in name:
-            raise ValueError(f"{name!r} is not a plain name")
-        parts = name.split("/")
-        if any(part in ("", ".", "..") for part in parts) or parts[0].lower() in OWN:
-            raise ValueError(f"{name!r} is not the name of a file in the folder")
-
-
-def _names(names: Any) -> frozenset[str]:
-    if not isinstance(names, list):
-        raise ValueError("it has no list of names")
-    check_names(names)
-    return frozenset(names)
+    plain = {"format": _FORMAT} | {
+        key: {name: asdict(content) for name, content in files.items()}
+        for key, files in (("old", journal.old), ("new", journal.new))
+    }
+    return (json.dumps(plain, indent=1, sort_keys=True) + "\n").encode()
 
 
 def _read(path: Path) -> bytes | None:
@@ -129,9 +117,3 @@ def _read(path: Path) -> bytes | None:
     if len(content) > BYTES:
         raise ValueError(f"it is longer than {BYTES} bytes")
     return content
-
-
-def clashing(names: Collection[str]) -> str | None:
-    """Return a name that others need as a folder, None where there is none."""
-    folders = {"/".join(name.split("/")[:depth]) for name in names for depth in range(1, name.count("/") + 1)}
-    return min(folders & set(names), default=None)

@@ -1,16 +1,24 @@
-"""What killed exports leave in a folder and beside it: recognised by name, kind and owner, and removed."""
+"""What killed exports leave in a folder and beside it: recognised by name, owner, mode and structure, and removed.
+
+A stranger's folder may hold anything under these names. What blrc cannot have left is not touched, and in the way.
+"""
 
 from __future__ import annotations
 
+import os
 import re
 import stat
+import sys
+from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 
 from blrc.errors import BlrcError
+from blrc.schema import MisfitError
 from blrc.store import steps
 from blrc.store.atomic import hidden
-from blrc.store.journal import STAGE
+from blrc.store.journal import JOURNAL, MOST_OLD, STAGE, Journal
+from blrc.store.listing import check_path, holds
 from blrc.store.lock import Lock, lock_folder
 
 NEW, OLD = "new", "old"  # inside STAGE
@@ -27,50 +35,112 @@ def lock_beside(folder: Path, held: str) -> Lock | None:
     return lock_folder(beside(folder), folder.with_name(hidden(folder.name, "lock")), held)
 
 
-def expect_own_folder(path: Path) -> None:
-    """See that `path` is free, or a folder of this user.
+def expect_own_folder(path: Path, others: int = stat.S_IWOTH) -> None:
+    """See that a path is a folder of this user.
+
+    Args:
+        others: bits of a mode which it may not have: they let others write there.
 
     Raises:
-        BlrcError: it is something else, a symbolic link for example.
+        BlrcError: it is not.
     """
-    kind = steps.kind_of(path)
-    if kind not in (None, stat.S_IFDIR) or (kind is not None and not steps.is_mine(path)):
-        raise BlrcError(f"{path}: is in the way and was not left by an export of yours; remove it")
+    mode = path.lstat().st_mode
+    if not stat.S_ISDIR(mode) or not steps.is_mine(path) or (sys.platform != "win32" and mode & others):
+        raise _foreign(path)
 
 
-def remove_left_over(folder: Path) -> None:
+def expect_grown(path: Path) -> None:
+    """See that a folder holds what a killed export into a new folder left, and nothing else; it has been locked.
+
+    Raises:
+        BlrcError: it holds what no export does.
+    """
+    _files(path)
+
+
+def remove_left_over(folder: Path, journal: Journal | None) -> None:
     """Remove what killed exports left in the folder and beside it.
 
+    Args:
+        journal: of the folder, where it was interrupted.
+
     Raises:
-        BlrcError: something that blrc did not make has the name of its stage.
+        BlrcError: something that blrc did not make has the name of its stage, or a file there was changed; nothing was
+            removed.
     """
     stage = folder / STAGE
     if steps.kind_of(stage) is not None:
-        expect_own_folder(stage)
+        _expect_stage(stage, journal)
         steps.remove_tree(stage)
     for path in sorted(folder.iterdir()):
-        if _EARLIER_STAGE.fullmatch(path.name) and _is_earlier_stage(path):
-            steps.remove_tree(path)
+        if _EARLIER_STAGE.fullmatch(path.name):
+            with suppress(OSError, BlrcError):  # it is somebody's own
+                _expect_stage(path, None)
+                steps.remove_tree(path)
     with suppress(OSError, BlrcError):  # another user's, or one that is at work, stays
         expect_own_folder(beside(folder))
-        lock = None if steps.kind_of(beside(folder)) is None else lock_beside(folder, "")
+        lock = lock_beside(folder, "")
         if lock is not None:
             try:
+                expect_grown(beside(folder))
                 steps.remove_tree(beside(folder))
             finally:
                 lock.release()
 
 
-def _is_earlier_stage(path: Path) -> bool:
-    """Return whether a folder is what a killed export of an earlier version left: nothing but files in new and old."""
-    waiting = [path]
+def _expect_stage(stage: Path, journal: Journal | None) -> None:
+    """See that a folder is a stage: nothing but a journal, and plain files in `NEW` and `OLD`.
+
+    Where files had been moved to `OLD` when the export was killed, somebody may have changed one before.
+    """
+    expect_own_folder(stage, stat.S_IWGRP | stat.S_IWOTH)
+    for entry in _entries(stage, (NEW, OLD, JOURNAL)):
+        if entry.name == JOURNAL:
+            if not entry.is_file(follow_symlinks=False):
+                raise _foreign(Path(entry.path))
+            continue
+        for name in _files(Path(entry.path)):
+            kept = journal.old.get(name) if journal is not None and entry.name == OLD else None
+            if journal is not None and entry.name == OLD and (kept is None or not holds(Path(entry.path, name), kept)):
+                raise BlrcError(f"{Path(entry.path, name)}: was changed while an export was replacing it; move it away")
+
+
+def _files(root: Path) -> list[str]:
+    """List the files in a tree of this user's folders that holds nothing but files with plain names."""
+    found, waiting = list[str](), [""]
     while waiting:
-        place = waiting.pop()
+        inner = waiting.pop()
+        place = root / inner
         if steps.kind_of(place) != stat.S_IFDIR or not steps.is_mine(place):
-            return False
-        for inner in place.iterdir():
-            if place == path and inner.name not in (NEW, OLD):
-                return False
-            if place == path or steps.kind_of(inner) != stat.S_IFREG:
-                waiting.append(inner)
-    return True
+            raise _foreign(place)
+        for entry in _entries(place):
+            name = f"{inner}/{entry.name}" if inner else entry.name
+            try:
+                check_path(name, "a name")
+            except MisfitError:
+                raise _foreign(place / entry.name) from None
+            if entry.is_dir(follow_symlinks=False):
+                waiting.append(name)
+            elif entry.is_file(follow_symlinks=False):
+                found.append(name)
+            else:
+                raise _foreign(place / entry.name)
+        if len(found) + len(waiting) > MOST_OLD:
+            raise _foreign(root)
+    return found
+
+
+def _entries(folder: Path, known: Collection[str] | None = None) -> list[os.DirEntry[str]]:
+    with os.scandir(folder) as entries:
+        found = []
+        for entry in entries:
+            if known is not None and entry.name not in known:
+                raise _foreign(Path(entry.path))
+            found.append(entry)
+            if len(found) > MOST_OLD:
+                raise _foreign(folder)
+    return sorted(found, key=lambda entry: entry.name)
+
+
+def _foreign(path: Path) -> BlrcError:
+    return BlrcError(f"{path}: is in the way and was not left by an export of yours; look at it, then move it away")

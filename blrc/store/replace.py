@@ -10,16 +10,19 @@ these states, each of which is on the disk before the next one begins:
 
 A process that is killed leaves the folder in the state that it was in. What reads a folder refuses the second state
 (`blrc.store.journal.interrupted`). In every state ``export --force`` writes a new export; in the second it may replace
-every file that the journal names. It removes what the killed process left (`blrc.store.leftover`).
+every file that holds what the journal says of it, before or after. It removes what the killed process left
+(`blrc.store.leftover`).
 
 A process that is not killed but fails (a full disk, a file in the way, ctrl-C) puts everything back as it was. Where
-putting back fails as well, the folder stays *interrupted*. A folder that was *interrupted* before stays so.
+putting back fails as well, the folder stays *interrupted*. A folder that was *interrupted* before stays so. A file that
+is changed while the export runs is somebody's work: that is seen when it has been moved away, and all is put back.
 """
 
 from __future__ import annotations
 
+import errno
 import stat
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -27,29 +30,32 @@ from blrc.errors import BlrcError
 from blrc.store import journal, steps
 from blrc.store.journal import JOURNAL, STAGE, Journal
 from blrc.store.leftover import NEW, OLD, remove_left_over
+from blrc.store.listing import MOST_FILES, Content, content_of, holds
 
 
-def replace(folder: Path, files: Mapping[str, bytes], replaced: Collection[str]) -> None:
+def replace(folder: Path, files: Mapping[str, bytes], replaced: Mapping[str, Content]) -> None:
     """Put `files` (relative name -> content) into a folder that exists, all of them or none.
 
     Args:
-        replaced: names of files that belong to an earlier export and go; whatever else is there stays.
+        replaced: files that belong to an earlier export and go, with what they hold; whatever else is there stays.
 
     Raises:
-        BlrcError: a file that is not of the earlier export is in the way, or what was there cannot be put back.
+        BlrcError: a file that is not of the earlier export is in the way, one of it was changed, or what was there
+            cannot be put back.
         OSError: the folder cannot be written, or the disk is full; what was there is still there.
     """
-    was_interrupted = journal.read_journal(folder) is not None
-    record = journal.to_bytes(Journal(frozenset(files), frozenset(replaced) - frozenset(files)))
-    if len(record) > journal.BYTES:
+    unfinished = journal.read_journal(folder)
+    record = journal.to_bytes(Journal(replaced, {name: content_of(content) for name, content in files.items()}))
+    if len(replaced) > journal.MOST_OLD or len(files) > MOST_FILES or len(record) > journal.BYTES:
         raise BlrcError(f"{folder}: its earlier export has too many files; move them away")
     names = sorted({*files, *replaced})
     _check_room(folder, names, replaced)
-    remove_left_over(folder)
+    remove_left_over(folder, unfinished)
     stage = folder / STAGE
     touched: list[str] = []
     try:
-        for made in (stage, stage / NEW, stage / OLD):
+        steps.make_folder(stage, mode=0o700)  # whatever lies in it, nobody else put it there
+        for made in (stage / NEW, stage / OLD):
             steps.make_folder(made)
         write_all(stage / NEW, files)
         steps.write_new(stage / JOURNAL, record)
@@ -57,11 +63,11 @@ def replace(folder: Path, files: Mapping[str, bytes], replaced: Collection[str])
         steps.sync_folder(folder)
         steps.rename(stage / JOURNAL, folder / JOURNAL)
         steps.sync_folder(folder)
-        _exchange(folder, files, names, touched)
+        _exchange(folder, files, replaced, names, touched)
         steps.remove(folder / JOURNAL)
     except BaseException:  # an interrupt, too, must not lose what was there
         if not touched or steps.kind_of(folder / JOURNAL) is not None:  # else it came when all was done
-            _put_back(folder, files, touched, was_interrupted)
+            _put_back(folder, files, touched, unfinished is not None)
         with suppress(OSError):
             steps.remove_tree(stage)
         raise
@@ -86,7 +92,7 @@ def _check_room(folder: Path, names: Iterable[str], replaced: Collection[str]) -
     for name in names:
         for above in _above(name):
             if steps.kind_of(folder / above) not in (None, stat.S_IFDIR) and above not in replaced:
-                raise BlrcError(f"{folder / above}: is in the way and no folder of an export; move it away")
+                raise BlrcError(f"{folder / above}: is in the way of a folder of the export; move it away")
         kind = steps.kind_of(folder / name)
         if kind is not None and name not in replaced:
             raise BlrcError(f"{folder / name}: is in the way and not of the earlier export; move it away")
@@ -94,19 +100,28 @@ def _check_room(folder: Path, names: Iterable[str], replaced: Collection[str]) -
             raise BlrcError(f"{folder / name}: is in the way and no file, as the earlier export's was; move it away")
 
 
-def _exchange(folder: Path, files: Collection[str], names: Iterable[str], touched: list[str]) -> None:
+def _exchange(
+    folder: Path, files: Collection[str], replaced: Mapping[str, Content], names: Sequence[str], touched: list[str]
+) -> None:
     """Move old files away and new ones to their places, and wait until that is on the disk.
 
     Args:
         touched: gets each name before its file is touched.
+
+    Raises:
+        BlrcError: a file is no longer what it was when it was checked.
     """
     new, old = folder / STAGE / NEW, folder / STAGE / OLD
     for name in names:
         touched.append(name)
-        if steps.kind_of(folder / name) is not None:
+        if name in replaced and steps.kind_of(folder / name) is not None:
             steps.make_folders((old / name).parent)
             steps.rename(folder / name, old / name)
+            if not holds(old / name, replaced[name]):  # looked at where nobody writes to it any more
+                raise _changed(folder / name)
         if name in files:
+            if steps.kind_of(folder / name) is not None:
+                raise _changed(folder / name)
             steps.make_folders((folder / name).parent)
             steps.rename(new / name, folder / name)
     for name in touched:
@@ -115,7 +130,11 @@ def _exchange(folder: Path, files: Collection[str], names: Iterable[str], touche
     _sync_around(folder, touched)
 
 
-def _put_back(folder: Path, files: Collection[str], touched: list[str], keep_journal: bool) -> None:
+def _changed(path: Path) -> BlrcError:
+    return BlrcError(f"{path}: was changed while the export was running; everything was put back: move it away")
+
+
+def _put_back(folder: Path, files: Mapping[str, bytes], touched: list[str], keep_journal: bool) -> None:
     """Undo `_exchange`, as far as it came.
 
     Raises:
@@ -124,12 +143,16 @@ def _put_back(folder: Path, files: Collection[str], touched: list[str], keep_jou
     new, old = folder / STAGE / NEW, folder / STAGE / OLD
     try:
         for name in reversed(touched):
-            place = folder / name
-            if steps.kind_of(old / name) is not None:
+            place, kept = folder / name, steps.kind_of(old / name) is not None
+            placed = name in files and steps.kind_of(new / name) is None
+            if (kept or placed) and steps.kind_of(place) is not None:
+                if not placed or not holds(place, content_of(files[name])):
+                    raise FileExistsError(errno.EEXIST, f"{place} was written meanwhile")
+                if not kept:
+                    steps.remove(place)
+            if kept:
                 steps.make_folders(place.parent)
                 steps.rename(old / name, place)
-            elif name in files and steps.kind_of(new / name) is None and steps.kind_of(place) is not None:
-                steps.remove(place)
             _remove_empty(place.parent, folder)
         _sync_around(folder, touched)
         if not keep_journal and steps.kind_of(folder / JOURNAL) is not None:

@@ -23,7 +23,7 @@ NO_FOLDER_SYNC = (errno.EINVAL, errno.EBADF, errno.EACCES, errno.EPERM, errno.EN
 
 # Flags that Windows lacks. A name that turns out to be a symbolic link is refused, and a FIFO does not hang.
 NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
-_BINARY = getattr(os, "O_BINARY", 0)
+BINARY = getattr(os, "OBINARY", 0)
 
 
 def _go_on(what: str, path: Path) -> None:
@@ -33,10 +33,10 @@ def _go_on(what: str, path: Path) -> None:
 before: Before = _go_on
 
 
-def make_folder(path: Path) -> None:
+def make_folder(path: Path, mode: int = 0o777) -> None:
     """Create one folder, whose parent exists; raise a `FileExistsError` where something has its name."""
     before("make folder", path)
-    path.mkdir()
+    path.mkdir(mode)
 
 
 def make_folders(path: Path) -> list[Path]:
@@ -63,7 +63,7 @@ def make_folders(path: Path) -> list[Path]:
 def create(path: Path) -> int:
     """Create a file that nobody has created before, and return its descriptor."""
     before("create", path)
-    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | NO_FOLLOW | _BINARY, 0o666)
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | NO_FOLLOW | BINARY, 0o666)
 
 
 def write(descriptor: int, path: Path, content: bytes) -> None:

@@ -109,10 +109,9 @@ def verify_folder(
                 engines.append(page_engine(private, program))
         if engines and not any(engine.layers for engine in engines):
             skipped.append("layers: a page only answers; export with --target c as well, and they are compared")
-        if not engines and skipped and not problems:
-            raise BlrcError(f"{folder}: nothing of it can be run here; {'; '.join(skipped)}")
-        if not engines:
-            problems.append(f"{folder}: holds no target that could be compared; export it again with --target c")
+        if not engines and not problems:  # nothing was checked, so nothing differs
+            reasons = "; ".join(skipped) or "it holds no target that could be compared; export again with --target c"
+            raise BlrcError(f"{folder}: nothing of it can be run here; {reasons}")
         with _as_problem(problems):
             compare_ops(program, engines, seed, tally, progress)
             compare_ties(program, engines, tally)

@@ -27,7 +27,7 @@ from blrc.exports import again, directory, door, recorded
 from blrc.exports.again import code_of, library_of, private_copy, vectors_of
 from blrc.exports.door import check_digest, open_export, previous_files
 from blrc.exports.manifest import SUFFIX
-from blrc.exports.schema import MisfitError
+from blrc.schema import MisfitError
 from blrc.targets.options import EmitOptions
 from blrc.vectors import differences
 from blrc.version import VERSION
@@ -104,6 +104,22 @@ def test_an_export_fits(export: Path) -> None:
         for name in opened.manifest.files
         if name.endswith((".c", ".h")) and "/" not in name and not name.endswith(("_vectors.c", "_selftest.c"))
     }
+
+
+@pytest.mark.filterwarnings("ignore:.*all calibration samples are equal")
+def test_regression_an_export_with_a_warning_in_its_manifest_fits(tmp_path: Path) -> None:
+    """Its settings have notes, which its readers did not know; and these named the checkpoint's path."""
+    source = blrc.load(TINY)
+    assert source.calibration is not None
+    equal = replace(source, calibration=np.repeat(source.calibration[:1], 4, axis=0))
+    out = blrc.export(equal, tmp_path / "out", ["c"]).folder
+    fits(out)
+    [note] = plain(out)["settings"]["notes"]
+    assert note.startswith("all calibration samples are equal") and "tiny" not in note
+    for notes in ("x", [3], None, ["x"] * 100):
+        relist(out, settings={**plain(out)["settings"], "notes": notes})
+        with pytest.raises(BlrcError, match=r"settings\.notes"):
+            open_export(out)
 
 
 def test_a_link_to_the_folder_itself_is_fine(export: Path, tmp_path: Path) -> None:
@@ -277,7 +293,7 @@ def test_regression_force_does_not_write_through_a_link(out: Path, place: str) -
     if place == "web":
         fits(out)  # nothing of it is listed
     else:
-        with pytest.raises(BlrcError, match=f"{place}: is a symbolic link, and a folder is to be written there"):
+        with pytest.raises(BlrcError, match=f"{place}: is in the way of a folder of the export"):
             blrc.export(TINY, out, ["c"], packages="arduino", force=True)
     assert tree(out.parent) == before
 
@@ -374,6 +390,8 @@ CHANGED_OPTIONS: list[dict[str, Any]] = [
     {"ram": -1},
     {"ram": True},
     {"ram": 1.5},
+    {"input_scale": 10**400},
+    {"flash": 10**400, "input_scale": -(10**400)},
     {"flash": "4K"},
     {"onnx_weights": "bits"},
     {"onnx_weights": 1},
@@ -440,6 +458,15 @@ def test_a_program_of_another_digest_is_refused(out: Path) -> None:
         said = everybody_refuses(out, force="name" in change)
         assert words in said or "has no 'other.program.npz'" in said
         (out / MANIFEST).write_bytes(good)
+
+
+def test_regression_what_has_no_target_could_not_be_checked(out: Path) -> None:
+    """It ended in status 1, which says that something differs."""
+    files = {name: entry for name, entry in plain(out)["files"].items() if name.endswith(".npz")}
+    relist(out, targets={}, files=files)
+    result = CliRunner().invoke(main, ["verify", str(out), "--random", "1"])
+    assert result.exit_code == 2
+    assert f"{out}: nothing of it can be run here; it holds no target that could be compared" in result.output
 
 
 # Versions, trust and digests

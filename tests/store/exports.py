@@ -10,6 +10,7 @@ from pathlib import Path
 from blrc.exports.door import previous_files
 from blrc.exports.manifest import SUFFIX
 from blrc.store.claim import claimed
+from blrc.store.listing import Content
 
 OLD = {
     "net.c": "old",
@@ -30,6 +31,11 @@ def with_manifest(files: Mapping[str, str], name: str = "net") -> dict[str, byte
     return {**content, f"{name}{SUFFIX}": json.dumps({"format": 1, "name": name, "files": listed}).encode()}
 
 
+def described(files: Mapping[str, bytes]) -> dict[str, Content]:
+    """Return what a journal says of files."""
+    return {name: Content(len(content), hashlib.sha256(content).hexdigest()) for name, content in files.items()}
+
+
 def changed(folder: Path) -> list[str]:
     """Return the files of an export that are missing or have another SHA-256 than its manifest says."""
     (manifest,) = folder.glob(f"*{SUFFIX}")
@@ -44,7 +50,7 @@ def changed(folder: Path) -> list[str]:
 def write(folder: Path, files: Mapping[str, bytes], force: bool = True) -> None:
     """Write an export as `blrc.export` does."""
     with claimed(folder) as place:
-        place.write(files, previous_files(folder, force) or ())
+        place.write(files, previous_files(folder, force))
 
 
 def write_old(folder: Path) -> None:

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from blrc.store import steps
 from blrc.store.claim import claimed
+from blrc.store.listing import Content
 
 
 def kill_at(number: int, report: int) -> None:
@@ -52,7 +53,7 @@ def main() -> None:
         if child == 0:
             kill_at(number, writing)
             with claimed(out) as place:
-                place.write(files, task["replaced"])
+                place.write(files, {name: Content(**content) for name, content in task["replaced"].items()})
             os._exit(0)
         os.close(writing)
         status = os.waitpid(child, 0)[1]

@@ -6,15 +6,17 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
-from exports import FOREIGN, NEW, OLD, changed, expected, tree, with_manifest, write, write_old
+from exports import FOREIGN, NEW, OLD, changed, described, expected, tree, with_manifest, write, write_old
 
 from blrc.errors import BlrcError
 from blrc.exports.door import previous_files, read_manifest
 from blrc.store.journal import JOURNAL, interrupted
+from blrc.store.listing import Content
 
 ROOT = Path(__file__).parent.parent.parent
 BEFORE, BETWEEN, AFTER = "old", "interrupted", "new"
@@ -29,11 +31,12 @@ def _posix() -> None:
 
 
 def kill_everywhere(
-    folder: Path, base: Path | None, task: Path, replaced: list[str], stride: int = 1
+    folder: Path, base: Path | None, task: Path, replaced: Mapping[str, Content], stride: int = 1
 ) -> Iterator[tuple[str, Path]]:
     """Kill a process that writes the new export at each of its steps, and give each step with what it left."""
     files = {name: content.decode() for name, content in with_manifest(NEW).items()}
-    task.write_text(json.dumps({"files": files, "replaced": replaced, "stride": stride}))
+    described = {name: asdict(content) for name, content in replaced.items()}
+    task.write_text(json.dumps({"files": files, "replaced": described, "stride": stride}))
     program = Path(__file__).with_name("killed.py")
     done = subprocess.run(
         [sys.executable, program, folder, base or "-", task],
@@ -54,7 +57,13 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[str, Path]]:
     """The old export, replaced by a process that was killed: each step, and what it left."""
     folder = tmp_path_factory.mktemp("killed")
     write_old(folder / "base")
-    return list(kill_everywhere(folder / "runs", folder / "base", folder / "task", list(with_manifest(OLD))))
+    return list(kill_everywhere(folder / "runs", folder / "base", folder / "task", described(with_manifest(OLD))))
+
+
+def present(out: Path) -> dict[str, bytes]:
+    """Return the files of the two exports that are in their places."""
+    names = {*with_manifest(OLD), *with_manifest(NEW)}
+    return {name: (out / name).read_bytes() for name in names if (out / name).is_file()}
 
 
 def state_of(out: Path) -> str:
@@ -88,16 +97,17 @@ def test_a_killed_export_leaves_the_old_one_the_new_one_or_an_interrupted_folder
 
 
 def test_an_interrupted_folder_takes_any_new_export_and_a_second_kill(tmp_path: Path) -> None:
-    """The folder that a kill left is the base of the next one: its journal names the files of both."""
-    base, names = tmp_path / "base", list(with_manifest(OLD))
+    """The folder that a kill left is the base of the next one: its journal lists the files of both."""
+    base, old = tmp_path / "base", described(with_manifest(OLD))
     write_old(base)
-    left = [out for _, out in kill_everywhere(tmp_path / "runs", base, tmp_path / "task", names, 7) if interrupted(out)]
+    left = [out for _, out in kill_everywhere(tmp_path / "runs", base, tmp_path / "task", old, 7) if interrupted(out)]
     assert len(left) > 3
     for number, first in enumerate((left[0], left[len(left) // 2], left[-1])):
         replaced = previous_files(first, True)
         assert replaced is not None and set(replaced) == {*with_manifest(OLD), *with_manifest(NEW)}
+        assert described(present(first)).items() <= replaced.items()
         task, again = tmp_path / f"task{number}", tmp_path / f"again{number}"
-        for step, out in kill_everywhere(again, first, task, sorted(replaced), 9):
+        for step, out in kill_everywhere(again, first, task, replaced, 9):
             assert interrupted(out) or state_of(out) == AFTER
             other = with_manifest({"else.c": "other"}, "other")
             write(out, other)
@@ -106,7 +116,7 @@ def test_an_interrupted_folder_takes_any_new_export_and_a_second_kill(tmp_path: 
 
 def test_a_killed_export_into_a_new_folder_leaves_none_or_a_whole_one(tmp_path: Path) -> None:
     states = []
-    for _, out in kill_everywhere(tmp_path / "runs", None, tmp_path / "task", []):
+    for _, out in kill_everywhere(tmp_path / "runs", None, tmp_path / "task", {}):
         if out.exists():
             assert tree(out) == expected(with_manifest(NEW)) and changed(out) == []
         states.append(out.exists())
@@ -117,7 +127,7 @@ def test_a_killed_export_into_a_new_folder_leaves_none_or_a_whole_one(tmp_path: 
 
 
 def test_what_a_killed_export_left_beside_goes_when_the_folder_was_made_by_hand(tmp_path: Path) -> None:
-    for _, out in kill_everywhere(tmp_path / "runs", None, tmp_path / "task", []):
+    for _, out in kill_everywhere(tmp_path / "runs", None, tmp_path / "task", {}):
         if not out.exists():
             out.mkdir()
             write(out, with_manifest(OLD), force=False)
@@ -128,7 +138,7 @@ def test_what_a_killed_export_left_beside_goes_when_the_folder_was_made_by_hand(
 def test_an_empty_folder_that_a_killed_export_left_takes_an_export_without_force(tmp_path: Path) -> None:
     (tmp_path / "base").mkdir()
     refused = 0
-    for _, out in kill_everywhere(tmp_path / "runs", tmp_path / "base", tmp_path / "task", [], 3):
+    for _, out in kill_everywhere(tmp_path / "runs", tmp_path / "base", tmp_path / "task", {}, 3):
         if interrupted(out):
             refused += 1
             with pytest.raises(BlrcError, match="interrupted"):

@@ -95,7 +95,7 @@ def test_regression_no_budget_of_flash_is_refused_that_a_choice_keeps() -> None:
 
 def test_the_header_says_whose_kernels_they_are() -> None:
     program = mnist_shaped()
-    text = '#define NET_CPU "cortex-m55" /* */\n#define NET_SLICED "2" /* ops */\n'
+    text = b'#define NET_CPU "cortex-m55" /* */\n#define NET_SLICED "2" /* ops */\n'
     assert read_layout(program, "net", text).step("conv2", "net").kernel == "conv_quads"
 
 
@@ -135,8 +135,8 @@ def test_ram_takes_strips_that_save_little(tmp_path: Path) -> None:
 
 def test_the_header_says_what_was_chosen() -> None:
     program = mnist_shaped()
-    assert read_layout(program, "net", '#define NET_SLICED "2" /* ops */\n').sliced == {"conv2"}
-    assert read_layout(program, "net", '#define OTHER_SLICED "2"\n').sliced == frozenset()
+    assert read_layout(program, "net", b'#define NET_SLICED "2" /* ops */\n').sliced == {"conv2"}
+    assert read_layout(program, "net", b'#define OTHER_SLICED "2"\n').sliced == frozenset()
 
 
 def test_other_words_are_refused() -> None:

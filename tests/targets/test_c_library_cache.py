@@ -8,16 +8,19 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
+import shutil
 import socket
 import stat
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from random_programs import random_program
 
+from blrc.files import fill_cache
 from blrc.targets.c import library_cache, shared
-from blrc.targets.c.library_cache import CHECKSUM, LIBRARY, UnsafeError, library, whole
+from blrc.targets.c.library_cache import CHECKSUM, DEAD_AFTER, LIBRARY, UnsafeError, library, whole
 from blrc.targets.c.shared import Shared, library_files
 
 KEY = "ab" * 32
@@ -238,3 +241,70 @@ def test_a_planted_library_is_not_run_and_it_is_said(
         "compiled anew in a private folder"
     ]
     assert whole(first.path.parent / "nothing") is None
+
+
+@pytest.fixture
+def dead(root: Path) -> Path:
+    """What a build left that was killed two hours ago."""
+    assert found(root) == OWN
+    folder = root / "native" / f".{KEY[:16]}.a1b2c3_d"
+    folder.mkdir(mode=0o700)
+    (folder / "built.o").write_bytes(b"")
+    _age(folder)
+    (root / "native" / KEY / CHECKSUM).unlink()  # so that there is something to build
+    return folder
+
+
+def _age(folder: Path) -> None:
+    os.utime(folder, (time.time() - 2 * DEAD_AFTER,) * 2)
+
+
+def test_regression_what_a_killed_build_left_goes_with_a_later_one(root: Path, dead: Path) -> None:
+    """A build that was killed left a hidden folder for ever."""
+    assert found(root) == OWN
+    assert [path.name for path in dead.parent.iterdir()] == [KEY]
+
+
+SPARED: dict[str, Callable[[Path], object]] = {
+    "it was made just now": lambda dead: os.utime(dead),
+    "others may write it": lambda dead: dead.chmod(0o777),
+    "a link": lambda dead: (dead.rename(dead.parent / "moved"), dead.symlink_to("moved")),
+    "another name": lambda dead: dead.rename(dead.parent / ".mine"),
+    "a file": lambda dead: (shutil.rmtree(dead), dead.write_bytes(b"mine"), _age(dead)),
+}
+
+
+@pytest.mark.parametrize("change", SPARED.values(), ids=SPARED.keys())
+def test_what_may_be_anybody_s_is_not_taken_for_a_killed_build_s(
+    root: Path, dead: Path, change: Callable[[Path], object]
+) -> None:
+    change(dead)
+    before = {path for path in dead.parent.rglob("*") if KEY not in path.parts}
+    assert found(root) == OWN
+    assert before and {path for path in dead.parent.rglob("*") if KEY not in path.parts} == before
+
+
+def test_a_build_that_is_alive_is_not_swept_away(root: Path) -> None:
+    """However long it takes."""
+
+    def slow(folder: Path) -> Path:
+        _age(folder)
+        assert found(root) == OWN  # another process is faster, and has something to build
+        shutil.rmtree(root / "native" / KEY)
+        assert found(root) == OWN
+        return build(folder)
+
+    path = library(root / "native", KEY, slow)
+    assert path is not None and path.read_bytes() == OWN
+    assert [path.name for path in (root / "native").iterdir()] == [KEY]
+
+
+@pytest.mark.parametrize("umask", [0, 0o002, 0o022])
+def test_regression_data_in_the_cache_leave_its_folder_private(root: Path, umask: int) -> None:
+    """With umask 002 a download made the cache's folder, which others could write, so that no library was kept."""
+    before = os.umask(umask)
+    try:
+        fill_cache(root / "mnist" / "images", b"")
+    finally:
+        os.umask(before)
+    assert found(root) == OWN

@@ -24,7 +24,7 @@ from blrc.errors import BlrcError
 from blrc.exports.door import read_manifest
 from blrc.exports.manifest import Manifest
 from blrc.exports.recorded import from_plain
-from blrc.exports.schema import MisfitError
+from blrc.schema import MisfitError
 from blrc.targets.publication import Publication, cmake, markdown, parse_publication, yaml
 from blrc.targets.runtime_licence import RUNTIME_LICENCE
 from blrc.vectors import Vectors

@@ -38,8 +38,8 @@ class Compiled:
         self.name = name
         self.program = program_file.load(folder / f"{self.name}.program.npz")
         try:
-            header = (folder / f"{name}.h").read_text(encoding="ascii")
-        except (OSError, ValueError) as error:
+            header = (folder / f"{name}.h").read_bytes()
+        except OSError as error:
             raise BlrcError(f"{folder / f'{name}.h'}: cannot be read ({error}); export again") from None
         self.layout = read_layout(self.program, name, header)
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 
-from blrc.program import Program
-from blrc.targets.c import memory, text
+from blrc.errors import BlrcError
+from blrc.program import Conv, Program
+from blrc.schema import shown
+from blrc.targets.c import columns, eights, memory, slices, text
 from blrc.targets.c.ensemble import declarations
-from blrc.targets.c.layout import HOSTS, PORTABLE, Layout, lay_out
+from blrc.targets.c.layout import CPUS, HOSTS, PORTABLE, Layout, lay_out
 from blrc.targets.c.symbols import Symbols, describe, element, elements, head
 
 
@@ -29,14 +31,29 @@ def observe_arguments(symbols: Symbols) -> list[str]:
     return ["uint32_t member", pointer, "void *arena", "int32_t *scores", observer, "void *context"]
 
 
-def read_layout(program: Program, name: str, header: str) -> Layout:
-    """The layout with which the C of a program was written whose ``<name>.h`` is given."""
-    found = re.search(rf'^#define {name.upper()}_SLICED "([0-9 ]+)"', header, re.MULTILINE)
-    indices = [] if found is None else [int(i) for i in found[1].split()]
-    pays = 1 if re.search(rf"^#define {name.upper()}_STRIPS 1\b", header, re.MULTILINE) else None
-    cpu = re.search(rf'^#define {name.upper()}_CPU "([^"]+)"', header, re.MULTILINE)
-    sliced = [program.ops[i].name for i in indices if i < len(program.ops)]
-    return lay_out(program, sliced, pays, PORTABLE if cpu is None else cpu[1])
+def read_layout(program: Program, name: str, header: bytes) -> Layout:
+    """Return the layout with which the C of a program was written whose ``<name>.h`` is given.
+
+    Raises:
+        BlrcError: the header, which may be a stranger's, tells of another program's ops, or of an unknown CPU.
+    """
+    given, file, upper = header.decode("ascii", "replace"), f"{name}.h", name.upper()
+    cpu = _told(rf'{upper}_CPU "([^"\n]*)"', given, PORTABLE)
+    if cpu not in CPUS:
+        raise BlrcError(f"{file}: is for CPU {shown(cpu)}, and known are {', '.join(CPUS)}; export again")
+    sliced = []
+    ops = {str(i): op for i, op in enumerate(program.ops)}
+    for index in _told(rf'{upper}_SLICED "([0-9 ]*)"', given, "").split():
+        op = ops.get(index)
+        if cpu in HOSTS or not isinstance(op, Conv) or not any(each.fits(op) for each in (slices, columns, eights)):
+            raise BlrcError(f"{file}: says that op {shown(index)} is bit-sliced, which it cannot be; export again")
+        sliced.append(op.name)
+    return lay_out(program, sliced, 1 if _told(rf"{upper}_STRIPS (1)\b", given, "") else None, cpu)
+
+
+def _told(macro: str, given: str, otherwise: str) -> str:
+    found = re.search(f"^#define {macro}", given, re.MULTILINE | re.ASCII)
+    return otherwise if found is None else found[1]
 
 
 def _macros(symbols: Symbols, vectors: int) -> str:

@@ -3,7 +3,8 @@
 A library that is loaded runs. So each file has to be a regular one of this user that nobody else may write, and so has
 each folder from the cache down; the folders above may be the system's, and open to all where they are sticky, as
 ``/tmp`` is: nobody can take another's folder away there. No symbolic link is followed anywhere on the path. What is
-damaged, in folders that are safe, is built again; what is not safe is neither loaded nor touched.
+damaged, in folders that are safe, is built again; what is not safe is neither loaded nor touched. What a killed build
+left goes with a later one: a build holds a lock on its folder as long as it lives.
 """
 
 from __future__ import annotations
@@ -11,14 +12,23 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import re
+import shutil
 import stat
 import tempfile
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from blrc.files import make_private
+from blrc.store.lock import UnknownLockError, take
 
 LIBRARY, CHECKSUM = "library.so", "sha256"
 ATTEMPTS = 3
 _OTHERS = stat.S_IWGRP | stat.S_IWOTH
+_BUILD = re.compile(r"\.[0-9a-f]{16}\.[a-z0-9_]{8}")  # the start of a key, and what tempfile.mkdtemp adds
+DEAD_AFTER = 3600  # seconds: a folder is made before it can be locked; and no build takes as long, where none can be
 _READ = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
 
 
@@ -39,7 +49,7 @@ def library(cache: Path, key: str, build: Callable[[Path], Path]) -> Path | None
     """
     cache = Path(os.path.abspath(cache))  # noqa: PTH100  (links must stay visible)
     try:
-        _make(cache)
+        make_private(cache)
         _check_above(cache.parent.parent)
         for folder in (cache.parent, cache):
             _check_own(folder, os.lstat(folder))
@@ -71,7 +81,8 @@ def whole(entry: Path) -> Path | None:
 
 def _fill(entry: Path, build: Callable[[Path], Path]) -> None:
     """Build the entry beside its place and put it there, unless another process was faster."""
-    with tempfile.TemporaryDirectory(prefix=f".{entry.name[:16]}.", dir=entry.parent) as folder:
+    _sweep(entry.parent)
+    with tempfile.TemporaryDirectory(prefix=f".{entry.name[:16]}.", dir=entry.parent) as folder, _locked(folder):
         beside, new = Path(folder), Path(folder) / "new"
         built = build(beside)
         new.mkdir(mode=0o700)
@@ -90,14 +101,32 @@ def _fill(entry: Path, build: Callable[[Path], Path]) -> None:
                 raise
 
 
-def _make(folder: Path) -> None:
-    """Make a folder and those above it, for this user alone whatever the umask."""
-    missing = []
-    while not os.path.lexists(folder):
-        missing.append(folder)
-        folder = folder.parent
-    for each in reversed(missing):
-        each.mkdir(mode=0o700, exist_ok=True)
+def _sweep(cache: Path) -> None:
+    """Remove the folders of builds that were killed: old ones of this user alone, which no process has locked."""
+    with suppress(OSError), os.scandir(cache) as entries:
+        for each in [Path(entry.path) for entry in entries if _BUILD.fullmatch(entry.name)]:
+            with suppress(OSError, UnsafeError):
+                if _own(each, stat.S_ISDIR) and time.time() - os.lstat(each).st_mtime > DEAD_AFTER:
+                    with _locked(each) as dead:
+                        if dead:
+                            shutil.rmtree(each, ignore_errors=True)
+
+
+@contextmanager
+def _locked(folder: str | Path) -> Iterator[bool]:
+    """Lock a folder while the block runs; False: another process has. Where folders cannot be locked, nobody has."""
+    if not hasattr(os, "O_DIRECTORY"):
+        yield True
+        return
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        try:
+            free = take(descriptor)
+        except UnknownLockError:
+            free = True
+        yield free
+    finally:
+        os.close(descriptor)
 
 
 def _check_above(folder: Path) -> None:

@@ -57,7 +57,7 @@ class Native:
         whitening: Whitening | None = None,
     ) -> None:
         self.name, self.program, self.whitening = name, program, whitening
-        self.layout = read_layout(program, name, files.get(f"{name}.h", b"").decode("ascii"))
+        self.layout = read_layout(program, name, files.get(f"{name}.h", b""))
         self.threads = usable_cpus() if threads is None else checked(threads)
         macs = sum(op.macs for op in program.ops if isinstance(op, Conv | Scores | BinaryScores))
         with Shared(files, name, program, flags, cc) as shared:

@@ -110,7 +110,7 @@ class Shared:
     ) -> None:
         self.name = name
         self._compiler = build.find_compiler(cc)
-        layout = read_layout(program, name, files.get(f"{name}.h", b"").decode("ascii"))
+        layout = read_layout(program, name, files.get(f"{name}.h", b""))
         self._flags = (*(host_flags() if flags is None else flags), *tier_flags(name, layout.cpu), *_ALWAYS)
         wrapper = host_wrapper(name_all(layout, name, program_file.digest(program)))
         self._files = {**files, FILE: wrapper.encode("ascii")}

@@ -71,9 +71,16 @@ def whole(low: int, high: int) -> Check:
 
 
 def number(value: Any, where: str) -> None:
-    """A finite number."""
-    if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
+    """A finite number, which a float can hold."""
+    if not isinstance(value, int | float) or isinstance(value, bool) or not _is_finite(value):
         raise MisfitError(f"{where} is {shown(value)}, expected a number")
+
+
+def _is_finite(value: float) -> bool:
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # an int of hundreds of digits
+        return False
 
 
 def optional(check: Check) -> Check:
