@@ -44,11 +44,14 @@ class Code:
     Attributes:
         files: by name: what was emitted here and is equal to what the folder lists, or, if that was asked for, the
             folder's own.
-        skipped: a sentence for each part that could not be compared, and is therefore not among the files.
+        skipped: a sentence for each part that is data and could not be compared, so that it is not among the files.
+        unchecked: a sentence for each part that is code for others to run and could not be compared: nobody can say
+            that such an export is right.
     """
 
     files: Mapping[str, bytes] = field(repr=False)
     skipped: tuple[str, ...] = ()
+    unchecked: tuple[str, ...] = ()
 
 
 def code_of(opened: OpenedExport, now: Vectors, targets: Collection[str] = tuple(TARGETS)) -> Code:
@@ -72,11 +75,11 @@ def code_of(opened: OpenedExport, now: Vectors, targets: Collection[str] = tuple
         )
     options = _options(opened, now)
     files = {name: opened.contents[name] for name in own}
-    skipped, unseen = list[str](), set[str]()
+    skipped, unchecked, unseen = list[str](), list[str](), set[str]()
     for target in sorted(wanted, key=lambda name: (name == WEB, name)):  # the page last: it takes a compiler
         if target == WEB and (reason := _other_tools(manifest.targets[WEB])) is not None:
             files |= _compared(opened, page_files())
-            skipped.append(f"page: {reason}; it is not run")
+            unchecked.append(f"page: {reason}; it is not run")
             unseen.add(MODEL)
             continue
         if target == "onnx" and (needed := lacking("onnx")) is not None:
@@ -89,7 +92,7 @@ def code_of(opened: OpenedExport, now: Vectors, targets: Collection[str] = tuple
     if wanted == set(manifest.targets):
         for name in sorted(manifest.files.keys() - files.keys() - unseen):
             raise _not_written(opened, name)
-    return Code(files, tuple(skipped))
+    return Code(files, tuple(skipped), tuple(unchecked))
 
 
 def vectors_of(opened: OpenedExport) -> Vectors:

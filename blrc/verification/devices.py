@@ -11,6 +11,7 @@ from typing import Literal
 
 from blrc.errors import BlrcError
 from blrc.program import Program
+from blrc.targets.c.build import ToolError
 from blrc.targets.c.emulated import EmulatedBuild, missing_tools
 from blrc.targets.c.emulator import TimedOutError
 from blrc.targets.c.fit import DoesNotFitError, Need
@@ -19,7 +20,7 @@ from blrc.verification.engines import c_engine
 from blrc.verification.run import InputSet, Progress, Tally, compare_inputs, compare_ops, compare_ties, not_compared
 from blrc.workers import thread_pool
 
-Status = Literal["equal", "differs", "timed out", "does not fit", "no room to test", "skipped"]
+Status = Literal["equal", "differs", "timed out", "not built", "does not fit", "no room to test", "skipped"]
 
 
 @dataclass(frozen=True)
@@ -28,8 +29,9 @@ class Device:
 
     Attributes:
         name, title: of the machine.
-        status: ``differs`` also where the code does not compile, crashes, or fails its self-test; ``no room to test``
-            where the model fits, but not together with what compares its layers there.
+        status: ``differs`` also where the code crashes, or fails its self-test; ``not built`` where a compiler or
+            linker fails; ``no room to test`` where the model fits, but not together with what compares its layers
+            there.
         detail: the first difference, the numbers of what does not fit, or what to install; empty where all is equal but
             for a note on what could not be done.
         inputs: on how many whole inputs all layers of all members were compared; `sets`: on how many of each kind.
@@ -113,6 +115,8 @@ def verify_device(folder: Path, name: str, machine_name: str, inputs: Sequence[I
         return made("does not fit", str(error), **_numbers(error.need))
     except TimedOutError as error:
         return made("timed out", str(error))
+    except ToolError as error:
+        return made("not built", str(error))
     except BlrcError as error:
         return made("differs", str(error))
 
@@ -177,7 +181,7 @@ def _only_selftest(build: EmulatedBuild, machine: Machine, made: Callable[..., D
 
 def unchecked(devices: Sequence[Device], strict: bool) -> tuple[str, ...]:
     """A line for each machine on which not all was compared that had to be: with `strict`, also where it could not."""
-    demanded = ("timed out", "no room to test", "skipped") if strict else ("timed out",)
+    demanded = ("timed out", "not built", *(("no room to test", "skipped") if strict else ()))
     return tuple(f"{each.name}: {each.status}: {each.detail}" for each in devices if each.status in demanded)
 
 

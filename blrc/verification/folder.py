@@ -21,7 +21,7 @@ from blrc.exports.manifest import VECTORS
 from blrc.extras import lacking
 from blrc.net import Net
 from blrc.program import BinaryScores, Conv, Program, Scores
-from blrc.targets.c.build import find_compiler
+from blrc.targets.c.build import ToolError, find_compiler
 from blrc.targets.web.emit import MODEL
 from blrc.verification.agreement import Agreement, torch_agreement
 from blrc.verification.compare import ANSWER, LABEL
@@ -84,15 +84,20 @@ def verify_folder(
         inputs.append(InputSet("random inputs", random_inputs(program.input, count, seed)))
 
     engines: list[Engine] = []
-    skipped = list(code.skipped)
+    skipped, left_out = list(code.skipped), list(code.unchecked)
     flash = ram = None
     tally = Tally()
     with ExitStack() as builds:
         private = builds.enter_context(private_copy(code.files))
         if "c" in manifest.targets:
             find_compiler()  # without one there is nothing to report on
-            with _as_problem(problems):
+            try:
                 compiled = compile_c(private, opened.name, progress, builds)
+            except ToolError as error:  # it says nothing of code that is what blrc writes
+                (problems if opened.trusted else left_out).append(f"C: {error}")
+            except BlrcError as error:
+                problems.append(str(error))
+            else:
                 engines += compiled.engines
                 flash, ram = compiled.flash, compiled.ram
                 problems += compiled.problems
@@ -110,8 +115,8 @@ def verify_folder(
         if engines and not any(engine.layers for engine in engines):
             skipped.append("layers: a page only answers; export with --target c as well, and they are compared")
         if not engines and not problems:  # nothing was checked, so nothing differs
-            reasons = "; ".join(skipped) or "it holds no target that could be compared; export again with --target c"
-            raise BlrcError(f"{folder}: nothing of it can be run here; {reasons}")
+            nothing = "it holds no target that could be compared; export again with --target c"
+            raise BlrcError(f"{folder}: nothing of it can be run here; {'; '.join([*left_out, *skipped]) or nothing}")
         with _as_problem(problems):
             compare_ops(program, engines, seed, tally, progress)
             compare_ties(program, engines, tally)
@@ -137,7 +142,7 @@ def verify_folder(
             problems.append(f"{agreement.differences} decisions differ from the torch network's where there is no tie")
     if tally.difference is None:
         problems += not_compared(program, engines, tally)
-    left_out = unchecked(devices, strict)
+    left_out += unchecked(devices, strict)
     report = _report(opened, program, engines, tally, tuple(problems), agreement, flash, ram)
     differs = not report.equal or any(device.status == "differs" for device in devices)
     return replace(
@@ -146,7 +151,7 @@ def verify_folder(
         differs=differs,
         skipped=tuple(skipped),
         devices=devices,
-        unchecked=left_out,
+        unchecked=tuple(left_out),
     )
 
 
@@ -159,7 +164,7 @@ def _device_inputs(program: Program, inputs: Sequence[InputSet], seed: int) -> l
 
 @contextmanager
 def _as_problem(problems: list[str]) -> Iterator[None]:
-    """What an engine does wrong (it does not compile, crashes, a sanitizer reports) is a result, not an error."""
+    """Make a result, not an error, of what an engine does wrong: it crashes, or a sanitizer reports."""
     try:
         yield
     except BlrcError as error:

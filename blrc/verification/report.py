@@ -30,8 +30,9 @@ class Report:
         skipped: what could not be done on this machine, and why.
         agreement: with the torch network, where a checkpoint was given.
         devices: what was found on other machines (``--on``).
-        unchecked: what had to be compared and was not: a machine's program did not end; with ``--strict``, its tools
-            are missing, or it has no room for the test.
+        unchecked: what had to be compared and was not: a compiler failed, a machine's program did not end, or a page's
+            module cannot be compiled here to the same bytes; with ``--strict``, a machine's tools are missing, or it
+            has no room for the test.
         flash, ram: bytes of the C (code as compiled here, and tables; arena), or None without C.
     """
 

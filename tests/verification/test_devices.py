@@ -106,13 +106,14 @@ def test_a_failing_self_test_is_a_difference(
     assert found.status == "differs" and found.detail.endswith("the export's self-test returns 3")
 
 
-def test_code_that_does_not_compile_is_a_difference(folder: Path, inputs: list[InputSet], tmp_path: Path) -> None:
+def test_code_that_does_not_compile_is_not_checked(folder: Path, inputs: list[InputSet], tmp_path: Path) -> None:
     broken = tmp_path / "broken"
     shutil.copytree(folder, broken)
     with (broken / "net.c").open("a", encoding="ascii") as file:
         file.write("#error no\n")
     found = verify_device(broken, "net", "host", inputs, 0)
-    assert found.status == "differs" and "#error no" in found.detail
+    assert found.status == "not built" and "#error no" in found.detail
+    assert devices.unchecked([found], strict=False)
 
 
 def test_skipped_and_too_large(folder: Path, inputs: list[InputSet], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -239,8 +240,13 @@ def test_a_program_that_hangs_is_a_status_of_its_own(
 
 def test_what_counts_as_not_checked() -> None:
     found = [Device(status, "title", status, "why") for status in get_args(devices.Status)]
-    assert unchecked(found, strict=False) == ("timed out: timed out: why",)
-    assert {line.split(":")[0] for line in unchecked(found, strict=True)} == {"timed out", "no room to test", "skipped"}
+    assert unchecked(found, strict=False) == ("timed out: timed out: why", "not built: not built: why")
+    assert {line.split(":")[0] for line in unchecked(found, strict=True)} == {
+        "timed out",
+        "not built",
+        "no room to test",
+        "skipped",
+    }
 
 
 def test_where_only_the_self_test_fits(folder: Path, inputs: list[InputSet], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 from c_exports import export
+from click.testing import CliRunner
 from forged import relist
 from random_programs import random_inputs, random_program
 
 from blrc import api
+from blrc.cli import main
 from blrc.targets.c.layout import lay_out
 from blrc.verification import engines
 from blrc.verification.report import to_text
@@ -88,3 +90,25 @@ def test_a_compiler_without_sanitizers_is_said_and_no_problem(tmp_path: Path, mo
     assert report.engines == ("C, -O2",)
     assert any("no sanitizers here" in line and "libasan" in line for line in report.skipped)
     assert "NOT DONE" in to_text(report)
+
+
+@pytest.mark.needs("cc", "size")
+@pytest.mark.parametrize("onnx", [False, True])
+@pytest.mark.parametrize(
+    "fails",
+    ["exit 1", "kill -SEGV $$", 'case " $* " in *" -c "*) exec cc "$@";; *) exit 1;; esac'],
+    ids=["always", "by a signal", "when it links"],
+)
+def test_a_compiler_that_fails_says_nothing_of_the_code(
+    fails: str, onnx: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Status 1, "bit-exact: NO", was said of code of which not one value had been compared."""
+    api.export(TINY, tmp_path / "out", targets=["c", "onnx"] if onnx else ["c"])
+    compiler = tmp_path / "compiler"
+    compiler.write_text(f"#!/bin/sh\n{fails}\n")
+    compiler.chmod(0o755)
+    monkeypatch.setenv("CC", str(compiler))
+    done = CliRunner().invoke(main, ["verify", str(tmp_path / "out"), "--random", "5"])
+    assert done.exit_code == 2
+    assert "failed (status" in done.output and "bit-exact: NO" not in done.output
+    assert ("everything was checked" in done.output) == onnx

@@ -19,6 +19,10 @@ STRICT = ("-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Werror
 """What generated code and runtime compile under without a warning, in gcc and clang."""
 
 
+class ToolError(BlrcError):
+    """A compiler or another tool of this machine is missing, cannot be started, fails, or takes too long."""
+
+
 def find_compiler(cc: str | None = None, environment: Mapping[str, str] | None = None) -> tuple[str, ...]:
     """The host's C compiler as the start of a command: `cc`, ``$CC``, or the first of cc, gcc, clang that exists.
 
@@ -76,18 +80,18 @@ def run_tool(command: Sequence[str], what: str, timeout: float = COMPILE_TIMEOUT
     """Run a tool and return its standard output.
 
     Raises:
-        BlrcError: it does not exist, cannot be started, fails or takes too long; the message starts with `what`.
+        ToolError: it does not exist, cannot be started, fails or takes too long; the message starts with `what`.
     """
     try:
         done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=timeout, check=False)
     except FileNotFoundError:
-        raise BlrcError(f"{what}: {command[0]} not found; install it") from None
+        raise ToolError(f"{what}: {command[0]} not found; install it") from None
     except OSError as error:
-        raise BlrcError(f"{what}: cannot start {command[0]}: {error.strerror or error}") from None
+        raise ToolError(f"{what}: cannot start {command[0]}: {error.strerror or error}") from None
     except subprocess.TimeoutExpired:
-        raise BlrcError(f"{what}: {command[0]} did not finish in {timeout:.0f} s") from None
+        raise ToolError(f"{what}: {command[0]} did not finish in {timeout:.0f} s") from None
     if done.returncode != 0:
-        raise BlrcError(f"{what} failed (status {done.returncode}): {first_lines(done.stderr or done.stdout)}")
+        raise ToolError(f"{what} failed (status {done.returncode}): {first_lines(done.stderr or done.stdout)}")
     return done.stdout
 
 
