@@ -116,8 +116,9 @@ def _check_calls(who: str, module: nn.Module) -> None:
         )
     if isinstance(module, fx.GraphModule):
         check_graph_module(who, module)
+    lists = type(module) in (nn.ParameterList, nn.ParameterDict)  # whose __call__ raises
     for attribute in _CALLS:
-        if isinstance(module, fx.GraphModule) and attribute == "__call__":
+        if attribute == "__call__" and (lists or isinstance(module, fx.GraphModule)):
             continue
         if _static(type(module), attribute) is not _static(nn.Module, attribute):
             if (instead := wrapper(module)) is not None:

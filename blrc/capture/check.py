@@ -97,7 +97,7 @@ def _check_values(
     with torch.enable_grad():
         _compare(running, nodes, tensors, torch.from_numpy(x[:1]), samples)
     # And in its own type, should it look at that: what rounding may do is as much larger.
-    dtype, _ = own_type(model)
+    dtype, _ = own_type(model, nodes)
     if dtype != torch.float64:
         with torch.inference_mode():
             _compare(_likeliest(model, None), nodes, tensors, torch.from_numpy(x).to(dtype), samples)

@@ -148,7 +148,8 @@ class Kept:
             return
         if type(x) in (torch.Tensor, nn.Parameter):
             self._seen[id(x)] = x
-            self._undo.append(_tensor_undo(x))
+            if x.layout == torch.strided and not x.is_meta:
+                self._undo.append(_tensor_undo(x))
         elif isinstance(x, _CONTAINERS):
             self._seen[id(x)] = x
             self._undo.append(_container_undo(x))

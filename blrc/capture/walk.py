@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+import torch
 from torch import nn
 
 from blrc.advice.given import wrapper
@@ -64,6 +65,13 @@ def _children(who: str, module: nn.Module) -> Iterator[tuple[str, nn.Module]]:
         raise BlrcError(f"{who}: was not initialised; call super().__init__() first in its __init__")
     if not isinstance(held, Mapping):
         raise BlrcError(f"{who}: keeps its modules in a {type(held).__name__}; build it anew")
+    for registry in ("_parameters", "_buffers"):
+        tensors = vars(module).get(registry)
+        if not isinstance(tensors, Mapping) or not all(
+            isinstance(key, str) and (value is None or isinstance(value, torch.Tensor))
+            for key, value in tensors.items()
+        ):
+            raise BlrcError(f"{who}: its {registry} hold something else than tensors by name; build it anew")
     for key in held:
         child = held[key]
         if child is None:

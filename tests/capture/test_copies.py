@@ -140,6 +140,28 @@ def test_modules_without_init_and_too_many_names() -> None:
     assert "recursion" in refusal(deep)
 
 
+@pytest.mark.parametrize("registry", ["_parameters", "_buffers", "_modules"])
+@pytest.mark.parametrize("held", [None, [1], {"weight": 3}, {1: torch.zeros(1)}, {1: nn.ReLU()}], ids=repr)
+def test_registries_that_hold_something_else(registry: str, held: Any) -> None:
+    model = net()
+    vars(model.norm)[registry] = held
+    assert "module 'norm': " in refusal(model)
+
+
+def test_what_layers_do_not_use_may_be_anything() -> None:
+    model: Any = net()
+    model.register_buffer("eight", torch.ones(3).to(torch.float8_e4m3fn))
+    model.register_buffer("sparse", torch.eye(3).to_sparse())
+    model.register_buffer("complex", torch.ones(3, dtype=torch.complex64))
+    model.numbers = nn.ParameterList([nn.Parameter(torch.ones(2))])
+    model.plain_sparse = torch.eye(3).to_sparse()
+    model.meta = torch.zeros(3, device="meta")
+    from_model(model, ENCODING, SAMPLES)
+    with torch.inference_mode():
+        made = net()
+    from_model(made, ENCODING, SAMPLES)
+
+
 def test_names_are_torchs() -> None:
     model: Any = nn.Sequential(nn.Sequential(nn.Identity(), nn.Flatten()), nn.Sequential(nn.ReLU()))
     model.add_module("again", model[0])
