@@ -15,39 +15,64 @@ from numpy.typing import NDArray
 from blrc.errors import BlrcError
 
 _MODULE = ("torch.nn.modules.module", "Module")
-# (module prefix, class name) of a wrapper, and what to save instead of it.
+# (module prefix, class name) of a wrapper, what to save instead of it, and the attribute that holds it.
 _WRAPPERS = (
-    (("torch.nn.parallel", "DataParallel"), "save the module that it wraps: its .module"),
-    (("torch.nn.parallel", "DistributedDataParallel"), "save the module that it wraps, in one process: its .module"),
+    (("torch.nn.parallel", "DataParallel"), "save the module that it wraps: its .module", "module"),
+    (
+        ("torch.nn.parallel", "DistributedDataParallel"),
+        "save the module that it wraps, in one process: its .module",
+        "module",
+    ),
     (
         ("torch.optim.swa_utils", "AveragedModel"),
         "save the averaged module, its .module (after torch.optim.swa_utils.update_bn)",
+        "module",
     ),
-    (("torch._dynamo", "OptimizedModule"), "save the module that torch.compile was given: its ._orig_mod"),
+    (("torch._dynamo", "OptimizedModule"), "save the module that torch.compile was given: its ._orig_mod", "_orig_mod"),
     (
         ("torch.distributed", "FullyShardedDataParallel"),
         "load its full state_dict into a module of your own on one process, and save that",
+        None,
     ),
-    (("torch.distributed", "FSDPModule"), "load its full state_dict into a module of your own, and save that"),
-    (("torch.jit", "ScriptModule"), "save the module that it was scripted or traced from"),
-    (("torch.export", "ExportedProgram"), "save the module that it was exported from"),
-    (("deepspeed", "DeepSpeedEngine"), "save the module that it wraps: its .module"),
+    (("torch.distributed", "FSDPModule"), "load its full state_dict into a module of your own, and save that", None),
+    (("torch.jit", "ScriptModule"), "save the module that it was scripted or traced from", None),
+    (("torch.export", "ExportedProgram"), "save the module that it was exported from", None),
+    (("deepspeed", "DeepSpeedEngine"), "save the module that it wraps: its .module", "module"),
 )
+_MOST_WRAPPERS = 8  # around each other; one that wraps itself has no end
 
 
 def wrapper(model: object) -> str | None:
-    """Return what to save instead of a wrapper around a module, or None where `model` is no known wrapper."""
-    for (module, name), instead in _WRAPPERS:
-        if _is(model, module, name):
-            return instead
-    return None
+    """Return what to save instead of a wrapper around a module, or None where `model` is no known wrapper.
+
+    Of a wrapper around a wrapper it is what lies innermost.
+    """
+    path: list[str] = []
+    advice, inner = None, model
+    while len(path) < _MOST_WRAPPERS:
+        found = next((entry for entry in _WRAPPERS if _is(inner, *entry[0])), None)
+        if found is None:
+            break
+        _, advice, attribute = found
+        if attribute is None:
+            return advice
+        path.append(attribute)
+        inner = _held(inner, attribute)
+    return advice if len(path) < 2 else f"save what is inside of all its wrappers: its .{'.'.join(path)}"
+
+
+def _held(wrapper: object, attribute: str) -> object | None:
+    """Return what a wrapper holds under a name: a module, which stands in a registry, or a plain attribute."""
+    held = getattr(wrapper, "__dict__", {})
+    modules = held.get("_modules")
+    return held.get(attribute, modules.get(attribute) if isinstance(modules, dict) else None)
 
 
 def check_module(model: object) -> None:
     """Raise a `BlrcError` with advice unless `model` is a torch module that is no wrapper around another."""
     what = type(model).__name__
     if (instead := wrapper(model)) is not None:
-        raise BlrcError(f"model: a {what} is a wrapper around a network; {instead}")
+        raise BlrcError(f"model: {what} is a wrapper around a network; {instead}")
     if _is(model, *_MODULE):
         return
     if isinstance(model, type):

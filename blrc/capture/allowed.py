@@ -7,7 +7,7 @@ own Python code, which is traced, so only what stands beside that code is looked
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
@@ -16,6 +16,8 @@ from torch.nn.modules import module as torch_module
 from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
 from torch.nn.utils import parametrize
 
+from blrc.advice.given import wrapper
+from blrc.capture.graph_modules import check_graph_module
 from blrc.capture.known import CLASSES, Blank, blank, known_class
 from blrc.errors import BlrcError
 from blrc.nn import Bernoulli, WeightDistribution
@@ -23,6 +25,7 @@ from blrc.nn.activation import StochasticSign, logistic_
 from blrc.nn.noise import Noise, Noisy
 
 _ABSENT = object()
+_DICT = vars(nn.Module)["__dict__"]  # the descriptor of what an instance has
 # Attributes of a class that evaluation never uses: they make, describe, store or initialise an instance. Weights that a
 # `new_weight` makes are looked at themselves, and tensors are read from the registries, not from a `state_dict`.
 HARMLESS = frozenset(
@@ -35,13 +38,15 @@ HARMLESS = frozenset(
         "__firstlineno__", "__orig_bases__", "__parameters__", "__constants__", "__type_params__",
         "__dataclass_fields__", "__dataclass_params__", "__match_args__", "state_dict", "_save_to_state_dict",
         "load_state_dict", "_load_from_state_dict", "_version", "dump_patches", "T_destination",
+        # A copy is made without asking the class; torch.compile replaces __setstate__ for good when it first runs.
+        "__deepcopy__", "__copy__", "__reduce__", "__reduce_ex__", "__getstate__", "__setstate__", "__getnewargs__",
+        "__getnewargs_ex__",
     }
 )  # fmt: skip
 # Settings of training that stand on an instance before a default of the class.
 _SETTINGS = frozenset({"signs_in", "joint", "spread", "_shared", "_sharing"})
 # Ways in which a call of a module reaches its forward; nn.Module's own are the only ones that tracing sees.
 _CALLS = ("__call__", "_call_impl", "_wrapped_call_impl", "_slow_forward", "__getattribute__", "__class__")
-_COPIES = ("__deepcopy__", "__copy__", "__reduce__", "__reduce_ex__", "__getstate__", "__setstate__")
 _PATCHES = ("forward", *_CALLS, "_compiled_call_impl")
 _HOOKS = {
     "_forward_hooks": "forward hooks",
@@ -98,29 +103,26 @@ def check_container(name: str, module: nn.Module) -> None:
     _check_calls(who, module)
 
 
-def check_calls(model: nn.Module) -> None:
+def check_calls(modules: Mapping[str, nn.Module]) -> None:
     """Refuse every module whose class reaches its forward on a way of its own: tracing would see what is behind it."""
-    for name, module in model.named_modules():
-        _check_calls(f"module {name!r}" if name else f"the network itself ({type(model).__name__})", module)
-
-
-def _check_copies(who: str, module: nn.Module) -> None:
-    """Refuse a module that says itself how it is copied: what is looked at, and run beside the graph, is a copy."""
-    for attribute in _COPIES:
-        owner = next((cls for cls in type(module).__mro__ if attribute in cls.__dict__), object)
-        if owner.__module__ != "builtins" and not owner.__module__.startswith("torch."):
-            raise BlrcError(
-                f"{who}: {type(module).__name__} has a {attribute} of its own, so that a copy may be another network; "
-                "leave it out"
-            )
+    for name, module in modules.items():
+        _check_calls(f"module {name!r}" if name else f"the network itself ({type(module).__name__})", module)
 
 
 def _check_calls(who: str, module: nn.Module) -> None:
-    _check_copies(who, module)
+    if any(not isinstance(vars(base).get("__dict__", _DICT), type(_DICT)) for base in type(module).__mro__):
+        raise BlrcError(
+            f"{who}: {type(module).__name__} has a __dict__ of its own, which cannot be followed; remove it"
+        )
     if isinstance(module, fx.GraphModule):
-        return  # torch.fx gives each a class with a __call__ that only makes errors readable
+        check_graph_module(who, module)
+    lists = type(module) in (nn.ParameterList, nn.ParameterDict)  # whose __call__ raises
     for attribute in _CALLS:
+        if attribute == "__call__" and (lists or isinstance(module, fx.GraphModule)):
+            continue
         if _static(type(module), attribute) is not _static(nn.Module, attribute):
+            if (instead := wrapper(module)) is not None:
+                raise BlrcError(f"{who}: {type(module).__name__} is a wrapper around layers; {instead}")
             raise BlrcError(
                 f"{who}: {type(module).__name__} has a {attribute} of its own, which cannot be followed; put what it "
                 "does into forward"
@@ -149,9 +151,9 @@ def check_evaluates(name: str, module: nn.Module) -> None:
         )
 
 
-def explain(model: nn.Module) -> None:
+def explain(modules: Mapping[str, nn.Module]) -> None:
     """Look at every module of a network that cannot be followed, for a reason that says more than Python's."""
-    for name, module in model.named_modules():
+    for name, module in modules.items():
         if known_class(module) is None:
             check_container(name, module)
         elif not isinstance(module, WeightDistribution):
@@ -243,11 +245,11 @@ def _tensors(module: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
             yield key, value
 
 
-def check_materialised(model: nn.Module) -> None:
+def check_materialised(modules: Mapping[str, nn.Module]) -> None:
     """Refuse lazy layers that saw no input, and modules without values, before anything is copied."""
-    for name, module in model.named_modules():
+    for name, module in modules.items():
         for key, value in _tensors(module):
-            who = f"layer {name!r}" if name else f"the network itself ({type(model).__name__})"
+            who = f"layer {name!r}" if name else f"the network itself ({type(module).__name__})"
             if isinstance(value, UninitializedParameter | UninitializedBuffer):
                 raise BlrcError(
                     f"{who}: is lazy, and its {key} has no shape yet; run the module once on a batch before saving"
@@ -262,12 +264,17 @@ def check_materialised(model: nn.Module) -> None:
 def _check_tensor(who: str, value: torch.Tensor) -> None:
     if type(value) not in (torch.Tensor, nn.Parameter):
         raise BlrcError(f"{who} is a {type(value).__name__}, not a plain tensor; turn it into one before saving")
+    if value.dtype.is_floating_point and value.dtype not in _FLOATS:
+        raise BlrcError(f"{who} is of type {value.dtype}, which layers cannot compute with; turn it into float32")
     if value.layout != torch.strided or value.is_quantized or value.is_nested or value.is_complex():
         raise BlrcError(f"{who} is {value.dtype} of layout {value.layout}; use a dense tensor of real numbers")
     if vars(value):  # such as a __torch_function__ of its own
         own = sorted(name for name in vars(value) if hasattr(torch.Tensor, name))
         if own:
             raise BlrcError(f"{who}: {own[0]} was replaced on the tensor, which cannot be compiled")
+
+
+_FLOATS = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 
 
 def _stands(module: nn.Module, attribute: str) -> bool:

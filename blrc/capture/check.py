@@ -12,9 +12,7 @@ This is the net below `blrc.capture.allowed`: it needs to know nothing of the wa
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,8 +20,12 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from blrc.capture.copies import copied
 from blrc.capture.evaluate import Reals, output
-from blrc.capture.trace import first_line, twin, undisturbed
+from blrc.capture.recording import first_line, run
+from blrc.capture.trace import undisturbed
+from blrc.capture.walk import named_modules
+from blrc.capture.wiring import check_wiring, own_type
 from blrc.encode import InputEncoding
 from blrc.errors import BlrcError
 from blrc.kinds.node import Node
@@ -76,15 +78,29 @@ def check_equal(
         count = SAMPLES if sum(value.size for value in tensors.values()) < WIDE else SAMPLES_OF_WIDE
     raw, places, what = _chosen(encoding, calibration, count)
     x = encoding.codes(raw).astype(np.float64) / encoding.scale
-    with undisturbed(), torch.device("cpu"), torch.autocast("cpu", enabled=False):
-        running = _likeliest(model)
-        # All in batches; then, should the module look at the size of its batch or at gradients, one sample with them.
-        for begin in range(0, len(x), BATCH):
-            part = slice(begin, begin + BATCH)
-            with torch.no_grad():
-                _compare(running, nodes, tensors, x[part], [f"{what} {place}" for place in places[part]])
-        with torch.enable_grad():
-            _compare(running, nodes, tensors, x[:1], [f"{what} {places[0]}"])
+    samples = [f"{what} {place}" for place in places]
+    with undisturbed(), torch.autocast("cpu", enabled=False):
+        with torch.device("cpu"):
+            _check_values(model, nodes, tensors, x, samples)
+        check_wiring(model, nodes, tensors, x, f"{what}s")
+
+
+def _check_values(
+    model: nn.Module, nodes: Sequence[Node], tensors: Mapping[str, NDArray[Any]], x: Reals, samples: Sequence[str]
+) -> None:
+    running = _likeliest(model, torch.float64)
+    # All in batches; then, should the module look at the size of its batch or at gradients, one sample with them.
+    for begin in range(0, len(x), BATCH):
+        part = slice(begin, begin + BATCH)
+        with torch.no_grad():
+            _compare(running, nodes, tensors, torch.from_numpy(x[part]), samples[part])
+    with torch.enable_grad():
+        _compare(running, nodes, tensors, torch.from_numpy(x[:1]), samples)
+    # And in its own type, should it look at that: what rounding may do is as much larger.
+    dtype, _ = own_type(model, nodes)
+    if dtype != torch.float64:
+        with torch.inference_mode():
+            _compare(_likeliest(model, None), nodes, tensors, torch.from_numpy(x).to(dtype), samples)
 
 
 def _chosen(
@@ -99,11 +115,24 @@ def _chosen(
     return raw, list(range(count)), "random sample"
 
 
-def _likeliest(model: nn.Module) -> nn.Module:
-    """A copy that computes with its likeliest weights, without noise, in float64 on the CPU, in evaluation mode."""
-    copied = twin(model).to("cpu", torch.float64)
-    copied.eval()
-    for module in copied.modules():
+def _likeliest(model: nn.Module, dtype: torch.dtype | None) -> nn.Module:
+    """Return a copy that computes with its likeliest weights, without noise, on the CPU, in evaluation mode.
+
+    Args:
+        dtype: of its real numbers; None leaves them as they are.
+    """
+
+    def convert(value: torch.Tensor) -> torch.Tensor:
+        return value.to("cpu", dtype if value.is_floating_point() else None, copy=True)
+
+    twin = copied(model, convert)
+    try:
+        twin.eval()
+    except BaseException as error:
+        if type(error) is KeyboardInterrupt:
+            raise
+        raise BlrcError(f"{type(model).__name__}.eval() fails: {first_line(error)}") from error
+    for module in named_modules(twin).values():
         if isinstance(module, Bernoulli):
             with torch.no_grad():
                 module.logits.copy_(torch.where(module.logits <= 0, -CERTAIN, CERTAIN))
@@ -113,82 +142,36 @@ def _likeliest(model: nn.Module) -> nn.Module:
             module.hard, module.exact = True, False  # a soft sample, and logits that cancel near 0, are for training
         if isinstance(module, DenseLayer | ConvLayer):
             module.signs_in = None  # rounds large sums, to be faster
-    return copied
-
-
-@dataclass(frozen=True, eq=False)
-class _Call:
-    x: Reals
-    y: Reals
+    return twin
 
 
 def _compare(
-    model: nn.Module, nodes: Sequence[Node], tensors: Mapping[str, NDArray[Any]], x: Reals, samples: Sequence[str]
+    model: nn.Module,
+    nodes: Sequence[Node],
+    tensors: Mapping[str, NDArray[Any]],
+    x: torch.Tensor,
+    samples: Sequence[str],
 ) -> None:
-    calls, result = _run(model, nodes, x, samples[0])
-    values: dict[str, Reals] = {INPUT: x}
+    modules = named_modules(model)
+    begun = x.detach().clone()
+    done = run(modules, nodes, x.clone(), samples[0], lambda name, module: None)
+    coarser = torch.finfo(x.dtype).eps / torch.finfo(torch.float64).eps
+    underflow = torch.finfo(x.dtype).tiny  # below it float16 has few digits; of the other types it is next to nothing
+    values: dict[str, Reals] = {INPUT: _array(begun, INPUT)}
     for node in nodes:
-        made = calls.get(node.name, [])
-        if node.kind == "flatten" and not _is_module(model, node.name):  # a function, which is no call of a module
-            values[node.name] = output(node, tensors, values[node.inputs[0]]).values
+        before = values[node.inputs[0]]
+        if node.kind == "flatten" and node.name not in modules:  # a function, which is no call of a module
+            values[node.name] = output(node, tensors, before).values
             continue
-        if len(made) != 1:
-            times = f"{len(made)} times" if made else "never"
-            raise BlrcError(
-                f"layer {node.name!r}: tracing saw it run once, but on {samples[0]} it ran {times}; forward must not "
-                "depend on values, on counters or on being traced"
-            )
-        _same(node.name, f"its input, which {node.inputs[0]!r} gives,", made[0].x, values[node.inputs[0]], 0.0, samples)
-        expected = output(node, tensors, made[0].x)
-        _same(node.name, "what it computes", made[0].y, expected.values, expected.slack, samples)
-        values[node.name] = made[0].y
+        call = done.call(node.name, samples[0])
+        given, found = (_array(value, f"layer {node.name!r}") for value in (call.x, call.y))
+        _same(node.name, f"its input, which {node.inputs[0]!r} gives,", given, before, 0.0, samples)
+        expected = output(node, tensors, given)
+        _same(node.name, "what it computes", found, expected.values, expected.slack * coarser + underflow, samples)
+        values[node.name] = found
     last = nodes[-1].name if nodes else INPUT
+    result = _array(done.result, f"the network's output on {samples[0]}")
     _same(last, "the network's output, which it gives,", result, values[last], 0.0, samples)
-
-
-def _run(model: nn.Module, nodes: Sequence[Node], x: Reals, sample: str) -> tuple[dict[str, list[_Call]], Reals]:
-    calls: dict[str, list[_Call]] = {}
-    at = [INPUT]
-    with _recording(model, nodes, calls, at):
-        try:
-            result = model(torch.from_numpy(x.copy()))
-        except Exception as error:
-            layer = "" if at[-1] == INPUT else f" in or after layer {at[-1]!r}"
-            raise BlrcError(f"the module fails on {sample}{layer}: {first_line(error)}") from error
-    return calls, _array(result, f"the network's output on {sample}")
-
-
-@contextmanager
-def _recording(model: nn.Module, nodes: Sequence[Node], calls: dict[str, list[_Call]], at: list[str]) -> Iterator[None]:
-    """Within it every call of a layer is recorded, with its input and output, and `at` ends in the last one begun."""
-
-    def record(name: str) -> Any:
-        def hook(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], y: Any) -> None:
-            inputs = (*args, *kwargs.values())
-            if len(inputs) != 1:
-                raise BlrcError(f"layer {name!r}: is called with {len(inputs)} inputs; a layer takes one")
-            calls.setdefault(name, []).append(_Call(_array(inputs[0], name), _array(y, name)))
-
-        return hook
-
-    def begin(name: str) -> Any:
-        return lambda module, args: at.append(name)
-
-    handles = []
-    for node in nodes:
-        if _is_module(model, node.name):
-            module = model.get_submodule(node.name)
-            handles.append(module.register_forward_pre_hook(begin(node.name)))
-            handles.append(module.register_forward_hook(record(node.name), with_kwargs=True))
-    try:
-        yield
-    finally:
-        for handle in handles:
-            handle.remove()
-
-
-def _is_module(model: nn.Module, name: str) -> bool:
-    return any(name == other for other, _ in model.named_modules(remove_duplicate=False))
 
 
 def _array(value: Any, who: str) -> Reals:

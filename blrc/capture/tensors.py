@@ -9,6 +9,8 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from blrc.capture.walk import all_names
+
 
 def array_of(value: torch.Tensor) -> NDArray[Any]:
     """Return a tensor's values as a NumPy array of its own; bfloat16, which NumPy has not, and float16 as float32."""
@@ -24,7 +26,7 @@ def tensors_of(model: nn.Module, layers: Sequence[str]) -> Iterator[tuple[str, N
     that several layers share is there under each of its names.
     """
     prefixes = tuple(f"{layer}." for layer in layers)
-    for name, module in model.named_modules(remove_duplicate=False):
+    for name, module in all_names(model).items():
         for registry in (module._parameters, module._buffers):
             for key, value in registry.items():
                 full = f"{name}.{key}" if name else key

@@ -6,7 +6,6 @@ needs to be registered. The module that was given stays as it is, whatever its c
 
 from __future__ import annotations
 
-import copy
 import math
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -27,7 +26,10 @@ from blrc.capture.allowed import (
     check_process,
     explain,
 )
+from blrc.capture.copies import copied
 from blrc.capture.known import SKIPPED, kind_of, known_class
+from blrc.capture.recording import first_line
+from blrc.capture.walk import all_names, named_modules
 from blrc.errors import BlrcError
 from blrc.graph import KINDS, GraphModel
 from blrc.kinds.node import Node
@@ -76,23 +78,22 @@ def capture(model: nn.Module) -> tuple[Node, ...]:
         raise BlrcError(
             f"a single {type(model).__name__} is a layer, not a network; put the layers into an nn.Sequential"
         )
-    try:
-        list(model.named_modules())
-    except Exception as error:
-        raise BlrcError(f"{type(model).__name__}: its modules cannot be listed ({first_line(error)})") from error
+    modules = named_modules(model)
     check_process()
-    check_materialised(model)
+    check_materialised(modules)
     check_container("", model)
-    check_calls(model)
+    check_calls(modules)
     if isinstance(model, GraphModel):
         _check_names(model)
     with undisturbed():
-        copied = twin(model)
+        twin = copied(model)
         try:
-            copied.eval()  # What is exported is what evaluation computes, whatever mode the module is in.
-            return _followed(copied)
-        except Exception as error:
-            explain(copied)
+            twin.eval()  # What is exported is what evaluation computes, whatever mode the module is in.
+            return _followed(twin)
+        except BaseException as error:
+            if type(error) is KeyboardInterrupt:
+                raise
+            explain(named_modules(twin))
             if isinstance(error, BlrcError):
                 raise
             raise BlrcError(
@@ -102,20 +103,28 @@ def capture(model: nn.Module) -> tuple[Node, ...]:
 
 
 def _followed(model: nn.Module) -> tuple[Node, ...]:
-    tracer = _Tracer()
+    modules = named_modules(model)
+    tracer = _Tracer(modules)
     traced = tracer.trace(model)
     for name in tracer.called:
-        module = model.get_submodule(name)
-        if known_class(module) is None:
-            check_container(name, module)
-    return tuple(_nodes(model, traced))
+        if known_class(modules[name]) is None:
+            check_container(name, modules[name])
+    return tuple(_nodes(modules, traced))
 
 
 class _Tracer(fx.Tracer):
-    def __init__(self) -> None:
+    def __init__(self, modules: Mapping[str, nn.Module]) -> None:
         super().__init__()
         self.called: list[str] = []
         self.steps = 0
+        self.names = {id(module): name for name, module in modules.items()}
+
+    def path_of_module(self, mod: nn.Module) -> str:
+        if id(mod) not in self.names:
+            raise BlrcError(
+                f"forward calls a {type(mod).__name__} that is no part of the network; make it an attribute of a module"
+            )
+        return self.names[id(mod)]
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
         return known_class(m) is not None or super().is_leaf_module(m, module_qualified_name)
@@ -138,32 +147,6 @@ class _Tracer(fx.Tracer):
         return super().create_node(*args, **options)
 
 
-def twin(model: nn.Module) -> nn.Module:
-    """Return a copy of a module, whose code may change it as it likes.
-
-    Raises:
-        BlrcError: it cannot be copied, or its copy is another module.
-    """
-    try:
-        copied = copy.deepcopy(model)
-    except Exception as error:
-        explain(model)
-        raise BlrcError(
-            f"{type(model).__name__} cannot be copied ({first_line(error)}), which capture does to leave it as it is; "
-            "keep what cannot be copied out of the module"
-        ) from error
-    if _outline(copied) != _outline(model):
-        raise BlrcError(f"{type(model).__name__}: copy.deepcopy of it gives another module; remove its __deepcopy__")
-    return copied
-
-
-def _outline(model: nn.Module) -> list[tuple[str, type]]:
-    return [
-        (name, fx.GraphModule if isinstance(module, fx.GraphModule) else type(module))  # each has a class of its own
-        for name, module in model.named_modules(remove_duplicate=False)
-    ]
-
-
 @contextmanager
 def undisturbed() -> Iterator[None]:
     """Leave the generators of random numbers of torch, NumPy and Python as they were, whatever a module draws.
@@ -179,16 +162,10 @@ def undisturbed() -> Iterator[None]:
         np.random.set_state(of_numpy)
 
 
-def first_line(error: BaseException) -> str:
-    """Return the first line of an error's message, or its class where it says nothing."""
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__
-
-
 def _check_names(model: GraphModel) -> None:
     """A loaded network runs the layers that its graph names: none may be gone, and none be there that it never runs."""
     names = [node.name for node in model.nodes]
-    have = {name for name, _ in model.named_modules(remove_duplicate=False)}
+    have = set(all_names(model))
     for name in names:
         if name not in have:
             raise BlrcError(
@@ -204,19 +181,19 @@ def _check_names(model: GraphModel) -> None:
             )
 
 
-def _nodes(model: nn.Module, traced: fx.Graph) -> list[Node]:
+def _nodes(modules: Mapping[str, nn.Module], traced: fx.Graph) -> list[Node]:
     values: dict[fx.Node, str] = {}
     nodes: list[Node] = []
     for node in traced.nodes:
         if node.op == "placeholder":
             if INPUT in values.values():
-                raise BlrcError(f"{type(model).__name__}.forward has several inputs; a network takes one")
+                raise BlrcError(f"{type(modules['']).__name__}.forward has several inputs; a network takes one")
             values[node] = INPUT
         elif node.op == "output":
             if not isinstance(node.args[0], fx.Node) or values[node.args[0]] != (nodes[-1].name if nodes else INPUT):
-                raise BlrcError(f"{type(model).__name__}.forward must return the output of its last layer")
+                raise BlrcError(f"{type(modules['']).__name__}.forward must return the output of its last layer")
         else:
-            captured = _capture_node(model, node, values)
+            captured = _capture_node(modules, node, values)
             if isinstance(captured, str):
                 values[node] = captured
                 continue
@@ -230,12 +207,12 @@ def _nodes(model: nn.Module, traced: fx.Graph) -> list[Node]:
     return nodes
 
 
-def _capture_node(model: nn.Module, node: fx.Node, values: Mapping[fx.Node, str]) -> Node | str:
+def _capture_node(modules: Mapping[str, nn.Module], node: fx.Node, values: Mapping[fx.Node, str]) -> Node | str:
     """The node's layer, or the name of the value that it merely passes on."""
     inputs = tuple(values[x] for x in node.all_input_nodes)
     if node.op == "call_module":
         name = str(node.target)
-        module = model.get_submodule(name)
+        module = modules[name]
         if known_class(module) in SKIPPED:
             check_layer(name, module)
             check_evaluates(name, module)
@@ -244,7 +221,7 @@ def _capture_node(model: nn.Module, node: fx.Node, values: Mapping[fx.Node, str]
         if kind is None:
             cls = type(module)
             if (instead := wrapper(module)) is not None:
-                raise BlrcError(f"layer {name!r}: a {cls.__name__} is a wrapper around layers; {instead}")
+                raise BlrcError(f"layer {name!r}: {cls.__name__} is a wrapper around layers; {instead}")
             remedy = next(
                 (text for base, text in _INSTEAD.items() if isinstance(module, base)), "use the layers of blrc.nn"
             )
@@ -266,7 +243,7 @@ def _capture_node(model: nn.Module, node: fx.Node, values: Mapping[fx.Node, str]
             raise BlrcError(
                 f"operation 'flatten' ({node.name}): must keep the batch and nothing else: use nn.Flatten()"
             )
-        return Node(_free_name(model, node.name), "flatten", inputs, {})
+        return Node(_free_name(modules, node.name), "flatten", inputs, {})
     what = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", str(node.target))
     raise BlrcError(
         f"operation {what!r} ({node.name}) has no binary form; "
@@ -300,9 +277,9 @@ def _check_flow(node: Node, before: Sequence[Node]) -> None:
             raise BlrcError(f"layer {node.name!r} ({cls}) cannot follow {x!r} ({other}); use {instead}")
 
 
-def _free_name(model: nn.Module, name: str) -> str:
+def _free_name(modules: Mapping[str, nn.Module], name: str) -> str:
     """`name`, with underscores behind it as long as a module of the model has it."""
-    taken = {other for other, _ in model.named_modules()} | {INPUT}
+    taken = {*modules, INPUT}
     while name in taken:
         name += "_"
     return name

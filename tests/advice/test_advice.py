@@ -62,7 +62,14 @@ class DistributedDataParallel(nn.Module):
         (torch.optim.swa_utils.AveragedModel, ["AveragedModel is a wrapper", ".module"]),
         (torch.compile, ["OptimizedModule is a wrapper", "._orig_mod"]),
         (lambda m: FullyShardedDataParallel(), ["FullyShardedDataParallel is a wrapper", "state_dict"]),
-        (lambda m: nn.Sequential(nn.DataParallel(m)), ["layer '0': a DataParallel is a wrapper", ".module"]),
+        (lambda m: nn.Sequential(nn.DataParallel(m)), ["layer '0': DataParallel is a wrapper", ".module"]),
+        (lambda m: nn.Sequential(torch.compile(m)), ["module '0': OptimizedModule is a wrapper", "._orig_mod"]),
+        (lambda m: type("Mine", (nn.DataParallel,), {})(m), ["Mine is a wrapper", "its .module"]),
+        (
+            lambda m: torch.optim.swa_utils.AveragedModel(nn.DataParallel(m)),
+            ["AveragedModel is a wrapper", "inside of all its wrappers: its .module.module"],
+        ),
+        (lambda m: nn.DataParallel(nn.DataParallel(torch.compile(m))), ["its .module.module._orig_mod"]),
         (lambda m: m.state_dict(), ["is a dictionary", "load_state_dict"]),
         (lambda m: type(m), ["Sequential is a class"]),
         (lambda m: "net.pt", ["the module comes first"]),
@@ -87,8 +94,9 @@ def test_torchscript_in_place_of_a_module(tmp_path: Path) -> None:
         warnings.simplefilter("ignore")
         scripted = torch.jit.trace(nn.Sequential(nn.Flatten()), torch.zeros(1, 1, 4, 4))
         torch.jit.save(scripted, tmp_path / "script.pt")
-    said = line(lambda: blrc.save(scripted, tmp_path / "a.pt", input=ENCODING, calibration=SAMPLES))
-    assert "scripted or traced from" in said
+    for module in (scripted, nn.Sequential(nn.Sequential(scripted)), nn.DataParallel(scripted)):
+        said = line(lambda module=module: blrc.save(module, tmp_path / "a.pt", input=ENCODING, calibration=SAMPLES))  # type: ignore[misc]
+        assert "scripted or traced from" in said
     assert "a TorchScript file: save the module that it was made from" in line(
         lambda: blrc.load(tmp_path / "script.pt")
     )

@@ -96,17 +96,12 @@ def test_every_attribute_of_every_known_class_overridden(cls: type[nn.Module], w
             continue
         if name in ("__del__", "__init__"):
             continue
-        with pytest.MonkeyPatch.context() as patch:
-            # What stands on the class must be seen without asking the class.
-            patch.setattr("copy.deepcopy", lambda module: module)
-            try:
-                capture(network(layer))
-            except BlrcError as error:
-                # A class with an __eq__ of its own has no hash.
-                words = "cannot be listed" if name == "__eq__" else f"has a {name} of its own"
-                assert words in str(error), (name, error)
-            else:
-                taken.add(name)
+        try:
+            capture(network(layer))
+        except BlrcError as error:
+            assert f"has a {name} of its own" in str(error), (name, error)
+        else:
+            taken.add(name)
     assert taken <= HARMLESS
 
 
