@@ -15,7 +15,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from blrc import vectors
@@ -111,9 +110,7 @@ def library_of(opened: OpenedExport) -> dict[str, bytes]:
     if opened.trusted:
         return {name: content for name, content in opened.contents.items() if in_library(name, opened.name)}
     # The library depends on how many inputs were recorded, and not on what they give.
-    inputs = _inputs(opened)
-    nothing = {op.y.name: np.zeros((len(inputs), *op.y.shape), _dtype(op.y.dtype)) for op in opened.program.ops}
-    options = _options(opened, Vectors(inputs, (nothing,) * len(opened.program.members)))
+    options = _options(opened, vectors.unknown(opened.program, _inputs(opened)))
     emitted = _emitted(opened, "c", replace(options, packages=())).files
     library = {name: content for name, content in emitted.items() if in_library(name, opened.name)}
     listed = {name for name in opened.manifest.files if in_library(name, opened.name)}
@@ -213,7 +210,3 @@ def _other_tools(said: Mapping[str, Any]) -> str | None:
     if (said.get("compiler"), said.get("linker")) == tools:
         return None
     return f"its module was compiled by {shown(said.get('compiler'))}, here is {tools[0]}, so it cannot be compared"
-
-
-def _dtype(name: str) -> np.dtype[Any]:
-    return np.dtype(bool if name == "bits" else name)
