@@ -28,7 +28,7 @@ from blrc.program import Program
 from blrc.targets.c import build, library_cache
 from blrc.targets.c.choice import Optimize
 from blrc.targets.c.compiled import temporary_files
-from blrc.targets.c.emit import emit
+from blrc.targets.c.emit import emit_library
 from blrc.targets.c.header import read_layout
 from blrc.targets.c.host_wrapper import FILE, host_wrapper
 from blrc.targets.c.library_cache import LIBRARY, UnsafeError
@@ -73,8 +73,7 @@ def library_files(program: Program, name: str, cpu: str | None = None, optimize:
     """
     nothing = np.zeros((1, *program.input.shape), bool if program.input.dtype == "bits" else program.input.dtype)
     options = EmitOptions(name, unknown(program, nothing), VERSION, optimize=optimize, cpu=cpu or host_cpu())
-    emitted = emit(program, options)
-    return {file: content for file, content in emitted.files.items() if in_library(file, name)}
+    return emit_library(program, options)
 
 
 def in_library(file: str, name: str) -> bool:
