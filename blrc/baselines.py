@@ -28,7 +28,7 @@ def baselines_beside(source: Checkpoint, paths: Sequence[Path]) -> dict[str, Che
     for path in paths:
         if path.stem in found or path.stem in ("map", "stochastic") or path.stem.isdecimal():
             raise BlrcError(f"--baseline {path}: a file's name is its row's, and {path.stem!r} is taken; rename it")
-        if sealed.read(path).get("format") == checkpoint.REAL_FORMAT:
+        if sealed.format_of(sealed.read(path)) == checkpoint.REAL_FORMAT:
             found[path.stem] = _real(path, own)
             continue
         other = checkpoint.load(path)

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -42,6 +42,8 @@ FORMAT = "blrc-checkpoint"
 REAL_FORMAT = "blrc-full-precision"
 VERSION = 1
 LOGITS = ".weight.logits"
+_KEYS = ("format", "version", "nodes", "tensors", "input", "calibration", "whitening")
+_SINGLE = np.finfo(np.float32)
 MOST_SAMPLES = 2**20  # for calibration: a few hundred suffice
 MOST_SAMPLE_BYTES = 2**28  # of all of them together, in memory
 
@@ -75,7 +77,19 @@ class Checkpoint:
         require("torch", "a checkpoint's model()")
         from blrc.graph import build
 
-        return build(self.nodes, {key: _float_logits(key, value) for key, value in self.tensors.items()})
+        shadows = shadows_of(self)
+        return build(self.nodes, {key: self._single(key, value, shadows) for key, value in self.tensors.items()})
+
+    def _single(self, key: str, value: NDArray[Any], shadows: frozenset[str]) -> NDArray[Any]:
+        """Return a tensor as a module holds it, in float32: no sign of a weight is lost."""
+        if key.endswith(LOGITS) and value.dtype == np.int8:
+            return logits.from_codes(value)
+        if value.dtype != np.float64:
+            return value
+        if key.endswith(LOGITS) or key in shadows:
+            least = np.copysign(float(_SINGLE.tiny), value)
+            value = np.where((value != 0) & (np.abs(value) < _SINGLE.tiny), least, value)
+        return value.astype(np.float32)
 
     def samples(self) -> NDArray[Any]:
         """The calibration samples.
@@ -109,14 +123,14 @@ def load(path: str | Path) -> Checkpoint:
     """
     path = path_of(path)
     content = sealed.read(path)
-    if content.get("format") == REAL_FORMAT:
+    if sealed.format_of(content) == REAL_FORMAT:
         raise BlrcError(f"{path}: a full-precision network, which cannot be compiled; train one with --model blrnet")
-    if content.get("format") != FORMAT:
+    if sealed.format_of(content) != FORMAT:
         raise BlrcError(f"{path}: not a blrc checkpoint; make one with blrc.save() or 'blrc train'")
     version = content.get("version")
-    if not isinstance(version, int) or version > VERSION:
+    if type(version) is not int or not 1 <= version <= VERSION:
         raise BlrcError(
-            f"{path}: checkpoint format version {version}, but this blrc reads up to {VERSION}; update blrc"
+            f"{path}: checkpoint format version {shown(version)}, but this blrc reads up to {VERSION}; update blrc"
         )
     try:
         checkpoint = _decode(content, str(path))
@@ -127,6 +141,7 @@ def load(path: str | Path) -> Checkpoint:
 
 
 def _decode(content: Mapping[str, Any], source: str) -> Checkpoint:
+    _expect_only("it", content, _KEYS)
     nodes = tuple(_node(_expect(dict, node, "a layer")) for node in _field(list, content, "nodes"))
     check_nodes(nodes)
     tensors = _field(dict, content, "tensors")
@@ -150,12 +165,21 @@ def _decode(content: Mapping[str, Any], source: str) -> Checkpoint:
     )
 
 
+def _expect_only(what: str, held: Mapping[str, Any], known: Collection[str]) -> None:
+    """Refuse a field that this version of blrc does not know: it could mean anything."""
+    for key in held:
+        if key not in known:
+            _invalid(f"{what} has a field {shown(key)}, which this version of blrc does not know")
+
+
 def _node(held: Mapping[str, Any]) -> Node:
+    _expect_only("a layer", held, ("name", "kind", "inputs", "options"))
     inputs = tuple(_expect(str, x, "an input of a layer") for x in _field(list, held, "inputs"))
     return Node(_field(str, held, "name"), _field(str, held, "kind"), inputs, _field(dict, held, "options"))
 
 
 def _encoding(held: Mapping[str, Any]) -> InputEncoding:
+    _expect_only("the input", held, ("kind", "shape", "scale", "mean", "std"))
     shape = tuple(_expect(int, n, "a size of the input") for n in _field(list, held, "shape"))
     mean, std = (tuple(_number(x, f"the input's {key}") for x in _field(list, held, key)) for key in ("mean", "std"))
     scale = _number(held.get("scale"), "the input's scale")
@@ -178,7 +202,7 @@ def _expect(kind: type, value: Any, what: str) -> Any:
 def _number(value: Any, what: str) -> float:
     if type(value) not in (int, float):
         _invalid(f"{what} is {shown(value)}, expected a number")
-    return float(value)
+    return float(value)  # no number of the file is beyond float64: see pickled.MOST_DIGITS
 
 
 def _invalid(why: str) -> NoReturn:
@@ -198,14 +222,14 @@ def check(checkpoint: Checkpoint) -> None:
     except BlrcError as error:
         raise BlrcError(f"{where}: {error}") from None
     for key, value in checkpoint.tensors.items():
-        if value.dtype.kind != "f" or np.isfinite(value).all():
+        if value.dtype.kind != "f" or (np.abs(value) <= _SINGLE.max).all():  # false for NaN
             continue
         layer, what = key.rsplit(".", 1)[0].removesuffix(".weight"), key.rsplit(".", 1)[1]
         rows = np.atleast_1d(value)
-        channel = int(np.argmax(~np.isfinite(rows.reshape(len(rows), -1)).all(axis=1)))
+        channel = int(np.argmax(~(np.abs(rows.reshape(len(rows), -1)) <= _SINGLE.max).all(axis=1)))
         raise BlrcError(
-            f"{where}: layer {layer!r}: {what} of channel {channel} is NaN or infinite; the training diverged: "
-            "use an earlier checkpoint"
+            f"{where}: layer {layer!r}: {what} of channel {channel} is NaN or infinite, or beyond float32; the "
+            "training diverged: use an earlier checkpoint"
         )
     samples = checkpoint.calibration
     if samples is not None:
@@ -244,12 +268,9 @@ def signs_of(weights: NDArray[Any]) -> NDArray[np.int8]:
     return np.where(weights >= 0, np.int8(1), np.int8(-1))
 
 
-def _float_logits(key: str, value: NDArray[Any]) -> NDArray[Any]:
-    return logits.from_codes(value) if key.endswith(LOGITS) and value.dtype == np.int8 else value
-
-
 def _inflate(stored: Mapping[str, Any], encoding: InputEncoding) -> NDArray[Any]:
     """Return the calibration samples; their declared shape is checked first, and no more is inflated than it says."""
+    _expect_only("calibration", stored, ("dtype", "shape", "deflated"))
     name, shape = _field(str, stored, "dtype"), _field(list, stored, "shape")
     data = _field(np.ndarray, stored, "deflated")
     if name != encoding.dtype.name or data.dtype != np.uint8 or data.ndim != 1:

@@ -7,7 +7,6 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import Any, NoReturn
 
 import click
@@ -90,16 +89,19 @@ def _no_output(error: OSError) -> BlrcError:
 
 
 def _prepare_streams() -> None:
-    """Let names that are no text be printed, and give streams that are closed a place, so that no file takes theirs."""
-    for number in range(3):
+    """Let names that are no text be printed, and give streams that are closed a place, so that no file takes theirs.
+
+    A standard output that is closed stays one that cannot be written to: a result that nobody gets is no success.
+    """
+    for number, mode in enumerate((os.O_RDONLY, os.O_RDONLY, os.O_WRONLY)):
         try:
             os.fstat(number)
         except OSError:
             with suppress(OSError):
-                os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free
-    for name in ("stdout", "stderr"):
+                os.open(os.devnull, mode)  # takes the lowest number that is free
+    for number, name in ((1, "stdout"), (2, "stderr")):
         if getattr(sys, name) is None:  # it was closed when Python began
-            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115
+            setattr(sys, name, open(number, "w", encoding="utf-8", closefd=False))  # noqa: SIM115
         elif hasattr(stream := getattr(sys, name), "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
 
@@ -121,7 +123,8 @@ def _leave(status: int) -> NoReturn:
     try:
         sys.stdout.flush()
     except OSError as error:
-        complain(str(_no_output(error)))
+        if status != UNCHECKED:  # else it has been said why
+            complain(str(_no_output(error)))
         status = UNCHECKED
     for stream in (sys.stdout, sys.stderr):
         try:

@@ -26,6 +26,10 @@ from blrc.errors import BlrcError
 InputKind = Literal["uint8", "int8", "bits"]
 _DTYPES = {"uint8": np.dtype(np.uint8), "int8": np.dtype(np.int8), "bits": np.dtype(np.uint8)}
 
+LEAST = 1e-30
+"""Scales and deviations, and the inverse of the largest: no quotient of them overflows float64, nor codes / scale
+float32."""
+
 
 @dataclass(frozen=True)
 class InputEncoding:
@@ -51,16 +55,15 @@ class InputEncoding:
             raise BlrcError(
                 f"input shape {self.shape}: expected (channels, height, width) or (features,), all positive"
             )
-        if not (np.isfinite(self.scale) and self.scale > 0):
-            raise BlrcError(f"input scale {self.scale}: must be positive and finite")
+        if not LEAST <= self.scale <= 1 / LEAST:
+            raise BlrcError(f"input scale {self.scale}: must be positive and finite, from {LEAST} to {1 / LEAST}")
         if self.kind == "uint8":
             if len(self.mean) != self.channels or len(self.std) != self.channels:
                 raise BlrcError(
                     f"input mean and std need one value for each of {self.channels} channels, "
                     f"got {len(self.mean)} and {len(self.std)}"
                 )
-            if not np.all(np.isfinite(self.mean)) or not all(np.isfinite(s) and s > 0 for s in self.std):
-                raise BlrcError("input mean must be finite and std positive in every channel")
+            _check_moments(self.mean, self.std)
 
     @property
     def channels(self) -> int:
@@ -149,8 +152,7 @@ def pixels(
     if any(m < 0 or m > 1 for m in mean):
         raise BlrcError(f"input mean {mean}: is in units of x / 255, from 0 to 1; divide means of 0..255 data by 255")
     if scale is None:
-        if not all(np.isfinite(m) for m in mean) or not all(np.isfinite(s) and s > 0 for s in std):
-            raise BlrcError("input mean must be finite and std positive in every channel")
+        _check_moments(mean, std)
         scale = 127.0 / max(max(abs(m), abs(1.0 - m)) / s for m, s in zip(mean, std, strict=True))
     return InputEncoding("uint8", shape, float(scale), mean, std)
 
@@ -178,6 +180,14 @@ def _reals(what: str, values: Sequence[float]) -> tuple[float, ...]:
         return tuple(float(value) for value in values)
     except (TypeError, ValueError):
         raise BlrcError(f"input {what} {values!r}: expected one number for each channel, such as [0.5]") from None
+
+
+def _check_moments(mean: tuple[float, ...], std: tuple[float, ...]) -> None:
+    if not all(abs(m) <= 1 / LEAST for m in mean) or not all(LEAST <= s <= 1 / LEAST for s in std):
+        raise BlrcError(
+            f"input mean must be finite and std positive in every channel, from {LEAST} to {1 / LEAST}; "
+            f"got mean {mean} and std {std}"
+        )
 
 
 def _standardised_codes(mean: tuple[float, ...], std: tuple[float, ...], scale: float) -> NDArray[np.int8]:

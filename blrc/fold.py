@@ -122,7 +122,7 @@ def moments(linear: Conv | Dense, norm: Norm, scale: Fraction, c: int) -> tuple[
     total = variance + Fraction(norm.eps) * scale**2
     if total <= 0:
         raise BlrcError(
-            f"layer {norm.name!r}: variance + eps of channel {c} is {float(total)}, so its norm divides by zero; "
+            f"layer {norm.name!r}: variance + eps of channel {c} is not positive, so its norm divides by zero; "
             "train with eps > 0"
         )
     return mean, total

@@ -32,8 +32,12 @@ def load_real(path: str | Path) -> dict[str, torch.Tensor]:
         BlrcError: another file, or a damaged one.
     """
     content = sealed.read(Path(path))
-    if content.get("format") != REAL_FORMAT:
+    if sealed.format_of(content) != REAL_FORMAT:
         raise BlrcError(f"{path}: not a full-precision network; make one with 'blrc train --model fp'")
+    strange = [key for key in content if key not in ("format", "version", "tensors", "kind")]
+    if strange or type(content.get("version")) is not int or content["version"] != VERSION:
+        other = f"field {strange[0]!a}" if strange else "version"
+        raise BlrcError(f"{path}: a full-precision network with a {other} that this blrc does not know; update blrc")
     tensors = content.get("tensors")
     if not isinstance(tensors, dict) or not all(isinstance(value, np.ndarray) for value in tensors.values()):
         raise BlrcError(f"{path}: not a full-precision network; make one with 'blrc train --model fp'")
@@ -46,6 +50,6 @@ def load_real(path: str | Path) -> dict[str, torch.Tensor]:
 def real_kind(path: str | Path) -> InputKind:
     """The kind of input of the network that `save_real` wrote."""
     kind = sealed.read(Path(path)).get("kind", "uint8")  # files of before whitening do not say it
-    if kind not in ("uint8", "int8"):
+    if type(kind) is not str or kind not in ("uint8", "int8"):
         raise BlrcError(f"{path}: not a full-precision network; make one with 'blrc train --model fp'")
     return "uint8" if kind == "uint8" else "int8"

@@ -8,8 +8,10 @@ the very pixels matter, compare a checksum of them.
 from __future__ import annotations
 
 import io
+import math
 import warnings
-from itertools import pairwise
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -24,40 +26,64 @@ RATIO = 32
 10."""
 
 
-def decode(jpeg: NDArray[Any], offsets: NDArray[Any]) -> NDArray[np.uint8]:
+def decode(
+    jpeg: NDArray[Any], offsets: NDArray[Any], expected: tuple[int, int, int] | None = None
+) -> NDArray[np.uint8]:
     """Images ``(N, C, H, W)``: C is 1 where all are grey, else 3; the two cannot be mixed.
+
+    The headers of all streams are read before any pixel is decoded.
+
+    Args:
+        expected: height, width and channels that every image has to have; by default those of the first.
 
     Raises:
         BlrcError: Pillow is not installed; offsets that do not fit; no JPEG; images of different sizes. The message
             says which image, not which file.
     """
     require("PIL", "reading JPEG images")
-    from PIL import Image
-
     if jpeg.dtype != np.uint8 or jpeg.ndim != 1 or offsets.ndim != 1 or offsets.dtype.kind not in "iu":
         raise BlrcError(
             f"jpeg is {jpeg.dtype} {jpeg.shape} and offsets {offsets.dtype} {offsets.shape}; expected streams of uint8 "
             "end to end, and integers (N + 1,)"
         )
-    bounds = [int(offset) for offset in offsets]
-    if len(bounds) < 2 or bounds != sorted(bounds) or bounds[0] < 0 or bounds[-1] > len(jpeg):
+    rises = len(offsets) > 1 and not (offsets[1:] < offsets[:-1]).any()
+    if not rises or int(offsets[0]) < 0 or int(offsets[-1]) > len(jpeg):
         raise BlrcError(f"offsets must rise from 0 to the {len(jpeg)} bytes of jpeg, one more than there are images")
-    images: list[NDArray[np.uint8]] = []
-    left = max(inflate.FREE, RATIO * len(jpeg))
-    for index, (start, end) in enumerate(pairwise(bounds)):
-        try:
-            with (
-                warnings.catch_warnings(action="error"),
-                Image.open(io.BytesIO(jpeg[start:end].tobytes()), formats=("JPEG",)) as image,
-            ):
-                left -= (1 if image.mode == "L" else 3) * image.width * image.height
-                if left < 0:
-                    raise ValueError("together with those before, it is larger than is decoded")
-                pixels = np.asarray(image if image.mode == "L" else image.convert("RGB"))
-        # Pillow's parser raises almost anything of a damaged stream, and warns of a strange one.
-        except Exception as error:
-            raise BlrcError(f"image {index} is no whole JPEG ({error})") from None
-        images.append(pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1))
-        if images[index].shape != images[0].shape:
-            raise BlrcError(f"image {index} is {images[index].shape} (C, H, W), image 0 is {images[0].shape}")
-    return np.stack(images)
+    count, shape = len(offsets) - 1, expected
+    for index in range(count):
+        with _opened(jpeg, offsets, index) as image:
+            found = (image.height, image.width, 1 if image.mode == "L" else 3)
+        if shape is None:
+            shape = found
+        if found != shape:
+            other = "image 0 is" if expected is None else "this network takes"
+            raise BlrcError(f"image {index} is {found} (H, W, C), but {other} {shape}")
+    assert shape is not None
+    height, width, channels = shape
+    most = max(inflate.FREE, RATIO * len(jpeg))
+    if count * math.prod(shape) > most:
+        raise BlrcError(f"{count:,} images of {shape} (H, W, C) are more than the {most:,} bytes that are decoded")
+    images = np.empty((count, channels, height, width), np.uint8)
+    for index in range(count):
+        with _opened(jpeg, offsets, index) as image:
+            pixels = np.asarray(image if image.mode == "L" else image.convert("RGB"))
+        images[index] = pixels.reshape(height, width, channels).transpose(2, 0, 1)
+    return images
+
+
+@contextmanager
+def _opened(jpeg: NDArray[np.uint8], offsets: NDArray[Any], index: int) -> Iterator[Any]:
+    """One image, of which the header has been read.
+
+    Raises:
+        BlrcError: it is no JPEG, or reading its pixels within the block fails.
+    """
+    from PIL import Image
+
+    stream = io.BytesIO(jpeg[int(offsets[index]) : int(offsets[index + 1])].tobytes())
+    try:
+        with warnings.catch_warnings(action="error"), Image.open(stream, formats=("JPEG",)) as image:
+            yield image
+    # Pillow's parser raises almost anything of a damaged stream, and warns of a strange one.
+    except Exception as error:
+        raise BlrcError(f"image {index} is no whole JPEG ({' '.join(str(error).split())})") from None

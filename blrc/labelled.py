@@ -17,6 +17,9 @@ from blrc.files import is_folder
 from blrc.program import Value
 from blrc.whiten import Whitening
 
+MOST_SAMPLES = 1 << 24
+"""Samples of a file: 300 times MNIST's. Their labels take eight bytes each, whatever they take in the file."""
+
 _DTYPES = {"uint8": np.uint8, "int8": np.int8, "bits": np.uint8}
 
 
@@ -46,7 +49,7 @@ def load(
     if validation and path.suffix == ".npz":
         raise BlrcError(f"{path}: --validation is for folders; give an .npz file of validation data as --data")
     if path.suffix == ".npz":
-        images, labels = _read_npz(path)
+        images, labels = _read_npz(path, value)
     elif not is_folder(path):
         if path.is_file():
             raise BlrcError(
@@ -76,7 +79,7 @@ def _read_folder(
     return part.images if whitening is None else whitening.codes(part.images), part.labels
 
 
-def _read_npz(path: Path) -> tuple[NDArray[Any], NDArray[Any]]:
+def _read_npz(path: Path, value: Value) -> tuple[NDArray[Any], NDArray[Any]]:
     try:
         arrays = npz.read(path, compressed=True)
     except OSError as error:
@@ -87,7 +90,7 @@ def _read_npz(path: Path) -> tuple[NDArray[Any], NDArray[Any]]:
         if "is_test" in arrays:
             raise BlrcError("holds training images, too (is_test); give a file with test images alone")
         if "jpeg" in arrays and "images" not in arrays:
-            return jpeg.decode(arrays["jpeg"], arrays["offsets"]), arrays["labels"]
+            return jpeg.decode(arrays["jpeg"], arrays["offsets"], value.shape), arrays["labels"]
         return arrays["images"], arrays["labels"]
     except BlrcError as error:
         raise BlrcError(f"{path}: {error}") from None
@@ -111,6 +114,8 @@ def _fit(path: Path, images: NDArray[Any], labels: NDArray[Any], value: Value, c
         raise BlrcError(f"{path}: images are {raw.shape[1:]} (H, W, C), but this network takes {value.shape}")
     if labels.shape != (len(images),) or labels.dtype.kind not in "iu":
         raise BlrcError(f"{path}: labels are {labels.dtype} {labels.shape}; expected integers ({len(images)},)")
+    if len(labels) > MOST_SAMPLES:
+        raise BlrcError(f"{path}: holds {len(labels):,} samples; at most {MOST_SAMPLES:,} are read")
     if int(labels.min()) < 0 or int(labels.max()) >= classes:
         raise BlrcError(
             f"{path}: labels go from {labels.min()} to {labels.max()}, but the network has {classes} classes"

@@ -18,6 +18,13 @@ MOST_VALUES = 1 << 24
 """Values of the largest map, its padding included: a grey image of 4,096 x 4,096. A program of a few bytes could
 otherwise ask for any memory."""
 
+MOST_TOGETHER = 1 << 25
+"""Values of all maps of a program together, which `blrc verify` compares at once: 70 times those of the CIFAR-10
+network at full width. Each map alone can be small, and there can be thousands of them in a small file."""
+
+MOST_OPS = 1_000
+"""Ops of a program: the deepest networks have some hundreds. Each becomes some kilobytes of C and ONNX."""
+
 MOST_PRODUCTS = 1 << 38
 """Multiply-adds of the longest op: 400 times those of the longest one in the CIFAR-10 network at full width."""
 
@@ -32,6 +39,8 @@ def check(program: Program) -> Program:
         raise BlrcError("program: the last op must be the scores")
     if not (np.isfinite(program.score_scale) and program.score_scale >= head.SMALLEST_SCALE):
         raise BlrcError(f"program: score_scale {program.score_scale} must be finite and at least {head.SMALLEST_SCALE}")
+    if len(program.ops) > MOST_OPS:
+        raise BlrcError(f"program: {len(program.ops):,} ops; at most {MOST_OPS:,} are compiled")
     _check_gate(program)
     known = {program.input.name: program.input}
     names: set[str] = set()
@@ -56,6 +65,12 @@ def check(program: Program) -> Program:
             _require(op, prod(value.shape) <= MOST_VALUES, f"a map {value.shape} has over {MOST_VALUES:,} values")
         names.add(op.name)
         known[op.y.name] = op.y
+    together = prod(program.input.shape) + sum(prod(op.y.shape) for op in program.ops)
+    if together > MOST_TOGETHER:
+        raise BlrcError(
+            f"program: its maps have {together:,} values together; at most {MOST_TOGETHER:,} are compiled: use fewer "
+            "layers, or pool or stride earlier"
+        )
     used = {name for op in program.ops for name in constant_names(op)}
     if used != set(program.constants):
         raise BlrcError(

@@ -16,11 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 STEPS_PER_UNIT = 12
+_SATURATED = 11.0  # beyond 128 / 12; clipped before it is multiplied, as float64 ends somewhere
 
 
 def to_codes(logits: NDArray[Any]) -> NDArray[np.int8]:
     """The code of every logit: ``ceil(12 W) - 1``, confined to -128..127 (|W| beyond 10.6 saturates; p < 3e-5)."""
-    codes = np.ceil(logits.astype(np.float64) * STEPS_PER_UNIT) - 1
+    codes = np.ceil(np.clip(logits.astype(np.float64), -_SATURATED, _SATURATED) * STEPS_PER_UNIT) - 1
     return np.asarray(np.clip(codes, -128, 127), dtype=np.int8)
 
 

@@ -30,18 +30,32 @@ def run(program: Program, raw: NDArray[Any], member: int = 0) -> dict[str, NDArr
     Returns:
         for each value (the input included) an array ``(N, H, W, C)``: uint8, int8, int32, or bool for bits.
     """
+    found: dict[str, NDArray[Any]] = {}
     step = _batch(program)
-    batches = [dict(_trace(program, raw[i : i + step], member)) for i in range(0, max(len(raw), 1), step)]
-    return {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
+    for i in range(0, max(len(raw), 1), step):
+        for name, value in trace(program, raw[i : i + step], member):
+            if len(value) == len(raw):  # one batch is all of them
+                found[name] = value
+                continue
+            if i == 0:
+                found[name] = np.empty((len(raw), *value.shape[1:]), value.dtype)
+            found[name][i : i + step] = value
+    return found
 
 
 def scores(program: Program, raw: NDArray[Any], member: int = 0) -> NDArray[np.int32]:
     """Scores of one member, int32 ``(N, classes)``."""
-    out = program.output.name
     step = _batch(program)
-    batches = [dict(_trace(program, raw[i : i + step], member))[out] for i in range(0, max(len(raw), 1), step)]
+    batches = [_last(program, raw[i : i + step], member) for i in range(0, max(len(raw), 1), step)]
     found: NDArray[np.int32] = np.concatenate(batches)[:, 0, 0, :]
     return found
+
+
+def batches(program: Program, raw: NDArray[Any]) -> Iterator[tuple[slice, NDArray[Any]]]:
+    """Parts of the inputs of which not too many values are computed at a time, and where they stand."""
+    step = _batch(program)
+    for i in range(0, len(raw), step):
+        yield slice(i, i + step), raw[i : i + step]
 
 
 def answer(program: Program, raw: NDArray[Any], members: int | None = None) -> head.Answer:
@@ -62,15 +76,39 @@ def labels(class_scores: NDArray[np.int32]) -> NDArray[np.int64]:
 
 def _batch(program: Program) -> int:
     """Images at a time: fewer than usual where maps are large."""
-    largest = max(prod(op.unpooled if isinstance(op, Conv) else op.x.shape) for op in program.ops)
-    return max(1, min(BATCH, BLOCK // largest))
+    return max(1, min(BATCH, BLOCK // max(largest(op) for op in program.ops)))
 
 
-def _trace(program: Program, raw: NDArray[Any], member: int) -> Iterator[tuple[str, NDArray[Any]]]:
+def largest(op: Op) -> int:
+    """Values of the largest map that is there while an op is computed: what it reads, with its padding, or writes."""
+    sizes = [prod(op.x.shape), prod(op.y.shape)]
+    if isinstance(op, Conv | Pool):
+        top, left, bottom, right = op.window.padding
+        height, width, channels = op.x.shape
+        sizes.append((height + top + bottom) * (width + left + right) * channels)
+    if isinstance(op, Conv):
+        sizes.append(prod(op.unpooled))
+    return max(sizes)
+
+
+def _last(program: Program, raw: NDArray[Any], member: int) -> NDArray[Any]:
+    for _, value in trace(program, raw, member):  # noqa: B007
+        pass
+    return value
+
+
+def trace(program: Program, raw: NDArray[Any], member: int) -> Iterator[tuple[str, NDArray[Any]]]:
+    """The values of one batch by name, in order; each is forgotten here as soon as no op reads it any more."""
     values = {program.input.name: raw.astype(bool) if program.input.dtype == "bits" else raw}
+    yield program.input.name, values[program.input.name]
+    last = {op.x.name: op for op in program.ops}
     for op in program.ops:
-        values[op.y.name] = apply(program, op, values[op.x.name], member)
-    yield from values.items()
+        y = apply(program, op, values[op.x.name], member)
+        if last[op.x.name] is op:
+            del values[op.x.name]
+        if op.y.name in last:
+            values[op.y.name] = y
+        yield op.y.name, y
 
 
 def apply(program: Program, op: Op, x: NDArray[Any], member: int = 0) -> NDArray[Any]:
@@ -85,7 +123,7 @@ def apply(program: Program, op: Op, x: NDArray[Any], member: int = 0) -> NDArray
     if isinstance(op, Pool):
         return _any(x, op.window)
     if isinstance(op, Scores):
-        weights = program.constant(op.weights, member).astype(np.int64).reshape(op.y.shape[2], -1)
+        weights = program.constant(op.weights, member).reshape(op.y.shape[2], -1)
         signs = _signs(x).reshape(len(x), weights.shape[1])
         # Exact in float64: check() bounds the sum far below 2**53.
         total = signs.astype(np.float64) @ weights.T.astype(np.float64)

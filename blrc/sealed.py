@@ -46,6 +46,12 @@ def read(path: Path) -> Mapping[str, Any]:
     return content if isinstance(content, dict) else {}
 
 
+def format_of(content: Mapping[str, Any]) -> str | None:
+    """Return the format that a sealed file says it has; None where it says none, or no text."""
+    held = content.get("format")
+    return held if type(held) is str else None
+
+
 def _bytes(path: Path) -> bytes:
     """Return what a regular file holds; of what is no zip file, only the first bytes."""
     try:

@@ -20,16 +20,56 @@ MOST = 256
 
 
 @dataclass(frozen=True, eq=False)
+class Recorded:
+    """What one member gives for the inputs: the maps themselves would take far more memory than anybody needs.
+
+    Attributes:
+        digests: for each op's value by name, `layer_digest` of each sample, uint32 ``(N,)``.
+        scores: int32 ``(N, classes)``.
+    """
+
+    digests: Mapping[str, NDArray[np.uint32]]
+    scores: NDArray[np.int32]
+
+
+@dataclass(frozen=True, eq=False)
 class Vectors:
-    """Inputs in device layout ``(N, H, W, C)`` and, for each member, every value of the reference by name."""
+    """Inputs in device layout ``(N, H, W, C)`` and, for each member, what the reference gives for them."""
 
     inputs: NDArray[Any]
-    values: tuple[Mapping[str, NDArray[Any]], ...]
+    members: tuple[Recorded, ...]
 
 
 def record(program: Program, inputs: NDArray[Any]) -> Vectors:
     """Run the reference on `inputs` (device layout) for every member."""
-    return Vectors(inputs, tuple(reference.run(program, inputs, m) for m in range(len(program.members))))
+    return Vectors(inputs, tuple(_recorded(program, inputs, member) for member in range(len(program.members))))
+
+
+def _recorded(program: Program, inputs: NDArray[Any], member: int) -> Recorded:
+    nothing = unknown(program, inputs).members[member]
+    for where, part in reference.batches(program, inputs):
+        maps = reference.trace(program, part, member)
+        next(maps)  # the input itself
+        for op, (_, value) in zip(program.ops, maps, strict=True):
+            nothing.digests[op.y.name][where] = layer_digest(op.y, value)
+            if op.y == program.output:
+                nothing.scores[where] = value[:, 0, 0, :]
+    return nothing
+
+
+def unknown(program: Program, inputs: NDArray[Any]) -> Vectors:
+    """Vectors with zeros in place of all that the reference gives, for code that holds none of it."""
+    count = len(inputs)
+    return Vectors(
+        inputs,
+        tuple(
+            Recorded(
+                {op.y.name: np.zeros(count, np.uint32) for op in program.ops},
+                np.zeros((count, program.classes), np.int32),
+            )
+            for _ in program.members
+        ),
+    )
 
 
 def memory(value: Value, maps: NDArray[Any]) -> NDArray[Any]:
@@ -60,10 +100,10 @@ def to_bytes(program: Program, vectors: Vectors) -> bytes:
     """The vectors as an npz file: ``inputs`` in device layout, and for each member ``MEMBER/scores`` and, for every
     value, ``MEMBER/hash/VALUE``: the digests of its samples."""
     arrays: dict[str, NDArray[Any]] = {"inputs": vectors.inputs}
-    for member, values in enumerate(vectors.values):
-        arrays[f"{member}/scores"] = values[program.output.name][:, 0, 0, :]
+    for member, found in enumerate(vectors.members):
+        arrays[f"{member}/scores"] = found.scores
         for op in program.ops:
-            arrays[f"{member}/hash/{op.y.name}"] = layer_digest(op.y, values[op.y.name])
+            arrays[f"{member}/hash/{op.y.name}"] = found.digests[op.y.name]
     return npz.to_bytes(arrays)
 
 
@@ -92,17 +132,17 @@ def differences(content: bytes, path: Path, program: Program, now: Vectors) -> l
     arrays = _arrays(content, path, program)
     found = []
     try:
-        for member, values in enumerate(now.values):
+        for member, right in enumerate(now.members):
             for op in program.ops:
                 recorded = arrays[f"{member}/hash/{op.y.name}"]
                 if recorded.shape != (len(now.inputs),):
                     raise ValueError(f"digests of {op.name!r} have shape {recorded.shape}")
-                wrong = np.flatnonzero(recorded != layer_digest(op.y, values[op.y.name]))
+                wrong = np.flatnonzero(recorded != right.digests[op.y.name])
                 if len(wrong):
                     found.append(
                         f"{path}: vector {wrong[0]}, member {program.members[member]!r}: op {op.name!r} differs"
                     )
-            if not np.array_equal(arrays[f"{member}/scores"], values[program.output.name][:, 0, 0, :]):
+            if not np.array_equal(arrays[f"{member}/scores"], right.scores):
                 found.append(f"{path}: scores of member {program.members[member]!r} differ")
     except (KeyError, ValueError) as error:
         raise _damaged(path, error) from None

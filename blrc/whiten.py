@@ -124,6 +124,9 @@ def unpack(content: dict[str, Any]) -> Whitening:
     Raises:
         BlrcError: it is no such thing.
     """
+    strange = [key for key in content if key not in ("shape", "scale", "shift", "upper", "centre", "offset")]
+    if strange:
+        raise BlrcError(f"its whitening has a field {strange[0]!a}, which this version of blrc does not know")
     shape, scale, shift = (content.get(key) for key in ("shape", "scale", "shift"))
     upper, centre, offset = (content.get(key) for key in ("upper", "centre", "offset"))
     if not (isinstance(shape, list) and len(shape) == 3 and all(type(n) is int and n > 0 for n in shape)):
@@ -133,10 +136,9 @@ def unpack(content: dict[str, Any]) -> Whitening:
     for array, dtype, count in arrays:
         if not (isinstance(array, np.ndarray) and array.dtype == dtype and array.shape == (count,)):
             raise BlrcError("its whitening is damaged (its tables); train it again")
-    if type(shift) is not int or not 0 <= shift < 32 or type(scale) not in (int, float):
+    if not (type(shift) is int and 0 <= shift < 32) or not (isinstance(scale, int | float) and 0 < scale < 1e30):
         raise BlrcError("its whitening is damaged (its scale); train it again")
     assert isinstance(upper, np.ndarray) and isinstance(centre, np.ndarray) and isinstance(offset, np.ndarray)
-    assert isinstance(scale, int | float)
     matrix = np.zeros((size, size), np.int16)
     start = 0
     for row in range(size):

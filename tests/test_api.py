@@ -285,7 +285,7 @@ AWKWARD = [
     ["int", "INT", "Int", "for", "main"],
     ["*/ #error", 'a"b', "\\", "%s%n", "??/"],
     ["a b", "a-b", "a_b", "\u00e9t\u00e9", "1"],
-    ["/", "~x", "\n", "\t", "a\r\nb"],
+    ["/", "~x", "//", "\\n", "\u65e5\u672c"],
     ["blrc", "arena", "input_", "x", "net"],
 ]
 

@@ -380,7 +380,7 @@ def calibration(**changes: Any) -> Callable[[dict[str, Any]], Any]:
     [
         (change(version=2), ["version 2", f"up to {checkpoint.VERSION}", "update blrc"]),
         (change(version=999), ["version 999", f"up to {checkpoint.VERSION}", "update blrc"]),
-        (change(version="2"), ["version 2", f"up to {checkpoint.VERSION}"]),
+        (change(version="2"), ["version '2'", f"up to {checkpoint.VERSION}"]),
         (drop("version"), ["version None"]),
         (change(format="other"), ["not a blrc checkpoint"]),
         (lambda c: c["tensors"], ["not a blrc checkpoint"]),

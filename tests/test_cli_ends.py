@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import numpy as np
 import pytest
 from click.testing import CliRunner
 from random_networks import checkpoint_of, encoding_of, randomise, raw_samples
@@ -112,13 +113,40 @@ def test_a_reader_that_has_gone_is_a_message() -> None:
 
 
 @pytest.mark.parametrize("closed", [">&-", "2>&-", "<&-", ">&- 2>&- <&-"])
-def test_closed_streams_are_no_mistake(closed: str, tmp_path: Path) -> None:
+def test_closed_streams_end_in_a_status(closed: str, tmp_path: Path) -> None:
     """A file that is opened later must not take the number of a stream, and be written into."""
     command = f"{sys.executable} -m blrc inspect {EXAMPLES / 'mnist' / 'mnist.pt'} {closed}"
     done = subprocess.run(["sh", "-c", command], check=False, timeout=300, capture_output=True, cwd=tmp_path,
                           env={**os.environ, "PYTHONPATH": str(Path(blrc.__file__).parents[1])})  # fmt: skip
-    assert done.returncode == 0
     assert b"Traceback" not in done.stderr
+    if closed.startswith(">&-"):
+        assert (done.returncode, b"" if "2>" in closed else done.stderr) == (2, NO_OUTPUT if closed == ">&-" else b"")
+    else:
+        assert done.returncode == 0
+
+
+NO_OUTPUT = b"Error: standard output: cannot write: Bad file descriptor\n"
+
+
+@pytest.mark.parametrize("arguments", ["--help", "inspect {model} --json", "eval {model} --data {data} --members map"])
+@pytest.mark.parametrize("output", [">&-", ">/dev/full"])
+def test_regression_a_result_that_nobody_gets_is_no_success(arguments: str, output: str, tmp_path: Path) -> None:
+    """`blrc inspect FILE >&-` printed nothing, and ended with 0."""
+    np.savez(tmp_path / "d.npz", images=np.zeros((2, 1, 28, 28), np.uint8), labels=np.zeros(2, np.int64))
+    words = arguments.format(model=EXAMPLES / "mnist" / "mnist.pt", data=tmp_path / "d.npz")
+    done = subprocess.run(["sh", "-c", f"{sys.executable} -m blrc {words} {output}"], check=False, timeout=300,
+                          capture_output=True, cwd=tmp_path,
+                          env={**os.environ, "PYTHONPATH": str(Path(blrc.__file__).parents[1])})  # fmt: skip
+    assert done.returncode == 2
+    assert b"Traceback" not in done.stderr and done.stderr.splitlines()[-1].startswith(b"Error: ")
+
+
+def test_regression_ctrl_c_while_modules_are_loaded_is_a_message(tmp_path: Path) -> None:
+    (tmp_path / "click.py").write_text("import os, signal, time\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(9)\n")
+    path = os.pathsep.join([str(tmp_path), str(Path(blrc.__file__).parents[1])])
+    done = subprocess.run([sys.executable, "-m", "blrc", "--help"], check=False, timeout=300, capture_output=True,
+                          cwd=tmp_path, env={**os.environ, "PYTHONPATH": path})  # fmt: skip
+    assert (done.returncode, done.stderr) == (2, b"\nError: stopped\n")
 
 
 def test_a_current_folder_that_is_gone(tmp_path: Path) -> None:

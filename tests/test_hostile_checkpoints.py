@@ -272,3 +272,67 @@ def test_no_file_takes_more_than_a_gigabyte(good: Path, tmp_path: Path) -> None:
         "a device": "not a regular file",
     }.items():
         assert words in ends[name], ends[name]
+
+
+@pytest.mark.parametrize("where", ["it", "a layer", "the input", "calibration"])
+def test_regression_fields_that_nobody_knows_are_refused_by_name(where: str, good: Path, tmp_path: Path) -> None:
+    content = content_of(good)
+    way: tuple[Any, ...] = {
+        "it": (),
+        "a layer": ("nodes", 0),
+        "the input": ("input",),
+        "calibration": ("calibration",),
+    }[where]
+    holder = content
+    for key in way:
+        holder = holder[key]
+    line = used(rewrite(tmp_path / "a.pt", replaced(content, way, {**holder, "later": [1]})))
+    assert f"({where} has a field 'later', which this version of blrc does not know)" in line
+
+
+@pytest.mark.parametrize("version", [True, 0, -1, 2, 1.0, "1", None, torch.ones(1)])
+def test_regression_a_version_is_the_number_1(version: Any, good: Path, tmp_path: Path) -> None:
+    """`True` was taken for 1."""
+    line = used(rewrite(tmp_path / "a.pt", {**content_of(good), "version": version}))
+    assert "checkpoint format version" in line
+
+
+@pytest.mark.parametrize("key", ["scale", "std", "mean"])
+@pytest.mark.parametrize("number", [1e-320, 1e-40, 1e40, 1e308, 10**150])
+def test_regression_extreme_encodings_warn_of_nothing(key: str, number: Any, good: Path, tmp_path: Path) -> None:
+    """A deviation of 1e-320 ended in warnings of NumPy, which are errors in this suite."""
+    content = content_of(good)
+    value = number if key == "scale" else [number]
+    line = used(rewrite(tmp_path / "a.pt", {**content, "input": {**content["input"], key: value}}))
+    if key == "mean" and number < 1:
+        assert line == "network"
+    else:
+        assert f"input {key}" in line or "input mean must be finite and std positive" in line
+
+
+@pytest.mark.parametrize("number", [1e-60, -1e-60, 5e-324, -5e-324, 0.0, -0.0, 1e-40, 1e-46, -1e-46, 3e38])
+@pytest.mark.parametrize("layer", ["binary", "ste"])
+def test_regression_a_module_has_the_signs_of_its_checkpoint(layer: str, number: float, tmp_path: Path) -> None:
+    """Logits like 1e-60 became 0 in float32, whose likeliest weight is the other one."""
+    linear = bnn.BinaryLinear(4, 2) if layer == "binary" else bnn.SteLinear(4, 2)
+    sign = bnn.StochasticSign() if layer == "binary" else bnn.SteSign()
+    model = nn.Sequential(linear, sign, bnn.SoftmaxLinear(2, 2))
+    blrc.save(model, tmp_path / "a.pt", input=blrc.bits((4,)), calibration=np.eye(4, dtype=np.uint8))
+    content = content_of(tmp_path / "a.pt")
+    key = "0.weight.logits" if layer == "binary" else "0.weight"
+    content["tensors"][key] = torch.full((2, 4), number, dtype=torch.float64)
+    checkpoint = blrc.load(rewrite(tmp_path / "b.pt", content))
+    held = dict(checkpoint.model().named_parameters())[key].detach().numpy()
+    assert held.dtype == np.float32
+    if layer == "binary":
+        assert np.array_equal(np.where(held <= 0, 1, -1), sample(checkpoint, running=True).layers[0].weights)
+    else:
+        assert np.array_equal(np.where(held >= 0, 1, -1), checkpoint.signs("0"))
+
+
+def test_numbers_beyond_float32_are_refused_by_layer(good: Path, tmp_path: Path) -> None:
+    content = content_of(good)
+    variance = torch.full((2,), 1e300, dtype=torch.float64)
+    content["tensors"]["1.running_var"] = variance
+    line = used(rewrite(tmp_path / "a.pt", content))
+    assert "layer '1': running_var of channel 0 is NaN or infinite, or beyond float32" in line

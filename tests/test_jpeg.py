@@ -11,8 +11,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from PIL import Image
+from PIL.JpegImagePlugin import JpegImageFile
 
 from blrc import jpeg, labelled
+from blrc.bounded import inflate
 from blrc.errors import BlrcError
 from blrc.program import Value
 
@@ -77,8 +79,8 @@ WHOLE = packed(stream(flat(1, 2, 3)), stream(flat(4, 5, 6)))
         (WHOLE[0], np.array([0, 9, WHOLE[1][2]]), "image 0 is no whole JPEG"),
         (WHOLE[0], np.array([*WHOLE[1][:2], WHOLE[1][2] - 40]), "image 1 is no whole JPEG"),
         (WHOLE[0], np.array([0, 0]), "image 0 is no whole JPEG"),
-        (*packed(stream(flat(1, 2, 3)), stream(flat(4, 5, 6, width=9))), r"image 1 is \(3, 6, 9\) \(C, H, W\)"),
-        (*packed(stream(flat(1, 2, 3)), stream(flat(4)[..., 0])), r"image 1 is \(1, 6, 5\) \(C, H, W\)"),
+        (*packed(stream(flat(1, 2, 3)), stream(flat(4, 5, 6, width=9))), r"image 1 is \(6, 9, 3\) \(H, W, C\)"),
+        (*packed(stream(flat(1, 2, 3)), stream(flat(4)[..., 0])), r"image 1 is \(6, 5, 1\) \(H, W, C\)"),
     ],
 )
 def test_what_is_refused(data: Any, offsets: Any, says: str, tmp_path: Path) -> None:
@@ -108,3 +110,21 @@ def test_regression_training_images_are_no_test_data(tmp_path: Path) -> None:
     np.savez(tmp_path / "d.npz", jpeg=data, offsets=offsets, labels=np.zeros(2, int), is_test=np.array([False, True]))
     with pytest.raises(BlrcError, match=r"d\.npz: holds training images, too"):
         labelled.load(tmp_path / "d.npz", Value("x", "uint8", (6, 5, 3)), 10)
+
+
+def test_regression_headers_are_read_before_any_pixel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A flat image of 9,400 x 9,400 pixels took 1.25 GB before its size was compared."""
+    data, offsets = packed(stream(flat(1, 2, 3)), stream(flat(1, 2, 3, height=940, width=940)))
+    np.savez(tmp_path / "d.npz", jpeg=data, offsets=offsets, labels=np.zeros(2, int))
+    decoded = []
+    monkeypatch.setattr(JpegImageFile, "load", lambda image: decoded.append(image.size))
+    with pytest.raises(BlrcError, match=r"image 1 is \(940, 940, 3\) \(H, W, C\), but this network takes \(6, 5, 3\)"):
+        labelled.load(tmp_path / "d.npz", Value("x", "uint8", (6, 5, 3)), 10)
+    assert decoded == []
+
+
+def test_images_are_no_larger_together_than_their_streams_can_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inflate, "FREE", 100)
+    data, offsets = packed(stream(flat(1, 2, 3, height=300, width=300)))
+    with pytest.raises(BlrcError, match=r"are more than the .* bytes that are decoded"):
+        jpeg.decode(data, offsets, (300, 300, 3))

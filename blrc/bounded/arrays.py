@@ -7,6 +7,7 @@ is. Both are read first. Arrays of Python objects, of records and of text are re
 from __future__ import annotations
 
 import math
+import warnings
 import zipfile
 from collections.abc import Iterator
 from typing import IO, Any, BinaryIO
@@ -18,6 +19,9 @@ from blrc.bounded.archive import Opening
 
 HEADER = 10_000
 """Bytes of the longest npy header that is read, as in NumPy."""
+
+LONGEST_MESSAGE = 200
+"""Characters of a reason that is shown."""
 
 _KINDS = "biuf"  # of NumPy's types: truth values, integers, unsigned integers, floating-point numbers
 _SUFFIX = ".npy"
@@ -39,11 +43,17 @@ def load(file: BinaryIO, most: int) -> dict[str, NDArray[Any]]:
             members = archive.infolist()
             _check_members(members, most)
             return {info.filename.removesuffix(_SUFFIX): _array(archive, info) for info in members}
-    except ValueError:
-        raise
+    except ValueError as error:
+        raise ValueError(_short(str(error))) from None
     # A damaged archive or header raises almost anything: of zlib, zipfile, struct, NumPy's parser and Python's.
     except Exception as error:
-        raise ValueError(f"it is no whole npz file: {error or type(error).__name__}") from None
+        raise ValueError(f"it is no whole npz file: {_short(str(error)) or type(error).__name__}") from None
+
+
+def _short(message: str) -> str:
+    """One line of a message that may show a header of thousands of characters, or a member's name."""
+    line = " ".join(message.split())
+    return line if len(line) <= LONGEST_MESSAGE else f"{line[:LONGEST_MESSAGE]}..."
 
 
 def _check_members(members: list[zipfile.ZipInfo], most: int) -> None:
@@ -87,7 +97,11 @@ def _header(name: str, member: IO[bytes]) -> tuple[np.dtype[Any], tuple[int, ...
     if version not in readers:
         raise ValueError(f"array {name!r}: is of npy version {version}; 1.0 and 2.0 are read")
     read: Any = readers[version]  # NumPy 1 declares neither its types nor this argument
-    shape, columns_first, dtype = read(member, max_header_size=HEADER)
+    try:
+        with warnings.catch_warnings(action="error"):  # of what Python 2 wrote
+            shape, columns_first, dtype = read(member, max_header_size=HEADER)
+    except Exception:  # Python's parser and NumPy's raise almost anything, and advise to allow pickles
+        raise ValueError(f"array {name!r}: its header is damaged, or longer than {HEADER:,} bytes") from None
     if dtype.kind not in _KINDS or dtype.names is not None or dtype.subdtype is not None:
         raise ValueError(f"array {name!r}: is of type {dtype}; only numbers are read")
     if any(type(n) is not int or n < 0 for n in shape):

@@ -9,13 +9,12 @@ from __future__ import annotations
 import hashlib
 import json
 import tempfile
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-import numpy as np
 from numpy.typing import NDArray
 
 from blrc import vectors
@@ -26,6 +25,7 @@ from blrc.exports.manifest import PROGRAM, SUFFIX, VECTORS
 from blrc.extras import lacking
 from blrc.schema import MisfitError, shown
 from blrc.targets.c.compiled import temporary_files
+from blrc.targets.c.emit import emit_library
 from blrc.targets.c.shared import in_library
 from blrc.targets.options import EmitOptions, Emitted
 from blrc.targets.registry import TARGETS
@@ -35,6 +35,7 @@ from blrc.vectors import Vectors
 from blrc.version import VERSION
 
 WEB = "web"
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,11 +115,8 @@ def library_of(opened: OpenedExport) -> dict[str, bytes]:
     if opened.trusted:
         return {name: content for name, content in opened.contents.items() if in_library(name, opened.name)}
     # The library depends on how many inputs were recorded, and not on what they give.
-    inputs = _inputs(opened)
-    nothing = {op.y.name: np.zeros((len(inputs), *op.y.shape), _dtype(op.y.dtype)) for op in opened.program.ops}
-    options = _options(opened, Vectors(inputs, (nothing,) * len(opened.program.members)))
-    emitted = _emitted(opened, "c", replace(options, packages=())).files
-    library = {name: content for name, content in emitted.items() if in_library(name, opened.name)}
+    options = _options(opened, vectors.unknown(opened.program, _inputs(opened)))
+    library = _again(opened, "c", lambda: emit_library(opened.program, options))
     listed = {name for name in opened.manifest.files if in_library(name, opened.name)}
     for name in sorted(listed - library.keys()):
         raise _not_written(opened, name)
@@ -166,8 +164,12 @@ def _options(opened: OpenedExport, now: Vectors) -> EmitOptions:
 
 
 def _emitted(opened: OpenedExport, target: str, options: EmitOptions) -> Emitted:
+    return _again(opened, target, lambda: TARGETS[target](opened.program, options))
+
+
+def _again(opened: OpenedExport, target: str, emit: Callable[[], T]) -> T:
     try:
-        return TARGETS[target](opened.program, options)
+        return emit()
     except BlrcError as error:
         raise BlrcError(f"{opened.folder}: its {target} cannot be written again: {error}") from None
 
@@ -216,7 +218,3 @@ def _other_tools(said: Mapping[str, Any]) -> str | None:
     if (said.get("compiler"), said.get("linker")) == tools:
         return None
     return f"its module was compiled by {shown(said.get('compiler'))}, here is {tools[0]}, so it cannot be compared"
-
-
-def _dtype(name: str) -> np.dtype[Any]:
-    return np.dtype(bool if name == "bits" else name)

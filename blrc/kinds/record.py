@@ -18,6 +18,7 @@ from blrc.window import count
 Options = Mapping[str, Any]
 Check = Callable[[str, str, Any], None]
 """Refuse the value of an option: who has it, its name, and its value."""
+LARGEST = 1e30  # of an eps: its product with the square of a scale is a number of float64
 LONGEST = 100  # characters of a text among options: all that are known are far shorter
 
 
@@ -110,8 +111,10 @@ def flag(who: str, option: str, value: Any) -> None:
 
 def not_negative(who: str, option: str, value: Any) -> None:
     """Refuse what is no finite number from 0 on."""
-    if not (_is_real(value) and math.isfinite(value) and value >= 0):
-        raise BlrcError(f"{who}: {option} {shown(value)}: must be finite and not negative; train with 1e-5, say")
+    if not (_is_real(value) and 0 <= value <= LARGEST):
+        raise BlrcError(
+            f"{who}: {option} {shown(value)}: must be finite and not negative, {LARGEST} at most; train with 1e-5, say"
+        )
 
 
 def positive(who: str, option: str, value: Any) -> None:

@@ -71,9 +71,16 @@ def tensors_of(nodes: Sequence[Node]) -> dict[str, Tensor]:
 
 
 def _check_name(name: str, taken: set[str]) -> None:
-    whole = "\0" not in name and not any("\ud800" <= letter <= "\udfff" for letter in name)  # halves of characters
-    if not (0 < len(name) <= LONGEST_NAME and whole and all(name.split("."))):
-        raise BlrcError(f"layer {shown(name)}: that is no name of a layer; use letters, digits and dots between them")
+    """Refuse a name that cannot stand in comments of C, tables and messages, or in the path of a module.
+
+    What cannot be printed are control characters, those that turn the direction of what follows among them, line ends,
+    and halves of characters.
+    """
+    if not (0 < len(name) <= LONGEST_NAME and name.isprintable() and all(name.split("."))):
+        raise BlrcError(
+            f"layer {shown(name)}: that is no name of a layer; use letters, digits and dots between them, at most "
+            f"{LONGEST_NAME} characters that can be printed"
+        )
     if name == INPUT:
         raise BlrcError(f"layer {INPUT!r}: that name stands for the network's input; give the layer another")
     if name in taken:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -18,8 +19,11 @@ UNSPECIFIED = "unspecified"
 NO_VERSION = "0.0.0"
 """What stands where an ecosystem wants a version and none was given."""
 
-_ID = re.compile(r"(DocumentRef-[A-Za-z0-9.-]+:)?[A-Za-z0-9][A-Za-z0-9.-]*\+?", re.ASCII)
-_OPERATORS = ("AND", "OR", "WITH")
+# The words of SPDX's grammar (annex D of SPDX 2.3; references of exceptions are of SPDX 3).
+_LISTED = r"(?!(?:AND|OR|WITH)\+?$)(?!(?:DocumentRef|LicenseRef|AdditionRef)-)[A-Za-z0-9][A-Za-z0-9.-]*"
+_REFERENCE = r"(?:DocumentRef-[A-Za-z0-9.-]+:)?{}Ref-[A-Za-z0-9.-]+"
+_LICENSE = re.compile(rf"{_LISTED}\+?|{_REFERENCE.format('License')}", re.ASCII)
+_EXCEPTION = re.compile(rf"{_LISTED}|{_REFERENCE.format('Addition')}", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -92,25 +96,37 @@ def _check_line(value: str, option: str, longest: int) -> None:
 def _check_license(value: str) -> None:
     """Refuse what is no SPDX expression; whether there is a licence of a name is not checked."""
     _check_line(value, "--license", LONGEST_LICENSE)
-    words = re.findall(r"[()]|[^\s()]+", value)
-    expected, depth = "id", 0
-    for i, word in enumerate(words):
-        if word == "(" and expected == "id" and words[i - 1 : i] != ["WITH"]:
-            depth += 1
-        elif word == ")" and expected == "operator" and depth:
-            depth -= 1
-        elif word in _OPERATORS and expected == "operator":
-            expected = "id"
-        elif word not in _OPERATORS and _ID.fullmatch(word) and expected == "id":
-            expected = "operator"
+    if not _is_expression(re.findall(r"[()]|[^\s()]+", value)):
+        raise BlrcError(
+            f"--license {value!r}: is no SPDX expression; give such as MIT, 'Apache-2.0 OR MIT' or "
+            "LicenseRef-Proprietary"
+        )
+
+
+def _is_expression(words: Sequence[str]) -> bool:
+    """Whether words are a compound expression: an exception belongs to one licence, and never to a group."""
+    before, depth = "operator", 0
+    for word in words:
+        if before == "operator":  # a licence or a group begins
+            if word == "(":
+                depth += 1
+                continue
+            if not _LICENSE.fullmatch(word):
+                return False
+            before = "license"
+        elif before == "with":
+            if not _EXCEPTION.fullmatch(word):
+                return False
+            before = "group"
+        elif word == ")" and depth:
+            depth, before = depth - 1, "group"
+        elif word in ("AND", "OR"):
+            before = "operator"
+        elif word == "WITH" and before == "license":
+            before = "with"
         else:
-            break
-    else:
-        if expected == "operator" and depth == 0:
-            return
-    raise BlrcError(
-        f"--license {value!r}: is no SPDX expression; give such as MIT, 'Apache-2.0 OR MIT' or LicenseRef-Proprietary"
-    )
+            return False
+    return before in ("license", "group") and depth == 0
 
 
 def _check_url(value: str) -> None:

@@ -21,6 +21,8 @@ from blrc.window import Window
 
 _ONE = Window((1, 1))
 _STEPS = 120
+AT_ONCE = 1 << 25  # values of the maps that are there at a time
+MOST_SEEN = 1 << 22  # pairs of a sum and an input that it sees, or choices of inputs: 32 MiB in each of some arrays
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,8 +54,11 @@ class _Place:
     taps: NDArray[np.int64]
 
 
-def edge_maps(program: Program, op: Conv, member: int = 0, seed: int = 0) -> EdgeMaps:
-    """Build the maps for one op of one member; deterministic in `seed`."""
+def edge_maps(program: Program, op: Conv, member: int = 0, seed: int = 0) -> Iterator[EdgeMaps]:
+    """Build the maps for one op of one member, some at a time; deterministic in `seed`.
+
+    An op whose sums see so much that steering would take much memory (`MOST_SEEN`) has none.
+    """
     rng = np.random.default_rng(seed)
     thresholds = program.constant(op.thresholds, member).astype(np.int64)
     weights = unpack_signs(program.constant(op.weights, member), op.group_channels).astype(np.int64)
@@ -61,14 +66,21 @@ def edge_maps(program: Program, op: Conv, member: int = 0, seed: int = 0) -> Edg
     jobs = [(c, side) for c in np.flatnonzero((thresholds > low) & (thresholds <= high)) for side in (-1, 0, 1)]
     jobs = [jobs[i] for i in rng.permutation(len(jobs))]
     choices = _choices(program, op, member)
+    if not _affordable(op):
+        yield EdgeMaps(_as_input(op, choices, np.empty((0, *op.x.shape), np.int16), program), len(jobs), 0)
+        return
     raw, codes = _background(op, choices, rng)
-    done_raw = []
-    reached = 0
+    done = []
+    most = max(1, AT_ONCE // raw.size)
+    wanted, reached = len(jobs), 0
     places = _places(op, rng)
     for channel, side in jobs:
         place = next(places)
         if place is None:
-            done_raw.append(raw)
+            done.append(_as_input(op, choices, raw, program))
+            if len(done) == most:
+                yield EdgeMaps(np.stack(done), wanted, reached)
+                done, wanted, reached = [], 0, 0
             raw, codes = _background(op, choices, rng)
             place = next(places)
         if place is None:
@@ -87,8 +99,17 @@ def edge_maps(program: Program, op: Conv, member: int = 0, seed: int = 0) -> Edg
             raw[region] = picked.reshape(raw[region].shape)
             codes[region] = per_input[np.arange(len(picked)), picked].reshape(codes[region].shape)
         reached += good
-    done_raw.append(raw)
-    return EdgeMaps(_as_input(op, choices, np.stack(done_raw), program), len(jobs), reached)
+    done.append(_as_input(op, choices, raw, program))
+    yield EdgeMaps(np.stack(done), wanted, reached)
+
+
+def _affordable(op: Conv) -> bool:
+    """Whether the sums of a pooling window and the inputs that they see are few enough to be steered."""
+    pool = op.pool or _ONE
+    reach = [(pool.span[axis] - 1) * op.window.stride[axis] + op.window.span[axis] for axis in (0, 1)]
+    inputs = min(op.x.shape[0], reach[0]) * min(op.x.shape[1], reach[1]) * op.group_channels
+    choices = 1 if op.x.dtype == "bits" else 256
+    return max(pool.taps * op.window.taps, pool.taps * inputs, choices * inputs) <= MOST_SEEN
 
 
 def _choices(program: Program, op: Conv, member: int) -> NDArray[np.int64] | None:
@@ -111,16 +132,16 @@ def _per_input(choices: NDArray[np.int64], shape: tuple[int, ...], channels: sli
 
 def _background(
     op: Conv, choices: NDArray[np.int64] | None, rng: np.random.Generator
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+) -> tuple[NDArray[Any], NDArray[np.int8]]:
     """A random map, as indices into the choices (+-1 for bits) and as codes."""
     if choices is None:
-        signs = rng.integers(0, 2, op.x.shape) * 2 - 1
+        signs = rng.integers(0, 2, op.x.shape, np.int8) * np.int8(2) - np.int8(1)
         return signs, signs.copy()
-    raw = rng.integers(0, 256, op.x.shape)
-    return raw, choices[np.arange(op.x.shape[2]), raw]
+    raw = rng.integers(0, 256, op.x.shape, np.int16)
+    return raw, choices[np.arange(op.x.shape[2]), raw].astype(np.int8)
 
 
-def _as_input(op: Conv, choices: NDArray[np.int64] | None, raw: NDArray[np.int64], program: Program) -> NDArray[Any]:
+def _as_input(op: Conv, choices: NDArray[np.int64] | None, raw: NDArray[Any], program: Program) -> NDArray[Any]:
     if choices is None:
         return np.asarray(raw > 0)
     if any(isinstance(other, Encode) and other.y == op.x for other in program.ops):
@@ -188,8 +209,8 @@ def _matrix(weights: NDArray[np.int64], taps: NDArray[np.int64]) -> NDArray[np.i
 
 
 def _steer_bits(
-    matrix: NDArray[np.int64], x: NDArray[np.int64], goal: int, side: int, rng: np.random.Generator
-) -> tuple[NDArray[np.int64], bool]:
+    matrix: NDArray[np.int64], x: NDArray[np.int8], goal: int, side: int, rng: np.random.Generator
+) -> tuple[NDArray[np.int8], bool]:
     """Flip inputs until the largest sum is the goal, or one beyond it where its parity forbids the goal."""
     accepted = {goal, goal - 1} if side < 0 else {goal, goal + 1}
     x = x.copy()

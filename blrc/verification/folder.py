@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,7 @@ from blrc.whiten import Whitening
 RANDOM_INPUTS = 10_000
 DEVICE_INPUTS = 200  # emulators are slow
 LOWERED_INPUTS = 256  # on which the program's bits are compared with the net's, layer by layer
+RANDOM_VALUES = 1 << 26  # values of all random inputs together, where the number is not given
 RANDOM_OPERATIONS = 6e10  # multiply-adds of all random inputs together, where the number is not given
 
 Lower = Callable[[Sequence[str], int], tuple[Program, list[Net]]]
@@ -158,7 +160,7 @@ def verify_folder(
 def _device_inputs(program: Program, inputs: Sequence[InputSet], seed: int) -> list[InputSet]:
     """The recorded vectors, and the first inputs of the test set, or random ones where there is none."""
     test = [InputSet(each.name, each.raw[:DEVICE_INPUTS]) for each in inputs if each.labels is not None]
-    random = InputSet("random inputs", random_inputs(program.input, DEVICE_INPUTS, seed))
+    random = InputSet("random inputs", random_inputs(program.input, min(DEVICE_INPUTS, default_random(program)), seed))
     return [inputs[0], *(test or [random])]
 
 
@@ -172,8 +174,11 @@ def _as_problem(problems: list[str]) -> Iterator[None]:
 
 
 def default_random(program: Program) -> int:
-    """10,000, or as many as keep the multiply-adds of all of them together within 60 billion, but at least 20."""
-    return int(max(20, min(RANDOM_INPUTS, RANDOM_OPERATIONS / (operations(program) * len(program.members)))))
+    """10,000, or as many as keep the multiply-adds of all of them together within 60 billion, but at least 20; fewer
+    only where an input is so large that they would take much memory.
+    """
+    count = max(20, min(RANDOM_INPUTS, RANDOM_OPERATIONS / (operations(program) * len(program.members))))
+    return int(max(1, min(count, RANDOM_VALUES / prod(program.input.shape))))
 
 
 def operations(program: Program) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
+from math import prod
 from typing import Any, assert_never
 
 import numpy as np
@@ -34,6 +35,7 @@ Progress = Callable[[str, int, int], None]
 """Called with what is being compared, how much of it is done, and how much there is."""
 
 CHUNK_BYTES = 256 * 2**20
+AT_ONCE = 2**25  # values of the largest map of an op, of all inputs on which it is compared alone at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +69,7 @@ def compare_inputs(
     program: Program, engines: Sequence[Engine], inputs: InputSet, tally: Tally, progress: Progress
 ) -> None:
     """Every engine and the reference on whole inputs, chunk by chunk; stops at the first difference."""
-    values = sum(int(np.prod(op.y.shape)) for op in program.ops)
+    values = prod(program.input.shape) + sum(reference.largest(op) for op in program.ops)
     step = max(1, min(2048, CHUNK_BYTES // (16 * values)))
     with thread_pool() as pool:
         for start in range(0, len(inputs.raw), step):
@@ -177,9 +179,11 @@ def compare_ops(program: Program, engines: Sequence[Engine], seed: int, tally: T
             if tables in seen:
                 continue
             seen.add(tables)
+            step = _at_once(op)
             for what, x in _op_inputs(program, op, member, seed, tally):
-                if not _compare_op(program, engines, op, member, what, x, tally):
-                    return
+                for i in range(0, len(x), step):
+                    if not _compare_op(program, engines, op, member, what, x[i : i + step], tally):
+                        return
     progress("each op alone", total, total)
 
 
@@ -211,34 +215,40 @@ def _compare_op(
 
 
 def _apply(program: Program, op: Op, x: NDArray[Any], member: int) -> NDArray[Any]:
-    return np.concatenate(
-        [reference.apply(program, op, x[i : i + reference.BATCH], member) for i in range(0, len(x), reference.BATCH)]
-    )
+    step = min(reference.BATCH, _at_once(op))
+    return np.concatenate([reference.apply(program, op, x[i : i + step], member) for i in range(0, len(x), step)])
+
+
+def _at_once(op: Op) -> int:
+    """Inputs of one op that are compared at a time: few where its maps are large."""
+    return max(1, AT_ONCE // reference.largest(op))
 
 
 def _op_inputs(program: Program, op: Op, member: int, seed: int, tally: Tally) -> Iterator[tuple[str, NDArray[Any]]]:
     if isinstance(op, Conv):
-        edges = edge_maps(program, op, member, seed)
-        reached, wanted = tally.edges.get(op.name, (0, 0))
-        tally.edges[op.name] = (reached + edges.reached, wanted + edges.wanted)
-        if len(edges.maps):
-            yield "its threshold edges", edges.maps
+        for edges in edge_maps(program, op, member, seed):
+            reached, wanted = tally.edges.get(op.name, (0, 0))
+            tally.edges[op.name] = (reached + edges.reached, wanted + edges.wanted)
+            if len(edges.maps):
+                yield "its threshold edges", edges.maps
     elif isinstance(op, Encode):
         yield (
             "every raw value",
-            np.broadcast_to(np.arange(256, dtype=np.uint8)[:, None, None, None], (256, *op.x.shape)).copy(),
+            np.broadcast_to(np.arange(256, dtype=np.uint8)[:, None, None, None], (256, *op.x.shape)),
         )
     elif isinstance(op, Pool):
-        yield "random bits", random_inputs(op.x, 64, seed)
+        yield "random bits", random_inputs(op.x, min(64, 2 * _at_once(op)), seed)
     elif isinstance(op, Scores):
         # The largest and smallest score of each class, and random bits.
         weights = program.constant(op.weights, member)
-        yield "its extreme scores", np.concatenate([weights > 0, weights <= 0])
-        yield "random bits", random_inputs(op.x, 256, seed)
+        for extreme in (weights > 0, weights <= 0):
+            yield "its extreme scores", extreme
+        yield "random bits", random_inputs(op.x, min(256, 2 * _at_once(op)), seed)
     elif isinstance(op, BinaryScores):
         # z = n and z = -n of each class, and random bits.
         plus = unpack(program.constant(op.weights, member), op.x.shape[2])
-        yield "its extreme scores", np.concatenate([plus, ~plus])
-        yield "random bits", random_inputs(op.x, 256, seed)
+        for extreme in (plus, ~plus):
+            yield "its extreme scores", extreme
+        yield "random bits", random_inputs(op.x, min(256, 2 * _at_once(op)), seed)
     else:
         assert_never(op)

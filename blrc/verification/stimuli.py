@@ -13,7 +13,7 @@ from blrc.program import Value
 
 AT_ONCE = 1 << 21  # values that are drawn at a time
 MOST = 1 << 28  # values of all inputs of a kind together
-SPOTTED = 1 << 26  # values of the maps with a single extreme pixel, where that leaves fewer of them
+SPOTTED = 1 << 24  # values of the maps with a single extreme pixel, where that leaves fewer of them
 
 
 def random_inputs(value: Value, count: int, seed: int) -> NDArray[Any]:
@@ -49,19 +49,20 @@ def adversarial_inputs(value: Value) -> NDArray[Any]:
     256 of them, spread over the map and always at its corners)."""
     low, high = {"bits": (0, 1), "uint8": (0, 255), "int8": (-128, 127)}[value.dtype]
     height, width, channels = value.shape
-    y, x, c = np.meshgrid(np.arange(height), np.arange(width), np.arange(channels), indexing="ij")
-    maps = [np.full(value.shape, fill) for fill in (low, high, (low + high + 1) // 2)]
-    maps += [np.where((y + x + c) % 2 == phase, low, high) for phase in (0, 1)]
-    maps += [np.where(x % 2 == 0, low, high), np.where(y % 2 == 0, low, high)]
-    size = height * width * channels
+    size = prod(value.shape)
     corners = [0, width - 1, (height - 1) * width, height * width - 1]
     singles = {pixel * channels for pixel in corners} | {size - 1}
     singles |= {int(i) for i in np.linspace(0, size - 1, min(size, 123, SPOTTED // size))}
-    places = sorted(singles)
     dtype = np.dtype("bool" if value.dtype == "bits" else value.dtype)
-    spotted: NDArray[Any] = np.empty((len(places), 2, size), dtype)
+    y, x, c = (axis % 2 == 1 for axis in np.ogrid[:height, :width, :channels])
+    patterns = [y ^ x ^ c, ~(y ^ x ^ c), x, y]  # True: the highest value; of one byte each, as maps can be large
+    whole: NDArray[Any] = np.empty((3 + len(patterns) + 2 * len(singles), *value.shape), dtype)
+    for i, fill in enumerate((low, high, (low + high + 1) // 2)):
+        whole[i] = fill
+    for i, pattern in enumerate(patterns):
+        whole[3 + i] = np.where(pattern, dtype.type(high), dtype.type(low))
+    spotted = whole[3 + len(patterns) :].reshape(len(singles), 2, size)
     for i, (background, spot) in enumerate(((low, high), (high, low))):
         spotted[:, i] = background
-        spotted[np.arange(len(places)), i, places] = spot
-    whole: NDArray[Any] = np.concatenate([np.stack(maps).astype(dtype), spotted.reshape(-1, *value.shape)])
+        spotted[np.arange(len(singles)), i, sorted(singles)] = spot
     return whole

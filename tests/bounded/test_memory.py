@@ -66,6 +66,30 @@ def jpeg_bomb(folder: Path) -> str:
     return f'labelled.load(Path({str(folder / "j.npz")!r}), Value("x", "uint8", (4000, 4000, 3)), 10)'
 
 
+def large_jpeg(folder: Path) -> str:
+    """A flat image of 9,400 x 9,400 pixels for a network of 32 x 32, which took 1.25 GB."""
+    buffer = io.BytesIO()
+    Image.new("RGB", (9400, 9400)).save(buffer, "jpeg")
+    one = np.frombuffer(buffer.getvalue(), np.uint8)
+    np.savez(folder / "j.npz", jpeg=one, offsets=np.array([0, len(one)]), labels=np.zeros(1, int))
+    return f'labelled.load(Path({str(folder / "j.npz")!r}), Value("x", "uint8", (32, 32, 3)), 10)'
+
+
+def equal_offsets(folder: Path) -> str:
+    """Thirty million offsets that are all equal, in a few kilobytes: as Python's numbers they take a gigabyte."""
+    np.savez_compressed(folder / "j.npz", jpeg=np.zeros(2000, np.uint8), offsets=np.full(30_000_000, 1000),
+                        labels=np.zeros(1, int))  # fmt: skip
+    return f'labelled.load(Path({str(folder / "j.npz")!r}), Value("x", "uint8", (32, 32, 3)), 10)'
+
+
+def many_labels(folder: Path) -> str:
+    """A hundred million images of one pixel, whose labels would take eight bytes each."""
+    np.savez_compressed(
+        folder / "j.npz", images=np.zeros((100_000_000, 1), np.uint8), labels=np.zeros(100_000_000, np.uint8)
+    )
+    return f'labelled.load(Path({str(folder / "j.npz")!r}), Value("x", "uint8", (1, 1, 1)), 10)'
+
+
 def pickle_bomb(folder: Path) -> str:
     """A batch of CIFAR-10 that remembers something at place 2^31 - 1, for which Python's reader takes 32 GB."""
     (folder / "test_batch").write_bytes(b"\x80\x02}r\xff\xff\xff\x7f.")
@@ -110,7 +134,10 @@ def program_of_a_huge_map(folder: Path) -> str:
     [
         (idx_bomb, "at most 268,435,456 are read"),
         (npz_bomb, "at most 268,435,456 are read"),
-        (jpeg_bomb, "is larger than is decoded"),
+        (jpeg_bomb, "bytes that are decoded"),
+        (large_jpeg, "image 0 is (9400, 9400, 3) (H, W, C), but this network takes (32, 32, 3)"),
+        (equal_offsets, "image 0 is no whole JPEG"),
+        (many_labels, "holds 100,000,000 samples; at most 16,777,216"),
         (pickle_bomb, "at a place far away"),
         (pickle_of_lists, "more steps than such a batch needs"),
         (program_of_a_huge_map, "has over 16,777,216 values"),

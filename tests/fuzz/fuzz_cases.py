@@ -112,17 +112,43 @@ def saved(rng: Random, good: Path, place: Path) -> Case:
     else:
         others = (*OTHERS, torch.zeros(2), torch.zeros(1).expand(10**9), torch.zeros(2, dtype=torch.bool), b"x", (1, 2),
                   torch.zeros(2, dtype=torch.bfloat16), torch.float32, {1: 2}, {None: 3}, 1j)  # fmt: skip
+        content = content_of(good / "net.pt")
+        content = _extreme(content, rng) if rng.random() < 0.3 else mutated(content, rng, others)
         try:
-            rewrite(path, mutated(content_of(good / "net.pt"), rng, others))
+            rewrite(path, content)
         except Exception:  # torch cannot write what was made
             path.write_bytes(b"")
 
     def run() -> object:
-        if rng.random() < 0.3:
+        end = rng.random()
+        if end < 0.3:
             return command("inspect", path)
+        if end < 0.5:
+            return command("export", path, "-o", place / "out", "--target", "c", "--name", "net")
         return checkpoint.load(path).model()
 
     return run
+
+
+EXTREMES = (0.0, -0.0, 1e-320, -1e-320, 1e-60, -1e-60, 1e-40, 1e-7, 65504.0, 1e30, -1e30, 3.4e38, 1e300, -1e308)
+
+
+def _extreme(content: dict[str, Any], rng: Random) -> dict[str, Any]:
+    """A checkpoint whose numbers are of the right type and at the ends of their range."""
+    content = {**content, "tensors": dict(content["tensors"]), "input": dict(content["input"])}
+    for _ in range(rng.choice((1, 1, 2, 4))):
+        key = rng.choice(sorted(content["tensors"]))
+        tensor = content["tensors"][key]
+        if rng.random() < 0.2:
+            name = rng.choice(("scale", "mean", "std"))
+            content["input"][name] = rng.choice(EXTREMES) if name == "scale" else [rng.choice(EXTREMES)]
+        elif tensor.is_floating_point():
+            tensor = tensor.to(rng.choice((torch.float16, torch.float32, torch.float64, torch.float64)))
+            places = tensor if rng.random() < 0.3 else tensor.reshape(-1)[: rng.choice((1, 1, 5))]
+            most = torch.finfo(tensor.dtype).max
+            places.fill_(max(-most, min(most, rng.choice(EXTREMES))))
+            content["tensors"][key] = tensor
+    return content
 
 
 def state(rng: Random, good: Path, place: Path) -> Case:

@@ -43,6 +43,7 @@ def failure(kind: str, seed: int, good: Path, show: bool = False) -> str | None:
             case = KINDS[kind][1](rng, good, Path(place))
             before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
             with redirect_stdout(out), redirect_stderr(err), warnings.catch_warnings(action="ignore"):
+                warnings.simplefilter("error", RuntimeWarning)  # of NumPy: no answer, and no refusal either
                 case()
         except BlrcError as error:
             if "\n" in str(error):

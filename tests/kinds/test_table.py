@@ -123,3 +123,27 @@ def test_names_and_inputs_that_cannot_be_are_refused(nodes: list[Node], words: s
 def test_a_name_that_every_module_has_is_one_line() -> None:
     with pytest.raises(BlrcError, match="layer 'forward': a module has that name"):
         GraphModel((Node("forward", "flatten", ("input",), {}),))
+
+
+ODD = ("\n", "\r", "\t", "\0", "\x1b[31m", "\x7f", "\x85", "\u2028", "\u2029", "\u202e", "\u2066", "\u200b", "\ufeff",
+       "\ud800", "\udfff", "\ue000", "\U000e0001")  # fmt: skip
+
+
+@pytest.mark.parametrize("odd", ODD, ids=ascii)
+def test_names_of_what_cannot_be_printed_are_refused(odd: str) -> None:
+    for name in (odd, f"a{odd}", f"{odd}b", f"a.{odd}.b"):
+        with pytest.raises(BlrcError, match="that is no name of a layer; use letters, digits and dots") as refused:
+            check_nodes([Node(name, "flatten", ("input",), {})])
+        assert str(refused.value).isprintable()
+
+
+def test_every_name_that_is_taken_can_be_printed() -> None:
+    taken = 0
+    for code in range(0x110000):
+        try:
+            check_nodes([Node(chr(code), "flatten", ("input",), {})])
+        except BlrcError:
+            continue
+        taken += 1
+        assert chr(code).isprintable()
+    assert taken > 100_000

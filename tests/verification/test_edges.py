@@ -14,7 +14,15 @@ from blrc import reference
 from blrc.legal import check
 from blrc.pack import pack_signs
 from blrc.program import Constant, Conv, Encode, Program, Scores, Value, Window
+from blrc.verification import edges as module
 from blrc.verification.edges import EdgeMaps, edge_maps
+
+
+def all_edges(program: Program, op: Conv, member: int = 0, seed: int = 0) -> EdgeMaps:
+    """All maps of an op, which come some at a time, in one."""
+    parts = list(edge_maps(program, op, member, seed))
+    maps = np.concatenate([part.maps for part in parts])
+    return EdgeMaps(maps, sum(part.wanted for part in parts), sum(part.reached for part in parts))
 
 
 def peaks(program: Program, op: Conv, maps: NDArray[Any]) -> NDArray[Any]:
@@ -64,7 +72,7 @@ def test_random_programs(seed: int, kind: str) -> None:
     program = random_program(seed, kind)
     for op in program.ops:
         if isinstance(op, Conv):
-            edges = edge_maps(program, op, seed=seed)
+            edges = all_edges(program, op, seed=seed)
             there, wanted = count_edges(program, op, edges)
             assert edges.wanted == wanted
             assert there >= edges.reached
@@ -118,7 +126,7 @@ GEOMETRIES = {
 def test_nearly_every_edge_is_reached(name: str, kind: str) -> None:
     program = one_conv(*GEOMETRIES[name], kind)
     op = next(op for op in program.ops if isinstance(op, Conv))
-    edges = edge_maps(program, op, seed=1)
+    edges = all_edges(program, op, seed=1)
     there, wanted = count_edges(program, op, edges)
     assert edges.wanted == wanted == 3 * op.y.shape[2]
     assert edges.reached <= there
@@ -133,7 +141,7 @@ def test_edges_lie_at_borders_too() -> None:
     program = one_conv((6, 6, 32), 40, Window((3, 3), padding=(1, 1, 1, 1)), 1, None, "bits")
     op = program.ops[0]
     assert isinstance(op, Conv)
-    z = peaks(program, op, edge_maps(program, op).maps)
+    z = peaks(program, op, all_edges(program, op).maps)
     near = np.abs(z - program.constant(op.thresholds)) <= 1
     for border in (near[:, 0], near[:, -1], near[:, :, 0], near[:, :, -1], near[:, 2:4, 2:4]):
         assert border.any()
@@ -143,7 +151,7 @@ def test_the_same_maps_for_the_same_seed() -> None:
     program = one_conv(*GEOMETRIES["pool"], "bits")
     op = program.ops[0]
     assert isinstance(op, Conv)
-    first, again, other = (edge_maps(program, op, seed=s).maps for s in (3, 3, 4))
+    first, again, other = (all_edges(program, op, seed=s).maps for s in (3, 3, 4))
     np.testing.assert_array_equal(first, again)
     assert not np.array_equal(first, other)
 
@@ -155,7 +163,7 @@ def test_always_and_never_have_no_edge() -> None:
     constants = dict(program.constants)
     constants["thresholds"] = Constant((np.array([low, high + 1, high], np.int32),), (0,))
     program = check(Program(program.input, program.ops, constants, program.members, 1.0))
-    edges = edge_maps(program, program.ops[0])  # type: ignore[arg-type]
+    edges = all_edges(program, program.ops[0])  # type: ignore[arg-type]
     # high is reached, and just below it; nothing is above.
     assert (edges.reached, edges.wanted) == (2, 3)
 
@@ -166,5 +174,25 @@ def test_regression_places_that_see_padding_only() -> None:
     program = one_conv((1, 5, 16), 30, window, 1, None, "bits")
     op = program.ops[0]
     assert isinstance(op, Conv)
-    edges = [edge_maps(program, op, seed=seed) for seed in range(5)]
+    edges = [all_edges(program, op, seed=seed) for seed in range(5)]
     assert all(count_edges(program, op, e)[0] >= e.reached > 0 for e in edges)
+
+
+@pytest.mark.parametrize("kind", ["uint8", "int8", "bits"])
+def test_maps_that_come_some_at_a_time_are_the_same(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = random_program(1, kind, (5, 4, 3))
+    op = next(op for op in program.ops if isinstance(op, Conv))
+    whole = all_edges(program, op)
+    monkeypatch.setattr(module, "AT_ONCE", int(np.prod(op.x.shape)))
+    parts = list(edge_maps(program, op))
+    assert len(parts) == len(whole.maps) > 1
+    assert np.array_equal(np.concatenate([part.maps for part in parts]), whole.maps)
+    assert (all_edges(program, op).wanted, all_edges(program, op).reached) == (whole.wanted, whole.reached)
+
+
+def test_sums_that_see_too_much_are_not_steered(monkeypatch: pytest.MonkeyPatch) -> None:
+    program = random_program(3, "bits")
+    op = next(op for op in program.ops if isinstance(op, Conv))
+    monkeypatch.setattr(module, "MOST_SEEN", 1)
+    (edges,) = edge_maps(program, op)
+    assert len(edges.maps) == 0 and edges.reached == 0 and edges.wanted > 0

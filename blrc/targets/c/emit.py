@@ -34,19 +34,11 @@ def emit(program: Program, options: EmitOptions) -> Emitted:
     Raises:
         BlrcError: the name cannot be used in C, or no vectors were recorded.
     """
-    check(program)
-    if len(options.vectors.inputs) == 0:
-        raise BlrcError("target c: no recorded vectors; the self-test needs at least one input")
-    layout = choose(program, options.optimize, options.ram, options.cpu, options.flash)
-    symbols = name_all(layout, options.name, program_file.digest(program), options.license)
-    name, version = options.name, options.version
-    runtime = runtime_sources(layout, name)
-    tables = table_files(symbols, version)
+    symbols = _symbols(program, options)
+    layout, name, version = symbols.layout, options.name, options.version
+    runtime, tables = runtime_sources(layout, name), table_files(symbols, version)
     files = {
-        f"{name}.h": header(symbols, version, selftest.count(options.vectors)),
-        f"{name}.c": source(symbols, version, {"BLRC_ABI": abi(), **runtime_macros(layout)}),
-        f"{name}_ensemble.c": ensemble_file(symbols, version),
-        f"{name}_weights.h": tables_header(symbols, version),
+        **_model(symbols, options),
         **tables,
         f"{name}_vectors.c": selftest.vectors_file(symbols, version, options.vectors),
         f"{name}_selftest.c": selftest.main_file(symbols, version),
@@ -57,11 +49,43 @@ def emit(program: Program, options: EmitOptions) -> Emitted:
         ),
     }
     contents = {file: content.encode("ascii") for file, content in files.items()}
-    packaged = package_files(options.packages, _library(symbols, options, files))
-    contents.update({file: content.encode("utf-8") for file, content in packaged.items()})
+    if options.packages:
+        packaged = package_files(options.packages, _library(symbols, options, files))
+        contents.update({file: content.encode("utf-8") for file, content in packaged.items()})
     packages = {package: place_of(package, name) for package in options.packages}
     about = _about(symbols, selftest.count(options.vectors))
     return Emitted(contents, {**about, "optimize": options.optimize, "packages": packages})
+
+
+def emit_library(program: Program, options: EmitOptions) -> dict[str, bytes]:
+    """The files of `emit` that are compiled into a library: neither self-test nor packages, which hold whole inputs.
+
+    Raises:
+        BlrcError: as for `emit`.
+    """
+    symbols = _symbols(program, options)
+    runtime, tables = runtime_sources(symbols.layout, options.name), table_files(symbols, options.version)
+    files = {**_model(symbols, options), **tables, **runtime}
+    return {file: content.encode("ascii") for file, content in files.items()}
+
+
+def _symbols(program: Program, options: EmitOptions) -> Symbols:
+    check(program)
+    if len(options.vectors.inputs) == 0:
+        raise BlrcError("target c: no recorded vectors; the self-test needs at least one input")
+    layout = choose(program, options.optimize, options.ram, options.cpu, options.flash)
+    return name_all(layout, options.name, program_file.digest(program), options.license)
+
+
+def _model(symbols: Symbols, options: EmitOptions) -> dict[str, str]:
+    """The model's own header and sources, without its tables."""
+    name, version = options.name, options.version
+    return {
+        f"{name}.h": header(symbols, version, selftest.count(options.vectors)),
+        f"{name}.c": source(symbols, version, {"BLRC_ABI": abi(), **runtime_macros(symbols.layout)}),
+        f"{name}_ensemble.c": ensemble_file(symbols, version),
+        f"{name}_weights.h": tables_header(symbols, version),
+    }
 
 
 def _library(symbols: Symbols, options: EmitOptions, files: Mapping[str, str]) -> Library:

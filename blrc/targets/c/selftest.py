@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from blrc.head import ensemble, scale_of
 from blrc.targets.c import stored, text
 from blrc.targets.c.symbols import Symbols, element, elements, head
-from blrc.vectors import Vectors, layer_digest, memory
+from blrc.vectors import Vectors, memory
 
 MOST = 16  # vectors in the self-test: enough to see a wrong kernel, few enough for a small device
 
@@ -24,10 +24,10 @@ def vectors_file(symbols: Symbols, version: str, vectors: Vectors) -> str:
     """The text of ``<name>_vectors.c``."""
     layout, name, upper = symbols.layout, symbols.name, symbols.upper
     n, program = count(vectors), layout.program
-    digests = np.array(
-        [[layer_digest(s.y, member[s.y.name][:n]) for s in layout.steps] for member in vectors.values]
-    ).transpose(2, 0, 1)
-    scores = [member[program.output.name][:n].reshape(n, -1) for member in vectors.values]
+    digests = np.array([[member.digests[s.y.name][:n] for s in layout.steps] for member in vectors.members]).transpose(
+        2, 0, 1
+    )
+    scores = [member.scores[:n] for member in vectors.members]
     answer = ensemble(scores, scale_of(program.score_scale), program.gate)
     moments = np.stack([answer.label, answer.members, answer.mean, answer.variance], axis=1)
     inputs = memory(program.input, vectors.inputs[:n])

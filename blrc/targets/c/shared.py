@@ -28,14 +28,14 @@ from blrc.program import Program
 from blrc.targets.c import build, library_cache
 from blrc.targets.c.choice import Optimize
 from blrc.targets.c.compiled import temporary_files
-from blrc.targets.c.emit import emit
+from blrc.targets.c.emit import emit_library
 from blrc.targets.c.header import read_layout
 from blrc.targets.c.host_wrapper import FILE, host_wrapper
 from blrc.targets.c.library_cache import LIBRARY, UnsafeError
 from blrc.targets.c.symbols import name_all
 from blrc.targets.c.tiers import host_cpu, tier_flags
 from blrc.targets.options import EmitOptions
-from blrc.vectors import record
+from blrc.vectors import unknown
 from blrc.version import VERSION
 from blrc.workers import thread_pool
 
@@ -72,9 +72,8 @@ def library_files(program: Program, name: str, cpu: str | None = None, optimize:
         BlrcError: the name cannot be used in C.
     """
     nothing = np.zeros((1, *program.input.shape), bool if program.input.dtype == "bits" else program.input.dtype)
-    options = EmitOptions(name, record(program, nothing), VERSION, optimize=optimize, cpu=cpu or host_cpu())
-    emitted = emit(program, options)
-    return {file: content for file, content in emitted.files.items() if in_library(file, name)}
+    options = EmitOptions(name, unknown(program, nothing), VERSION, optimize=optimize, cpu=cpu or host_cpu())
+    return emit_library(program, options)
 
 
 def in_library(file: str, name: str) -> bool:

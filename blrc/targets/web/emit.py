@@ -86,7 +86,7 @@ def check_input(program: Program) -> None:
 def samples(program: Program, vectors: Vectors) -> Iterator[dict[str, Any]]:
     """The recorded inputs that show something, with what the reference says of each after the last member asked."""
     scale = head.scale_of(program.score_scale)
-    scores = [values[program.output.name][:, 0, 0, :] for values in vectors.values]
+    scores = [member.scores for member in vectors.members]
     answer = head.ensemble(scores, scale, program.gate)
     for i, raw in enumerate(vectors.inputs):
         if np.ptp(raw) > 0:

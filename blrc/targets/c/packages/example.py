@@ -19,7 +19,7 @@ def image_header(symbols: Symbols, version: str, vectors: Vectors) -> str:
     """The text of ``<name>_image.h``: the first recorded input (a calibration sample, where the checkpoint has any) and
     the label that the reference gives it."""
     program, upper = symbols.layout.program, symbols.upper
-    scores = [member[program.output.name][:1].reshape(1, -1) for member in vectors.values]
+    scores = [member.scores[:1] for member in vectors.members]
     label = int(ensemble(scores, scale_of(program.score_scale), program.gate).label[0])
     flat = memory(program.input, vectors.inputs[:1]).reshape(-1)
     c_type = element(program.input)
