@@ -118,7 +118,7 @@ def _locked(folder: str | Path) -> Iterator[bool]:
     if not hasattr(os, "O_DIRECTORY"):
         yield True
         return
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    descriptor = os.open(folder, _READ | os.O_DIRECTORY)
     try:
         try:
             free = take(descriptor)
