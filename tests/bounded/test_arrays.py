@@ -81,8 +81,10 @@ def test_members_that_lie_over_each_other_count_each() -> None:
             for field in ("CRC", "compress_size", "file_size", "header_offset"):
                 setattr(other, field, getattr(first, field))
             file.filelist.append(other)
-    with pytest.raises(ValueError, match=r"at most|no whole npz file"):
-        load(buffer.getvalue(), 1 << 19)
+    with pytest.raises(ValueError, match=r"its arrays have 1,312,000 bytes; at most 1,311,999 are read"):
+        load(buffer.getvalue(), 1_311_999)
+    with pytest.raises(ValueError, match="no whole npz file"):  # and a name that the bytes do not bear is no array
+        load(buffer.getvalue(), 1_312_000)
 
 
 @pytest.mark.parametrize(
@@ -92,22 +94,23 @@ def test_members_that_lie_over_each_other_count_each() -> None:
         ("{'descr': '|u1', 'fortran_order': False, 'shape': (3,)}", "its header says"),
         ("{'descr': '|u1', 'fortran_order': False, 'shape': (-1,)}", "has shape"),
         ("{'descr': '|u1', 'fortran_order': False, 'shape': (True,)}", "has shape"),
-        ("{'descr': '|u1', 'fortran_order': False, 'shape': (1.0,)}", "no whole npz|shape"),
+        ("{'descr': '|u1', 'fortran_order': False, 'shape': (1.0,)}", "header is damaged"),
         ("{'descr': '|O', 'fortran_order': False, 'shape': (1,)}", "only numbers are read"),
         ("{'descr': '<U9', 'fortran_order': False, 'shape': (1,)}", "only numbers are read"),
         ("{'descr': [('a', '<i4')], 'fortran_order': False, 'shape': (1,)}", "only numbers are read"),
-        ("{'descr': ('<i4', (2,)), 'fortran_order': False, 'shape': (1,)}", "only numbers are read|no whole"),
+        ("{'descr': ('<i4', (2,)), 'fortran_order': False, 'shape': (1,)}", "only numbers are read|header is damaged"),
         ("{'descr': '<c8', 'fortran_order': False, 'shape': (1,)}", "only numbers are read"),
-        ("{'descr': 'x', 'fortran_order': False, 'shape': (1,)}", "descr"),
-        ("(" * 5000, "no whole npz file|header"),
-        ("{}" + " " * 20_000, "header"),
-        ("", "header|no whole"),
+        ("{'descr': 'x', 'fortran_order': False, 'shape': (1,)}", "header is damaged"),
+        ("(" * 5000, "header is damaged"),
+        ("{}" + " " * 20_000, "header is damaged, or longer than 10,000 bytes"),
+        ("", "header is damaged"),
     ],
 )
 def test_headers_that_lie(header: str, says: str) -> None:
     for version in ((1, 0), (2, 0)):
-        with pytest.raises(ValueError, match=rf"(?i){says}"):
+        with pytest.raises(ValueError, match=says) as refused:
             load(archive_of({"a.npy": npy(header, b"\1", version)}))
+        assert str(refused.value).isprintable() and len(str(refused.value)) < 250
     with pytest.raises(ValueError, match="npy version"):
         load(archive_of({"a.npy": npy(header, b"\1", (9, 0))}))
 
