@@ -43,12 +43,13 @@ def parse_bytes(size: str | int, option: str) -> int:
     Raises:
         BlrcError: something else, or not a whole number of bytes above 0; `option` is named.
     """
-    found = re.fullmatch(r"(\d+(?:\.\d+)?) ?([KMG]?)I?B?", str(size).strip(), re.IGNORECASE | re.ASCII)
+    # Python makes no number of more than some thousand digits; nothing has as many bytes as twenty can say.
+    found = re.fullmatch(r"(\d{1,20}(?:\.\d{1,20})?) ?([KMG]?)I?B?", str(size).strip(), re.IGNORECASE | re.ASCII)
     nbytes = Fraction(found[1]) * _UNITS[found[2].upper()] if found else Fraction(0)
     if nbytes <= 0 or nbytes.denominator != 1:
         zero = "must be more than 0; " if found and not nbytes else ""
         raise BlrcError(
-            f"{option} {str(size)!r}: {zero}expected a number of bytes such as 262144, 256K or 0.5M (K is 1024)"
+            f"{option} {str(size)[:40]!r}: {zero}expected a number of bytes such as 262144, 256K or 0.5M (K is 1024)"
         )
     return int(nbytes)
 

@@ -23,6 +23,7 @@ from blrc.capture.tensors import array_of, tensors_of
 from blrc.capture.trace import capture
 from blrc.checkpoint import FORMAT, LOGITS, VERSION, Checkpoint, check, shadows_of, signs_of
 from blrc.encode import InputEncoding
+from blrc.errors import BlrcError
 from blrc.files import write_atomically
 from blrc.sealed import SEAL, SEAL_BYTES
 from blrc.whiten import Whitening
@@ -57,6 +58,8 @@ def save(
             that are not finite, samples of the wrong shape or type.
     """
     path = path_of(path, "the path of the checkpoint to write")
+    if whitening is not None and not isinstance(whitening, Whitening):
+        raise BlrcError(f"whitening={type(whitening).__name__}: expected a blrc.whiten.Whitening, as blrc.load has")
     checkpoint = from_model(model, input, calibration, source=str(path), check_samples=check_samples)
     shadows = shadows_of(checkpoint)
     tensors = {
@@ -90,6 +93,8 @@ def from_model(
     check_samples: int | None = None,
 ) -> Checkpoint:
     """Return what `save` would write, without writing it."""
+    if not isinstance(input, InputEncoding):
+        raise BlrcError(f"input={type(input).__name__}: expected what blrc.pixels, blrc.int8_codes or blrc.bits gives")
     count = check_count(check_samples)
     given = array_of(calibration) if isinstance(calibration, torch.Tensor) else calibration
     nodes = capture(model)

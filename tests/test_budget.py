@@ -286,7 +286,14 @@ def test_one_figure_for_the_shipped_network_everywhere(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("size", "message"), [("0", "--flash '0': must be more than 0;"), ("", "--flash '': expected a")]
+    ("size", "message"),
+    [
+        ("0", "--flash '0': must be more than 0;"),
+        ("", "--flash '': expected a"),
+        ("9" * 4301, "--flash '9{40}': expected a"),
+        ("1" * 5000 + "K", "--flash '1{40}': expected a"),
+        ("1." + "0" * 5000, "--flash '1.0{38}': expected a"),
+    ],
 )
 def test_a_size_that_is_none_is_quoted(size: str, message: str) -> None:
     with pytest.raises(BlrcError, match=message):

@@ -275,3 +275,15 @@ def test_damaged_files_of_others_get_some_advice(data: st.DataObject) -> None:
     (_SHARED / "fuzz.pt").write_bytes(bytes(content[:kept]))
     said = line(lambda: blrc.load(_SHARED / "fuzz.pt"))
     assert "not a blrc checkpoint" in said
+
+
+@pytest.mark.parametrize("given_", [None, "x", 3, SAMPLES, (1, 12, 12)])
+def test_encodings_and_whitenings_that_are_something_else(given_: Any, tmp_path: Path) -> None:
+    said = line(lambda: blrc.save(network(), tmp_path / "a.pt", input=given_, calibration=SAMPLES))
+    assert said.startswith(f"input={type(given_).__name__}: expected what blrc.pixels")
+    if given_ is not None:
+        said = line(
+            lambda: blrc.save(network(), tmp_path / "a.pt", input=ENCODING, calibration=SAMPLES, whitening=given_)
+        )
+        assert said.startswith(f"whitening={type(given_).__name__}: expected")
+    assert not (tmp_path / "a.pt").exists()

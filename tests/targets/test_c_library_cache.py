@@ -95,11 +95,13 @@ MADE: dict[str, Callable[[Path], object]] = {
     "an empty file": Path.touch,
     "other bytes": lambda path: path.write_bytes(b"\xff\xfe" * 40),
     "a huge file": lambda path: (path.touch(), os.truncate(path, 2**26)),
+    "a file of eight terabytes": lambda path: (path.touch(), os.truncate(path, 2**43)),
     "an unreadable file": lambda path: path.touch(mode=0),
 }
+LARGE = ("a huge file", "a file of eight terabytes")
 DAMAGE = {
     **{f"{name} is {what}": replaced(name, make) for name in (LIBRARY, CHECKSUM) for what, make in MADE.items()},
-    **{f"the entry is {what}": in_place(make) for what, make in MADE.items() if what != "a huge file"},
+    **{f"the entry is {what}": in_place(make) for what, make in MADE.items() if what not in LARGE},
     "no library": lambda entry: (entry / LIBRARY).unlink(),
     "no checksum": lambda entry: (entry / CHECKSUM).unlink(),
     "nothing in it": emptied,

@@ -25,6 +25,7 @@ from blrc.files import make_private
 from blrc.store.lock import UnknownLockError, take
 
 LIBRARY, CHECKSUM = "library.so", "sha256"
+LARGEST = 1 << 31  # bytes of a library: what compilers can address without being told; a program's tables have 2^28
 ATTEMPTS = 3
 _OTHERS = stat.S_IWGRP | stat.S_IWOTH
 _BUILD = re.compile(r"\.[0-9a-f]{16}\.[a-z0-9_]{8}")  # the start of a key, and what tempfile.mkdtemp adds
@@ -175,8 +176,9 @@ def _read(path: Path, what: Callable[[int], str]) -> str:
     """What a regular file holds; another that took its place meanwhile is an error, and never waited for."""
     file = os.open(path, _READ)
     try:
-        if not stat.S_ISREG(os.fstat(file).st_mode):
-            raise OSError(errno.EINVAL, "not a regular file", str(path))
+        found = os.fstat(file)
+        if not stat.S_ISREG(found.st_mode) or found.st_size > LARGEST:
+            raise OSError(errno.EINVAL, "not a regular file of a library's size", str(path))
         return what(file)
     finally:
         os.close(file)
