@@ -15,7 +15,13 @@ from blrc.targets.onnx_options import OnnxForm, OnnxOutputs, OnnxWeights
 
 @click.command()
 @click.argument("model", type=PATH)
-@click.option("--target", "targets", multiple=True, required=True, help="c, onnx or web; may be given several times.")
+@click.option(
+    "--target",
+    "targets",
+    multiple=True,
+    required=True,
+    help="c, onnx (needs blrc[onnx]) or web (needs clang 19); may be given several times.",
+)
 @click.option("-o", "--output", "folder", type=PATH, required=True, help="Folder to write.")
 @click.option(
     "--package",

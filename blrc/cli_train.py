@@ -66,7 +66,7 @@ def _options(task: str, files: str, *own: Decorator) -> Decorator:
         option("--batch", "batch", int, "Samples a step."),
         option("--lr", "lr", float, "Peak learning rate of the binary network."),
         option("--pretrain-lr", "pretrain_lr", float, "Peak rate of full precision, pretraining or --model fp."),
-        option("--weight-lr", "weight_lr", float, "The same for the binary weights."),
+        option("--weight-lr", "weight_lr", float, "Peak rate of the binary weights' logits."),
         option("--schedule", "schedule", click.Choice(["cosine", "plateau"]), "How the binary network's rates fall."),
         option("--restart-epochs", "restart_epochs", int, "Train on for so many epochs with ever less variance."),
         option(

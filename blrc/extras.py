@@ -16,6 +16,7 @@ EXTRAS: Mapping[str, str] = {
     "wasmtime": "wasm",
 }
 """Optional packages by the name that is imported, and the extra of blrc that brings each (pyproject.toml)."""
+_NAMES = {"PIL": "Pillow"}  # what a package is called where it is not as it is imported
 
 
 def lacking(package: str) -> str | None:
@@ -50,4 +51,4 @@ def require(package: str, what: str) -> None:
 
 
 def _remedy(package: str) -> str:
-    return f"{package}, which is not installed: pip install 'blrc[{EXTRAS[package]}]'"
+    return f"{_NAMES.get(package, package)}, which is not installed: pip install 'blrc[{EXTRAS[package]}]'"
