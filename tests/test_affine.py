@@ -118,7 +118,10 @@ def test_the_scale_is_the_smallest_power_of_two_that_fits_all_members(gamma: flo
     [
         (stage_of(np.nan, 0.0, Sums(2, (0,), (2,))), "layer 'norm': gamma of channel 0 is NaN"),
         (stage_of(1.0, np.inf, Sums(2, (0,), (2,))), "layer 'norm': beta of channel 0 is NaN or infinite"),
-        (stage_of(1.0, 0.0, Sums(2, (0,), (0,)), eps=0.0), r"layer 'norm': variance \+ eps of channel 0 is 0"),
+        (
+            stage_of(1.0, 0.0, Sums(2, (0,), (0,)), eps=0.0),
+            r"layer 'norm': variance \+ eps of channel 0 is not positive",
+        ),
         (stage_of(1.0, 0.0, None), "layer 'norm': its norm has no statistics"),
         (stage_of(1.0, 0.0, Sums(2, (0,), (2,)), eps=-1.0), "layer 'norm': eps -1.0"),
         (stage_of(1.0, 0.0, Sums(2, (0,), (2,)), bias=np.nan), "layer 'last': bias of channel 0 is NaN"),

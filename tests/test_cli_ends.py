@@ -141,8 +141,12 @@ def test_regression_a_result_that_nobody_gets_is_no_success(arguments: str, outp
     assert b"Traceback" not in done.stderr and done.stderr.splitlines()[-1].startswith(b"Error: ")
 
 
+LISTENS = "import os, signal, time\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
+"""A job in the background is started with the signal ignored."""
+
+
 def test_regression_ctrl_c_while_modules_are_loaded_is_a_message(tmp_path: Path) -> None:
-    (tmp_path / "click.py").write_text("import os, signal, time\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(9)\n")
+    (tmp_path / "click.py").write_text(LISTENS + "os.kill(os.getpid(), signal.SIGINT)\ntime.sleep(9)\n")
     path = os.pathsep.join([str(tmp_path), str(Path(blrc.__file__).parents[1])])
     done = subprocess.run([sys.executable, "-m", "blrc", "--help"], check=False, timeout=300, capture_output=True,
                           cwd=tmp_path, env={**os.environ, "PYTHONPATH": path})  # fmt: skip
@@ -163,12 +167,13 @@ def test_a_current_folder_that_is_gone(tmp_path: Path) -> None:
 
 
 def test_ctrl_c_is_a_message(tmp_path: Path) -> None:
-    script = "import os, signal, time\nfrom blrc import api\nfrom blrc.cli import main\n"
+    before = signal.getsignal(signal.SIGINT)
+    script = LISTENS + "from blrc import api\nfrom blrc.cli import main\n"
     script += "def verify(*_): os.kill(os.getpid(), signal.SIGINT); time.sleep(9)\napi.verify = verify\n"
     script += "main(['verify', 'x'])"
     done = subprocess.run([sys.executable, "-c", script], check=False, timeout=300, capture_output=True)
     assert (done.returncode, done.stderr.decode().split("\n")[-2]) == (2, "Error: stopped")
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 def fails(*arguments: object) -> str:
