@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -12,6 +13,7 @@ from typing import Any, NoReturn
 
 import pytest
 
+import blrc
 from blrc import datasets
 from blrc.cifar import cifar10
 from blrc.errors import BlrcError
@@ -246,3 +248,14 @@ def test_a_data_set_in_no_folder_gets_one_line(read: Any, tmp_path: Path) -> Non
         with pytest.raises(BlrcError, match=rf"{name}: {reason}") as error:
             read(tmp_path / name)
         assert "\n" not in str(error.value)
+
+
+def test_regression_flags_of_open_exist_somewhere() -> None:
+    """A misspelt one is 0, on every system: ``O_BINARY``, which only Windows has, was "OBINARY"."""
+    named = {
+        flag
+        for path in Path(blrc.__file__).parent.rglob("*.py")
+        for flag in re.findall(r'getattr\(os, "(\w+)"', path.read_text(encoding="utf-8"))
+    }
+    assert named
+    assert {flag for flag in named if not hasattr(os, flag)} <= {"O_BINARY"}

@@ -23,7 +23,7 @@ NO_FOLDER_SYNC = (errno.EINVAL, errno.EBADF, errno.EACCES, errno.EPERM, errno.EN
 
 # Flags that Windows lacks. A name that turns out to be a symbolic link is refused, and a FIFO does not hang.
 NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
-BINARY = getattr(os, "OBINARY", 0)
+BINARY = getattr(os, "O_BINARY", 0)
 
 
 def _go_on(what: str, path: Path) -> None:
