@@ -33,6 +33,7 @@ from blrc.extras import require
 from blrc.kinds.node import Node
 from blrc.kinds.record import shown
 from blrc.kinds.table import check_nodes, tensors_of
+from blrc.schema import unknown_field
 from blrc.whiten import Whitening
 
 if TYPE_CHECKING:
@@ -167,9 +168,8 @@ def _decode(content: Mapping[str, Any], source: str) -> Checkpoint:
 
 def _expect_only(what: str, held: Mapping[str, Any], known: Collection[str]) -> None:
     """Refuse a field that this version of blrc does not know: it could mean anything."""
-    for key in held:
-        if key not in known:
-            _invalid(f"{what} has a field {shown(key)}, which this version of blrc does not know")
+    if (key := unknown_field(held, known)) is not None:
+        _invalid(f"{what} has a field {key}, which this version of blrc does not know")
 
 
 def _node(held: Mapping[str, Any]) -> Node:

@@ -149,9 +149,9 @@ def export(
     with claimed(folder) as place:  # before the earlier export is looked at, until the new one is written
         replaced = previous_files(folder, force)
         for note in notes(source):
-            say(f"warning: {note}")
+            say(f"warning: {source.source}: {note}")
             if say is quiet:  # whoever calls from Python and listens to nothing
-                warnings.warn(note, stacklevel=2)
+                warnings.warn(f"{source.source}: {note}", stacklevel=2)
         say("calibrating")
         program, _ = build(source, chosen, q16)
         check_budget(source.source, program, limits, chosen[-1].layers is None, Form(wanted_speed, cpu))

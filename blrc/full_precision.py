@@ -13,6 +13,7 @@ from blrc.checkpoint import REAL_FORMAT, VERSION
 from blrc.encode import InputKind
 from blrc.errors import BlrcError
 from blrc.saving import write_sealed
+from blrc.schema import unknown_field
 
 
 def save_real(model: nn.Module, path: str | Path, kind: InputKind = "uint8") -> None:
@@ -34,9 +35,9 @@ def load_real(path: str | Path) -> dict[str, torch.Tensor]:
     content = sealed.read(Path(path))
     if sealed.format_of(content) != REAL_FORMAT:
         raise BlrcError(f"{path}: not a full-precision network; make one with 'blrc train --model fp'")
-    strange = [key for key in content if key not in ("format", "version", "tensors", "kind")]
-    if strange or type(content.get("version")) is not int or content["version"] != VERSION:
-        other = f"field {strange[0]!a}" if strange else "version"
+    key = unknown_field(content, ("format", "version", "tensors", "kind"))
+    if key is not None or type(content.get("version")) is not int or content["version"] != VERSION:
+        other = "version" if key is None else f"field {key}"
         raise BlrcError(f"{path}: a full-precision network with a {other} that this blrc does not know; update blrc")
     tensors = content.get("tensors")
     if not isinstance(tensors, dict) or not all(isinstance(value, np.ndarray) for value in tensors.values()):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 Check = Callable[[Any, str], None]
@@ -46,6 +46,11 @@ def shown(value: object) -> str:
     """Return a value for a message: short, and without characters that could change what a terminal shows."""
     text = ascii(value)
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
+
+
+def unknown_field(held: Mapping[str, Any], known: Collection[str]) -> str | None:
+    """Return the first field that is none of `known`, for a message; None: all are. It could mean anything."""
+    return next((shown(key) for key in held if key not in known), None)
 
 
 def text(most: int, least: int = 0) -> Check:
@@ -124,8 +129,8 @@ def record(fields: Mapping[str, Check]) -> Check:
 
     def every(value: Any, where: str) -> None:
         _expect_object(value, where)
-        if unknown := sorted(value.keys() - fields.keys()):
-            raise MisfitError(f"{where} has {shown(unknown[0])}, which this blrc does not know")
+        if (unknown := unknown_field(value, fields)) is not None:
+            raise MisfitError(f"{where} has {unknown}, which this blrc does not know")
         if missing := sorted(fields.keys() - value.keys()):
             raise MisfitError(f"{where} has no {missing[0]!r}")
         for name, check in fields.items():

@@ -31,7 +31,7 @@ def notes(source: Checkpoint) -> list[str]:
     if samples is None or any(not np.array_equal(sample, samples[0]) for sample in samples):
         return []
     return [
-        f"{source.source}: all calibration samples are equal ({len(samples):,} times the same input), so the norms' "
+        f"all calibration samples are equal ({len(samples):,} times the same input), so the norms' "
         "statistics say nothing of other inputs; save it again with samples of the data"
     ]
 
@@ -56,7 +56,7 @@ def _settings(source: Checkpoint) -> dict[str, object]:
             "std": list(encoding.std),
         },
         "calibration_samples": 0 if samples is None else len(samples),
-        **({"notes": [note.removeprefix(f"{source.source}: ") for note in found]} if (found := notes(source)) else {}),
+        **({"notes": found} if (found := notes(source)) else {}),
     }
 
 

@@ -23,8 +23,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from blrc.encode import InputEncoding, int8_codes
+from blrc.encode import LEAST, InputEncoding, int8_codes
 from blrc.errors import BlrcError
+from blrc.schema import unknown_field
 
 FLOOR = 0.1
 SCALE = 16.0  # codes per deviation: they saturate at 8 deviations
@@ -124,9 +125,8 @@ def unpack(content: dict[str, Any]) -> Whitening:
     Raises:
         BlrcError: it is no such thing.
     """
-    strange = [key for key in content if key not in ("shape", "scale", "shift", "upper", "centre", "offset")]
-    if strange:
-        raise BlrcError(f"its whitening has a field {strange[0]!a}, which this version of blrc does not know")
+    if (key := unknown_field(content, ("shape", "scale", "shift", "upper", "centre", "offset"))) is not None:
+        raise BlrcError(f"its whitening has a field {key}, which this version of blrc does not know")
     shape, scale, shift = (content.get(key) for key in ("shape", "scale", "shift"))
     upper, centre, offset = (content.get(key) for key in ("upper", "centre", "offset"))
     if not (isinstance(shape, list) and len(shape) == 3 and all(type(n) is int and n > 0 for n in shape)):
@@ -136,7 +136,10 @@ def unpack(content: dict[str, Any]) -> Whitening:
     for array, dtype, count in arrays:
         if not (isinstance(array, np.ndarray) and array.dtype == dtype and array.shape == (count,)):
             raise BlrcError("its whitening is damaged (its tables); train it again")
-    if not (type(shift) is int and 0 <= shift < 32) or not (isinstance(scale, int | float) and 0 < scale < 1e30):
+    if not (type(shift) is int and 0 <= shift < 32) or type(scale) not in (int, float):
+        raise BlrcError("its whitening is damaged (its scale); train it again")
+    assert isinstance(scale, int | float)
+    if not LEAST <= scale <= 1 / LEAST:
         raise BlrcError("its whitening is damaged (its scale); train it again")
     assert isinstance(upper, np.ndarray) and isinstance(centre, np.ndarray) and isinstance(offset, np.ndarray)
     matrix = np.zeros((size, size), np.int16)

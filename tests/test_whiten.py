@@ -87,7 +87,17 @@ def test_a_packed_whitening_is_the_same(fitted: Whitening) -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [{"upper": np.zeros(3, np.int16)}, {"shape": [3, 5]}, {"shift": -1}, {"centre": None}, {"offset": np.zeros(60)}],
+    [
+        {"upper": np.zeros(3, np.int16)},
+        {"shape": [3, 5]},
+        {"shift": -1},
+        {"centre": None},
+        {"offset": np.zeros(60)},
+        {"scale": True},
+        {"scale": np.inf},
+        {"scale": 0},
+        {"scale": 10**400},
+    ],
 )
 def test_a_damaged_one_is_refused(fitted: Whitening, change: dict[str, object]) -> None:
     with pytest.raises(BlrcError, match="its whitening is damaged"):
