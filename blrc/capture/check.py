@@ -22,7 +22,7 @@ from torch import nn
 
 from blrc.capture.copies import copied
 from blrc.capture.evaluate import Reals, output
-from blrc.capture.recording import first_line, run
+from blrc.capture.recording import begin_evaluation, run
 from blrc.capture.trace import undisturbed
 from blrc.capture.walk import named_modules
 from blrc.capture.wiring import check_wiring, own_type
@@ -126,12 +126,7 @@ def _likeliest(model: nn.Module, dtype: torch.dtype | None) -> nn.Module:
         return value.to("cpu", dtype if value.is_floating_point() else None, copy=True)
 
     twin = copied(model, convert)
-    try:
-        twin.eval()
-    except BaseException as error:
-        if type(error) is KeyboardInterrupt:
-            raise
-        raise BlrcError(f"{type(model).__name__}.eval() fails: {first_line(error)}") from error
+    begin_evaluation(twin)
     for module in named_modules(twin).values():
         if isinstance(module, Bernoulli):
             with torch.no_grad():

@@ -116,6 +116,20 @@ def _snapshot(value: Any) -> Any:
     return value
 
 
+def begin_evaluation(model: nn.Module) -> None:
+    """Put a module into evaluation mode, whatever its class does then.
+
+    Raises:
+        BlrcError: its own code fails, whatever it raises but an interruption from the keyboard.
+    """
+    try:
+        model.eval()
+    except BaseException as error:
+        if type(error) is KeyboardInterrupt:
+            raise
+        raise BlrcError(f"{type(model).__name__}.eval() fails: {first_line(error)}") from error
+
+
 def first_line(error: BaseException) -> str:
     """Return the first line of an error's message, or its class where it says nothing."""
     try:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from blrc.capture.copies import Kept
-from blrc.capture.recording import first_line, run
+from blrc.capture.recording import begin_evaluation, run
 from blrc.capture.tensors import array_of
 from blrc.capture.walk import named_modules
 from blrc.errors import BlrcError
@@ -79,12 +79,7 @@ def check_wiring(
         if device.type != "cpu":
             stack.enter_context(torch.autocast(device.type, enabled=False))
             stack.enter_context(torch.random.fork_rng(devices=[device], device_type=device.type))
-        try:
-            model.eval()
-        except BaseException as error:
-            if type(error) is KeyboardInterrupt:
-                raise
-            raise BlrcError(f"{type(model).__name__}.eval() fails: {first_line(error)}") from error
+        begin_evaluation(model)
         for condition in _CONDITIONS:
             if condition.mode is torch.enable_grad and not differentiable:
                 continue  # a module that was made in inference mode

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from given_forward import ENCODING, SAMPLES, SHAPE, Net
 from random_networks import binarized_network, deep_network, encoding_of, randomise, raw_samples
 from torch import fx, nn
 
@@ -28,30 +29,6 @@ from blrc.exporting import build
 from blrc.net import Norm
 from blrc.sample import MAP, sample
 from blrc.saving import from_model
-
-SHAPE = (1, 6, 6)
-ENCODING = encoding_of("uint8", SHAPE)
-SAMPLES = raw_samples(ENCODING, 20, 0)
-
-
-class Net(nn.Module):
-    """A network whose forward a test gives."""
-
-    def __init__(self, call: Callable[[Any, torch.Tensor], Any] | None = None) -> None:
-        super().__init__()
-        self.conv = bnn.SteConv2d(1, 4, 3)
-        self.norm = nn.BatchNorm2d(4)
-        self.sign = bnn.SteSign()
-        self.flat = nn.Flatten()
-        self.scores = bnn.SoftmaxLinear(64, 3)
-        self.count = 0
-        self.call = call
-
-    def plain(self, x: torch.Tensor) -> Any:
-        return self.scores(self.flat(self.sign(self.norm(self.conv(x)))))
-
-    def forward(self, x: torch.Tensor) -> Any:
-        return self.plain(x) if self.call is None else self.call(self, x)
 
 
 def refusal(model: nn.Module, **options: Any) -> str:

@@ -10,35 +10,13 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from random_networks import encoding_of, randomise, raw_samples
+from given_forward import ENCODING, SAMPLES, Forward, Net
+from random_networks import randomise
 from torch import fx, nn
 
 from blrc import nn as bnn
 from blrc.errors import BlrcError
 from blrc.saving import from_model
-
-ENCODING = encoding_of("uint8", (1, 6, 6))
-SAMPLES = raw_samples(ENCODING, 20, 0)
-Forward = Callable[[Any, torch.Tensor], Any]
-
-
-class Net(nn.Module):
-    def __init__(self, call: Forward | None = None) -> None:
-        super().__init__()
-        self.conv = bnn.SteConv2d(1, 4, 3)
-        self.norm = nn.BatchNorm2d(4)
-        self.sign = bnn.SteSign()
-        self.flat = nn.Flatten()
-        self.scores = bnn.SoftmaxLinear(64, 3)
-        self.count = 0
-        self.log: list[int] = []
-        self.call = call
-
-    def plain(self, x: torch.Tensor) -> Any:
-        return self.scores(self.flat(self.sign(self.norm(self.conv(x)))))
-
-    def forward(self, x: torch.Tensor) -> Any:
-        return self.plain(x) if self.call is None else self.call(self, x)
 
 
 def net(call: Forward | None = None) -> Net:
