@@ -21,7 +21,7 @@ MOST = 256
 
 @dataclass(frozen=True, eq=False)
 class Recorded:
-    """What one member gives for the inputs: the maps themselves would take far more memory than anybody needs.
+    """Hold what one member gives for the inputs, without the maps themselves, which would take far more memory.
 
     Attributes:
         digests: for each op's value by name, `layer_digest` of each sample, uint32 ``(N,)``.
@@ -46,30 +46,25 @@ def record(program: Program, inputs: NDArray[Any]) -> Vectors:
 
 
 def _recorded(program: Program, inputs: NDArray[Any], member: int) -> Recorded:
-    nothing = unknown(program, inputs).members[member]
+    found = _zeros(program, len(inputs))
     for where, part in reference.batches(program, inputs):
         maps = reference.trace(program, part, member)
         next(maps)  # the input itself
         for op, (_, value) in zip(program.ops, maps, strict=True):
-            nothing.digests[op.y.name][where] = layer_digest(op.y, value)
+            found.digests[op.y.name][where] = layer_digest(op.y, value)
             if op.y == program.output:
-                nothing.scores[where] = value[:, 0, 0, :]
-    return nothing
+                found.scores[where] = value[:, 0, 0, :]
+    return found
 
 
 def unknown(program: Program, inputs: NDArray[Any]) -> Vectors:
-    """Vectors with zeros in place of all that the reference gives, for code that holds none of it."""
-    count = len(inputs)
-    return Vectors(
-        inputs,
-        tuple(
-            Recorded(
-                {op.y.name: np.zeros(count, np.uint32) for op in program.ops},
-                np.zeros((count, program.classes), np.int32),
-            )
-            for _ in program.members
-        ),
-    )
+    """Return vectors with zeros in place of all that the reference gives, for code that holds none of it."""
+    return Vectors(inputs, (_zeros(program, len(inputs)),) * len(program.members))
+
+
+def _zeros(program: Program, count: int) -> Recorded:
+    digests = {op.y.name: np.zeros(count, np.uint32) for op in program.ops}
+    return Recorded(digests, np.zeros((count, program.classes), np.int32))
 
 
 def memory(value: Value, maps: NDArray[Any]) -> NDArray[Any]:

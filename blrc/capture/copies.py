@@ -217,7 +217,7 @@ def _near(x: object) -> Iterator[Any]:
 
 
 def _is_plain(x: object) -> bool:
-    """Whether an object is an instance of a class in Python that holds nothing but attributes, and no resource."""
+    """Return whether an object holds nothing but attributes, and is an instance of a class that Python code defines."""
     cls = type(x)
     if isinstance(x, type | types.ModuleType | types.FunctionType | torch.Tensor | BaseException | fx.Graph):
         return False

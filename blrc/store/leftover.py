@@ -1,4 +1,4 @@
-"""What killed exports leave in a folder and beside it: recognised by name, owner, mode and structure, and removed.
+"""Remove what killed exports left in a folder and beside it, recognised by name, owner, mode and structure.
 
 A stranger's folder may hold anything under these names. What blrc cannot have left is not touched, and in the way.
 """

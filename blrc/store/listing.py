@@ -34,7 +34,7 @@ _PIECE = 2**20  # bytes that are hashed at a time
 
 @dataclass(frozen=True)
 class Content:
-    """What a file holds: its bytes, and their SHA-256."""
+    """Describe what a file holds: how many bytes, and their SHA-256."""
 
     size: int
     sha256: str

@@ -104,7 +104,7 @@ def _check_license(value: str) -> None:
 
 
 def _is_expression(words: Sequence[str]) -> bool:
-    """Whether words are a compound expression: an exception belongs to one licence, and never to a group."""
+    """Return whether words are an expression of SPDX; an exception belongs to one licence, and never to a group."""
     before, depth = "operator", 0
     for word in words:
         if before == "operator":  # a licence or a group begins

@@ -104,7 +104,7 @@ def edge_maps(program: Program, op: Conv, member: int = 0, seed: int = 0) -> Ite
 
 
 def _affordable(op: Conv) -> bool:
-    """Whether the sums of a pooling window and the inputs that they see are few enough to be steered."""
+    """Return whether the sums of a pooling window and the inputs that they see are few enough to be steered."""
     pool = op.pool or _ONE
     reach = [(pool.span[axis] - 1) * op.window.stride[axis] + op.window.span[axis] for axis in (0, 1)]
     inputs = min(op.x.shape[0], reach[0]) * min(op.x.shape[1], reach[1]) * op.group_channels

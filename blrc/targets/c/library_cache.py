@@ -25,7 +25,7 @@ from blrc.files import make_private
 from blrc.store.lock import UnknownLockError, take
 
 LIBRARY, CHECKSUM = "library.so", "sha256"
-LARGEST = 1 << 31  # bytes of a library: what compilers can address without being told; a program's tables have 2^28
+LARGEST = 1 << 31  # bytes of a library: what x86-64 code can address without another memory model
 ATTEMPTS = 3
 _OTHERS = stat.S_IWGRP | stat.S_IWOTH
 _BUILD = re.compile(r"\.[0-9a-f]{16}\.[a-z0-9_]{8}")  # the start of a key, and what tempfile.mkdtemp adds
