@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -222,6 +222,29 @@ def usable(machine: str) -> bool:
     return not missing_tools(MACHINES[machine])
 
 
+def reaching(network: Network, kernels: Collection[str], tiers: Sequence[str]) -> list[Variant]:
+    """Return the ways on this machine in which a network's export has one of these kernels. Nothing is compiled."""
+    found: list[Variant] = []
+    with tempfile.TemporaryDirectory(prefix="blrc-farm-") as folder:
+        path = Path(folder) / "model.pt"
+        try:
+            blrc.save(network.model, path, input=network.encoding, calibration=network.calibration)
+            for variant in [*_plain(), *(Variant(X86_64, "size", HOST, tier) for tier in tiers[-1:])]:
+                made = Path(folder) / f"{variant.cpu}-{variant.optimize}"
+                options = {"optimize": variant.optimize, "cpu": variant.cpu, **network.options}
+                blrc.export(path, made, "c", name=NAME, **options)
+                if not set(kernels).isdisjoint(step.kernel for step in Compiled(made, NAME).layout.steps):
+                    found.append(variant)
+        except BlrcError:
+            return []  # a refusal is for `check` to judge
+    return found
+
+
+def _plain() -> list[Variant]:
+    """Return what runs on every machine: C for small CPUs, for each of which this one's compiler stands in."""
+    return [Variant(cpu, optimize) for cpu in (PORTABLE, CORTEX_M55) for optimize in ("size", "speed", "ram")]
+
+
 def choose(
     rng: np.random.Generator, style: str, count: int, tiers: Sequence[str], machines: Sequence[str]
 ) -> list[Variant]:
@@ -242,8 +265,7 @@ def choose(
         "taps": [Variant(PORTABLE, "size"), Variant(CORTEX_M55, "size"), Variant(PORTABLE, "ram")],
         "rows": [Variant(PORTABLE, "ram"), Variant(PORTABLE, "size")],
     }.get(style, [])
-    every = [Variant(cpu, optimize) for cpu in (PORTABLE, CORTEX_M55) for optimize in ("size", "speed", "ram")]
-    every += [Variant(X86_64, "size", HOST, tier) for tier in tiers]
+    every = _plain() + [Variant(X86_64, "size", HOST, tier) for tier in tiers]
     every += [Variant(PORTABLE, str(rng.choice(["size", "ram"])), HOST, path) for path in PATHS]
     for machine in machines:
         cpus = [cpu for cpu, names in EMULATED_FOR.items() if machine in names]
