@@ -90,7 +90,7 @@ $(NOTORCH)/.installed: pyproject.toml setup.py constraints.txt
 	touch $@
 
 notorch: .venv/.installed $(NOTORCH)/.installed
-	$(BIN)/python -m pytest tests/test_without_torch.py
+	$(BIN)/python -m pytest tests/project/test_without_torch.py
 
 # Runtimes that read the ONNX file, each in an environment of its own, and what tests need of them. Without one its tests
 # skip, with a reason; where CI=true they fail.

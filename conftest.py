@@ -15,9 +15,9 @@ import pytest
 from hypothesis import settings
 
 from blrc.errors import BlrcError
-from blrc.targets.c.emulated import missing_tools
-from blrc.targets.c.machines import Machine, find
-from blrc.targets.c.simavr import SimAvr, build_runner
+from blrc.targets.c.machines.emulated import missing_tools
+from blrc.targets.c.machines.simavr import SimAvr, build_runner
+from blrc.targets.c.machines.table import Machine, find
 
 ROOT = Path(__file__).parent
 

@@ -1,6 +1,6 @@
 """Everything is in pyproject.toml but one step: the C runtime lives at the top level and is shipped inside the package.
 
-`blrc.runtime_files.runtime_dir()` is the other half: it finds either place.
+`blrc.targets.c.runtime_files.runtime_dir()` is the other half: it finds either place.
 """
 
 import shutil

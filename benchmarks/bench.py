@@ -7,10 +7,10 @@ is taken: the C at each level of the instruction set that this machine has; ONNX
 arrays bound once, in float32 and in int8 (QLinearConv, QLinearMatMul) on the same layer (the convolution or matrix
 product alone, on real-valued or 8-bit input) or network (with bias, ReLU and max pooling); the ONNX file that blrc
 writes of the shape; PyTorch; Larq Compute Engine where BLRC_LCE_PYTHON names an interpreter that has it (`make lce`);
-and the popcount peak (`blrc.bench.peak`). Convolutions also run with twice as many outputs: what the time does not grow
-by is not spent on outputs. Goals follow (`goals.py`), with what stands in the way of those that are missed. The C is
-compiled with `blrc.targets.c.shared.host_flags`: -O3, and -mpopcnt where the CPU has it, which the portable level has
-too, then. Weights are random. What the C computes is compared with the reference before it is timed.
+and the popcount peak (`blrc.benchmark.peak`). Convolutions also run with twice as many outputs: what the time does not
+grow by is not spent on outputs. Goals follow (`goals.py`), with what stands in the way of those that are missed. The C
+is compiled with `blrc.targets.c.native.library.host_flags`: -O3, and -mpopcnt where the CPU has it, which the portable
+level has too, then. Weights are random. What the C computes is compared with the reference before it is timed.
 """
 
 from __future__ import annotations
@@ -28,27 +28,27 @@ import numpy as np
 from c_kernels import NETWORKS, network
 from goals import COUNTS, goals
 
-from blrc import vectors
-from blrc.bench import lce, twins
-from blrc.bench.clock import SECONDS, Run, interleaved
-from blrc.bench.host import versions
-from blrc.bench.ours import compile_levels
-from blrc.bench.peak import Peak
-from blrc.bench.report import RATIOS, peak_fraction, times
-from blrc.bench.rivals import FLOAT32, INT8, OURS, TORCH, in_onnx_runtime
-from blrc.bench.run import ROUNDS
-from blrc.bench.subject import macs
-from blrc.bench.text import columns
-from blrc.bench.torch_twin import in_torch, one_thread
-from blrc.files import write_atomically
-from blrc.legal import check
-from blrc.pack import pack_signs
-from blrc.program import Constant, Conv, Program, Scores, Value, Window
-from blrc.targets import onnx
-from blrc.targets.c.shared import library_files
-from blrc.targets.c.tiers import allowed
+from blrc.benchmark.clock import SECONDS, Run, interleaved
+from blrc.benchmark.host import versions
+from blrc.benchmark.ours import compile_levels
+from blrc.benchmark.peak import Peak
+from blrc.benchmark.report import RATIOS, peak_fraction, times
+from blrc.benchmark.rivals import lce, twins
+from blrc.benchmark.rivals.registry import FLOAT32, INT8, OURS, TORCH, in_onnx_runtime
+from blrc.benchmark.rivals.torch_twin import in_torch, one_thread
+from blrc.benchmark.run import ROUNDS
+from blrc.benchmark.show.text import columns
+from blrc.benchmark.subject import macs
+from blrc.net.bits import pack_signs
+from blrc.program import vectors
+from blrc.program.legal import check
+from blrc.program.program import Constant, Conv, Program, Scores, Value, Window
+from blrc.store.places import write_atomically
+from blrc.targets.c.kernels.tiers import allowed
+from blrc.targets.c.native.library import library_files
+from blrc.targets.onnx import emit
 from blrc.targets.options import EmitOptions
-from blrc.verification.stimuli import random_inputs
+from blrc.verification.inputs.stimuli import random_inputs
 from blrc.version import VERSION
 
 
@@ -104,10 +104,10 @@ def contestants(program: Program, there: tuple[str, ...], stack: ExitStack) -> I
         stack.enter_context(level.native)
         yield level.name, level.step(LAYER) if alone else level.network()
     if alone:
-        yield OURS, in_onnx_runtime(onnx.op_model(program, program.ops[0]))
+        yield OURS, in_onnx_runtime(emit.op_model(program, program.ops[0]))
     else:
         options = EmitOptions(name, vectors.record(program, sample), VERSION)
-        yield OURS, in_onnx_runtime(onnx.emit(program, options).files[f"{name}.onnx"])
+        yield OURS, in_onnx_runtime(emit.emit(program, options).files[f"{name}.onnx"])
     yield FLOAT32, in_onnx_runtime(twins.float32_model(program, ops, bare=alone))
     yield INT8, in_onnx_runtime(twins.int8_model(program, ops, bare=alone))
     yield TORCH, in_torch(program, ops)
@@ -221,7 +221,7 @@ def rivals_of(shapes: Mapping[str, Mapping[str, Any]]) -> list[str]:
 
 def drawn(shapes: Mapping[str, Mapping[str, Any]], levels: tuple[str, ...]) -> bytes:
     """The figure: how many times faster than float32, on a logarithmic axis. Needs matplotlib."""
-    from blrc.bench import figure
+    from blrc.benchmark.show import figure
 
     who = (*levels, *(rival for rival in rivals_of(shapes) if rival != FLOAT32))
     series = {

@@ -23,9 +23,11 @@ from numpy.typing import NDArray
 from torch import nn
 
 import blrc
-from blrc import datasets, models, program_file, reference
 from blrc import nn as bnn
-from blrc.encode import device_layout
+from blrc.datasets import idx
+from blrc.net.encoding import device_layout
+from blrc.nn import models
+from blrc.program import program_file, reference
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "mnist"
 TARGETS = ("--target", "c", "--target", "onnx")
@@ -110,7 +112,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, default=EXAMPLE / "data", help="Folder with MNIST's test files.")
     data = parser.parse_args().data
-    images = datasets.mnist(data, train=False).images
+    images = idx.mnist(data, train=False).images
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         mnist, cifar10 = folder / "mnist.pt", folder / "cifar10.pt"

@@ -19,18 +19,18 @@ from pathlib import Path
 
 import numpy as np
 
-from blrc import program_file, reference
-from blrc.budget import parse_bytes
-from blrc.legal import check
-from blrc.pack import pack_signs
-from blrc.program import Constant, Conv, Encode, Op, Program, Scores, Value, Window
-from blrc.targets.c.choice import parse_optimize
+from blrc.inspection.budget import parse_bytes
+from blrc.net.bits import pack_signs
+from blrc.program import program_file, reference
+from blrc.program.legal import check
+from blrc.program.program import Constant, Conv, Encode, Op, Program, Scores, Value, Window
+from blrc.program.vectors import record
+from blrc.targets.c.build.host import HostBuild
 from blrc.targets.c.emit import emit
-from blrc.targets.c.emulated import EmulatedBuild
-from blrc.targets.c.host import HostBuild
-from blrc.targets.c.machines import find
+from blrc.targets.c.machines.emulated import EmulatedBuild
+from blrc.targets.c.machines.table import find
+from blrc.targets.c.size.choose import parse_optimize
 from blrc.targets.options import EmitOptions
-from blrc.vectors import record
 
 SAME = Window((3, 3), padding=(1, 1, 1, 1))
 HALF = Window((2, 2), (2, 2))
@@ -139,7 +139,7 @@ def main() -> None:
     parser.add_argument("--flags", action="append", help="compiler flags, once for each table")
     parser.add_argument("--cc")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--on", help="count instructions on this machine (blrc.targets.c.machines)")
+    parser.add_argument("--on", help="count instructions on this machine (blrc.targets.c.machines.table)")
     parser.add_argument("--cpu", default="portable")
     parser.add_argument("--optimize", default="size")
     parser.add_argument("--ram", help="for --optimize speed, such as 400K")

@@ -23,18 +23,20 @@ import numpy as np
 from consumers_run import BATCH, CONSUMERS, ROOT, Case, Consumer, Said, run
 from numpy.typing import NDArray
 
-from blrc import checkpoint, datasets, head, legal, reference
+from blrc.app.export import build
+from blrc.datasets import idx
 from blrc.errors import BlrcError
-from blrc.exporting import build
-from blrc.files import write_atomically
-from blrc.members import parse_members
-from blrc.pack import pack_signs, unpack_signs
-from blrc.program import Constant, Conv, Program, Scores
-from blrc.targets.onnx import emit
-from blrc.targets.onnx_head import OUTPUTS
+from blrc.frontend import checkpoint
+from blrc.frontend.members import parse_members
+from blrc.net.bits import pack_signs, unpack_signs
+from blrc.program import head, legal, reference
+from blrc.program.program import Constant, Conv, Program, Scores
+from blrc.program.vectors import Vectors
+from blrc.store.places import write_atomically
+from blrc.targets.onnx.emit import emit
+from blrc.targets.onnx.head import OUTPUTS
 from blrc.targets.onnx_options import OnnxForm
 from blrc.targets.options import EmitOptions
-from blrc.vectors import Vectors
 
 PAGE = ROOT / "docs" / "consumers.md"
 MNIST = ROOT / "examples" / "mnist"
@@ -209,7 +211,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--no-page", action="store_true")
     parser.add_argument("--record", type=Path)
     options = parser.parse_args(arguments)
-    images = np.asarray(datasets.mnist(options.data, train=False).images).reshape(-1, 28, 28, 1)
+    images = np.asarray(idx.mnist(options.data, train=False).images).reshape(-1, 28, 28, 1)
     chosen = [consumer for consumer in CONSUMERS if (options.only or "") in consumer.title]
     if missing := [consumer.title for consumer in chosen if not consumer.installed]:
         print(f"not installed: {', '.join(missing)}; run make consumers", file=sys.stderr)

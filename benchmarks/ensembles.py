@@ -29,19 +29,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from blrc import checkpoint, datasets, head, labelled, program_file, vectors
-from blrc.calibrate import calibrate
-from blrc.cheap import predict
-from blrc.checkpoint import Checkpoint
-from blrc.encode import device_layout
-from blrc.head import ONE
-from blrc.lower import lower
-from blrc.members import parse_gate, parse_members
-from blrc.metrics import accuracy
-from blrc.net import Net
-from blrc.sample import Member, parse_freeze, sample, sampled_layers
+from blrc.datasets import idx, labelled
+from blrc.evaluation.cheap import predict
+from blrc.evaluation.metrics import accuracy
+from blrc.frontend import checkpoint
+from blrc.frontend.checkpoint import Checkpoint
+from blrc.frontend.members import parse_gate, parse_members
+from blrc.frontend.sample import Member, parse_freeze, sample, sampled_layers
+from blrc.lowering.calibrate import calibrate
+from blrc.lowering.lower import lower
+from blrc.net.encoding import device_layout
+from blrc.net.net import Net
+from blrc.program import head, program_file, vectors
+from blrc.program.head import ONE
 from blrc.store.atomic import write_atomically
-from blrc.targets.c.host import HostBuild
+from blrc.targets.c.build.host import HostBuild
 from blrc.targets.options import EmitOptions
 from blrc.targets.registry import TARGETS
 from blrc.version import VERSION
@@ -183,7 +185,7 @@ def measure(source: Checkpoint, choices: list[Choice], data: Path, rounds: int, 
 
 def gates(folder: Path, validation: Path) -> list[Gate]:
     """Every gate of the export in `folder` (whose first member is MAP) on the validation images."""
-    _, images = datasets.split(datasets.mnist(validation), VALIDATION)
+    _, images = idx.split(idx.mnist(validation), VALIDATION)
     raw = device_layout(np.asarray(images.images))
     with HostBuild(folder, "net", ("-O2",)) as built:
         program = built.program

@@ -14,7 +14,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from blrc import compile, labelled
+from blrc import compile
+from blrc.datasets import labelled
 from blrc.workers import usable_cpus
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "mnist"

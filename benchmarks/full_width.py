@@ -25,9 +25,11 @@ from budgets import random_weights
 from numpy.typing import NDArray
 
 import blrc
-from blrc import jpeg, models, npz
-from blrc.files import write_atomically
-from blrc.train.data import CIFAR10
+from blrc.datasets import jpeg
+from blrc.nn import models
+from blrc.reading import npz
+from blrc.store.places import write_atomically
+from blrc.training.data import CIFAR10
 from blrc.version import VERSION
 
 ROOT = Path(__file__).parents[1]

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from blrc.bench.rivals import FLOAT32, INT8
+from blrc.benchmark.rivals.registry import FLOAT32, INT8
 
 COUNTS = 0.85  # of a ratio
 RATIOS = {

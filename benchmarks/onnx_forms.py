@@ -23,12 +23,12 @@ import onnxruntime
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
-from blrc import reference
-from blrc.pack import pack_signs, unpack_signs
-from blrc.program import Constant, Conv, Program, Value, Window
+from blrc.net.bits import pack_signs, unpack_signs
+from blrc.program import reference
+from blrc.program.program import Constant, Conv, Program, Value, Window
 from blrc.store.atomic import write_atomically
-from blrc.targets.onnx import op_model
-from blrc.targets.onnx_run import to_tensor
+from blrc.targets.onnx.emit import op_model
+from blrc.targets.onnx.session import to_tensor
 
 Array = NDArray[Any]
 TWO, ZERO, ONE = np.uint8(2), np.uint8(0), np.uint8(1)

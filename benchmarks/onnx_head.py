@@ -18,13 +18,13 @@ import numpy as np
 import onnx
 import onnxruntime
 
-from blrc import checkpoint
-from blrc.exporting import build
-from blrc.members import parse_members
-from blrc.targets.onnx import emit
+from blrc.app.export import build
+from blrc.frontend import checkpoint
+from blrc.frontend.members import parse_members
+from blrc.program.vectors import Vectors
+from blrc.targets.onnx.emit import emit
 from blrc.targets.onnx_options import OnnxOutputs
 from blrc.targets.options import EmitOptions
-from blrc.vectors import Vectors
 
 MODEL = Path(__file__).parents[1] / "examples" / "mnist" / "mnist.pt"
 BATCHES = (1, 16)

@@ -26,9 +26,9 @@ from c_kernels import NETWORKS, network
 from performance_page import Record, page
 
 import blrc
-from blrc.bench.clock import SECONDS
-from blrc.bench.run import ROUNDS, bench
-from blrc.files import write_atomically
+from blrc.benchmark.clock import SECONDS
+from blrc.benchmark.run import ROUNDS, bench
+from blrc.store.places import write_atomically
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "performance.md"
@@ -118,7 +118,7 @@ def record() -> Record:
 
 def figures(known: Record) -> dict[str, bytes]:
     """The page's figures, by file name. Needs matplotlib."""
-    from blrc.bench import figure
+    from blrc.benchmark.show import figure
 
     levels = tuple(known["shapes"]["levels"])
     return {

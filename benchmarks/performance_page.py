@@ -12,8 +12,8 @@ from typing import Any
 from bench import rivals_of
 from goals import BUDGETS, best_choice, goals
 
-from blrc.bench.lce import LCE
-from blrc.bench.rivals import FLOAT32, INT8, OURS, TORCH
+from blrc.benchmark.rivals.lce import LCE
+from blrc.benchmark.rivals.registry import FLOAT32, INT8, OURS, TORCH
 
 TEMPLATE = Path(__file__).with_name("performance_template.md")
 TITLES = {

@@ -28,16 +28,18 @@ from typing import Any
 import torch
 from results_runs import RUNS, Run
 
-from blrc import checkpoint, datasets, full_precision, head, reference
-from blrc.api import build
-from blrc.cifar import cifar10
-from blrc.encode import device_layout
-from blrc.files import cache_folder, write_atomically
-from blrc.members import parse_members
-from blrc.train import networks
-from blrc.train.data import prepare
-from blrc.train.recipe import Recipe
-from blrc.train.stage import accuracy
+from blrc.app.api import build
+from blrc.datasets import idx
+from blrc.datasets.cifar import cifar10
+from blrc.frontend import checkpoint, full_precision
+from blrc.frontend.members import parse_members
+from blrc.net.encoding import device_layout
+from blrc.program import head, reference
+from blrc.store.places import cache_folder, write_atomically
+from blrc.training.data import prepare
+from blrc.training.recipe import Recipe
+from blrc.training.stages import networks
+from blrc.training.stages.stage import accuracy
 from blrc.version import VERSION
 
 ROOT = Path(__file__).parents[1]
@@ -47,7 +49,7 @@ SHIPPED = {
     "mnist": ROOT / "examples" / "mnist" / "mnist.pt",
     "cifar10": ROOT / "examples" / "cifar10" / "cifar10-quarter.pt",
 }
-READ = {"mnist": datasets.mnist, "cifar10": cifar10}
+READ = {"mnist": idx.mnist, "cifar10": cifar10}
 DATA = {"mnist": "MNIST", "cifar10": "CIFAR-10"}
 MEMBERS = "stochastic,map,2,5,16"
 
@@ -252,7 +254,7 @@ def most_uncertain(model: Path, folder: Path) -> dict[str, Any]:
 
     Disagreement is the paper's measure (section 5.2): the variance over members of the label's probability.
     """
-    test = datasets.mnist(folder, train=False)
+    test = idx.mnist(folder, train=False)
     program, _ = build(checkpoint.load(model), parse_members("16", 0))
     raw, scale = device_layout(test.images), head.scale_of(program.score_scale)
     scores = [reference.scores(program, raw, member) for member in range(16)]

@@ -11,7 +11,7 @@ from results import SHIPPED, best_of, sha256
 from results_runs import CIFAR10, Run
 from results_table import NAMES, Record, cpu_seconds, percent, runs_table, table
 
-from blrc import plots
+from blrc.evaluation import figures
 
 # Peters & Welling (2018), section 5: full width, the original images; then with ZCA whitening.
 PAPER = {"bnn": 88.17, "map": 88.61, "2": 89.51, "5": 90.66, "16": 91.22, "fp": 92.36}
@@ -57,11 +57,11 @@ def all_figures(known: Mapping[str, Record]) -> dict[str, bytes]:
     plain = _evaluation(known)["curves"]
     coverage = {name: curve for name, curve in plain["error_coverage"].items() if name != "stochastic"}
     found = {
-        "error-coverage": plots.error_coverage(coverage),
-        "reestimation": plots.reestimation({"plain": plain["reestimation"]}),
+        "error-coverage": figures.error_coverage(coverage),
+        "reestimation": figures.reestimation({"plain": plain["reestimation"]}),
         "validation": _curves(known),
     }
-    return {f"cifar10/{name}.svg": plots.to_svg(figure) for name, figure in found.items()}
+    return {f"cifar10/{name}.svg": figures.to_svg(figure) for name, figure in found.items()}
 
 
 def _curves(known: Mapping[str, Record]) -> Figure:
@@ -195,7 +195,7 @@ def _short(known: Mapping[str, Record]) -> str:
     ]
     return "\n\n".join(
         [
-            "ZCA whitening, fitted on the training images, in integers (`blrc.whiten`), beside the network of pixels, which trained "
+            "ZCA whitening, fitted on the training images, in integers (`blrc.datasets.whitening`), beside the network of pixels, which trained "
             f"twice as long (20 epochs, {SHORT} here, after 5 of pretraining each): `{_run('white-0').command}`. Members of the white one are one draw, "
             "those of the other the mean of three.",
             table(["", "paper, plain", "plain, 20 epochs", "paper, white", f"white, {SHORT} epochs"], rows),

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from blrc import plots
+from blrc.evaluation import figures as plots
 
 Record = Mapping[str, Any]
 ABLATIONS = {"plain-0": "in full", "no-norm": "no batch norm", "xavier": "Xavier's initialisation"}

@@ -22,7 +22,7 @@ from results import RECORDS, ROOT, SHIPPED, best_of, sha256
 from results_runs import MNIST, Run
 from results_table import NAMES, cpu_seconds, percent, runs_table, table
 
-from blrc.files import write_atomically
+from blrc.store.places import write_atomically
 
 PAGE = ROOT / "docs" / "results.md"
 PAPER = {

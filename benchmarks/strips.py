@@ -21,13 +21,13 @@ from pathlib import Path
 import numpy as np
 from c_kernels import NETWORKS, network
 
-from blrc import program_file, reference
-from blrc.program import Program
-from blrc.targets.c import strips
+from blrc.program import program_file, reference
+from blrc.program.program import Program
+from blrc.program.vectors import record
+from blrc.targets.c.build.host import HostBuild
 from blrc.targets.c.emit import emit
-from blrc.targets.c.host import HostBuild
+from blrc.targets.c.layout import strips
 from blrc.targets.options import EmitOptions
-from blrc.vectors import record
 
 ROUNDS = 7
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from blrc.files import write_atomically
+from blrc.store.places import write_atomically
 from blrc.verification.devices import parse_machines
 
 ROOT = Path(__file__).parents[1]

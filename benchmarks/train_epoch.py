@@ -25,15 +25,15 @@ from typing import Any
 import numpy as np
 import torch
 
-from blrc.datasets import Dataset
+from blrc.datasets.idx import Dataset
 from blrc.nn import Gaussian, shared_moments, variance_regulariser
-from blrc.train import RECIPES, Recipe
-from blrc.train.augment import augmentation
-from blrc.train.data import CIFAR10, MNIST
-from blrc.train.memory import keep_freed_memory
-from blrc.train.stage import optimiser, run_epoch
-from blrc.train.stages import stages_of
-from blrc.train.torch_compile import compiled
+from blrc.training import RECIPES, Recipe
+from blrc.training.data import CIFAR10, MNIST
+from blrc.training.machine.memory import keep_freed_memory
+from blrc.training.machine.torch_compile import compiled
+from blrc.training.stages.augment import augmentation
+from blrc.training.stages.registry import stages_of
+from blrc.training.stages.stage import optimiser, run_epoch
 
 BATCH = 128
 EPOCH = {"mnist": 55_000 // BATCH, "cifar10": 45_000 // BATCH}  # steps

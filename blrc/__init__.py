@@ -16,14 +16,15 @@ from typing import TYPE_CHECKING, Any
 from blrc import extras, version
 
 if TYPE_CHECKING:
-    from blrc import cifar, datasets, models, nn
-    from blrc.api import export, verify
-    from blrc.checkpoint import Checkpoint, load
-    from blrc.compiling import compile
-    from blrc.encode import InputEncoding, bits, int8_codes, pixels
-    from blrc.ensembles import anytime
+    from blrc import datasets, nn
+    from blrc.app.anytime import anytime
+    from blrc.app.api import export, verify
+    from blrc.app.compile import compile
     from blrc.errors import BlrcError
-    from blrc.saving import save
+    from blrc.frontend.checkpoint import Checkpoint, load
+    from blrc.frontend.saving import save
+    from blrc.net.encoding import InputEncoding, bits, int8_codes, pixels
+    from blrc.nn import models
 
 __version__ = version.VERSION
 
@@ -34,7 +35,6 @@ __all__ = [
     "__version__",
     "anytime",
     "bits",
-    "cifar",
     "compile",
     "datasets",
     "export",
@@ -49,28 +49,28 @@ __all__ = [
 
 _HOME = {
     "BlrcError": "errors",
-    "Checkpoint": "checkpoint",
-    "InputEncoding": "encode",
-    "anytime": "ensembles",
-    "bits": "encode",
-    "compile": "compiling",
-    "export": "api",
-    "int8_codes": "encode",
-    "load": "checkpoint",
-    "pixels": "encode",
-    "save": "saving",
-    "verify": "api",
+    "Checkpoint": "frontend.checkpoint",
+    "InputEncoding": "net.encoding",
+    "anytime": "app.anytime",
+    "bits": "net.encoding",
+    "compile": "app.compile",
+    "export": "app.export",
+    "int8_codes": "net.encoding",
+    "load": "frontend.checkpoint",
+    "pixels": "net.encoding",
+    "save": "frontend.saving",
+    "verify": "app.api",
 }
 
 _OF_TORCH = ("models", "nn", "save")
-_MODULES = ("cifar", "datasets", "models", "nn")
+_MODULES = {"datasets": "datasets", "models": "nn.models", "nn": "nn"}
 
 
 def __getattr__(name: str) -> Any:
     if name in _OF_TORCH:
         extras.require("torch", f"blrc.{name}")
     if name in _MODULES:
-        return import_module(f"blrc.{name}")
+        return import_module(f"blrc.{_MODULES[name]}")
     if name not in _HOME:
         raise AttributeError(f"module 'blrc' has no attribute {name!r}")
     value = getattr(import_module(f"blrc.{_HOME[name]}"), name)

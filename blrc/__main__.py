@@ -11,7 +11,7 @@ from blrc.errors import UNCHECKED
 def main() -> None:
     """Run the command line. Ctrl-C ends it in one line also while its modules are loaded."""
     try:
-        from blrc.cli import main as run
+        from blrc.cli.main import main as run
     except KeyboardInterrupt:
         if sys.stderr is not None:
             with suppress(OSError):

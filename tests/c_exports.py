@@ -12,15 +12,16 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from blrc import program_file, reference
-from blrc.legal import check
-from blrc.pack import pack_signs
-from blrc.program import Constant, Conv, Encode, Op, Program, Scores, Value, Window
-from blrc.targets.c import build, emit
-from blrc.targets.c.choice import Optimize
-from blrc.targets.c.strips import Plan, Work, joined, placed
+from blrc.net.bits import pack_signs
+from blrc.program import program_file, reference
+from blrc.program.legal import check
+from blrc.program.program import Constant, Conv, Encode, Op, Program, Scores, Value, Window
+from blrc.program.vectors import record
+from blrc.targets.c import emit
+from blrc.targets.c.build import compiler as build
+from blrc.targets.c.layout.strips import Plan, Work, joined, placed
+from blrc.targets.c.size.choose import Optimize
 from blrc.targets.options import EmitOptions
-from blrc.vectors import record
 
 
 def share_runtime_objects(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:

@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from torch import nn
 
 from blrc import nn as bnn
-from blrc.calibrate import calibrate
-from blrc.checkpoint import Checkpoint
-from blrc.encode import InputEncoding, bits, int8_codes, pixels
-from blrc.net import Net
-from blrc.sample import sample
-from blrc.saving import from_model
+from blrc.frontend.checkpoint import Checkpoint
+from blrc.frontend.sample import sample
+from blrc.frontend.saving import from_model
+from blrc.lowering.calibrate import calibrate
+from blrc.net.encoding import InputEncoding, bits, int8_codes, pixels
+from blrc.net.net import Net
 
 _NORMS = (bnn.StochasticBatchNorm1d, bnn.StochasticBatchNorm2d, nn.BatchNorm1d, nn.BatchNorm2d)
 

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from blrc import head, reference
-from blrc.legal import check
-from blrc.pack import pack_signs
-from blrc.program import BinaryScores, Constant, Conv, Encode, Op, Pool, Program, Scores, Value, Window
+from blrc.net.bits import pack_signs
+from blrc.program import head, reference
+from blrc.program.legal import check
+from blrc.program.program import BinaryScores, Constant, Conv, Encode, Op, Pool, Program, Scores, Value, Window
 
 
 def random_program(

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from blrc import reference
-from blrc.legal import check
-from blrc.pack import pack_signs
-from blrc.program import Constant, Conv, DType, Program, Scores, Value, Window
+from blrc.net.bits import pack_signs
+from blrc.program import reference
+from blrc.program.legal import check
+from blrc.program.program import Constant, Conv, DType, Program, Scores, Value, Window
 
 # Height, width, input channels, output channels, window, pool.
 Case = tuple[int, int, int, int, Window, Window | None]

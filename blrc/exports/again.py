@@ -17,21 +17,21 @@ from typing import Any, TypeVar
 
 from numpy.typing import NDArray
 
-from blrc import vectors
 from blrc.errors import BlrcError
 from blrc.exports import recorded
 from blrc.exports.door import TRUST, OpenedExport
 from blrc.exports.manifest import PROGRAM, SUFFIX, VECTORS
 from blrc.extras import lacking
-from blrc.schema import MisfitError, shown
-from blrc.targets.c.compiled import temporary_files
+from blrc.program import vectors
+from blrc.program.vectors import Vectors
+from blrc.reading.schema import MisfitError, shown
+from blrc.targets.c.build.compiled import temporary_files
 from blrc.targets.c.emit import emit_library
-from blrc.targets.c.shared import in_library
+from blrc.targets.c.native.library import in_library
 from blrc.targets.options import EmitOptions, Emitted
 from blrc.targets.registry import TARGETS
 from blrc.targets.web.emit import MODEL, page_files
 from blrc.targets.web.wasm import find_tools
-from blrc.vectors import Vectors
 from blrc.version import VERSION
 
 WEB = "web"

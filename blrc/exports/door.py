@@ -15,7 +15,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from blrc import program_file
 from blrc.errors import BlrcError
 from blrc.exports.directory import Directory
 from blrc.exports.manifest import (
@@ -29,10 +28,11 @@ from blrc.exports.manifest import (
     parse,
     parse_replaceable,
 )
-from blrc.files import is_folder
-from blrc.program import Program
+from blrc.program import program_file
+from blrc.program.program import Program
 from blrc.store.journal import OWN, Journal, interrupted, read_journal
 from blrc.store.listing import MOST_BYTES, Content, content_of
+from blrc.store.places import is_folder
 from blrc.version import VERSION
 
 TRUST = "--trust-code (trust_code=True)"

@@ -11,19 +11,12 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from blrc import head, schema
 from blrc.errors import BlrcError
-from blrc.schema import MisfitError, shown
-from blrc.store.listing import (
-    MOST_FILES,
-    check_apart,
-    check_path,
-    check_sha256,
-    check_total,
-    content_of,
-    files_up_to,
-)
-from blrc.targets.c.names import check_name
+from blrc.program import head
+from blrc.reading import schema
+from blrc.reading.schema import MisfitError, shown
+from blrc.store.listing import MOST_FILES, check_apart, check_path, check_sha256, check_total, content_of, files_up_to
+from blrc.targets.c.naming.names import check_name
 from blrc.targets.registry import TARGETS
 
 FORMAT = 2

@@ -9,13 +9,13 @@ from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from blrc.errors import BlrcError
-from blrc.schema import MisfitError, shown
-from blrc.targets.c.layout import CPUS
+from blrc.program.vectors import Vectors
+from blrc.reading.schema import MisfitError, shown
+from blrc.targets.c.layout.layout import CPUS
 from blrc.targets.c.packages.registry import PACKAGES
 from blrc.targets.onnx_options import parse_onnx
 from blrc.targets.options import EmitOptions
 from blrc.targets.publication import parse_publication
-from blrc.vectors import Vectors
 
 ELSEWHERE = frozenset({"name", "vectors", "version"})
 """Fields of `EmitOptions` that the manifest holds outside of its options, or that have a file of their own."""

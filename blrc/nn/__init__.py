@@ -18,16 +18,16 @@ try:
 except ImportError:
     raise missing("torch", "blrc.nn") from None
 
-from blrc.nn.activation import StochasticSign, probability_minus
-from blrc.nn.deterministic import Sign, deterministic, reestimate
+from blrc.nn.convert.deterministic import Sign, deterministic, reestimate
+from blrc.nn.convert.transfer import transfer_, xavier_
 from blrc.nn.gaussian import Gaussian
-from blrc.nn.geometry import multiply_signs_in
-from blrc.nn.layers import BinaryConv2d, BinaryLinear, SoftmaxLinear
+from blrc.nn.layers.activation import StochasticSign, probability_minus
+from blrc.nn.layers.binary import BinaryConv2d, BinaryLinear, SoftmaxLinear
+from blrc.nn.layers.geometry import multiply_signs_in
+from blrc.nn.layers.norm import StochasticBatchNorm1d, StochasticBatchNorm2d, join_norms
+from blrc.nn.layers.pool import StochasticMaxPool2d
+from blrc.nn.layers.ste import SteConv2d, SteLinear, SteSign, clip_, glorot_scale, squared_hinge
 from blrc.nn.noise import reuse_noise
-from blrc.nn.norm import StochasticBatchNorm1d, StochasticBatchNorm2d, join_norms
-from blrc.nn.pool import StochasticMaxPool2d
-from blrc.nn.ste import SteConv2d, SteLinear, SteSign, clip_, glorot_scale, squared_hinge
-from blrc.nn.transfer import transfer_, xavier_
 from blrc.nn.weights import (
     Bernoulli,
     WeightDistribution,

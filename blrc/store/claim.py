@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from blrc.errors import BlrcError
-from blrc.schema import MisfitError
+from blrc.reading.schema import MisfitError
 from blrc.store import steps
 from blrc.store.atomic import cannot_write
 from blrc.store.journal import LOCK

@@ -15,8 +15,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from blrc import schema
 from blrc.errors import BlrcError
+from blrc.reading import schema
 from blrc.store import steps
 from blrc.store.listing import MOST_FILES, Content, check_total, contents, files_up_to
 

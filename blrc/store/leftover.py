@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from blrc.errors import BlrcError
-from blrc.schema import MisfitError
+from blrc.reading.schema import MisfitError
 from blrc.store import steps
 from blrc.store.atomic import hidden
 from blrc.store.journal import JOURNAL, MOST_OLD, STAGE, Journal

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from blrc import schema
-from blrc.schema import MisfitError, shown
+from blrc.reading import schema
+from blrc.reading.schema import MisfitError, shown
 from blrc.store import steps
 
 LONGEST = 255  # bytes of a path, and of a part of it; an export of the longest name has 120

@@ -1,1 +1,5 @@
-"""Targets: what a program can be emitted to. One file or folder a target, one line in `registry.TARGETS`."""
+"""Emit a program to a target: C, ONNX, or a page that runs it in a browser.
+
+A program and options come in, the files of an export go out. `registry` lists the targets, one line each, and `options`
+holds what a user may choose. May import: `blrc.program`, `blrc.net`, `blrc.store` and what these may import.
+"""

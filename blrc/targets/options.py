@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from blrc.program.vectors import Vectors
 from blrc.targets.onnx_options import OnnxForm, OnnxOutputs, OnnxWeights
 from blrc.targets.publication import Publication
-from blrc.vectors import Vectors
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,12 +20,12 @@ class EmitOptions:
         vectors: recorded inputs with the reference's values, for self-tests.
         version: of blrc, for headers and metadata.
         packages: of the C target: as which ecosystems' libraries it is written as well.
-        optimize: of the C target: ``size``, ``speed`` or ``ram`` (`blrc.targets.c.choice.choose`).
+        optimize: of the C target: ``size``, ``speed`` or ``ram`` (`blrc.targets.c.size.choose.choose`).
         ram, flash: of the C target: bytes that kernels which are faster with more memory have to fit into, or None.
         input_scale: of a network that takes int8 codes: codes for one unit of a real value.
-        cpu: of the C target: whose kernels it takes (`blrc.targets.c.layout.CPUS`).
+        cpu: of the C target: whose kernels it takes (`blrc.targets.c.layout.layout.CPUS`).
         license, author, url, package_version: of the model, where they are known (`blrc.targets.publication`).
-        onnx_weights: of the ONNX target: how the file holds binary weights (`blrc.targets.onnx_nodes.Graph.signs`).
+        onnx_weights: of the ONNX target: how the file holds binary weights (`blrc.targets.onnx.nodes.Graph.signs`).
         onnx_outputs: of the ONNX target: ``all``, or ``scores``: the head is left out.
         onnx_form: of the ONNX target: ``integer``, or ``float``: float32 and the scores only (`onnx_float`).
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from blrc.extras import require
-from blrc.program import Program
+from blrc.program.program import Program
 from blrc.targets.options import EmitOptions, Emitted
 
 Emit = Callable[[Program, EmitOptions], Emitted]
@@ -18,9 +18,9 @@ def _c(program: Program, options: EmitOptions) -> Emitted:
 
 
 def _onnx(program: Program, options: EmitOptions) -> Emitted:
-    from blrc.targets import onnx
+    from blrc.targets.onnx import emit
 
-    return onnx.emit(program, options)
+    return emit.emit(program, options)
 
 
 def _web(program: Program, options: EmitOptions) -> Emitted:

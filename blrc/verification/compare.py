@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from blrc import reference
 from blrc.errors import BlrcError
-from blrc.head import Answer
-from blrc.program import Conv, Op, Program
+from blrc.program import reference
+from blrc.program.head import Answer
+from blrc.program.program import Conv, Op, Program
 
 LABEL = "label"
 ANSWER = "answer"

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Literal
 
 from blrc.errors import BlrcError
-from blrc.program import Program
-from blrc.targets.c.build import ToolError
-from blrc.targets.c.emulated import EmulatedBuild, missing_tools
-from blrc.targets.c.emulator import TimedOutError
-from blrc.targets.c.fit import DoesNotFitError, Need
-from blrc.targets.c.machines import ALL, Machine, find
+from blrc.program.program import Program
+from blrc.targets.c.build.compiler import ToolError
+from blrc.targets.c.machines.emulated import EmulatedBuild, missing_tools
+from blrc.targets.c.machines.emulator import TimedOutError
+from blrc.targets.c.machines.table import ALL, Machine, find
+from blrc.targets.c.size.fit import DoesNotFitError, Need
 from blrc.verification.engines import c_engine
 from blrc.verification.run import InputSet, Progress, Tally, compare_inputs, compare_ops, compare_ties, not_compared
 from blrc.workers import thread_pool

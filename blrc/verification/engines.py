@@ -13,16 +13,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blrc.errors import BlrcError
-from blrc.head import Answer
-from blrc.program import Encode, Op, Program
-from blrc.targets.c import build
-from blrc.targets.c.answers import Answers
-from blrc.targets.c.compiled import Compiled
-from blrc.targets.c.host import SANITIZE, HostBuild
-from blrc.targets.c.native import Native
-from blrc.targets.c.shared import in_library
+from blrc.program.head import Answer
+from blrc.program.program import Encode, Op, Program
+from blrc.targets.c.build import compiler
+from blrc.targets.c.build.answers import Answers
+from blrc.targets.c.build.compiled import Compiled
+from blrc.targets.c.build.host import SANITIZE, HostBuild
+from blrc.targets.c.native.library import in_library
+from blrc.targets.c.native.network import Native
 from blrc.targets.web import node
-from blrc.verification.stimuli import random_inputs
+from blrc.verification.inputs.stimuli import random_inputs
 
 Arrays = Mapping[str, NDArray[Any]]
 OPTIMISED = ("-O2",)
@@ -144,8 +144,8 @@ def lacking_sanitizers() -> str | None:
         source = Path(folder) / "probe.c"
         source.write_text("int main(void) { return 0; }\n", encoding="ascii")
         try:
-            build.run_tool(
-                [*build.find_compiler(), *SANITIZE, str(source), "-o", str(source.with_suffix(""))], "probing"
+            compiler.run_tool(
+                [*compiler.find_compiler(), *SANITIZE, str(source), "-o", str(source.with_suffix(""))], "probing"
             )
         except BlrcError as error:
             return str(error).splitlines()[-1]
@@ -177,7 +177,7 @@ def c_engine(
 
 def onnx_engine(model: bytes, program: Program) -> Engine:
     """The exported ONNX file: an instrumented copy gives every layer, the unchanged bytes the answer and the scores."""
-    from blrc.targets.onnx_run import OnnxRun, run_op  # optional packages
+    from blrc.targets.onnx.session import OnnxRun, run_op  # optional packages
 
     runtime = OnnxRun(model, program)
 

@@ -13,27 +13,28 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from blrc import labelled, program_file, reference, vectors
-from blrc.encode import torch_layout
+from blrc.datasets import labelled
+from blrc.datasets.whitening import Whitening
 from blrc.errors import BlrcError
 from blrc.exports.again import code_of, private_copy, vectors_of
 from blrc.exports.door import OpenedExport, open_export
 from blrc.exports.manifest import VECTORS
 from blrc.extras import lacking
-from blrc.net import Net
-from blrc.program import BinaryScores, Conv, Program, Scores
-from blrc.targets.c.build import ToolError, find_compiler
+from blrc.net.encoding import torch_layout
+from blrc.net.net import Net
+from blrc.program import program_file, reference, vectors
+from blrc.program.program import BinaryScores, Conv, Program, Scores
+from blrc.targets.c.build.compiler import ToolError, find_compiler
 from blrc.targets.web.emit import MODEL
-from blrc.verification.agreement import Agreement, torch_agreement
 from blrc.verification.compare import ANSWER, LABEL
 from blrc.verification.devices import unchecked, verify_devices
 from blrc.verification.engines import Engine, compile_c, onnx_engine, page_engine
-from blrc.verification.lowered import first_other_bits
+from blrc.verification.inputs.stimuli import adversarial_inputs, random_inputs
+from blrc.verification.oracles.agreement import Agreement, torch_agreement
+from blrc.verification.oracles.lowered import first_other_bits
+from blrc.verification.oracles.stopping import STOPPING
 from blrc.verification.report import Report
 from blrc.verification.run import InputSet, Progress, Tally, compare_inputs, compare_ops, compare_ties, not_compared
-from blrc.verification.stimuli import adversarial_inputs, random_inputs
-from blrc.verification.stopping import STOPPING
-from blrc.whiten import Whitening
 
 RANDOM_INPUTS = 10_000
 DEVICE_INPUTS = 200  # emulators are slow
@@ -58,7 +59,7 @@ def verify_folder(
     digest: str | None = None,
     trust_code: bool = False,
 ) -> Report:
-    """See `blrc.api.verify`. `whitening` is what images of `data` go through."""
+    """See `blrc.app.api.verify`. `whitening` is what images of `data` go through."""
     opened = open_export(folder, digest, trust_code)
     manifest, program = opened.manifest, opened.program
     if on and "c" not in manifest.targets:

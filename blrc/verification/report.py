@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from blrc.verification.agreement import Agreement
 from blrc.verification.devices import Device, to_table
+from blrc.verification.oracles.agreement import Agreement
 
 
 @dataclass(frozen=True)

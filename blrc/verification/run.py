@@ -10,12 +10,11 @@ from typing import Any, assert_never
 import numpy as np
 from numpy.typing import NDArray
 
-from blrc import head, reference
 from blrc.errors import BlrcError
-from blrc.head import Answer
-from blrc.pack import unpack
-from blrc.program import BinaryScores, Conv, Encode, Op, Pool, Program, Scores, constant_names
-from blrc.verification import stopping
+from blrc.net.bits import unpack
+from blrc.program import head, reference
+from blrc.program.head import Answer
+from blrc.program.program import BinaryScores, Conv, Encode, Op, Pool, Program, Scores, constant_names
 from blrc.verification.compare import (
     ANSWER,
     LABEL,
@@ -26,9 +25,10 @@ from blrc.verification.compare import (
     compare_scores,
     name_difference,
 )
-from blrc.verification.edges import edge_maps
 from blrc.verification.engines import Engine
-from blrc.verification.stimuli import random_inputs
+from blrc.verification.inputs.edges import edge_maps
+from blrc.verification.inputs.stimuli import random_inputs
+from blrc.verification.oracles import stopping
 from blrc.workers import thread_pool
 
 Progress = Callable[[str, int, int], None]

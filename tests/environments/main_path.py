@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 ROOT = Path(__file__).parents[2]
-sys.path += [str(ROOT), str(ROOT / "tests" / "train")]
+sys.path += [str(ROOT), str(ROOT / "tests" / "training")]
 
 import small_mnist
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from blrc import head, program_file, reference
-from blrc.program import Program
+from blrc.program import head, program_file, reference
+from blrc.program.program import Program
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SOURCE = EXAMPLES / "firmware"

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from blrc import checkpoint
-from blrc.cifar import cifar10
+from blrc.datasets.cifar import cifar10
+from blrc.frontend import checkpoint
 
 ROOT = Path(__file__).parents[2]
 IMAGES = 24  # 20 of training, 4 of test

@@ -15,9 +15,11 @@ from numpy.typing import NDArray
 from random_networks import checkpoint_of
 from torch import nn
 
-from blrc import api, datasets, reference
 from blrc import nn as bnn
-from blrc.targets.c.build import STRICT
+from blrc.app import api
+from blrc.datasets import idx as datasets
+from blrc.program import reference
+from blrc.targets.c.build.compiler import STRICT
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

@@ -18,10 +18,11 @@ from numpy.typing import NDArray
 from random_networks import checkpoint_of
 from torch import nn
 
-from blrc import api, datasets
 from blrc import nn as bnn
-from blrc.program import Program
-from blrc.targets.c.build import STRICT
+from blrc.app import api
+from blrc.datasets import idx
+from blrc.program.program import Program
+from blrc.targets.c.build.compiler import STRICT
 
 pytestmark = pytest.mark.needs("make", "arm-none-eabi-gcc", "qemu-system-arm")
 
@@ -61,7 +62,7 @@ def small(tmp_path: Path, small_export: Path) -> Project:
 
 
 def recorded() -> tuple[NDArray[np.uint8], int]:
-    test = datasets.mnist(EXAMPLES / "mnist" / "data", train=False)
+    test = idx.mnist(EXAMPLES / "mnist" / "data", train=False)
     return test.images[NUMBER, 0], int(test.labels[NUMBER])
 
 

@@ -12,9 +12,11 @@ from numpy.typing import NDArray
 from random_networks import checkpoint_of
 from torch import nn
 
-from blrc import api, datasets, program_file
 from blrc import nn as bnn
-from blrc.encode import device_layout
+from blrc.app import api
+from blrc.datasets import idx
+from blrc.net.encoding import device_layout
+from blrc.program import program_file
 
 TWO = """\
 #include "mnist.h"
@@ -103,7 +105,7 @@ def test_two_networks_in_one_firmware_give_their_own_answers(tmp_path: Path) -> 
         bnn.SoftmaxLinear(32 * 9 * 5, 4),
     )
     other = api.export(checkpoint_of(model, "int8", (2, 9, 5), seed=3), tmp_path / "other", "c", "3", name="other")
-    images = datasets.mnist(EXAMPLES / "mnist" / "data", train=False).images[NUMBER : NUMBER + count]
+    images = idx.mnist(EXAMPLES / "mnist" / "data", train=False).images[NUMBER : NUMBER + count]
     samples = np.random.default_rng(5).integers(-128, 128, (count, 2, 9, 5)).astype(np.int8)
 
     (tmp_path / "two.c").write_text(TWO)

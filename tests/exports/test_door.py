@@ -20,16 +20,16 @@ from click.testing import CliRunner
 from forged import plain, relist
 
 import blrc
-from blrc.bench.subject import load as load_subject
-from blrc.cli import main
+from blrc.benchmark.subject import load as load_subject
+from blrc.cli.main import main
 from blrc.errors import BlrcError
 from blrc.exports import again, directory, door, recorded
 from blrc.exports.again import code_of, library_of, private_copy, vectors_of
 from blrc.exports.door import check_digest, open_export, previous_files
 from blrc.exports.manifest import SUFFIX
-from blrc.schema import MisfitError
+from blrc.program.vectors import differences
+from blrc.reading.schema import MisfitError
 from blrc.targets.options import EmitOptions
-from blrc.vectors import differences
 from blrc.version import VERSION
 
 TINY = Path(__file__).parents[1] / "golden" / "tiny.pt"
@@ -611,7 +611,7 @@ def test_names_in_a_program_cannot_become_code(export: Path) -> None:
     evil = '*/ int evil; /* \\\n"; int evil; // ??/\n'
     ops = tuple(replace(op, name=f"{op.name}{evil}") for op in opened.program.ops)
     program = replace(opened.program, ops=ops, members=(evil,))
-    files = blrc.compiling.library_files(program, "tiny")
+    files = blrc.app.compile.library_files(program, "tiny")
     for name, content in files.items():
         done = subprocess.run(
             ["cc", "-fpreprocessed", "-dD", "-E", "-P", "-x", "c", "-"], input=content, capture_output=True, check=True

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from blrc.errors import BlrcError
 from blrc.exports.manifest import FORMAT, LARGEST, Manifest, listed, parse, parse_replaceable, to_bytes
-from blrc.schema import DEPTH, MisfitError, read_json
+from blrc.reading.schema import DEPTH, MisfitError, read_json
 from blrc.store.listing import check_apart, check_path
 
 FILES = {"net.c": b"int x;\n", "net.program.npz": b"", "net.vectors.npz": b"1", "sub/net.bin": bytes(range(256))}

@@ -17,15 +17,15 @@ from farm_networks import Network
 from numpy.typing import NDArray
 
 import blrc
-from blrc.encode import device_layout
 from blrc.errors import BlrcError
-from blrc.program import Program
-from blrc.targets.c.compiled import Compiled
-from blrc.targets.c.cpus import AARCH64, CORTEX_M55, PORTABLE, TIERS, X86_64
-from blrc.targets.c.emulated import EmulatedBuild, missing_tools
-from blrc.targets.c.fit import DoesNotFitError, NoRoomToTestError
-from blrc.targets.c.machines import MACHINES
-from blrc.targets.c.tiers import limited
+from blrc.net.encoding import device_layout
+from blrc.program.program import Program
+from blrc.targets.c.build.compiled import Compiled
+from blrc.targets.c.kernels.cpus import AARCH64, CORTEX_M55, PORTABLE, TIERS, X86_64
+from blrc.targets.c.kernels.tiers import limited
+from blrc.targets.c.machines.emulated import EmulatedBuild, missing_tools
+from blrc.targets.c.machines.table import MACHINES
+from blrc.targets.c.size.fit import DoesNotFitError, NoRoomToTestError
 
 HOST = "host"
 EMULATED_FOR = {
@@ -33,7 +33,7 @@ EMULATED_FOR = {
     CORTEX_M55: ("cortex-m55",),
     AARCH64: ("aarch64",),
 }
-"""Machines of `blrc.targets.c.machines` by what the C is made for."""
+"""Machines of `blrc.targets.c.machines.table` by what the C is made for."""
 PATHS = {
     "carry-save": ("UNIT_BITS=32", "HAS_POPCOUNT=0"),
     "popcount": ("UNIT_BITS=64", "HAS_POPCOUNT=1"),
@@ -200,7 +200,7 @@ def _first(values: evaluator.Evaluated, count: int) -> evaluator.Evaluated:
 def _compare_answers(
     built: Compiled, program: Program, raw: NDArray[Any], expected: Sequence[evaluator.Evaluated]
 ) -> int:
-    """Sums of log-probabilities, within what `blrc.head` promises of exact ones, and the label that they give."""
+    """Compare sums of log-probabilities, within what `blrc.program.head` promises, and the label that they give."""
     answers = built.answers(raw, members=len(expected))
     exact = np.zeros(answers.log_p.shape)
     for values in expected:

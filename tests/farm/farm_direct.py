@@ -1,7 +1,7 @@
 """Kernels without an export: thousands of geometries through one program that was compiled once, with sanitizers.
 
-A case is a step as `blrc.targets.c.layout` lays it out, with random weights and thresholds; what it gives is compared
-with `farm_evaluator`.
+A case is a step as `blrc.targets.c.layout.layout` lays it out, with random weights and thresholds; what it gives is
+compared with `farm_evaluator`.
 """
 
 from __future__ import annotations
@@ -19,13 +19,15 @@ from c_exports import one_conv
 from farm_harness import CLANG, FLAGS
 from numpy.typing import NDArray
 
-from blrc.pack import words
-from blrc.program import Conv, Pool, Program, Scores, Value, Window
-from blrc.runtime_files import runtime_dir
-from blrc.targets.c import build, columns, eights, layout, slices, tiles
-from blrc.targets.c.cpus import CORTEX_M55, TIERS, X86_64
-from blrc.targets.c.macros import DEFAULTS
-from blrc.targets.c.steps import Step
+from blrc.net.bits import words
+from blrc.program.program import Conv, Pool, Program, Scores, Value, Window
+from blrc.targets.c.build import compiler
+from blrc.targets.c.kernels import columns, eights, slices, tiles
+from blrc.targets.c.kernels.cpus import CORTEX_M55, TIERS, X86_64
+from blrc.targets.c.kernels.steps import Step
+from blrc.targets.c.layout import layout
+from blrc.targets.c.layout.macros import DEFAULTS
+from blrc.targets.c.runtime_files import include_flags, runtime_dir, runtime_sources
 
 NAMES = (
     *("conv_codes", "conv_pairs", "conv_columns", "conv_eights", "conv_dots", "conv_rows", "conv_gather"),
@@ -89,15 +91,15 @@ def compile_kernels(folder: Path, told: Sequence[str] = ()) -> Path:
     for path in (runtime_dir() / "include").iterdir():
         (include / path.name).write_bytes(path.read_bytes())
     (include / "blrc.h").write_text(header, encoding="ascii")
-    sources = sorted((runtime_dir() / "src").glob("*.c"))
+    sources = runtime_sources()
     sources = [path for path in sources if not path.stem.startswith("blrc_tier") and "neon" not in path.stem]
     sources = [path for path in sources if not path.stem.endswith(("aarch64", "dotprod"))]
-    flags = (*FLAGS, *(f"-DBLRC_{macro}" for macro in told), f"-I{runtime_dir() / 'src'}")
+    flags = (*FLAGS, *(f"-DBLRC_{macro}" for macro in told), *include_flags())
     objects = [
-        build.compile_object((CLANG,), flags, source, folder / f"{source.stem}.o", include)
+        compiler.compile_object((CLANG,), flags, source, folder / f"{source.stem}.o", include)
         for source in (*sources, Path(__file__).with_name("kernel_main.c"))
     ]
-    return build.link((CLANG,), flags, objects, folder / "kernels")
+    return compiler.link((CLANG,), flags, objects, folder / "kernels")
 
 
 def cases(seeds: Sequence[int], tiers: Collection[str]) -> Iterator[Case]:

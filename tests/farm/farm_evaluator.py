@@ -1,4 +1,5 @@
-"""What a program computes, worked out a second time: shares no code with `blrc.reference`, nor with what lays out C.
+"""What a program computes, worked out a second time: shares no code with `blrc.program.reference`, nor with what lays
+out C.
 
 It reads the program's own tables and follows the definitions: a tap outside the map counts nothing, a pool takes what
 lies inside, a bit is z >= threshold. Every position's taps are looked up one by one by their coordinates; nothing is
@@ -13,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from blrc.program import BinaryScores, Conv, Encode, Op, Pool, Program, Scores, Window
+from blrc.program.program import BinaryScores, Conv, Encode, Op, Pool, Program, Scores, Window
 
 Ints = NDArray[np.int64]
 

@@ -16,10 +16,11 @@ from hashlib import sha256
 from pathlib import Path
 from shutil import copyfile
 
-from blrc import program_file
-from blrc.targets.c import build, driver
-from blrc.targets.c.host import HostBuild
-from blrc.targets.c.symbols import name_all
+from blrc.program import program_file
+from blrc.targets.c.build import compiler as build
+from blrc.targets.c.build import driver
+from blrc.targets.c.build.host import HostBuild
+from blrc.targets.c.text.symbols import name_all
 
 NAME = "net"
 CLANG = "clang"

@@ -5,19 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
-from blrc.runtime_files import runtime_dir
-from blrc.targets.c.cpus import TIERS, X86_64
-from blrc.targets.c.hosts import FAMILIES
+from blrc.targets.c.kernels.cpus import TIERS, X86_64
+from blrc.targets.c.kernels.hosts import FAMILIES
+from blrc.targets.c.runtime_files import runtime_sources
 
 FROM_NO_CHECKPOINT = {"encode", "scores_int16"}
 """No module gives a program with them: two layers that read the same codes, or scores of 16 bits.
-`tests/targets/test_c_sanitizers.py` runs them."""
+`tests/targets/c/test_c_sanitizers.py` runs them."""
 
 
 def kernels() -> frozenset[str]:
     """Names of all kernels that a step can be: files of the runtime whose main function bears their name."""
     found = set()
-    for path in (runtime_dir() / "src").glob("blrc_*.c"):
+    for path in runtime_sources():
         name = path.stem.removeprefix("blrc_")
         if re.match(r"(conv|dense|scores|pool|encode)", name):
             found.add(name)

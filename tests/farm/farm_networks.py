@@ -20,7 +20,7 @@ from random_networks import encoding_of, randomise, raw_samples
 from torch import nn
 
 from blrc import nn as bnn
-from blrc.encode import InputEncoding
+from blrc.net.encoding import InputEncoding
 
 SAMPLES = 12  # for calibration
 

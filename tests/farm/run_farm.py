@@ -33,7 +33,7 @@ from farm_harness import compiled_once
 from farm_kernels import wanted
 from farm_networks import network
 
-from blrc.targets.c.cpus import TIERS, X86_64
+from blrc.targets.c.kernels.cpus import TIERS, X86_64
 
 ROOT = Path(__file__).resolve().parents[2]
 VARIANTS = 4  # ways in which a network is run

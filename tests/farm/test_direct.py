@@ -17,7 +17,7 @@ import pytest
 import run_farm
 from farm_kernels import FROM_NO_CHECKPOINT, kernels
 
-from blrc.targets.c.hosts import FAMILIES
+from blrc.targets.c.kernels.hosts import FAMILIES
 
 HOURS = float(os.environ.get("BLRC_FARM_HOURS") or 0)
 SEEDS, BATCH = 160, 40

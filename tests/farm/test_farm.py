@@ -27,9 +27,9 @@ from random_networks import encoding_of, randomise, raw_samples
 
 import blrc
 from blrc import nn as bnn
-from blrc.encode import device_layout
 from blrc.errors import BlrcError
-from blrc.program import Conv, Program, Value, Window
+from blrc.net.encoding import device_layout
+from blrc.program.program import Conv, Program, Value, Window
 
 HOURS = float(os.environ.get("BLRC_FARM_HOURS") or 0)
 NETWORKS = 60

@@ -23,16 +23,19 @@ from random_networks import encoding_of, randomise, raw_samples
 from torch import nn
 
 import blrc
-from blrc import checkpoint, labelled, npz, program_file, reference, vectors
 from blrc import nn as bnn
-from blrc.cli import main
+from blrc.cli.main import main
+from blrc.datasets import labelled
 from blrc.errors import BlrcError
-from blrc.files import cache_folder
-from blrc.program import Value
-from blrc.targets.c.build import find_compiler
-from blrc.targets.c.tiers import allowed
-from blrc.train.ranks import joined
-from blrc.train.state import load_state
+from blrc.frontend import checkpoint
+from blrc.program import program_file, reference, vectors
+from blrc.program.program import Value
+from blrc.reading import npz
+from blrc.store.places import cache_folder
+from blrc.targets.c.build.compiler import find_compiler
+from blrc.targets.c.kernels.tiers import allowed
+from blrc.training.machine.ranks import joined
+from blrc.training.state import load_state
 
 SHAPE = (1, 6, 6)
 Case = Callable[[], object]

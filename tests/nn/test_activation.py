@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from blrc.errors import BlrcError
 from blrc.nn import Gaussian, StochasticSign, probability_minus, reuse_noise
-from blrc.nn.activation import UNIFORM_MARGIN, VAR_FLOOR, logistic_, logit_phi, logit_phi_exact
+from blrc.nn.layers.activation import UNIFORM_MARGIN, VAR_FLOOR, logistic_, logit_phi, logit_phi_exact
 
 DRAWS = 100_000
 

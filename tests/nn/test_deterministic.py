@@ -7,7 +7,6 @@ import pytest
 import torch
 from torch import nn
 
-from blrc import models
 from blrc.nn import (
     BinaryConv2d,
     BinaryLinear,
@@ -18,6 +17,7 @@ from blrc.nn import (
     StochasticSign,
     deterministic,
     distributions,
+    models,
     reestimate,
 )
 

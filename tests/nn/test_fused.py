@@ -12,11 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from blrc import models
 from blrc.errors import BlrcError
-from blrc.nn import Gaussian, StochasticBatchNorm1d, StochasticBatchNorm2d, StochasticMaxPool2d, StochasticSign
-from blrc.nn.fused import NormPoolSign, fused
-from blrc.nn.passes import PLAIN, Passes
+from blrc.nn import Gaussian, StochasticBatchNorm1d, StochasticBatchNorm2d, StochasticMaxPool2d, StochasticSign, models
+from blrc.nn.fast.fused import NormPoolSign, fused
+from blrc.nn.fast.passes import PLAIN, Passes
 
 GAMMAS = (-1.3, -0.02, 0.03, 0.7, 1.1)  # at 0 all positions of a window are alike, and any may be chosen
 

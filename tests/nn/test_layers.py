@@ -21,7 +21,7 @@ from blrc.nn import (
     StochasticSign,
     multiply_signs_in,
 )
-from blrc.nn.geometry import all_signs
+from blrc.nn.layers.geometry import all_signs
 
 CONVOLUTIONS: list[dict[str, Any]] = [
     {"kernel_size": 3, "padding": "same"},

@@ -10,7 +10,6 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from blrc import models
 from blrc.errors import BlrcError
 from blrc.nn import (
     BinaryLinear,
@@ -20,6 +19,7 @@ from blrc.nn import (
     clip_,
     deterministic,
     glorot_scale,
+    models,
     reestimate,
     squared_hinge,
 )

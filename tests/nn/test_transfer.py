@@ -8,9 +8,8 @@ import pytest
 import torch
 from torch import nn
 
-from blrc import models
 from blrc.errors import BlrcError
-from blrc.nn import BinaryConv2d, BinaryLinear, SoftmaxLinear, StochasticBatchNorm1d, transfer_, xavier_
+from blrc.nn import BinaryConv2d, BinaryLinear, SoftmaxLinear, StochasticBatchNorm1d, models, transfer_, xavier_
 
 
 def test_the_whole_network() -> None:

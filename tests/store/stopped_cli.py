@@ -12,7 +12,7 @@ import signal
 import sys
 from pathlib import Path
 
-from blrc.cli import main
+from blrc.cli.main import main
 from blrc.store import steps
 
 

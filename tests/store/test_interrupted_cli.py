@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from exports import changed, tree
 
 import blrc
-from blrc.cli import main
+from blrc.cli.main import main
 from blrc.errors import BlrcError
 from blrc.exports.manifest import SUFFIX
 from blrc.store.journal import JOURNAL, interrupted

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from blrc.errors import BlrcError
 from blrc.exports.door import previous_files, read_manifest
-from blrc.schema import MisfitError
+from blrc.reading.schema import MisfitError
 from blrc.store import steps
 from blrc.store.claim import claimed
 from blrc.store.journal import BYTES, JOURNAL, MOST_OLD, STAGE, Journal, interrupted, read_journal, to_bytes

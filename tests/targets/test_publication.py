@@ -17,17 +17,18 @@ from random_networks import checkpoint_of
 from torch import nn
 
 import blrc
-from blrc import api, version
 from blrc import nn as bnn
-from blrc.cli import main
+from blrc import version
+from blrc.app import api
+from blrc.cli.main import main
 from blrc.errors import BlrcError
 from blrc.exports.door import read_manifest
 from blrc.exports.manifest import Manifest
 from blrc.exports.recorded import from_plain
-from blrc.schema import MisfitError
+from blrc.program.vectors import Vectors
+from blrc.reading.schema import MisfitError
 from blrc.targets.publication import Publication, cmake, markdown, parse_publication, yaml
 from blrc.targets.runtime_licence import RUNTIME_LICENCE
-from blrc.vectors import Vectors
 from blrc.version import AUTHOR
 
 ROOT = Path(__file__).parents[2]

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from blrc import reference
-from blrc.head import Answer
-from blrc.program import Conv, Encode, Op, Program
+from blrc.program import reference
+from blrc.program.head import Answer
+from blrc.program.program import Conv, Encode, Op, Program
 from blrc.verification.engines import Engine
 
 ANSWER_FIELDS = ("label", "log_p", "mean", "variance", "members")

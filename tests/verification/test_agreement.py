@@ -13,11 +13,11 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from random_networks import calibrated_net, deep_network, raw_samples
 
-from blrc import reference
-from blrc.encode import device_layout
-from blrc.lower import lower
-from blrc.net import Conv, Dense, Flatten, MaxPool, Net, Norm, Sign, Softmax, Sums
-from blrc.verification.agreement import torch_agreement
+from blrc.lowering.lower import lower
+from blrc.net.encoding import device_layout
+from blrc.net.net import Conv, Dense, Flatten, MaxPool, Net, Norm, Sign, Softmax, Sums
+from blrc.program import reference
+from blrc.verification.oracles.agreement import torch_agreement
 
 calibrated = partial(calibrated_net, deep_network)
 
@@ -99,35 +99,34 @@ def test_more_inputs_than_a_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
     raw = raw_samples(checkpoint.encoding, 23, 7)
     labels = np.zeros(23, np.int64)
     whole = torch_agreement(net, raw, labels)
-    monkeypatch.setattr("blrc.verification.agreement.CHUNK", 5)
+    monkeypatch.setattr("blrc.verification.oracles.agreement.CHUNK", 5)
     assert torch_agreement(net, raw, labels) == whole
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_a_wrong_threshold_is_found(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The exact rule is moved by one in one channel of one layer; float64 stays right."""
-    from blrc import calibrate as module
-    from blrc import fold as folding
+    from blrc.lowering import calibrate, fold
 
     checkpoint, net = calibrated(seed)
     raw = raw_samples(checkpoint.encoding, 60, 8)
     labels = np.zeros(60, np.int64)
     assert torch_agreement(net, raw, labels).differences == 0
-    right = folding.fold
+    right = fold.fold
 
-    def wrong(*arguments: Any) -> folding.Folded:
+    def wrong(*arguments: Any) -> fold.Folded:
         rule = right(*arguments)
         if arguments[0].name == "1.0":
             return replace(rule, threshold=(rule.threshold + 2).astype(np.int32))
         return rule
 
-    monkeypatch.setattr(module, "fold", wrong)
+    monkeypatch.setattr(calibrate, "fold", wrong)
     assert torch_agreement(net, raw, labels).differences > 0
 
 
 def test_ties_are_named_as_ties(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where float64 falls on the other side of an exact tie, it is counted apart and is no difference."""
-    from blrc.verification import agreement
+    from blrc.verification.oracles import agreement
 
     checkpoint, net = calibrated(1)
     raw = raw_samples(checkpoint.encoding, 60, 9)

@@ -13,13 +13,13 @@ from random_networks import checkpoint_of, deep_network, raw_samples
 from torch import nn
 
 from blrc import nn as bnn
-from blrc.api import build
-from blrc.calibrate import folded
-from blrc.fold import Folded, float64_decision
-from blrc.forward import max_pool, preactivation
-from blrc.net import Net, Stage, pieces
-from blrc.sample import MAP
-from blrc.verification import agreement
+from blrc.app.api import build
+from blrc.frontend.sample import MAP
+from blrc.lowering.calibrate import folded
+from blrc.lowering.fold import Folded, float64_decision
+from blrc.lowering.preactivations import max_pool, preactivation
+from blrc.net.net import Net, Stage, pieces
+from blrc.verification.oracles import agreement
 
 
 def one_by_one(net: Net, raw: NDArray[Any], shift: int) -> tuple[int, int, int]:

@@ -11,9 +11,9 @@ from fake_engines import Spoil, flip_one, recount, reference_engine
 from numpy.typing import NDArray
 from random_programs import random_inputs, random_program
 
-from blrc import reference
 from blrc.errors import BlrcError
-from blrc.program import Conv, Encode, Op, Program
+from blrc.program import reference
+from blrc.program.program import Conv, Encode, Op, Program
 from blrc.verification.compare import ANSWER, LABEL, Difference, compare, compare_answers, compare_scores
 from blrc.verification.run import InputSet, Tally, compare_inputs, compare_ops, not_compared
 

@@ -17,15 +17,16 @@ from click.testing import CliRunner
 from random_networks import checkpoint_of, deep_network
 from random_programs import random_inputs, random_program
 
-from blrc import cli_progress
-from blrc.api import export
-from blrc.cli import main
+from blrc.app.api import export
+from blrc.cli import progress
+from blrc.cli.main import main
 from blrc.errors import BlrcError
-from blrc.program import Program
-from blrc.targets.c import build, machines
-from blrc.targets.c.emulated import EmulatedBuild
-from blrc.targets.c.fit import NoRoomToTestError
-from blrc.targets.c.machines import ALL, Machine, Tool
+from blrc.program.program import Program
+from blrc.targets.c.build import compiler
+from blrc.targets.c.machines import table
+from blrc.targets.c.machines.emulated import EmulatedBuild
+from blrc.targets.c.machines.table import ALL, Machine, Tool
+from blrc.targets.c.size.fit import NoRoomToTestError
 from blrc.verification import devices
 from blrc.verification.devices import Device, parse_machines, to_table, unchecked, verify_device, verify_devices
 from blrc.verification.run import InputSet
@@ -48,10 +49,10 @@ def inputs(program: Program) -> list[InputSet]:
 
 def altered(monkeypatch: pytest.MonkeyPatch, **changes: object) -> None:
     """Let the machine called host be another one."""
-    host = replace(machines.host(), **changes)  # type: ignore[arg-type]
+    host = replace(table.host(), **changes)  # type: ignore[arg-type]
 
     def find(name: str) -> Machine:
-        return host if name == "host" else machines.find(name)
+        return host if name == "host" else table.find(name)
 
     monkeypatch.setattr(devices, "find", find)
 
@@ -201,7 +202,7 @@ def test_a_c_library_that_is_missing_is_named(
 ) -> None:
     """A cross compiler without its C library finds no stdio.h: that is no difference."""
     for name in ("aarch64", "armv7", "s390x", "avr"):
-        assert any(tool.header_of and "lib" in tool.package for tool in machines.find(name).tools)
+        assert any(tool.header_of and "lib" in tool.package for tool in table.find(name).tools)
     assert Tool("stdio.h", "libc6-dev", header_of="cc").found
     assert Tool("no_such.h", "libc6-dev", header_of="no-such-cc").found  # the compiler is what is missing
     altered(monkeypatch, tools=(Tool("cc", "gcc"), Tool("no_such.h", "libc6-dev-no-such-cross", header_of="cc")))
@@ -211,9 +212,9 @@ def test_a_c_library_that_is_missing_is_named(
 
 def test_every_machine_s_size_is_a_tool() -> None:
     with pytest.raises(BlrcError, match="no-such-size not found; install binutils"):
-        build.measure([Path("x.o")], "no-such-size")
+        compiler.measure([Path("x.o")], "no-such-size")
     for name in ALL:
-        machine = machines.find(name)
+        machine = table.find(name)
         names = {tool.program: tool.package for tool in machine.tools}
         assert machine.size is None or names[machine.size].startswith("binutils")
 
@@ -280,7 +281,7 @@ def test_where_only_the_self_test_fits(folder: Path, inputs: list[InputSet], mon
 
 
 def test_a_line_in_the_log_for_each_machine(capsys: pytest.CaptureFixture[str]) -> None:
-    say = cli_progress.Changes()
+    say = progress.Changes()
     for done, what in enumerate(("machines", "machines (a: equal)", "machines (b: skipped)")):
         say(what, done, 3)
     say("machines (b: skipped)", 2, 3)

@@ -10,12 +10,12 @@ from fake_engines import recount
 from numpy.typing import NDArray
 from random_programs import random_program
 
-from blrc import reference
-from blrc.legal import check
-from blrc.pack import pack_signs
-from blrc.program import Constant, Conv, Encode, Program, Scores, Value, Window
-from blrc.verification import edges as module
-from blrc.verification.edges import EdgeMaps, edge_maps
+from blrc.net.bits import pack_signs
+from blrc.program import reference
+from blrc.program.legal import check
+from blrc.program.program import Constant, Conv, Encode, Program, Scores, Value, Window
+from blrc.verification.inputs import edges as module
+from blrc.verification.inputs.edges import EdgeMaps, edge_maps
 
 
 def all_edges(program: Program, op: Conv, member: int = 0, seed: int = 0) -> EdgeMaps:

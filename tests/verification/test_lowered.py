@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from random_networks import calibrated_net, deep_network, raw_samples
 
-from blrc import lower as lowering
-from blrc.fold import Folded
-from blrc.lower import lower
-from blrc.verification.lowered import first_other_bits
+from blrc.lowering import lower as lowering
+from blrc.lowering.fold import Folded
+from blrc.lowering.lower import lower
+from blrc.verification.oracles.lowered import first_other_bits
 
 
 def calibrated(seed: int) -> Any:

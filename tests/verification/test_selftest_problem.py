@@ -12,9 +12,9 @@ from click.testing import CliRunner
 from forged import relist
 from random_programs import random_inputs, random_program
 
-from blrc import api
-from blrc.cli import main
-from blrc.targets.c.layout import lay_out
+from blrc.app import api
+from blrc.cli.main import main
+from blrc.targets.c.layout.layout import lay_out
 from blrc.verification import engines
 from blrc.verification.report import to_text
 

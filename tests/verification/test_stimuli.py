@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from blrc.program import Value
-from blrc.verification.stimuli import adversarial_inputs, random_inputs
+from blrc.program.program import Value
+from blrc.verification.inputs.stimuli import adversarial_inputs, random_inputs
 
 RANGES = {"uint8": (0, 255, np.uint8), "int8": (-128, 127, np.int8), "bits": (0, 1, np.bool_)}
 SHAPES = [(1, 1, 1), (1, 1, 9), (1, 7, 2), (5, 4, 3), (28, 28, 1)]

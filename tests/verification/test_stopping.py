@@ -11,12 +11,12 @@ import pytest
 from c_exports import export
 from random_programs import gated, random_inputs, random_program, top_probability
 
-from blrc import head, reference
-from blrc.head import FLOOR, Scale
-from blrc.program import Program
-from blrc.targets.c.host import HostBuild
-from blrc.verification import stopping
+from blrc.program import head, reference
+from blrc.program.head import FLOOR, Scale
+from blrc.program.program import Program
+from blrc.targets.c.build.host import HostBuild
 from blrc.verification.engines import c_engine
+from blrc.verification.oracles import stopping
 from blrc.verification.run import InputSet, Tally, compare_inputs, compare_ties, not_compared
 
 MEMBERS = 3

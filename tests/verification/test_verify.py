@@ -20,16 +20,16 @@ from random_networks import binarized_network, checkpoint_of, deep_network
 from random_programs import random_program
 
 import blrc
-from blrc import program_file, reference
-from blrc.api import Exported, export
-from blrc.checkpoint import Checkpoint
-from blrc.cli import main
-from blrc.encode import device_layout
-from blrc.head import Answer
-from blrc.program import Conv, Program
+from blrc.app.api import Exported, export
+from blrc.cli.main import main
+from blrc.frontend.checkpoint import Checkpoint
+from blrc.net.encoding import device_layout
+from blrc.program import program_file, reference
+from blrc.program.head import Answer
+from blrc.program.program import Conv, Program
 from blrc.verification import engines, folder, report
 from blrc.verification.engines import CompiledC
-from blrc.verification.stopping import ties
+from blrc.verification.oracles.stopping import ties
 
 KINDS = ["uint8", "int8", "bits"]
 

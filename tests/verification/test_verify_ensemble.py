@@ -9,8 +9,9 @@ import pytest
 from random_networks import checkpoint_of, deep_network
 
 import blrc
-from blrc import api, program_file, reference
-from blrc.encode import device_layout
+from blrc.app import api
+from blrc.net.encoding import device_layout
+from blrc.program import program_file, reference
 
 
 @pytest.mark.needs("cc", "size")

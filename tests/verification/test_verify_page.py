@@ -10,10 +10,10 @@ from forged import plain, relist
 from random_networks import checkpoint_of
 from torch import nn
 
-from blrc import api
 from blrc import nn as bnn
-from blrc.checkpoint import Checkpoint
+from blrc.app import api
 from blrc.errors import BlrcError
+from blrc.frontend.checkpoint import Checkpoint
 
 pytestmark = pytest.mark.needs("node", "clang-19", "wasm-ld-19")
 

@@ -6,24 +6,26 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from blrc import program_file
 from blrc.errors import BlrcError
-from blrc.legal import check
-from blrc.program import Program
-from blrc.runtime_files import runtime_dir
-from blrc.targets.c import hosts, memory, selftest, text
-from blrc.targets.c.choice import choose
-from blrc.targets.c.ensemble import ensemble_file
-from blrc.targets.c.header import header
-from blrc.targets.c.layout import HOSTS, Layout
-from blrc.targets.c.macros import DEFAULTS, runtime_macros
-from blrc.targets.c.makefile import makefile
+from blrc.program import program_file
+from blrc.program.legal import check
+from blrc.program.program import Program
+from blrc.targets.c.kernels import hosts
+from blrc.targets.c.layout.layout import HOSTS, Layout
+from blrc.targets.c.layout.macros import DEFAULTS, runtime_macros
 from blrc.targets.c.packages.example import image_header
 from blrc.targets.c.packages.library import Library
 from blrc.targets.c.packages.registry import package_files, place_of
-from blrc.targets.c.source import source
-from blrc.targets.c.symbols import Symbols, name_all
-from blrc.targets.c.tables import table_files, tables_header
+from blrc.targets.c.runtime_files import runtime_dir, runtime_files
+from blrc.targets.c.size import footprint
+from blrc.targets.c.size.choose import choose
+from blrc.targets.c.text import selftest, text
+from blrc.targets.c.text.ensemble import ensemble_file
+from blrc.targets.c.text.header import header
+from blrc.targets.c.text.makefile import makefile
+from blrc.targets.c.text.source import source
+from blrc.targets.c.text.symbols import Symbols, name_all
+from blrc.targets.c.text.tables import table_files, tables_header
 from blrc.targets.options import EmitOptions, Emitted
 from blrc.targets.runtime_licence import LICENCE, RUNTIME_LICENCE
 
@@ -116,14 +118,12 @@ def runtime_constant(macro: str) -> str:
 
 def runtime_sources(layout: Layout, name: str) -> dict[str, str]:
     """The runtime's files that this layout needs, under the model's prefix: two models link into one firmware."""
-    folder = runtime_dir()
     needed = {step.source for step in layout.steps} | {"blrc_argmax.c", "blrc_digest.c", "blrc_head.c"}
     if layout.rows:
         needed.add("blrc_strips.c")
     if layout.cpu in HOSTS:
         needed |= hosts.files({step.kernel for step in layout.steps}, layout.cpu)
-    paths = [*sorted((folder / "include").iterdir()), *sorted((folder / "src").iterdir())]
-    texts = {path.name: _read(path) for path in paths}
+    texts = {file: _read(path) for file, path in runtime_files().items()}
     for macro, value in runtime_macros(layout).items():
         line, other = f"#define {macro} {DEFAULTS[macro]}", f"#define {macro} {value}"
         texts["blrc.h"], found = re.subn(f"^{line}$", other, texts["blrc.h"], flags=re.MULTILINE)
@@ -166,7 +166,7 @@ def _read(path: Path) -> str:
 def _about(symbols: Symbols, vectors: int) -> dict[str, object]:
     """What the C target says of itself in the manifest."""
     layout = symbols.layout
-    found = None if layout.cpu in HOSTS else memory.measure(layout)
+    found = None if layout.cpu in HOSTS else footprint.measure(layout)
     layers = [
         {
             "index": i,
@@ -198,7 +198,7 @@ def _about(symbols: Symbols, vectors: int) -> dict[str, object]:
         "memory": None
         if found is None
         else {
-            "bound_for": memory.sizes_for(layout).compiler,
+            "bound_for": footprint.sizes_for(layout).compiler,
             "flash_bytes": found.flash_bytes,
             "code_bytes": found.code_bytes,
             "certainty_bytes": found.certainty_flash,

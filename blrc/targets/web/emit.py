@@ -11,17 +11,17 @@ from typing import Any
 
 import numpy as np
 
-from blrc import head, program_file
 from blrc.errors import BlrcError
-from blrc.legal import check
-from blrc.program import Program
+from blrc.program import head, program_file
+from blrc.program.legal import check
+from blrc.program.program import Program
+from blrc.program.vectors import Vectors
 from blrc.targets import c
-from blrc.targets.c.layout import PORTABLE
+from blrc.targets.c.layout.layout import PORTABLE
 from blrc.targets.options import EmitOptions, Emitted
 from blrc.targets.publication import UNSPECIFIED
 from blrc.targets.runtime_licence import LICENCE, RUNTIME_LICENCE
 from blrc.targets.web.wasm import COMPILE, LINK, Tools, compile_wasm, find_tools
-from blrc.vectors import Vectors
 from blrc.version import LICENSE
 
 FOLDER = "web"

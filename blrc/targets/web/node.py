@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blrc.errors import BlrcError
-from blrc.head import Answer
-from blrc.program import Program
-from blrc.targets.c.build import run_tool
+from blrc.program.head import Answer
+from blrc.program.program import Program
+from blrc.targets.c.build.compiler import run_tool
 from blrc.targets.web.emit import FOLDER
 
 _SCRIPT = Path(__file__).parent / "ask.js"

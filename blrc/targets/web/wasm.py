@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from blrc.errors import BlrcError
-from blrc.targets.c import build
+from blrc.targets.c.build import compiler
 from blrc.workers import thread_pool
 
 # The first instruction set of WebAssembly, which every browser that has any can run. Without -O3's unrolling the
@@ -65,12 +65,14 @@ def compile_wasm(sources: Mapping[str, bytes], name: str, tools: Tools) -> bytes
         (folder / f"{name}_web.c").write_text(_glue(name), encoding="ascii")
 
         def compile_one(source: Path) -> Path:
-            return build.compile_object((tools.clang,), COMPILE, source, folder / f"{source.stem}.o", folder)
+            return compiler.compile_object((tools.clang,), COMPILE, source, folder / f"{source.stem}.o", folder)
 
         with thread_pool() as pool:
-            objects = list(pool.map(compile_one, build.sources(folder, name)))
+            objects = list(pool.map(compile_one, compiler.sources(folder, name)))
         module = folder / "model.wasm"
-        build.run_tool([tools.linker, *LINK, *map(str, objects), "-o", str(module)], "linking the WebAssembly module")
+        compiler.run_tool(
+            [tools.linker, *LINK, *map(str, objects), "-o", str(module)], "linking the WebAssembly module"
+        )
         return module.read_bytes()
 
 
@@ -81,4 +83,4 @@ def _glue(name: str) -> str:
 
 
 def _version(program: str) -> str:
-    return build.run_tool([program, "--version"], f"asking {program} for its version").partition("\n")[0].strip()
+    return compiler.run_tool([program, "--version"], f"asking {program} for its version").partition("\n")[0].strip()

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from blrc.head import ensemble, scale_of
-from blrc.program import Value
-from blrc.targets.c import text
-from blrc.targets.c.symbols import Symbols, element, head
-from blrc.vectors import Vectors, memory
+from blrc.program.head import ensemble, scale_of
+from blrc.program.program import Value
+from blrc.program.vectors import Vectors, memory
+from blrc.targets.c.text import text
+from blrc.targets.c.text.symbols import Symbols, element, head
 
 SHADES = " .:-=+#%@"
 LARGEST_DRAWING = (64, 100)  # rows and columns

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from blrc.targets.c import text
-from blrc.targets.c.symbols import Symbols, describe
+from blrc.targets.c.text import text
+from blrc.targets.c.text.symbols import Symbols, describe
 from blrc.targets.publication import UNSPECIFIED, Publication, markdown
 from blrc.targets.runtime_licence import LICENCE, RUNTIME_LICENCE
 from blrc.version import LICENSE

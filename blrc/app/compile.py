@@ -1,0 +1,137 @@
+"""`blrc.compile`: networks as functions on NumPy arrays, computed by their generated C."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from blrc.datasets.whitening import Whitening
+from blrc.errors import BlrcError
+from blrc.exports.again import expect_c, library_of
+from blrc.exports.door import check_digest, expect_digest, open_export
+from blrc.program import program_file
+from blrc.program.program import Program
+from blrc.reading.given import path_of
+from blrc.store.places import is_folder
+from blrc.targets.c.naming.names import check_name
+from blrc.targets.c.native.library import library_files
+from blrc.targets.c.native.network import Native
+
+if TYPE_CHECKING:
+    from blrc.frontend.checkpoint import Checkpoint
+
+PROGRAM = ".program.npz"
+
+
+def compile(
+    model: str | Path | Program | Checkpoint,
+    members: str | None = None,
+    seed: int = 0,
+    sample: str | Sequence[str] = "all",
+    freeze: str | float | Fraction = 0,
+    gate: str | float | Fraction | None = None,
+    threads: int | None = None,
+    flags: Sequence[str] | None = None,
+    cc: str | None = None,
+    whitening: Whitening | None = None,
+    digest: str | None = None,
+    trust_code: bool = False,
+) -> Native:
+    """A callable on NumPy arrays, backed by the C of a model, which is compiled once and then found in a cache.
+
+    Args:
+        model: a folder that `blrc.export` wrote, whose C is compiled where it is what blrc writes for the folder's
+            program; or a program, a ``.program.npz``, or a checkpoint or its path, whose C is written first.
+        members, seed, sample, freeze, gate: which networks of a checkpoint, as for `blrc.export`; by default ``map``.
+        threads: to share the samples of a call among, at most; by default, as many as this process may use CPUs.
+        flags: of the compiler; by default those of fast code for this machine
+            (`blrc.targets.c.native.library.host_flags`).
+        cc: the compiler; by default ``$CC``, cc, gcc or clang.
+        whitening: for a network of whitened images, that of its checkpoint (`blrc.load(PATH).whitening`): the function
+            takes images then, and whitens them; codes may be given as before.
+        digest: the program must have this digest, which `blrc export` prints.
+        trust_code: of a folder: compile its own C, whoever wrote it, also that of another version of blrc.
+
+    The cache is ``$BLRC_CACHE/native``, by default ``~/.cache/blrc/native``; it may be deleted at any time.
+
+    Raises:
+        BlrcError: no compiler, no such model, one that cannot be compiled, a folder that does not fit its manifest, a
+            program of another digest, or `members` where there is no choice.
+    """
+    name, program, files = sources(model, members, seed, sample, freeze, gate, digest, trust_code)
+    return Native(files, name, program, threads, flags, cc, whitening=whitening)
+
+
+def sources(
+    model: str | Path | Program | Checkpoint,
+    members: str | None = None,
+    seed: int = 0,
+    sample: str | Sequence[str] = "all",
+    freeze: str | float | Fraction = 0,
+    gate: str | float | Fraction | None = None,
+    digest: str | None = None,
+    trust_code: bool = False,
+) -> tuple[str, Program, dict[str, bytes]]:
+    """Name, program and C of what `compile` is given.
+
+    Raises:
+        BlrcError: as for `compile`, but for the compiler.
+    """
+    chosen = members is not None or gate is not None or freeze != 0 or sample != "all"
+    if isinstance(model, bytes | os.PathLike):
+        model = path_of(model)
+    if digest is not None:
+        check_digest(digest)
+    if isinstance(model, str | Path) and is_folder(Path(model)):
+        opened = open_export(Path(model), digest, trust_code)
+        expect_c(opened)
+        name, program, files = opened.name, opened.program, library_of(opened)
+    elif trust_code:
+        raise BlrcError(f"{model}: is no folder of an export, so it has no code to trust (trust_code, --trust-code)")
+    elif isinstance(model, Program):
+        name, program = "net", model
+        files = library_files(program, name)
+    elif isinstance(model, str | Path) and str(model).endswith(PROGRAM):
+        program, name = program_file.load(Path(model)), _identifier(Path(model).name.removesuffix(PROGRAM))
+        files = library_files(program, name)
+    else:
+        name, program = _sampled(model, "map" if members is None else members, seed, sample, freeze, gate)
+        files, chosen = library_files(program, name), False
+    if chosen:
+        raise BlrcError(
+            f"{name}: its networks are made already; choose members where it is exported, or of a checkpoint"
+        )
+    if digest is not None:
+        expect_digest(name, program_file.digest(program), digest)
+    return name, program, files
+
+
+def _sampled(
+    model: str | Path | Checkpoint,
+    members: str,
+    seed: int,
+    sample: str | Sequence[str],
+    freeze: str | float | Fraction,
+    gate: str | float | Fraction | None,
+) -> tuple[str, Program]:
+    from blrc.app.export import build
+    from blrc.frontend.checkpoint import Checkpoint, load  # an exported folder and a program do without all this
+    from blrc.frontend.members import parse_gate, parse_members
+    from blrc.frontend.sample import parse_freeze, sampled_layers
+
+    source = model if isinstance(model, Checkpoint) else load(model)
+    q16 = parse_gate(gate)
+    chosen = parse_members(members, seed, sampled_layers(source, sample), parse_freeze(freeze), q16)
+    return _identifier(Path(source.source).stem), build(source, chosen, q16)[0]
+
+
+def _identifier(text: str) -> str:
+    """A name for C from that of a file; it is seen by nobody but in messages."""
+    try:
+        return check_name(re.sub(r"[^A-Za-z0-9_]", "_", text))
+    except BlrcError:
+        return "net"

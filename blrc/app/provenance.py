@@ -1,0 +1,71 @@
+"""What an export records of the request it came from: settings for the manifest, and inputs for the self-test."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blrc.frontend.checkpoint import Checkpoint
+from blrc.frontend.sample import Member, binary_layers
+from blrc.net.encoding import device_layout
+from blrc.program.head import ONE
+from blrc.program.program import Program
+from blrc.verification.inputs.stimuli import adversarial_inputs
+
+RECORDED = 6  # calibration samples among the recorded vectors; the two extremes are recorded as well
+
+
+def describe(source: Checkpoint, member: Member, gate: int) -> dict[str, object]:
+    """The manifest's settings: the input, how the norms were calibrated, and what of the last `member` is sampled.
+
+    Warnings about the checkpoint stand under ``notes``, where there are any.
+    """
+    return {**_settings(source), **_choices(source, member, gate)}
+
+
+def notes(source: Checkpoint) -> list[str]:
+    """Sentences on what of a checkpoint is legal, but hardly what was meant."""
+    samples = source.calibration
+    if samples is None or any(not np.array_equal(sample, samples[0]) for sample in samples):
+        return []
+    return [
+        f"all calibration samples are equal ({len(samples):,} times the same input), so the norms' "
+        "statistics say nothing of other inputs; save it again with samples of the data"
+    ]
+
+
+def recorded_inputs(source: Checkpoint, program: Program) -> NDArray[Any]:
+    """Raw inputs in device layout: calibration samples where there are any, and the two extremes."""
+    extremes = adversarial_inputs(program.input)[:2]
+    if source.calibration is None:
+        return extremes
+    samples = device_layout(source.calibration[:RECORDED])
+    return np.concatenate([samples.astype(extremes.dtype), extremes])
+
+
+def _settings(source: Checkpoint) -> dict[str, object]:
+    encoding, samples = source.encoding, source.calibration
+    return {
+        "input": {
+            "kind": encoding.kind,
+            "shape": list(encoding.shape),
+            "scale": encoding.scale,
+            "mean": list(encoding.mean),
+            "std": list(encoding.std),
+        },
+        "calibration_samples": 0 if samples is None else len(samples),
+        **({"notes": found} if (found := notes(source)) else {}),
+    }
+
+
+def _choices(source: Checkpoint, member: Member, gate: int) -> dict[str, object]:
+    """What of a member is sampled (names of layers, and the probability below which weights are frozen), and the gate
+    as a fraction."""
+    layers = (binary_layers(source) if member.layers is None else member.layers) if member.seed is not None else ()
+    return {
+        "sampled_layers": list(layers),
+        "freeze": str(member.freeze),
+        "gate": {"q16": gate, "probability": gate / ONE} if gate else None,
+    }

@@ -1,0 +1,225 @@
+"""Times on this machine, one thread, batch 1: a model's C at every level, layer by layer, beside its rivals."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import platform
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+
+from blrc.benchmark.clock import SECONDS, Run, Time, interleaved
+from blrc.benchmark.ours import Level, compile_levels, levels_of
+from blrc.benchmark.peak import Peak
+from blrc.benchmark.rivals import lce
+from blrc.benchmark.rivals.registry import OURS, RIVALS, TORCH
+from blrc.benchmark.subject import Subject, macs, told_apart
+from blrc.program.program import BinaryScores, Conv, Op, Scores
+from blrc.targets.c.kernels.tiers import allowed, host_cpu
+from blrc.targets.c.layout.layout import HOSTS, PORTABLE, Layout
+from blrc.targets.c.native.library import library_files
+from blrc.targets.c.size.choose import Optimize, choose
+from blrc.version import VERSION
+
+Progress = Callable[[str, int, int], None]
+NETWORK = "network"
+_Key = tuple[str, int, str]  # kind, row, contestant
+
+
+@dataclass(frozen=True)
+class Row:
+    """A layer, or the whole.
+
+    Attributes:
+        what: the layer's name, ``network``, or ``ensemble of N``.
+        kernel: of the C, as the manifest names it; of the whole, empty.
+        macs: multiply-adds of one run.
+        binary: whether all of them are of bits with bits.
+        times: by contestant: a level of the C, or one of `rivals`.
+    """
+
+    what: str
+    kernel: str
+    macs: int
+    binary: bool
+    times: Mapping[str, Time] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Other:
+    """What another choice of options would have given.
+
+    Attributes:
+        options: of ``blrc export``.
+        level: the highest one that the CPU has.
+        time: of one network.
+        arena, tables: bytes.
+    """
+
+    options: str
+    level: str
+    time: Time
+    arena: int
+    tables: int
+
+
+@dataclass(frozen=True)
+class Host:
+    """All that was measured.
+
+    Attributes:
+        levels: of the instruction set, at which the C was timed.
+        peaks: binary multiply-adds a second where operands lie in registers, by level.
+        rows: layers, the network, and where there are several members, all of them.
+        left_out: contestants that were not there, and why.
+        versions: of what took part.
+    """
+
+    levels: tuple[str, ...]
+    rounds: int
+    peaks: Mapping[str, float]
+    rows: tuple[Row, ...]
+    others: tuple[Other, ...]
+    left_out: Mapping[str, str]
+    versions: Mapping[str, str]
+
+
+def measure(
+    subject: Subject,
+    rounds: int,
+    others: bool = True,
+    seconds: float = SECONDS,
+    progress: Progress = lambda what, done, total: None,
+) -> Host:
+    """Time a model.
+
+    Args:
+        rounds: in each of which everything has its turn.
+        others: time the other choices of options too.
+        seconds: of one measurement.
+
+    Raises:
+        BlrcError: no compiler; or the C is wrong, which is then not timed.
+    """
+    program, steps, members = subject.program, subject.layout.steps, len(subject.program.members)
+    rows = [_row(step.op.name, step.kernel, (step.op,)) for step in steps]
+    rows.append(_row(NETWORK, "", program.ops))
+    if members > 1:
+        rows.append(replace(rows[-1], what=f"ensemble of {members}", macs=members * rows[-1].macs))
+    with ExitStack() as stack:
+        progress("compiling", 0, 1)
+        peak = stack.enter_context(Peak())
+        there = allowed(peak.levels)
+        levels = _compiled(subject, subject.files, subject.layout, there, stack)
+        runs: dict[_Key, Run] = {}
+        for level in levels:
+            ours = [level.step(step.op.name) for step in steps] + [level.network()]
+            ours += [level.ensemble()] if members > 1 else []
+            runs |= {("row", i, level.name): run for i, run in enumerate(ours)}
+        left_out = {name: reason for name in RIVALS if (reason := _left_out(name, subject))}
+        for name in (name for name in RIVALS if name not in left_out):
+            rival = RIVALS[name]
+            runs |= {("row", i, name): rival.step(subject, step) for i, step in enumerate(steps)}
+            for i, whole in ((len(steps), False), (len(steps) + 1, True))[: len(rows) - len(steps)]:
+                if (run := rival.network(subject, whole)) is not None:
+                    runs["row", i, name] = run
+        all_ops = [[step.op] for step in steps] + [list(program.ops)]
+        larq, version = _larq(all_ops, stack) if lce.missing() is None else ({}, {})
+        runs |= {("row", i, lce.LCE): run for i, run in larq.items()}
+        left_out |= {} if version else {lce.LCE: str(lce.missing())}
+        runs |= {("peak", 0, level): peak.run(level) for level in there}
+        choices = _choices(subject, there, stack) if others else []
+        runs |= {("other", i, ""): level.network() for i, (_, _, level) in enumerate(choices)}
+        progress("compiling", 1, 1)
+        if TORCH not in left_out:
+            from blrc.benchmark.rivals.torch_twin import one_thread
+
+            stack.enter_context(one_thread())
+        times = interleaved(runs, rounds, seconds, lambda done, total: progress("rounds", done, total))
+    return Host(
+        levels=tuple(level.name for level in levels),
+        rounds=rounds,
+        peaks={level: peak.macs(level) / times["peak", 0, level].cpu for level in there},
+        rows=tuple(replace(row, times=_of_row(times, i, levels)) for i, row in enumerate(rows)),
+        others=tuple(
+            Other(options, level.name, times["other", i, ""], layout.arena_bytes, _tables(layout))
+            for i, (options, layout, level) in enumerate(choices)
+        ),
+        left_out=left_out,
+        versions={**versions(), **version},
+    )
+
+
+def versions() -> dict[str, str]:
+    """Of blrc, and of the packages that take part where they are installed."""
+    found = {"blrc": VERSION, "python": platform.python_version()}
+    for package in ("onnxruntime", "torch"):
+        try:
+            found[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def _row(what: str, kernel: str, ops: Sequence[Op]) -> Row:
+    computing = [op for op in ops if isinstance(op, Conv | Scores | BinaryScores)]
+    binary = all(isinstance(op, BinaryScores) or (isinstance(op, Conv) and op.x.dtype == "bits") for op in computing)
+    return Row(what, kernel, macs(ops), binary and bool(computing))
+
+
+def _of_row(times: Mapping[_Key, Time], row: int, levels: Sequence[Level]) -> dict[str, Time]:
+    names = [*(level.name for level in levels), *RIVALS, lce.LCE]
+    return {name: times["row", row, name] for name in names if ("row", row, name) in times}
+
+
+def _larq(rows: Sequence[Sequence[Op]], stack: ExitStack) -> tuple[dict[int, Run], dict[str, str]]:
+    """Larq Compute Engine on the rows that it has layers for, and its version."""
+    networks = {i: found for i, ops in enumerate(rows) if (found := lce.network(ops)) is not None}
+    engine = stack.enter_context(lce.Engine(list(networks.values()), str(lce.interpreter())))
+    return {i: engine.run(at) for at, i in enumerate(networks)}, {"larq-compute-engine": engine.version}
+
+
+def _left_out(name: str, subject: Subject) -> str | None:
+    """Why a rival does not take part."""
+    if (missing := RIVALS[name].missing) is not None:
+        return missing
+    return (
+        "no ONNX file: export with --target onnx too, and give the folder"
+        if name == OURS and subject.onnx is None
+        else None
+    )
+
+
+def _compiled(
+    subject: Subject, files: Mapping[str, bytes], layout: Layout, there: Sequence[str], stack: ExitStack
+) -> list[Level]:
+    levels = compile_levels(files, subject.name, subject.program, subject.sample, levels_of(layout, there))
+    for level in levels:
+        stack.enter_context(level.native)
+    return levels
+
+
+def _choices(subject: Subject, there: Sequence[str], stack: ExitStack) -> list[tuple[str, Layout, Level]]:
+    """The other choices of options that give other C, each at the highest level that it has here."""
+    known, found = [told_apart(subject.layout)], []
+    sizes: tuple[Optimize, ...] = ("size", "speed", "ram")
+    first = [] if subject.layout.cpu == PORTABLE else ["--cpu portable"]
+    options = [(PORTABLE, " ".join([*first, *_optimize(each, bool(first))]), each) for each in sizes]
+    if (here := host_cpu()) in HOSTS:
+        options.append((here, f"--cpu {here}", "size"))
+    for cpu, words, optimize in options:
+        layout = choose(subject.program, optimize, cpu=cpu)
+        if told_apart(layout) not in known:
+            known.append(told_apart(layout))
+            files = library_files(subject.program, subject.name, cpu, optimize)
+            found.append((words, layout, _compiled(subject, files, layout, levels_of(layout, there)[-1:], stack)[0]))
+    return found
+
+
+def _optimize(choice: Optimize, default: bool) -> list[str]:
+    """The option; nothing where it is the default, and other options are there."""
+    return [] if default and choice == "size" else [f"--optimize {choice}"]
+
+
+def _tables(layout: Layout) -> int:
+    return sum(step.flash for step in layout.steps)

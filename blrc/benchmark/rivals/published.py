@@ -1,0 +1,74 @@
+"""Int8 figures of the paper's networks on microcontrollers, to stand beside ours.
+
+They were measured once, for this project, in the same emulator and by the same count of instructions; nothing here
+measures them again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from blrc.program.program import Conv, Encode, Op, Pool, Program
+
+SOURCE = "CMSIS-NN 99f736a6, gcc 12.2 -Ofast, QEMU 7.2; measured once for this project, not by this command"
+Signature = tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True)
+class Int8:
+    """Instructions of one inference of the int8 network, by machine.
+
+    Attributes:
+        whole: of the network.
+        layers: of each layer with its pooling, where they were counted.
+        flash, ram: bytes.
+    """
+
+    whole: Mapping[str, int]
+    flash: int
+    ram: int
+    layers: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+
+
+_MNIST: Signature = (
+    (28, 28, 1, 3, 3, 32, 14, 14),
+    (14, 14, 32, 3, 3, 64, 7, 7),
+    (7, 7, 64, 7, 7, 512, 1, 1),
+    (512, 10),
+)
+_CIFAR10: Signature = (
+    (32, 32, 3, 3, 3, 128, 32, 32),
+    (32, 32, 128, 3, 3, 128, 16, 16),
+    (16, 16, 128, 3, 3, 256, 16, 16),
+    (16, 16, 256, 3, 3, 256, 8, 8),
+    (8, 8, 256, 3, 3, 512, 8, 8),
+    (8, 8, 512, 3, 3, 512, 4, 4),
+    (4, 4, 512, 4, 4, 1024, 1, 1),
+    (1024, 10),
+)
+_M4 = (1_975_000 + 243_000, 6_702_000 + 114_000, 3_036_000, 10_000)
+_KNOWN: Mapping[Signature, Int8] = {
+    _MNIST: Int8(
+        {"cortex-m4": 12_080_000, "cortex-m7": 12_080_000, "cortex-m55": 2_320_000},
+        1_650_000,
+        32_500,
+        {"cortex-m4": _M4},
+    ),
+    _CIFAR10: Int8(
+        {"cortex-m4": 1_035_000_000, "cortex-m7": 1_035_000_000, "cortex-m55": 116_000_000}, 13_000_000, 281_000
+    ),
+}
+
+
+def int8_of(program: Program) -> Int8 | None:
+    """The figures of the int8 network of these shapes, where there are any."""
+    return _KNOWN.get(tuple(_shape(op) for op in program.ops if not isinstance(op, Encode | Pool)))
+
+
+def _shape(op: Op) -> tuple[int, ...]:
+    """Input, kernel, outputs and map behind the pooling; of the scores what goes in and comes out."""
+    if isinstance(op, Conv):
+        return (*op.x.shape, *op.window.kernel, op.y.shape[2], *op.y.shape[:2])
+    height, width, channels = op.x.shape
+    return height * width * channels, op.y.shape[2]

@@ -1,0 +1,126 @@
+"""Labelled test data for an exported network, from where a user has it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blrc.datasets import idx, jpeg
+from blrc.datasets.cifar import cifar10
+from blrc.datasets.whitening import Whitening
+from blrc.errors import BlrcError
+from blrc.net.encoding import device_layout
+from blrc.program.program import Value
+from blrc.reading import npz
+from blrc.store.places import is_folder
+
+MOST_SAMPLES = 1 << 24
+"""Samples of a file: 300 times MNIST's. Their labels take eight bytes each, whatever they take in the file."""
+
+_DTYPES = {"uint8": np.uint8, "int8": np.int8, "bits": np.uint8}
+
+
+@dataclass(frozen=True, eq=False)
+class Labelled:
+    """``raw`` in device layout ``(N, H, W, C)``, and ``labels`` ``(N,)``."""
+
+    raw: NDArray[Any]
+    labels: NDArray[np.int64]
+
+
+def load(
+    path: Path, value: Value, classes: int, validation: bool = False, whitening: Whitening | None = None
+) -> Labelled:
+    """Read test data that fits the input `value`.
+
+    Args:
+        path: a folder with the test files of MNIST (for 28 x 28 uint8 input) or CIFAR-10 (for 32 x 32 x 3), or an
+            ``.npz`` file with the arrays ``images``, ``(N, C, H, W)`` or ``(N, F)`` of the input's type, and
+            ``labels``, ``(N,)``. JPEG images may stand in place of ``images`` (`blrc.datasets.jpeg`).
+        validation: of a folder the last 5,000 training images instead, on which choices are made.
+        whitening: the network's, which CIFAR-10's images then go through.
+
+    Raises:
+        BlrcError: nothing there, or it does not fit the network.
+    """
+    if validation and path.suffix == ".npz":
+        raise BlrcError(f"{path}: --validation is for folders; give an .npz file of validation data as --data")
+    if path.suffix == ".npz":
+        images, labels = _read_npz(path, value)
+    elif not is_folder(path):
+        if path.is_file():
+            raise BlrcError(
+                f"{path}: is a file, but no .npz; give a folder with a data set's test files, or such a file"
+            )
+        raise BlrcError(
+            f"{path}: no such folder; give one with a data set's test files, or an .npz of images and labels"
+        )
+    else:
+        images, labels = _read_folder(path, value, validation, whitening)
+    return _fit(path, images, labels, value, classes)
+
+
+def _read_folder(
+    path: Path, value: Value, validation: bool, whitening: Whitening | None
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    read = {(28, 28, 1): idx.mnist, (32, 32, 3): cifar10}.get(value.shape)
+    if read is None or (value.dtype != "uint8" and whitening is None):
+        remedy = "give an .npz file with the arrays images and labels"
+        if value.dtype == "int8" and read is not None:
+            remedy += ", or the checkpoint too if it holds a whitening"
+        raise BlrcError(
+            f"{path}: a folder is read as MNIST or CIFAR-10, "
+            f"but this network takes {value.dtype} {value.shape}; {remedy}"
+        )
+    part = idx.split(read(path))[1] if validation else read(path, train=False)
+    return part.images if whitening is None else whitening.codes(part.images), part.labels
+
+
+def _read_npz(path: Path, value: Value) -> tuple[NDArray[Any], NDArray[Any]]:
+    try:
+        arrays = npz.read(path, compressed=True)
+    except OSError as error:
+        raise BlrcError(f"{path}: cannot read: {error.strerror or error}") from None
+    except ValueError as error:
+        raise BlrcError(f"{path}: cannot be read as .npz ({error}); write it with numpy.savez") from None
+    try:
+        if "is_test" in arrays:
+            raise BlrcError("holds training images, too (is_test); give a file with test images alone")
+        if "jpeg" in arrays and "images" not in arrays:
+            return jpeg.decode(arrays["jpeg"], arrays["offsets"], value.shape), arrays["labels"]
+        return arrays["images"], arrays["labels"]
+    except BlrcError as error:
+        raise BlrcError(f"{path}: {error}") from None
+    except KeyError as error:
+        raise BlrcError(f"{path}: needs the arrays images and labels, or jpeg, offsets and labels ({error})") from None
+
+
+def _fit(path: Path, images: NDArray[Any], labels: NDArray[Any], value: Value, classes: int) -> Labelled:
+    if not len(images.shape) or not len(images):
+        raise BlrcError(f"{path}: holds no images")
+    if images.ndim not in (2, 4) or images.dtype != _DTYPES[value.dtype]:
+        white = value.dtype == "int8" and images.dtype == np.uint8
+        remedy = (
+            "; if it was trained on whitened images, give a folder of the data set, and its checkpoint" if white else ""
+        )
+        raise BlrcError(
+            f"{path}: images are {images.dtype} {images.shape}; this network takes {value.dtype}, (N, C, H, W){remedy}"
+        )
+    raw = device_layout(images)
+    if raw.shape[1:] != value.shape:
+        raise BlrcError(f"{path}: images are {raw.shape[1:]} (H, W, C), but this network takes {value.shape}")
+    if labels.shape != (len(images),) or labels.dtype.kind not in "iu":
+        raise BlrcError(f"{path}: labels are {labels.dtype} {labels.shape}; expected integers ({len(images)},)")
+    if len(labels) > MOST_SAMPLES:
+        raise BlrcError(f"{path}: holds {len(labels):,} samples; at most {MOST_SAMPLES:,} are read")
+    if int(labels.min()) < 0 or int(labels.max()) >= classes:
+        raise BlrcError(
+            f"{path}: labels go from {labels.min()} to {labels.max()}, but the network has {classes} classes"
+        )
+    if value.dtype == "bits" and int(raw.max()) > 1:
+        raise BlrcError(f"{path}: bits must be 0 or 1, found {raw.max()}")
+    return Labelled(raw.view(bool) if value.dtype == "bits" else raw, labels.astype(np.int64))

@@ -1,0 +1,199 @@
+"""Run a module beside its captured graph, and refuse it where the two differ.
+
+The module's own Python code runs on real samples: its forward with all its conditions, its layers' forwards, whatever
+stands before or behind them. It runs as a copy in which each weight is certain to be the likeliest one and noise is 0,
+in float64 and evaluation mode; so a stochastic layer's mean is the value of the deterministic network, exactly. Layer
+by layer, what it computes is compared with `blrc.frontend.capture.evaluate`, given the same input: so nothing
+accumulates, and what is left to float64's rounding is bounded. Between layers, and from the last one to the output,
+values have to be the very same. A decision can then differ on ties only, where a norm is 0 up to that bound.
+
+This is the net below `blrc.frontend.capture.allowed`: it needs to know nothing of the ways in which Python can be bent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from blrc.errors import BlrcError
+from blrc.frontend.capture.copies import copied
+from blrc.frontend.capture.evaluate import Reals, output
+from blrc.frontend.capture.recording import begin_evaluation, run
+from blrc.frontend.capture.trace import undisturbed
+from blrc.frontend.capture.walk import named_modules
+from blrc.frontend.capture.wiring import check_wiring, own_type
+from blrc.frontend.kinds.node import Node
+from blrc.net.encoding import InputEncoding
+from blrc.net.net import INPUT
+from blrc.nn import Bernoulli
+from blrc.nn.layers.activation import StochasticSign
+from blrc.nn.layers.geometry import ConvLayer, DenseLayer
+from blrc.nn.noise import Noise, Noisy
+
+SAMPLES = 32  # by default
+WIDE = 1 << 20  # weights from which on
+SAMPLES_OF_WIDE = 8  # suffice by default: a second or two for the CIFAR-10 network at full width
+BATCH = 8  # at once: float64 maps of a wide network take some 10 MB a sample
+CERTAIN = 1e4  # a logit at which sigmoid is 0 or 1 exactly, in float64
+SEED = 20260
+
+
+def check_count(count: object) -> int | None:
+    """Return on how many samples to compare, None for the default.
+
+    Raises:
+        BlrcError: no whole number from 1 on: the comparison cannot be switched off.
+    """
+    if count is None:
+        return None
+    if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 1:
+        raise BlrcError(
+            f"check_samples {count!r}: must be a whole number from 1 on; that the file is the module is always checked"
+        )
+    return int(count)
+
+
+def check_equal(
+    model: nn.Module,
+    nodes: Sequence[Node],
+    tensors: Mapping[str, NDArray[Any]],
+    encoding: InputEncoding,
+    calibration: NDArray[Any] | None,
+    count: int | None = None,
+) -> None:
+    """Compare a module with its captured graph on calibration samples (spread evenly), or on random ones.
+
+    Args:
+        count: how many; by default `SAMPLES`, and fewer of a wide network.
+
+    Raises:
+        BlrcError: the module computes something else in some layer (named, with the sample), or it does not run.
+    """
+    if count is None:
+        count = SAMPLES if sum(value.size for value in tensors.values()) < WIDE else SAMPLES_OF_WIDE
+    raw, places, what = _chosen(encoding, calibration, count)
+    x = encoding.codes(raw).astype(np.float64) / encoding.scale
+    samples = [f"{what} {place}" for place in places]
+    with undisturbed(), torch.autocast("cpu", enabled=False):
+        with torch.device("cpu"):
+            _check_values(model, nodes, tensors, x, samples)
+        check_wiring(model, nodes, tensors, x, f"{what}s")
+
+
+def _check_values(
+    model: nn.Module, nodes: Sequence[Node], tensors: Mapping[str, NDArray[Any]], x: Reals, samples: Sequence[str]
+) -> None:
+    running = _likeliest(model, torch.float64)
+    # All in batches; then, should the module look at the size of its batch or at gradients, one sample with them.
+    for begin in range(0, len(x), BATCH):
+        part = slice(begin, begin + BATCH)
+        with torch.no_grad():
+            _compare(running, nodes, tensors, torch.from_numpy(x[part]), samples[part])
+    with torch.enable_grad():
+        _compare(running, nodes, tensors, torch.from_numpy(x[:1]), samples)
+    # And in its own type, should it look at that: what rounding may do is as much larger.
+    dtype, _ = own_type(model, nodes)
+    if dtype != torch.float64:
+        with torch.inference_mode():
+            _compare(_likeliest(model, None), nodes, tensors, torch.from_numpy(x).to(dtype), samples)
+
+
+def _chosen(
+    encoding: InputEncoding, calibration: NDArray[Any] | None, count: int
+) -> tuple[NDArray[Any], list[int], str]:
+    """Samples, their numbers, and what to call one."""
+    if calibration is not None:
+        places = sorted(set(np.linspace(0, len(calibration) - 1, min(count, len(calibration))).astype(int).tolist()))
+        return calibration[places], places, "calibration sample"
+    low, high = {"uint8": (0, 256), "int8": (-128, 128), "bits": (0, 2)}[encoding.kind]
+    raw = np.random.default_rng(SEED).integers(low, high, (count, *encoding.shape)).astype(encoding.dtype)
+    return raw, list(range(count)), "random sample"
+
+
+def _likeliest(model: nn.Module, dtype: torch.dtype | None) -> nn.Module:
+    """Return a copy that computes with its likeliest weights, without noise, on the CPU, in evaluation mode.
+
+    Args:
+        dtype: of its real numbers; None leaves them as they are.
+    """
+
+    def convert(value: torch.Tensor) -> torch.Tensor:
+        return value.to("cpu", dtype if value.is_floating_point() else None, copy=True)
+
+    twin = copied(model, convert)
+    begin_evaluation(twin)
+    for module in named_modules(twin).values():
+        if isinstance(module, Bernoulli):
+            with torch.no_grad():
+                module.logits.copy_(torch.where(module.logits <= 0, -CERTAIN, CERTAIN))
+        if isinstance(module, Noisy):
+            module.noise = Noise(torch.Tensor.zero_)
+        if isinstance(module, StochasticSign):
+            module.hard, module.exact = True, False  # a soft sample, and logits that cancel near 0, are for training
+        if isinstance(module, DenseLayer | ConvLayer):
+            module.signs_in = None  # rounds large sums, to be faster
+    return twin
+
+
+def _compare(
+    model: nn.Module,
+    nodes: Sequence[Node],
+    tensors: Mapping[str, NDArray[Any]],
+    x: torch.Tensor,
+    samples: Sequence[str],
+) -> None:
+    modules = named_modules(model)
+    begun = x.detach().clone()
+    done = run(modules, nodes, x.clone(), samples[0], lambda name, module: None)
+    coarser = torch.finfo(x.dtype).eps / torch.finfo(torch.float64).eps
+    underflow = torch.finfo(x.dtype).tiny  # below it float16 has few digits; of the other types it is next to nothing
+    values: dict[str, Reals] = {INPUT: _array(begun, INPUT)}
+    for node in nodes:
+        before = values[node.inputs[0]]
+        if node.kind == "flatten" and node.name not in modules:  # a function, which is no call of a module
+            values[node.name] = output(node, tensors, before).values
+            continue
+        call = done.call(node.name, samples[0])
+        given, found = (_array(value, f"layer {node.name!r}") for value in (call.x, call.y))
+        _same(node.name, f"its input, which {node.inputs[0]!r} gives,", given, before, 0.0, samples)
+        expected = output(node, tensors, given)
+        _same(node.name, "what it computes", found, expected.values, expected.slack * coarser + underflow, samples)
+        values[node.name] = found
+    last = nodes[-1].name if nodes else INPUT
+    result = _array(done.result, f"the network's output on {samples[0]}")
+    _same(last, "the network's output, which it gives,", result, values[last], 0.0, samples)
+
+
+def _array(value: Any, who: str) -> Reals:
+    """The values of a tensor, or the means of a Gaussian, whose variances are 0 where weights are certain."""
+    if isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], torch.Tensor):
+        value = value[0]
+    if not isinstance(value, torch.Tensor):
+        raise BlrcError(f"{who}: gives a {type(value).__name__}, not a tensor; forward must pass on what layers give")
+    return value.detach().to(torch.float64).numpy()
+
+
+def _same(name: str, what: str, found: Reals, expected: Reals, slack: Reals | float, samples: Sequence[str]) -> None:
+    """Refuse a difference beyond `slack`; what is not finite on both sides (a norm divides by 0) is the same."""
+    where = f"layer {name!r}: the module differs from its captured graph on"
+    if found.shape != expected.shape:
+        raise BlrcError(
+            f"{where} {samples[0]}: {what} has shape {found.shape}, captured {expected.shape}; write forward as plain "
+            "calls of layers"
+        )
+    with np.errstate(invalid="ignore"):
+        close = (
+            (np.abs(found - expected) <= slack) | (found == expected) | ~(np.isfinite(found) | np.isfinite(expected))
+        )
+    if close.all():
+        return
+    place = tuple(int(i) for i in np.argwhere(~close)[0])
+    raise BlrcError(
+        f"{where} {samples[place[0]]}: {what} is {found[place]:.9g} at {place[1:]}, captured {expected[place]:.9g} "
+        f"({int((~close).sum())} of {close.size} values differ); write forward as plain calls of layers"
+    )

@@ -1,0 +1,164 @@
+"""What a captured layer computes, in NumPy and float64, from its node and its tensors alone.
+
+This shares no code with the compiler, nor with the layers of `blrc.nn` and of torch, of which it uses the product of
+matrices: it is what `check` compares a running module with. Weights are the likeliest ones; norms have the statistics
+that they hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from blrc.errors import BlrcError
+from blrc.frontend.kinds.node import Node
+
+Reals = NDArray[np.float64]
+UNIT = 2.0**-53  # by which rounding to float64 is off at most, relative to the result
+_MATMUL = torch.matmul  # as it was when this module was imported
+NORM_ROUNDINGS = 16  # a norm's few operations, in either of two orders
+
+
+@dataclass(frozen=True, eq=False)
+class Layer:
+    """The output of a layer, and how far another order of the same float64 operations may be from it (each value)."""
+
+    values: Reals
+    slack: Reals | float
+
+
+def output(node: Node, tensors: Mapping[str, NDArray[Any]], x: Reals) -> Layer:
+    """Evaluate one layer on a batch of its inputs, ``(N, C, H, W)`` or ``(N, C)``.
+
+    Raises:
+        BlrcError: an input of a shape that the layer does not take, or a kind that has no evaluation.
+    """
+    try:
+        return _output(node, tensors, x)
+    except (ValueError, IndexError) as error:
+        raise BlrcError(
+            f"layer {node.name!r}: its input is of shape {x.shape[1:]}, which it does not take ({error})"
+        ) from error
+
+
+def _output(node: Node, tensors: Mapping[str, NDArray[Any]], x: Reals) -> Layer:
+    def real(key: str) -> Reals | None:
+        held = tensors.get(f"{node.name}.{key}")
+        return None if held is None else held.astype(np.float64)
+
+    def needed(key: str) -> Reals:
+        found = real(key)
+        if found is None:
+            raise BlrcError(f"layer {node.name!r}: has no {key}; build it anew")
+        return found
+
+    match node.kind:
+        case "binary_conv2d":
+            return _conv(np.where(needed("weight.logits") <= 0, 1.0, -1.0), real("bias"), x, node.options)
+        case "ste_conv2d":
+            return _conv(np.where(needed("weight") >= 0, 1.0, -1.0), real("bias"), x, node.options)
+        case "binary_linear":
+            return _dense(np.where(needed("weight.logits") <= 0, 1.0, -1.0), real("bias"), x)
+        case "ste_linear":
+            return _dense(np.where(needed("weight") >= 0, 1.0, -1.0), real("bias"), x)
+        case "softmax":
+            return _dense(needed("weight"), real("bias"), x)
+        case "batch_norm1d" | "batch_norm2d" | "plain_norm1d" | "plain_norm2d":
+            mean, variance = needed("running_mean"), needed("running_var")
+            return _norm(x, mean, variance, real("weight"), real("bias"), float(node.options["eps"]))
+        case "max_pool2d" | "plain_pool2d":
+            return Layer(_max_pool(x, node.options), 0.0)
+        case "sign" | "ste_sign":
+            # The sign of what is no number is not specified, and comes from degenerate norm statistics only.
+            return Layer(np.where(x >= 0, 1.0, -1.0), np.where(np.isnan(x), np.inf, 0.0))
+        case "flatten":
+            return Layer(x.reshape(len(x), -1), 0.0)
+        case _:
+            raise BlrcError(f"layer {node.name!r}: kind {node.kind!r} cannot be checked by this version of blrc")
+
+
+def _dense(weight: Reals, bias: Reals | None, x: Reals) -> Layer:
+    offset = np.zeros(len(weight)) if bias is None else bias
+    magnitude = _product(np.abs(x), np.abs(weight).T) + np.abs(offset)
+    return Layer(_product(x, weight.T) + offset, _slack(magnitude, weight.shape[1]))
+
+
+def _conv(weight: Reals, bias: Reals | None, x: Reals, options: Mapping[str, Any]) -> Layer:
+    groups = int(options["groups"])
+    (sy, sx), (dy, dx) = _pair(options["stride"]), _pair(options["dilation"])
+    kernel = weight.shape[2:]
+    outputs, inputs = len(weight) // groups, weight.shape[1]
+    top, left, bottom, right = _padding(options["padding"], kernel, (dy, dx))
+    padded = np.pad(x, ((0, 0), (0, 0), (top, bottom), (left, right)))
+    height = (padded.shape[2] - dy * (kernel[0] - 1) - 1) // sy + 1
+    width = (padded.shape[3] - dx * (kernel[1] - 1) - 1) // sx + 1
+    z = np.zeros((groups, outputs, len(x) * height * width))
+    # Channels first and taps outermost, so that each tap is one large product.
+    split = weight.reshape(groups, outputs, inputs, *kernel).transpose(3, 4, 0, 1, 2)
+    channels = padded.swapaxes(0, 1)
+    for i in range(kernel[0]):
+        for j in range(kernel[1]):
+            rows = channels[:, :, i * dy : i * dy + (height - 1) * sy + 1 : sy]
+            taps = rows[..., j * dx : j * dx + (width - 1) * sx + 1 : sx]
+            z += _product(split[i, j], taps.reshape(groups, inputs, len(x) * height * width))
+    offset = np.zeros(len(weight)) if bias is None else bias
+    values = z.reshape(len(weight), len(x), height, width).swapaxes(0, 1) + offset[:, None, None]
+    terms = inputs * kernel[0] * kernel[1]
+    return Layer(values, _slack(terms * np.abs(x).max(initial=0.0) + np.abs(offset)[:, None, None], terms))
+
+
+def _product(a: Reals, b: Reals) -> Reals:
+    """Product of matrices by torch, whose threads wait for each other with less work than NumPy's BLAS on busy CPUs."""
+    return _MATMUL(*(torch.from_numpy(np.ascontiguousarray(side)) for side in (a, b))).numpy()
+
+
+def _slack(magnitude: Reals, terms: int) -> Reals:
+    """Bound on the distance of two sums of so many terms, whose magnitudes add up to `magnitude`."""
+    return np.asarray(2 * (terms + 2) * UNIT * magnitude)
+
+
+def _norm(x: Reals, mean: Reals, variance: Reals, gamma: Reals | None, beta: Reals | None, eps: float) -> Layer:
+    def rows(values: Reals) -> Reals:
+        return values.reshape(1, -1, *[1] * (x.ndim - 2))
+
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        scale = (np.ones_like(mean) if gamma is None else gamma) / np.sqrt(variance + eps)
+        shift = np.zeros_like(mean) if beta is None else beta
+        values = rows(scale) * (x - rows(mean)) + rows(shift)
+        magnitude = np.abs(rows(scale)) * (np.abs(x) + np.abs(rows(mean))) + np.abs(rows(shift))
+        return Layer(values, NORM_ROUNDINGS * UNIT * magnitude)
+
+
+def _max_pool(x: Reals, options: Mapping[str, Any]) -> Reals:
+    kernel = _pair(options["kernel_size"])
+    sy, sx = kernel if options["stride"] is None else _pair(options["stride"])
+    py, px = _pair(options["padding"])
+    padded = np.pad(x, ((0, 0), (0, 0), (py, py), (px, px)), constant_values=-np.inf)
+    height, width = (padded.shape[2] - kernel[0]) // sy + 1, (padded.shape[3] - kernel[1]) // sx + 1
+    result = np.full((*x.shape[:2], height, width), -np.inf)
+    for i in range(kernel[0]):
+        for j in range(kernel[1]):
+            taps = padded[:, :, i : i + (height - 1) * sy + 1 : sy, j : j + (width - 1) * sx + 1 : sx]
+            np.maximum(result, taps, out=result)
+    return result
+
+
+def _padding(padding: Any, kernel: tuple[int, ...], dilation: tuple[int, int]) -> tuple[int, int, int, int]:
+    """Top, left, bottom and right; of 'same' padding the odd pixel goes to the bottom and the right, as in torch."""
+    if padding == "valid":
+        return 0, 0, 0, 0
+    if padding == "same":
+        height, width = dilation[0] * (kernel[0] - 1), dilation[1] * (kernel[1] - 1)
+        return height // 2, width // 2, height - height // 2, width - width // 2
+    vertical, horizontal = _pair(padding)
+    return vertical, horizontal, vertical, horizontal
+
+
+def _pair(value: Any) -> tuple[int, int]:
+    first, second = value if isinstance(value, list | tuple) else (value, value)
+    return int(first), int(second)

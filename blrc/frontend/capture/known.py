@@ -1,0 +1,95 @@
+"""The classes that are compiled, each with its kind, and what an instance of each looks like when it is new."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+import torch
+from torch import nn
+
+from blrc.frontend.graph import KINDS
+from blrc.nn import Bernoulli
+from blrc.nn.ranks import JointBatchNorm1d, JointBatchNorm2d
+
+# Layers that evaluation passes by.
+SKIPPED: tuple[type[nn.Module], ...] = (
+    nn.Identity,
+    nn.Dropout,
+    nn.Dropout1d,
+    nn.Dropout2d,
+    nn.Dropout3d,
+    nn.AlphaDropout,
+    nn.FeatureAlphaDropout,
+)
+_KIND_OF_CLASS: dict[type[nn.Module], str] = {
+    **{known.cls: kind for kind, known in KINDS.items()},
+    nn.Linear: "softmax",
+    # In evaluation they are torch's own norms.
+    JointBatchNorm1d: "plain_norm1d",
+    JointBatchNorm2d: "plain_norm2d",
+}
+# Classes of which each is a layer, or the weights of one.
+CLASSES: tuple[type[nn.Module], ...] = (*_KIND_OF_CLASS, *SKIPPED, Bernoulli)
+# Arguments of the smallest instance; with a bias, so that it has every parameter that an instance can have.
+_SMALLEST = {
+    "in_channels": 1,
+    "out_channels": 1,
+    "kernel_size": 1,
+    "in_features": 1,
+    "out_features": 1,
+    "num_features": 1,
+    "bias": True,
+}
+
+
+def known_class(module: nn.Module) -> type[nn.Module] | None:
+    """Return the most derived known class that a module is an instance of, or None."""
+    return next((cls for cls in type(module).__mro__ if cls in CLASSES), None)
+
+
+def kind_of(module: nn.Module) -> str | None:
+    """Return the kind of layer that a module is compiled as, or None where it is none (or passed by)."""
+    cls = known_class(module)
+    return None if cls is None else _KIND_OF_CLASS.get(cls)
+
+
+@dataclass(frozen=True)
+class Blank:
+    """What an untouched instance of a known class has.
+
+    Attributes:
+        plain: names in its ``__dict__``.
+        parameters, buffers, modules: names in those registries.
+    """
+
+    plain: frozenset[str]
+    parameters: frozenset[str]
+    buffers: frozenset[str]
+    modules: frozenset[str]
+
+    @property
+    def held(self) -> frozenset[str]:
+        """Names that are looked up in a registry, unless something stands before it."""
+        return self.parameters | self.buffers | self.modules
+
+
+def blank(cls: type) -> Blank:
+    """Return what a new instance of a known class has, which depends on the version of torch."""
+    return _blank(CLASSES.index(cls))
+
+
+@cache
+def _blank(index: int) -> Blank:
+    with torch.random.fork_rng(devices=[]), torch.device("cpu"):
+        new = _new(CLASSES[index])
+    return Blank(frozenset(vars(new)), frozenset(new._parameters), frozenset(new._buffers), frozenset(new._modules))
+
+
+def _new(cls: type[nn.Module]) -> nn.Module:
+    if cls is Bernoulli:
+        return Bernoulli((1, 1))
+    kind = _KIND_OF_CLASS.get(cls)
+    if kind is None:
+        return cls()
+    return cls(**{name: _SMALLEST[name] for name in KINDS[kind].options if name in _SMALLEST})

@@ -1,0 +1,140 @@
+"""Run a module and record what goes into each of its layers and what comes out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from blrc.errors import BlrcError
+from blrc.frontend.kinds.node import Node
+from blrc.net.net import INPUT
+
+Visit = Callable[[str, nn.Module], None]
+
+
+@dataclass(frozen=True, eq=False)
+class Call:
+    """One call of a layer: its input and output, each a copy of a tensor or of a tuple of tensors."""
+
+    x: Any
+    y: Any
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """One call of a module: the calls of each of its layers, and what it gives."""
+
+    calls: Mapping[str, Sequence[Call]]
+    result: Any
+
+    def call(self, name: str, sample: str) -> Call:
+        """Return the only call of a layer.
+
+        Raises:
+            BlrcError: it never ran, or several times.
+        """
+        made = self.calls.get(name, [])
+        if len(made) != 1:
+            times = f"{len(made)} times" if made else "never"
+            raise BlrcError(
+                f"layer {name!r}: tracing saw it run once, but on {sample} it ran {times}; forward must not "
+                "depend on values, on counters or on being traced"
+            )
+        return made[0]
+
+
+def run(modules: Mapping[str, nn.Module], nodes: Sequence[Node], x: torch.Tensor, sample: str, visit: Visit) -> Run:
+    """Call the module ``modules[""]``; `visit` looks at each layer just before it runs.
+
+    Raises:
+        BlrcError: it fails, whatever it raises but an interruption from the keyboard.
+    """
+    calls: dict[str, list[Call]] = {}
+    at = [INPUT]
+    with _recording(modules, nodes, calls, at, visit):
+        try:
+            result = modules[""](x)
+        except BaseException as error:
+            if type(error) is KeyboardInterrupt:
+                raise
+            layer = "" if at[-1] == INPUT else f" in or after layer {at[-1]!r}"
+            raise BlrcError(f"the module fails on {sample}{layer}: {first_line(error)}") from error
+    return Run(calls, result)
+
+
+@contextmanager
+def _recording(
+    modules: Mapping[str, nn.Module],
+    nodes: Sequence[Node],
+    calls: dict[str, list[Call]],
+    at: list[str],
+    visit: Visit,
+) -> Iterator[None]:
+    """Within it every call of a layer is recorded, and `at` ends in the last one begun."""
+
+    def end(name: str) -> Any:
+        def hook(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], y: Any) -> None:
+            calls.setdefault(name, []).append(Call(begun[name], _snapshot(y)))
+
+        return hook
+
+    begun: dict[str, Any] = {}
+
+    def begin(name: str) -> Any:
+        def hook(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+            at.append(name)
+            inputs = (*args, *kwargs.values())
+            if len(inputs) != 1:
+                raise BlrcError(f"layer {name!r}: is called with {len(inputs)} inputs; a layer takes one")
+            begun[name] = _snapshot(inputs[0])
+            visit(name, module)
+
+        return hook
+
+    handles = []
+    for node in nodes:
+        if (module := modules.get(node.name)) is not None:
+            handles.append(module.register_forward_pre_hook(begin(node.name), with_kwargs=True))
+            handles.append(module.register_forward_hook(end(node.name), with_kwargs=True))
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _snapshot(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return value.detach().clone()
+    if isinstance(value, tuple) and all(isinstance(item, torch.Tensor) for item in value):
+        return tuple(item.detach().clone() for item in value)
+    return value
+
+
+def begin_evaluation(model: nn.Module) -> None:
+    """Put a module into evaluation mode, whatever its class does then.
+
+    Raises:
+        BlrcError: its own code fails, whatever it raises but an interruption from the keyboard.
+    """
+    try:
+        model.eval()
+    except BaseException as error:
+        if type(error) is KeyboardInterrupt:
+            raise
+        raise BlrcError(f"{type(model).__name__}.eval() fails: {first_line(error)}") from error
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error's message, or its class where it says nothing."""
+    try:
+        lines = str(error).strip().splitlines()
+    except Exception:  # the error's own code
+        lines = []
+    line = "".join(c if c.isprintable() else "?" for c in lines[0]) if lines else ""
+    return line if line and isinstance(error, Exception) else f"{type(error).__name__} {line}".strip()

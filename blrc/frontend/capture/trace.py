@@ -1,0 +1,285 @@
+"""Follow a module's ``forward`` to a graph of named layers.
+
+torch.fx runs ``forward`` on a copy of the module, in evaluation mode, with the layers of `blrc.nn` as leaves; nothing
+needs to be registered. The module that was given stays as it is, whatever its code does when it runs.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from torch import fx, nn
+
+from blrc.errors import BlrcError
+from blrc.frontend.capture.allowed import (
+    check_calls,
+    check_container,
+    check_evaluates,
+    check_layer,
+    check_materialised,
+    check_process,
+    explain,
+)
+from blrc.frontend.capture.copies import copied
+from blrc.frontend.capture.known import SKIPPED, kind_of, known_class
+from blrc.frontend.capture.recording import first_line
+from blrc.frontend.capture.walk import all_names, named_modules
+from blrc.frontend.graph import KINDS, GraphModel
+from blrc.frontend.kinds.node import Node
+from blrc.net.net import INPUT
+from blrc.reading.given import check_module, wrapper
+
+# Layers over random variables that hand a Gaussian on, their counterparts over tensors, and what to use instead where
+# one kind follows the other: that could not run.
+_GAUSSIAN = ("binary_conv2d", "binary_linear", "batch_norm1d", "batch_norm2d", "max_pool2d")
+_TENSOR = ("ste_conv2d", "ste_linear", "plain_norm1d", "plain_norm2d", "plain_pool2d")
+_BEHIND_TENSOR = {
+    "batch_norm1d": "torch.nn.BatchNorm1d",
+    "batch_norm2d": "torch.nn.BatchNorm2d",
+    "max_pool2d": "torch.nn.MaxPool2d",
+    "sign": "blrc.nn.SteSign",
+}
+_BEHIND_GAUSSIAN = {
+    "plain_norm1d": "blrc.nn.StochasticBatchNorm1d",
+    "plain_norm2d": "blrc.nn.StochasticBatchNorm2d",
+    "plain_pool2d": "blrc.nn.StochasticMaxPool2d",
+    "ste_sign": "blrc.nn.StochasticSign",
+}
+# Options of torch's layers that have no integer form, and the only value that is taken.
+_FIXED: Mapping[str, Mapping[str, Any]] = {
+    "plain_norm1d": {"track_running_stats": True},
+    "plain_norm2d": {"track_running_stats": True},
+    "plain_pool2d": {"dilation": 1, "ceil_mode": False, "return_indices": False},
+}
+MOST_STEPS = 10_000  # of a forward; a loop that never ends while it is traced would take all memory
+_INSTEAD = {
+    nn.Conv2d: "use blrc.nn.BinaryConv2d (or SteConv2d)",
+    nn.SyncBatchNorm: "use torch.nn.BatchNorm1d or BatchNorm2d, which can load its state_dict",
+    nn.ReLU: "use blrc.nn.StochasticSign (or SteSign)",
+}
+
+
+def capture(model: nn.Module) -> tuple[Node, ...]:
+    """Return the graph of a module: of a user's own, or of one that `GraphModel` built and that may have been changed.
+
+    Raises:
+        BlrcError: a layer or operation without a binary form (named, with what to use instead), a layer that computes
+            something else than its class (see `blrc.frontend.capture.allowed`), several inputs or outputs, a
+            ``forward`` that cannot be followed, or something that is no module.
+    """
+    check_module(model)
+    if known_class(model) is not None:
+        raise BlrcError(
+            f"a single {type(model).__name__} is a layer, not a network; put the layers into an nn.Sequential"
+        )
+    modules = named_modules(model)
+    check_process()
+    check_materialised(modules)
+    check_container("", model)
+    check_calls(modules)
+    if isinstance(model, GraphModel):
+        _check_names(model)
+    with undisturbed():
+        twin = copied(model)
+        try:
+            twin.eval()  # What is exported is what evaluation computes, whatever mode the module is in.
+            return _followed(twin)
+        except BaseException as error:
+            if type(error) is KeyboardInterrupt:
+                raise
+            explain(named_modules(twin))
+            if isinstance(error, BlrcError):
+                raise
+            raise BlrcError(
+                f"{type(model).__name__}.forward cannot be followed ({first_line(error)}); write it as plain calls of "
+                "layers, without conditions on data"
+            ) from error
+
+
+def _followed(model: nn.Module) -> tuple[Node, ...]:
+    modules = named_modules(model)
+    tracer = _Tracer(modules)
+    traced = tracer.trace(model)
+    for name in tracer.called:
+        if known_class(modules[name]) is None:
+            check_container(name, modules[name])
+    return tuple(_nodes(modules, traced))
+
+
+class _Tracer(fx.Tracer):
+    def __init__(self, modules: Mapping[str, nn.Module]) -> None:
+        super().__init__()
+        self.called: list[str] = []
+        self.steps = 0
+        self.names = {id(module): name for name, module in modules.items()}
+
+    def path_of_module(self, mod: nn.Module) -> str:
+        if id(mod) not in self.names:
+            raise BlrcError(
+                f"forward calls a {type(mod).__name__} that is no part of the network; make it an attribute of a module"
+            )
+        return self.names[id(mod)]
+
+    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
+        return known_class(m) is not None or super().is_leaf_module(m, module_qualified_name)
+
+    def call_module(
+        self, m: nn.Module, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        self.called.append(self.path_of_module(m))
+        if known_class(m) is None:
+            check_container(self.called[-1], m)  # before its hooks run, which may never end on what tracing gives them
+        return super().call_module(m, forward, args, kwargs)
+
+    def create_node(self, *args: Any, **options: Any) -> fx.Node:
+        self.steps += 1
+        if self.steps > MOST_STEPS:
+            raise BlrcError(
+                f"forward takes more than {MOST_STEPS} steps; write it as plain calls of layers, without loops that "
+                "wait for a value"
+            )
+        return super().create_node(*args, **options)
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Leave the generators of random numbers of torch, NumPy and Python as they were, whatever a module draws.
+
+    Within it torch is not in inference mode, whose tensors know no gradients.
+    """
+    of_python, of_numpy = random.getstate(), np.random.get_state()
+    try:
+        with torch.random.fork_rng(devices=[]), torch.inference_mode(False):
+            yield
+    finally:
+        random.setstate(of_python)
+        np.random.set_state(of_numpy)
+
+
+def _check_names(model: GraphModel) -> None:
+    """A loaded network runs the layers that its graph names: none may be gone, and none be there that it never runs."""
+    names = [node.name for node in model.nodes]
+    have = set(all_names(model))
+    for name in names:
+        if name not in have:
+            raise BlrcError(
+                f"layer {name!r} of the loaded network was removed or renamed, but its forward runs it; put an "
+                "nn.Identity() there, or write the changed network as a module of your own"
+            )
+    for name in sorted(have - {""}):
+        inside = any(name == other or name.startswith(f"{other}.") for other in names)
+        if not inside and not any(other.startswith(f"{name}.") for other in names):
+            raise BlrcError(
+                f"layer {name!r} was added to the loaded network, whose forward never runs it; put it into an "
+                "nn.Sequential in the place of another layer, or write the changed network as a module of your own"
+            )
+
+
+def _nodes(modules: Mapping[str, nn.Module], traced: fx.Graph) -> list[Node]:
+    values: dict[fx.Node, str] = {}
+    nodes: list[Node] = []
+    for node in traced.nodes:
+        if node.op == "placeholder":
+            if INPUT in values.values():
+                raise BlrcError(f"{type(modules['']).__name__}.forward has several inputs; a network takes one")
+            values[node] = INPUT
+        elif node.op == "output":
+            if not isinstance(node.args[0], fx.Node) or values[node.args[0]] != (nodes[-1].name if nodes else INPUT):
+                raise BlrcError(f"{type(modules['']).__name__}.forward must return the output of its last layer")
+        else:
+            captured = _capture_node(modules, node, values)
+            if isinstance(captured, str):
+                values[node] = captured
+                continue
+            if captured.name == INPUT:
+                raise BlrcError(f"layer {INPUT!r}: that name stands for the network's input; give the layer another")
+            if captured.name in {other.name for other in nodes}:
+                raise BlrcError(f"layer {captured.name!r} is used twice; make a layer of its own for each use")
+            _check_flow(captured, nodes)
+            nodes.append(captured)
+            values[node] = captured.name
+    return nodes
+
+
+def _capture_node(modules: Mapping[str, nn.Module], node: fx.Node, values: Mapping[fx.Node, str]) -> Node | str:
+    """The node's layer, or the name of the value that it merely passes on."""
+    inputs = tuple(values[x] for x in node.all_input_nodes)
+    if node.op == "call_module":
+        name = str(node.target)
+        module = modules[name]
+        if known_class(module) in SKIPPED:
+            check_layer(name, module)
+            check_evaluates(name, module)
+            return inputs[0]
+        kind = kind_of(module)
+        if kind is None:
+            cls = type(module)
+            if (instead := wrapper(module)) is not None:
+                raise BlrcError(f"layer {name!r}: {cls.__name__} is a wrapper around layers; {instead}")
+            remedy = next(
+                (text for base, text in _INSTEAD.items() if isinstance(module, base)), "use the layers of blrc.nn"
+            )
+            raise BlrcError(f"layer {name!r} ({cls.__name__}) has no binary form; {remedy}")
+        check_layer(name, module)
+        check_evaluates(name, module)
+        for option, only in _FIXED.get(kind, {}).items():
+            if getattr(module, option) not in (only, (only, only)):
+                raise BlrcError(
+                    f"layer {name!r}: {type(module).__name__} with {option}={getattr(module, option)!r} cannot be "
+                    f"compiled; only {option}={only!r} can"
+                )
+        if isinstance(module, nn.Flatten) and (module.start_dim, module.end_dim) != (1, -1):
+            raise BlrcError(f"layer {name!r}: Flatten must keep the batch and nothing else: use nn.Flatten()")
+        return Node(name, kind, inputs, _options(name, KINDS[kind].read(module)))
+    if node.target in (torch.flatten, "flatten"):
+        given = {**dict(zip(("start_dim", "end_dim"), node.args[1:], strict=False)), **node.kwargs}
+        if (given.get("start_dim", 0), given.get("end_dim", -1)) != (1, -1):
+            raise BlrcError(
+                f"operation 'flatten' ({node.name}): must keep the batch and nothing else: use nn.Flatten()"
+            )
+        return Node(_free_name(modules, node.name), "flatten", inputs, {})
+    what = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", str(node.target))
+    raise BlrcError(
+        f"operation {what!r} ({node.name}) has no binary form; "
+        "use the layers of blrc.nn, and nn.Flatten() for reshaping"
+    )
+
+
+def _options(name: str, options: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The options of a layer, which must be numbers, words or lists of them."""
+    for option, value in options.items():
+        for part in value if isinstance(value, list) else [value]:
+            plain = part is None or type(part) in (bool, int, float, str)
+            if not plain or (isinstance(part, float) and not math.isfinite(part)):
+                raise BlrcError(f"layer {name!r}: {option} {value!r}: a plain, finite number is expected")
+    return options
+
+
+def _check_flow(node: Node, before: Sequence[Node]) -> None:
+    """Within a stage there are layers over random variables or layers over tensors, not both."""
+    kinds = {other.name: other.kind for other in before}
+    for x in node.inputs:
+        instead = (
+            _BEHIND_GAUSSIAN.get(node.kind)
+            if kinds.get(x) in _GAUSSIAN
+            else _BEHIND_TENSOR.get(node.kind)
+            if kinds.get(x) in _TENSOR
+            else None
+        )
+        if instead is not None:
+            cls, other = KINDS[node.kind].cls.__name__, KINDS[kinds[x]].cls.__name__
+            raise BlrcError(f"layer {node.name!r} ({cls}) cannot follow {x!r} ({other}); use {instead}")
+
+
+def _free_name(modules: Mapping[str, nn.Module], name: str) -> str:
+    """`name`, with underscores behind it as long as a module of the model has it."""
+    taken = {*modules, INPUT}
+    while name in taken:
+        name += "_"
+    return name

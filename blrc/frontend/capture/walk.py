@@ -1,0 +1,85 @@
+"""List the modules that a module holds, from its registries alone, whatever its class says of them.
+
+A class may override ``named_modules``, ``children`` or ``get_submodule``; then they would show another network than the
+one whose layers run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import torch
+from torch import nn
+
+from blrc.errors import BlrcError
+from blrc.reading.given import wrapper
+
+MOST_NAMES = 100_000  # of modules, all paths counted; shared modules in shared modules have exponentially many
+
+
+def named_modules(model: nn.Module) -> dict[str, nn.Module]:
+    """Return each module under its first name, in the order of `nn.Module.named_modules`; the first is the root, "".
+
+    Raises:
+        BlrcError: modules that hold each other, too many of them, or registries that hold something else.
+    """
+    seen: set[int] = set()
+    first = {}
+    for name, module in all_names(model).items():
+        if id(module) not in seen:
+            seen.add(id(module))
+            first[name] = module
+    return first
+
+
+def all_names(model: nn.Module) -> dict[str, nn.Module]:
+    """Return every module under each of its names."""
+    found: dict[str, nn.Module] = {}
+    above: dict[int, str] = {}  # modules that hold the present one, and their names
+    waiting: list[tuple[str, nn.Module, bool]] = [("", model, True)]
+    while waiting:
+        name, module, begins = waiting.pop()
+        if not begins:
+            del above[id(module)]
+            continue
+        if id(module) in above:
+            raise BlrcError(
+                f"module {name!r} is {_who(above[id(module)], model)}, which holds it: modules in a circle cannot be "
+                "compiled; keep the reference outside of the module"
+            )
+        if len(found) == MOST_NAMES:
+            raise BlrcError(f"{_who('', model)}: holds more than {MOST_NAMES} modules by name; put layers into it once")
+        found[name] = module
+        above[id(module)] = name
+        waiting.append((name, module, False))
+        for key, child in reversed(list(_children(_who(name, model), module))):
+            waiting.append((f"{name}.{key}" if name else key, child, True))
+    return found
+
+
+def _children(who: str, module: nn.Module) -> Iterator[tuple[str, nn.Module]]:
+    if (instead := wrapper(module)) is not None and not isinstance(vars(module).get("_modules"), dict):  # TorchScript
+        raise BlrcError(f"{who}: {type(module).__name__} is a wrapper around layers; {instead}")
+    held = vars(module).get("_modules")
+    if held is None and "_modules" not in vars(module):
+        raise BlrcError(f"{who}: was not initialised; call super().__init__() first in its __init__")
+    if not isinstance(held, Mapping):
+        raise BlrcError(f"{who}: keeps its modules in a {type(held).__name__}; build it anew")
+    for registry in ("_parameters", "_buffers"):
+        tensors = vars(module).get(registry)
+        if not isinstance(tensors, Mapping) or not all(
+            isinstance(key, str) and (value is None or isinstance(value, torch.Tensor))
+            for key, value in tensors.items()
+        ):
+            raise BlrcError(f"{who}: its {registry} hold something else than tensors by name; build it anew")
+    for key in held:
+        child = held[key]
+        if child is None:
+            continue
+        if not isinstance(key, str) or not isinstance(child, nn.Module):
+            raise BlrcError(f"{who}: holds a {type(child).__name__} {key!r} as a module; build it anew")
+        yield key, child
+
+
+def _who(name: str, model: nn.Module) -> str:
+    return f"module {name!r}" if name else f"the network itself ({type(model).__name__})"

@@ -1,0 +1,295 @@
+"""Checkpoints: a trained network in one file, from which an export needs nothing else. Reading one needs no torch.
+
+The file is a sealed torch zip of tensors and plain data (`blrc.reading.sealed`); `blrc.frontend.saving` writes it.
+
+    format, version    "blrc-checkpoint", 1
+    nodes              the graph of named layers: name, kind, inputs, options
+    tensors            parameters and buffers by state_dict key; logits as float32, or as int8 codes
+                       (`blrc.frontend.logits`); a Binarized NN's shadow weights as float32, or their signs as int8
+    input              the input's encoding
+    calibration        raw samples on which norm statistics are re-estimated, deflated, or None
+    whitening          how images become raw samples (`blrc.datasets.whitening`), or None
+
+A file may come from a stranger: everything in it is checked for its type, its range and its size before it is used.
+"""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blrc.datasets import whitening as whiten
+from blrc.datasets.whitening import Whitening
+from blrc.errors import BlrcError
+from blrc.extras import require
+from blrc.frontend import logits
+from blrc.frontend.kinds.node import Node
+from blrc.frontend.kinds.record import shown
+from blrc.frontend.kinds.table import check_nodes, tensors_of
+from blrc.net.encoding import InputEncoding
+from blrc.reading import sealed
+from blrc.reading.given import path_of
+from blrc.reading.schema import unknown_field
+
+if TYPE_CHECKING:
+    from torch import nn
+
+FORMAT = "blrc-checkpoint"
+REAL_FORMAT = "blrc-full-precision"
+VERSION = 1
+LOGITS = ".weight.logits"
+_KEYS = ("format", "version", "nodes", "tensors", "input", "calibration", "whitening")
+_SINGLE = np.finfo(np.float32)
+MOST_SAMPLES = 2**20  # for calibration: a few hundred suffice
+MOST_SAMPLE_BYTES = 2**28  # of all of them together, in memory
+
+
+@dataclass(frozen=True, eq=False)
+class Checkpoint:
+    """A loaded checkpoint.
+
+    Attributes:
+        nodes: the layers in order.
+        tensors: parameters and buffers by state_dict key; logits may be int8 codes, shadow weights int8 signs.
+        encoding: how raw input becomes codes.
+        calibration: raw samples ``(N, *encoding.shape)``, or None.
+        source: what to call it in messages (the path).
+        whitening: how images become raw input, where the network takes whitened images.
+    """
+
+    nodes: tuple[Node, ...]
+    tensors: Mapping[str, NDArray[Any]]
+    encoding: InputEncoding
+    calibration: NDArray[Any] | None
+    source: str
+    whitening: Whitening | None = None
+
+    def model(self) -> nn.Module:
+        """The network as a torch module, in training mode, with the state_dict keys of the one that was saved.
+
+        Raises:
+            BlrcError: torch is not installed.
+        """
+        require("torch", "a checkpoint's model()")
+        from blrc.frontend.graph import build
+
+        shadows = shadows_of(self)
+        return build(self.nodes, {key: self._single(key, value, shadows) for key, value in self.tensors.items()})
+
+    def _single(self, key: str, value: NDArray[Any], shadows: frozenset[str]) -> NDArray[Any]:
+        """Return a tensor as a module holds it, in float32: no sign of a weight is lost."""
+        if key.endswith(LOGITS) and value.dtype == np.int8:
+            return logits.from_codes(value)
+        if value.dtype != np.float64:
+            return value
+        if key.endswith(LOGITS) or key in shadows:
+            least = np.copysign(float(_SINGLE.tiny), value)
+            value = np.where((value != 0) & (np.abs(value) < _SINGLE.tiny), least, value)
+        return value.astype(np.float32)
+
+    def samples(self) -> NDArray[Any]:
+        """The calibration samples.
+
+        Raises:
+            BlrcError: there are none.
+        """
+        if self.calibration is None:
+            raise BlrcError(
+                f"{self.source}: holds no calibration samples, on which the norms are re-estimated; "
+                "save it again with blrc.save(..., calibration=samples)"
+            )
+        return self.calibration
+
+    def logit_codes(self, layer: str) -> NDArray[np.int8]:
+        """8-bit codes of a binary layer's logits (made now where the checkpoint holds floats)."""
+        held = self.tensors[layer + LOGITS]
+        return held if held.dtype == np.int8 else logits.to_codes(held)
+
+    def signs(self, layer: str) -> NDArray[np.int8]:
+        """The +-1 weights of a layer of a Binarized NN."""
+        return signs_of(self.tensors[f"{layer}.weight"])
+
+
+def load(path: str | Path) -> Checkpoint:
+    """Read a checkpoint. Nothing in the file is executed.
+
+    Raises:
+        BlrcError: no such file, not a checkpoint, truncated, damaged, of a newer format version, or with values that
+        are not finite.
+    """
+    path = path_of(path)
+    content = sealed.read(path)
+    if sealed.format_of(content) == REAL_FORMAT:
+        raise BlrcError(f"{path}: a full-precision network, which cannot be compiled; train one with --model blrnet")
+    if sealed.format_of(content) != FORMAT:
+        raise BlrcError(f"{path}: not a blrc checkpoint; make one with blrc.save() or 'blrc train'")
+    version = content.get("version")
+    if type(version) is not int or not 1 <= version <= VERSION:
+        raise BlrcError(
+            f"{path}: checkpoint format version {shown(version)}, but this blrc reads up to {VERSION}; update blrc"
+        )
+    try:
+        checkpoint = _decode(content, str(path))
+    except BlrcError as error:
+        raise BlrcError(f"{path}: {error}") from None
+    check(checkpoint)
+    return checkpoint
+
+
+def _decode(content: Mapping[str, Any], source: str) -> Checkpoint:
+    _expect_only("it", content, _KEYS)
+    nodes = tuple(_node(_expect(dict, node, "a layer")) for node in _field(list, content, "nodes"))
+    check_nodes(nodes)
+    tensors = _field(dict, content, "tensors")
+    for key, value in tensors.items():
+        _expect(np.ndarray, value, f"tensor {shown(key)}")
+    _check_tensors(nodes, tensors)
+    encoding = _encoding(_field(dict, content, "input"))
+    if "calibration" not in content:
+        _invalid("calibration is missing")
+    samples, held = content["calibration"], content.get("whitening")
+    whitening = None if held is None else whiten.unpack(_expect(dict, held, "whitening"))
+    if whitening is not None and whitening.shape != encoding.shape:
+        _invalid("its whitening is of other images than its input")
+    return Checkpoint(
+        nodes,
+        {key: np.array(value, value.dtype.newbyteorder("="), order="C") for key, value in tensors.items()},
+        encoding,
+        None if samples is None else _inflate(_expect(dict, samples, "calibration"), encoding),
+        source,
+        whitening,
+    )
+
+
+def _expect_only(what: str, held: Mapping[str, Any], known: Collection[str]) -> None:
+    """Refuse a field that this version of blrc does not know: it could mean anything."""
+    if (key := unknown_field(held, known)) is not None:
+        _invalid(f"{what} has a field {key}, which this version of blrc does not know")
+
+
+def _node(held: Mapping[str, Any]) -> Node:
+    _expect_only("a layer", held, ("name", "kind", "inputs", "options"))
+    inputs = tuple(_expect(str, x, "an input of a layer") for x in _field(list, held, "inputs"))
+    return Node(_field(str, held, "name"), _field(str, held, "kind"), inputs, _field(dict, held, "options"))
+
+
+def _encoding(held: Mapping[str, Any]) -> InputEncoding:
+    _expect_only("the input", held, ("kind", "shape", "scale", "mean", "std"))
+    shape = tuple(_expect(int, n, "a size of the input") for n in _field(list, held, "shape"))
+    mean, std = (tuple(_number(x, f"the input's {key}") for x in _field(list, held, key)) for key in ("mean", "std"))
+    scale = _number(held.get("scale"), "the input's scale")
+    return InputEncoding(_field(str, held, "kind"), shape, scale, mean, std)
+
+
+def _field(kind: type, held: Mapping[str, Any], key: str) -> Any:
+    if key not in held:
+        _invalid(f"{key} is missing")
+    return _expect(kind, held[key], key)
+
+
+def _expect(kind: type, value: Any, what: str) -> Any:
+    """Return `value`, which must be of exactly that type."""
+    if type(value) is not kind:
+        _invalid(f"{what} is {shown(value)}, expected {kind.__name__}")
+    return value
+
+
+def _number(value: Any, what: str) -> float:
+    if type(value) not in (int, float):
+        _invalid(f"{what} is {shown(value)}, expected a number")
+    return float(value)  # no number of the file is beyond float64: see pickled.MOST_DIGITS
+
+
+def _invalid(why: str) -> NoReturn:
+    raise BlrcError(f"not a valid blrc checkpoint ({why}); save it again with blrc.save()")
+
+
+def check(checkpoint: Checkpoint) -> None:
+    """Refuse a checkpoint whose layers, tensors, values or samples do not fit together.
+
+    Raises:
+        BlrcError: the first thing that does not fit, by the name of its layer or tensor.
+    """
+    where = checkpoint.source
+    try:
+        check_nodes(checkpoint.nodes)
+        _check_tensors(checkpoint.nodes, checkpoint.tensors)
+    except BlrcError as error:
+        raise BlrcError(f"{where}: {error}") from None
+    for key, value in checkpoint.tensors.items():
+        if value.dtype.kind != "f" or (np.abs(value) <= _SINGLE.max).all():  # false for NaN
+            continue
+        layer, what = key.rsplit(".", 1)[0].removesuffix(".weight"), key.rsplit(".", 1)[1]
+        rows = np.atleast_1d(value)
+        channel = int(np.argmax(~(np.abs(rows.reshape(len(rows), -1)) <= _SINGLE.max).all(axis=1)))
+        raise BlrcError(
+            f"{where}: layer {layer!r}: {what} of channel {channel} is NaN or infinite, or beyond float32; the "
+            "training diverged: use an earlier checkpoint"
+        )
+    samples = checkpoint.calibration
+    if samples is not None:
+        checkpoint.encoding.check(samples, f"{where}: calibration samples")
+        if len(samples) < 2:
+            raise BlrcError(
+                f"{where}: calibration needs at least 2 samples, got {len(samples)}; a few hundred are better"
+            )
+        if len(samples) > MOST_SAMPLES or samples.nbytes > MOST_SAMPLE_BYTES:
+            raise BlrcError(
+                f"{where}: {len(samples)} calibration samples of {samples.nbytes} bytes together; at most "
+                f"{MOST_SAMPLES} samples of {MOST_SAMPLE_BYTES} bytes are taken, and a few hundred suffice"
+            )
+
+
+def _check_tensors(nodes: tuple[Node, ...], tensors: Mapping[str, NDArray[Any]]) -> None:
+    """Refuse tensors that are missing, of no layer, or of another shape or type than their layers' options say."""
+    wanted = tensors_of(nodes)
+    for key in sorted({*wanted, *tensors}):
+        held = tensors.get(key)
+        if held is None or key not in wanted:
+            raise BlrcError(f"tensor {shown(key)} is {'missing' if held is None else 'of no layer'}")
+        if not wanted[key].takes(held):
+            raise BlrcError(
+                f"tensor {shown(key)} is {held.dtype} {held.shape}, but its layer has {wanted[key].numbers} "
+                f"{wanted[key].shape}; save the model again"
+            )
+
+
+def shadows_of(checkpoint: Checkpoint) -> frozenset[str]:
+    """Keys of the weights of a Binarized NN, of which only the signs count."""
+    return frozenset(f"{node.name}.weight" for node in checkpoint.nodes if node.kind in ("ste_conv2d", "ste_linear"))
+
+
+def signs_of(weights: NDArray[Any]) -> NDArray[np.int8]:
+    return np.where(weights >= 0, np.int8(1), np.int8(-1))
+
+
+def _inflate(stored: Mapping[str, Any], encoding: InputEncoding) -> NDArray[Any]:
+    """Return the calibration samples; their declared shape is checked first, and no more is inflated than it says."""
+    _expect_only("calibration", stored, ("dtype", "shape", "deflated"))
+    name, shape = _field(str, stored, "dtype"), _field(list, stored, "shape")
+    data = _field(np.ndarray, stored, "deflated")
+    if name != encoding.dtype.name or data.dtype != np.uint8 or data.ndim != 1:
+        _invalid(f"calibration is {shown(name)}, expected {encoding.dtype.name}, deflated")
+    if any(type(n) is not int for n in shape) or tuple(shape[1:]) != encoding.shape or not shape or shape[0] < 0:
+        _invalid("the shape of calibration is not that of samples of the input")
+    size = math.prod(shape)
+    if shape[0] > MOST_SAMPLES or size > MOST_SAMPLE_BYTES:
+        raise BlrcError(
+            f"{shape[0]} calibration samples of {size} bytes together are too many; at most {MOST_SAMPLES} samples of "
+            f"{MOST_SAMPLE_BYTES} bytes are taken"
+        )
+    inflater = zlib.decompressobj()
+    try:
+        raw = inflater.decompress(np.ascontiguousarray(data).data, size + 1)
+    except zlib.error as error:
+        _invalid(f"calibration cannot be inflated: {error}")
+    if len(raw) != size or not inflater.eof:
+        _invalid(f"calibration is not the {size} bytes that its shape says")
+    return np.frombuffer(bytearray(raw), encoding.dtype).reshape(shape)

@@ -1,0 +1,109 @@
+"""A torch network as a graph of named layers, and the module that is built from one.
+
+`blrc.capture` makes the graph of a user's own module. It is a list of nodes with named inputs, so that later kinds of
+network need no new format.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from blrc import nn as bnn
+from blrc.errors import BlrcError
+from blrc.frontend.kinds import table
+from blrc.frontend.kinds.node import Node
+from blrc.net.net import INPUT
+
+
+@dataclass(frozen=True)
+class _Kind:
+    cls: type[nn.Module]
+    options: tuple[str, ...]
+
+    def read(self, module: nn.Module) -> dict[str, Any]:
+        return {option: _plain(option, getattr(module, option)) for option in self.options}
+
+    def build(self, options: Mapping[str, Any]) -> nn.Module:
+        return self.cls(**{name: _tuples(value) for name, value in options.items()})
+
+
+_CLASSES: Mapping[str, type[nn.Module]] = {
+    "binary_conv2d": bnn.BinaryConv2d,
+    "binary_linear": bnn.BinaryLinear,
+    "batch_norm1d": bnn.StochasticBatchNorm1d,
+    "batch_norm2d": bnn.StochasticBatchNorm2d,
+    "max_pool2d": bnn.StochasticMaxPool2d,
+    "sign": bnn.StochasticSign,
+    "softmax": bnn.SoftmaxLinear,
+    "flatten": nn.Flatten,
+    "ste_conv2d": bnn.SteConv2d,
+    "ste_linear": bnn.SteLinear,
+    "ste_sign": bnn.SteSign,
+    "plain_norm1d": nn.BatchNorm1d,
+    "plain_norm2d": nn.BatchNorm2d,
+    "plain_pool2d": nn.MaxPool2d,
+}
+# Options are those of the table, so that nothing is captured that the reader of checkpoints does not know.
+KINDS: Mapping[str, _Kind] = {name: _Kind(cls, tuple(table.KINDS[name].options)) for name, cls in _CLASSES.items()}
+
+
+class GraphModel(nn.Module):
+    """A module built from a graph; its ``state_dict`` has the keys of the module that was captured.
+
+    Raises:
+        BlrcError: nodes that no checkpoint may hold (`blrc.frontend.kinds.table.check_nodes`), or a name that a module
+        has.
+    """
+
+    def __init__(self, nodes: tuple[Node, ...]) -> None:
+        super().__init__()
+        table.check_nodes(nodes)
+        self.nodes = nodes
+        for node in nodes:
+            *path, last = node.name.split(".")
+            parent: nn.Module = self
+            try:
+                for part in path:
+                    if part not in parent._modules:
+                        parent.add_module(part, nn.Module())
+                    parent = parent.get_submodule(part)
+                parent.add_module(last, KINDS[node.kind].build(node.options))
+            except BlrcError as error:
+                raise BlrcError(f"layer {node.name!r}: {error}") from None
+            except KeyError:  # what every module has already, such as "forward"
+                raise BlrcError(f"layer {node.name!r}: a module has that name; give the layer another") from None
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        values: dict[str, Any] = {INPUT: x}
+        for node in self.nodes:
+            values[node.name] = self.get_submodule(node.name)(*(values[name] for name in node.inputs))
+        result: torch.Tensor = values[self.nodes[-1].name]
+        return result
+
+
+def build(nodes: tuple[Node, ...], tensors: Mapping[str, NDArray[Any]]) -> GraphModel:
+    """Return a module of these layers with these parameters and buffers, which are copied."""
+    with torch.device("cpu"):
+        model = GraphModel(nodes).float()  # whatever torch's default device and type are
+    model.load_state_dict({key: torch.from_numpy(value.copy()) for key, value in tensors.items()})
+    return model
+
+
+def _plain(option: str, value: Any) -> Any:
+    """Plain data: tuples become lists, NumPy's and torch's numbers Python's, a bias whether it is there."""
+    if option == "bias":
+        return value is not None
+    if isinstance(value, tuple):
+        return [_plain(option, item) for item in value]
+    return value.item() if isinstance(value, np.generic | torch.Tensor) else value
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value

@@ -1,0 +1,151 @@
+"""What a record of a layer's kind says, and checks of single options."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blrc.errors import BlrcError
+from blrc.frontend.kinds.node import Node
+from blrc.net.net import Layer, Reals
+from blrc.net.window import count
+
+Options = Mapping[str, Any]
+Check = Callable[[str, str, Any], None]
+"""Refuse the value of an option: who has it, its name, and its value."""
+LARGEST = 1e30  # of an eps: its product with the square of a scale is a number of float64
+LONGEST = 100  # characters of a text among options: all that are known are far shorter
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A parameter or buffer of a layer.
+
+    Attributes:
+        shape: of its values.
+        numbers: ``float``, ``int``, or ``weights``: floats, or in a compact checkpoint int8 (codes, signs).
+    """
+
+    shape: tuple[int, ...]
+    numbers: Literal["float", "int", "weights"] = "float"
+
+    def takes(self, held: NDArray[Any]) -> bool:
+        """Whether an array is this tensor, by shape and type."""
+        kinds = {"float": "f", "int": "i", "weights": "f"}[self.numbers]
+        fits = held.dtype.kind == kinds or (self.numbers == "weights" and held.dtype == np.int8)
+        return fits and held.shape == self.shape
+
+
+class Values(Protocol):
+    """The numbers of one layer of one member."""
+
+    def signs(self) -> NDArray[np.int8]:
+        """The +-1 weights."""
+
+    def reals(self, tensor: str) -> Reals:
+        """A tensor by its name within the layer."""
+
+    def optional(self, tensor: str) -> Reals | None:
+        """The same, or None where the layer has none."""
+
+    @property
+    def running(self) -> bool:
+        """Whether norms keep the running statistics of training."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One kind of layer.
+
+    Attributes:
+        name: in a checkpoint.
+        options: the check of every option by its name; a node has exactly these.
+        together: refuses options that do not go together, after each has been checked by itself.
+        tensors: the layer's parameters and buffers by name, from its options.
+        layer: the layer of a net, from the node and the numbers of a member.
+    """
+
+    name: str
+    options: Mapping[str, Check]
+    together: Callable[[str, Options], None]
+    tensors: Callable[[Options], Mapping[str, Tensor]]
+    layer: Callable[[str, Node, Values], Layer]
+
+    def check(self, who: str, options: Options) -> None:
+        """Refuse options that are unknown, missing, of another type or out of range; the message starts with `who`."""
+        for option in options:
+            if option not in self.options:
+                known = ", ".join(self.options) or "none"
+                raise BlrcError(f"{who}: a {self.name} has no option {shown(option)}; its options are {known}")
+        for option, check in self.options.items():
+            if option not in options:
+                raise BlrcError(f"{who}: option {option!r} is missing")
+            _check_plain(who, option, options[option])
+            check(who, option, options[option])
+        self.together(who, options)
+
+
+def anything(who: str, option: str, value: Any) -> None:
+    """Leave an option to `Kind.together`."""
+
+
+def no_more(who: str, options: Options) -> None:
+    """Have nothing to say of the options together."""
+
+
+def size(who: str, option: str, value: Any) -> None:
+    """Refuse what is no number of channels or features."""
+    count(who, option, value)
+
+
+def flag(who: str, option: str, value: Any) -> None:
+    """Refuse what is neither True nor False."""
+    if type(value) is not bool:
+        raise BlrcError(f"{who}: {option} {shown(value)}: give True or False")
+
+
+def not_negative(who: str, option: str, value: Any) -> None:
+    """Refuse what is no finite number from 0 on."""
+    if not (_is_real(value) and 0 <= value <= LARGEST):
+        raise BlrcError(
+            f"{who}: {option} {shown(value)}: must be finite and not negative, {LARGEST} at most; train with 1e-5, say"
+        )
+
+
+def positive(who: str, option: str, value: Any) -> None:
+    """Refuse what is no finite number above 0."""
+    if not (_is_real(value) and math.isfinite(value) and value > 0):
+        raise BlrcError(f"{who}: {option} {shown(value)}: must be finite and positive")
+
+
+def real_or_none(who: str, option: str, value: Any) -> None:
+    """Refuse what is neither a finite number nor None."""
+    if value is not None and not (_is_real(value) and math.isfinite(value)):
+        raise BlrcError(f"{who}: {option} {shown(value)}: give a number, or None")
+
+
+def shown(value: Any) -> str:
+    """Show a value in a message: what is short as it is, of everything else only its type."""
+    if value is None or type(value) in (bool, float) or (type(value) is int and value.bit_length() < 128):
+        return repr(value)
+    if type(value) is str:
+        return ascii(value if len(value) <= LONGEST else f"{value[:LONGEST]}...")
+    return f"(of type {type(value).__name__})"
+
+
+def _is_real(value: Any) -> bool:
+    return type(value) in (int, float) and (type(value) is float or value.bit_length() < 128)
+
+
+def _check_plain(who: str, option: str, value: Any) -> None:
+    """Refuse everything but None, a number, a short text, and a pair of numbers."""
+    numbers = value if type(value) in (list, tuple) and len(value) <= 2 else (value,)
+    for number in numbers:
+        short = type(number) is str and len(number) <= LONGEST and number is value
+        if not (number is None or type(number) is bool or _is_real(number) or short):
+            raise BlrcError(f"{who}: option {option!r} {shown(number)}: give a number, a pair, a short text or None")

@@ -1,0 +1,87 @@
+"""The table of all kinds, and what must hold for the layers of a network together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from blrc.errors import BlrcError
+from blrc.frontend.kinds import linear, pointwise, pool, softmax
+from blrc.frontend.kinds.node import Node
+from blrc.frontend.kinds.norm import NORMS
+from blrc.frontend.kinds.record import Kind, Tensor, shown
+from blrc.net.net import INPUT
+
+KINDS: Mapping[str, Kind] = {
+    kind.name: kind
+    for kind in (
+        linear.BINARY_CONV,
+        linear.BINARY_LINEAR,
+        linear.STE_CONV,
+        linear.STE_LINEAR,
+        *NORMS,
+        *pool.POOLS,
+        pointwise.SIGN,
+        pointwise.STE_SIGN,
+        pointwise.FLATTEN,
+        softmax.SOFTMAX,
+    )
+}
+LONGEST_NAME = 200  # characters: a name is printed in tables, and becomes a name in C
+
+
+def check_nodes(nodes: Sequence[Node]) -> None:
+    """Refuse layers that are unknown, have names that cannot be, read what is not there, or have unknown options.
+
+    Raises:
+        BlrcError: the first fault, with the name of its layer.
+    """
+    names = {INPUT}
+    for node in nodes:
+        _check_name(node.name, names)
+        who = f"layer {node.name!r}"
+        if not node.inputs or not all(x in names for x in node.inputs):
+            strange = next((x for x in node.inputs if x not in names), None)
+            raise BlrcError(f"{who}: reads {shown(strange)}, which no layer before it computes")
+        kind_of(node).check(who, node.options)
+        names.add(node.name)
+    for node in nodes:  # a layer that lies within another would replace a part of it
+        parts = node.name.split(".")
+        for outer in (".".join(parts[:depth]) for depth in range(1, len(parts))):
+            if outer in names:
+                raise BlrcError(f"layer {node.name!r}: lies within layer {outer!r}; give it another name")
+
+
+def kind_of(node: Node) -> Kind:
+    """Return the record of a layer's kind.
+
+    Raises:
+        BlrcError: there is none.
+    """
+    kind = KINDS.get(node.kind)
+    if kind is None:
+        raise BlrcError(f"layer {node.name!r} is of kind {shown(node.kind)}, which this version of blrc does not know")
+    return kind
+
+
+def tensors_of(nodes: Sequence[Node]) -> dict[str, Tensor]:
+    """Return the parameters and buffers of checked layers by their keys in a state_dict."""
+    return {
+        f"{node.name}.{key}": tensor for node in nodes for key, tensor in kind_of(node).tensors(node.options).items()
+    }
+
+
+def _check_name(name: str, taken: set[str]) -> None:
+    """Refuse a name that cannot stand in comments of C, tables and messages, or in the path of a module.
+
+    What cannot be printed are control characters, those that turn the direction of what follows among them, line ends,
+    and halves of characters.
+    """
+    if not (0 < len(name) <= LONGEST_NAME and name.isprintable() and all(name.split("."))):
+        raise BlrcError(
+            f"layer {shown(name)}: that is no name of a layer; use letters, digits and dots between them, at most "
+            f"{LONGEST_NAME} characters that can be printed"
+        )
+    if name == INPUT:
+        raise BlrcError(f"layer {INPUT!r}: that name stands for the network's input; give the layer another")
+    if name in taken:
+        raise BlrcError(f"layer {name!r} is there twice; give each layer a name of its own")

@@ -1,0 +1,216 @@
+"""A checkpoint to one net: the most likely weights (MAP), or a sample keyed by (seed, member)."""
+
+from __future__ import annotations
+
+import json
+import operator
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blrc.errors import BlrcError
+from blrc.frontend import logits
+from blrc.frontend.checkpoint import Checkpoint
+from blrc.frontend.kinds.node import Node
+from blrc.frontend.kinds.table import kind_of
+from blrc.net.net import Layer, Net, Reals
+
+SEED_LIMIT = 2**64
+MEMBER_LIMIT = 2**32
+NONE = Fraction(0)
+_PLAIN = r"[A-Za-z0-9_.-]+"
+_NAME = rf"(?:{_PLAIN}|\"(?:[^\"\\]|\\.)*\")"
+_TEXT = re.compile(rf"sample (\d+):(\d+)(?: layers ({_NAME}(?:,{_NAME})*))?(?: freeze (\d+(?:/[1-9]\d*)?))?", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Member:
+    """Which network to take: MAP where ``seed`` is None, else sample number ``index`` of ``seed``.
+
+    Attributes:
+        layers: names of the binary layers that are sampled, the others stay at MAP; None samples all of them.
+        freeze: weights with min(p, 1-p) < freeze stay at MAP; 0 freezes none, 1/2 all.
+
+    The random bits of a weight do not depend on `layers` and `freeze`: what is sampled is as in `Member(seed, index)`.
+
+    Raises:
+        BlrcError: a seed that is no whole number below 2^64, an index that is none below 2^32, no layers or one twice,
+        a `freeze` outside 0 to 1/2, or a choice for MAP, of which nothing is sampled.
+    """
+
+    seed: int | None = None
+    index: int = 0
+    layers: tuple[str, ...] | None = None
+    freeze: Fraction = NONE
+
+    def __post_init__(self) -> None:
+        if self.seed is not None and not (_is_whole(self.seed) and 0 <= self.seed < SEED_LIMIT):
+            raise BlrcError(f"seed {self.seed!r}: must be from 0 to 2^64 - 1, a whole number")
+        if not (_is_whole(self.index) and 0 <= self.index < MEMBER_LIMIT):
+            raise BlrcError(f"member {self.index!r}: must be from 0 to 2^32 - 1, a whole number")
+        if self.layers is not None and (not self.layers or len(set(self.layers)) < len(self.layers)):
+            raise BlrcError(f"sampled layers {list(self.layers)}: name at least one, and each once")
+        if not isinstance(self.freeze, Fraction):
+            raise BlrcError(f"freeze {self.freeze!r}: must be a Fraction; blrc.frontend.sample.parse_freeze makes one")
+        if not 0 <= self.freeze <= Fraction(1, 2):
+            raise BlrcError(f"freeze {self.freeze}: must be from 0 to 1/2, as the rarer sign's probability is")
+        if self.seed is None and (self.layers is not None or self.freeze):
+            raise BlrcError("map: nothing of it is sampled, so it takes no layers and no freeze")
+
+    @staticmethod
+    def parse(text: str) -> Member:
+        """Inverse of ``str``. Raises a `ValueError` for what is no member."""
+        if text == "map":
+            return MAP
+        found = _TEXT.fullmatch(text)
+        if found is None:
+            raise ValueError(f"no member: {text!r}")
+        seed, index, names, freeze = found.groups()
+        layers = None if names is None else tuple(_unquote(name) for name in re.findall(_NAME, names))
+        return Member(int(seed), int(index), layers, NONE if freeze is None else Fraction(freeze))
+
+    def __str__(self) -> str:
+        """``map`` or ``sample SEED:INDEX [layers NAME,...] [freeze N/D]``; odd names are JSON strings in ASCII."""
+        if self.seed is None:
+            return "map"
+        text = f"sample {self.seed}:{self.index}"
+        if self.layers is not None:
+            text += (
+                f" layers {','.join(name if re.fullmatch(_PLAIN, name) else json.dumps(name) for name in self.layers)}"
+            )
+        return f"{text} freeze {self.freeze}" if self.freeze else text
+
+
+def _unquote(name: str) -> str:
+    return str(json.loads(name)) if name.startswith('"') else name
+
+
+def _is_whole(number: Any) -> bool:
+    try:
+        return not isinstance(number, bool) and operator.index(number) == number
+    except TypeError:
+        return False
+
+
+MAP = Member()
+
+
+def binary_layers(checkpoint: Checkpoint) -> dict[str, str]:
+    """Kind (``binary_conv2d`` or ``binary_linear``) of each layer that can be sampled, by name, in order."""
+    return {node.name: node.kind for node in checkpoint.nodes if node.kind.startswith("binary_")}
+
+
+def sampled_layers(checkpoint: Checkpoint, choice: str | Sequence[str]) -> tuple[str, ...] | None:
+    """The `Member.layers` of a choice: ``all``, ``conv`` (every binary convolution), ``LAYER,LAYER``, or names.
+
+    Returns:
+        names in the network's order; None where they are all of its binary layers.
+
+    Raises:
+        BlrcError: a name that is none of the checkpoint's binary layers (which the message lists), or none at all.
+    """
+    known = binary_layers(checkpoint)
+    who = f"{checkpoint.source}: cannot sample"
+    names = ", ".join(map(repr, known))
+    have = f"its binary layers are {names}" if known else "no weight of it is random (a Binarized NN)"
+    if choice == "all":
+        return None
+    if choice == "conv":
+        chosen = {name for name, kind in known.items() if kind == "binary_conv2d"}
+        if not chosen:
+            raise BlrcError(f"{who} its binary convolutions: it has none; {have}")
+    elif isinstance(choice, str):
+        chosen = {choice} if choice in known else {name.strip() for name in choice.split(",")} - {""}
+    else:
+        chosen = set(choice)
+    unknown = sorted(chosen - set(known))
+    if unknown or not chosen:
+        raise BlrcError(f"{who} {', '.join(map(repr, unknown)) or 'no layers'}: {have}")
+    return None if chosen == set(known) else tuple(name for name in known if name in chosen)
+
+
+def parse_freeze(freeze: str | float | Fraction) -> Fraction:
+    """The exact rational that a decimal text, ``N/D`` or a float's shortest decimal form says.
+
+    Raises:
+        BlrcError: not a number from 0 to 1/2.
+    """
+    try:
+        value = exact(freeze)
+    except (ValueError, ZeroDivisionError):
+        value = Fraction(-1)
+    if not 0 <= value <= Fraction(1, 2):
+        raise BlrcError(f"freeze {freeze!r}: expected a probability from 0 to 0.5, such as 0.1")
+    return value
+
+
+def exact(number: str | float | Fraction) -> Fraction:
+    """What was written, not its nearest double.
+
+    Raises:
+        ValueError, ZeroDivisionError: no number, or one with so many digits that it would take for ever.
+    """
+    text = str(number).lower()
+    exponent = text.partition("e")[2].lstrip("+-")
+    if not isinstance(number, Fraction) and (len(text) > 64 or len(exponent) > 3 or "_" in text):
+        raise ValueError(text)
+    return number if isinstance(number, Fraction) else Fraction(text)
+
+
+def sample(checkpoint: Checkpoint, member: Member = MAP, running: bool = False) -> Net:
+    """The net of one member.
+
+    Args:
+        running: keep the running norm statistics of training, as they are; otherwise norms come without statistics, to
+            be re-estimated by `calibrate` (paper, section 5: "re-estimating the batch norm statistics").
+
+    Raises:
+        BlrcError: layers that the member names and the checkpoint does not have, or that make no layer.
+    """
+    if member.layers is not None:
+        sampled_layers(checkpoint, member.layers)  # refuses unknown names
+    layers = tuple(_layer(checkpoint, node, index, member, running) for index, node in enumerate(checkpoint.nodes))
+    return Net(checkpoint.encoding, layers, str(member))
+
+
+def _layer(checkpoint: Checkpoint, node: Node, index: int, member: Member, running: bool) -> Layer:
+    who = f"{checkpoint.source}: layer {node.name!r}"
+    if len(node.inputs) != 1:
+        raise BlrcError(f"{who} has {len(node.inputs)} inputs; layers take one")
+    kind = kind_of(node)
+    kind.check(who, node.options)
+    return kind.layer(who, node, _Numbers(checkpoint, node, index, member, running))
+
+
+@dataclass(frozen=True)
+class _Numbers:
+    """What one layer of one member computes with (`blrc.frontend.kinds.record.Values`)."""
+
+    checkpoint: Checkpoint
+    node: Node
+    index: int
+    member: Member
+    running: bool
+
+    def signs(self) -> NDArray[np.int8]:
+        name, member = self.node.name, self.member
+        if self.node.kind.startswith("ste_"):  # a Binarized NN: every member is the same network
+            return self.checkpoint.signs(name)
+        codes = self.checkpoint.logit_codes(name)
+        if member.seed is None or (member.layers is not None and name not in member.layers):
+            return logits.map_signs(codes)
+        signs = logits.sample_signs(codes, member.seed, member.index, self.index)
+        if not member.freeze:
+            return signs
+        return np.where(logits.frozen(member.freeze)[codes.astype(np.int16) + 128], logits.map_signs(codes), signs)
+
+    def reals(self, tensor: str) -> Reals:
+        return np.asarray(self.checkpoint.tensors[f"{self.node.name}.{tensor}"], dtype=np.float64)
+
+    def optional(self, tensor: str) -> Reals | None:
+        return self.reals(tensor) if f"{self.node.name}.{tensor}" in self.checkpoint.tensors else None

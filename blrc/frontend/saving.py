@@ -1,0 +1,155 @@
+"""Write checkpoints, from a torch module to one sealed file, which `blrc.frontend.checkpoint` describes and reads."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import sys
+import zlib
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from blrc.datasets import whitening as whiten
+from blrc.datasets.whitening import Whitening
+from blrc.errors import BlrcError
+from blrc.frontend import logits
+from blrc.frontend.capture.check import check_count, check_equal
+from blrc.frontend.capture.tensors import array_of, tensors_of
+from blrc.frontend.capture.trace import capture
+from blrc.frontend.checkpoint import FORMAT, LOGITS, VERSION, Checkpoint, check, shadows_of, signs_of
+from blrc.net.encoding import InputEncoding
+from blrc.reading.given import path_of, samples_of
+from blrc.reading.sealed import SEAL, SEAL_BYTES
+from blrc.store.places import write_atomically
+
+
+def save(
+    model: nn.Module,
+    path: str | Path,
+    *,
+    input: InputEncoding,
+    calibration: NDArray[Any] | torch.Tensor | None,
+    compact: bool = False,
+    whitening: Whitening | None = None,
+    check_samples: int | None = None,
+) -> None:
+    """Write a checkpoint (atomically).
+
+    Args:
+        model: any module made of `blrc.nn` layers; a user's own class needs no registration.
+        input: how raw input becomes codes (`blrc.net.encoding.pixels`, `int8_codes` or `bits`).
+        calibration: raw samples ``(N, *input.shape)`` of type ``input.dtype``, at least 2; a few hundred suffice.
+            None leaves a
+            checkpoint that cannot be exported without re-estimation samples.
+        compact: hold logits as 8-bit codes, a quarter of the size. MAP weights and samples stay the same bit for bit.
+            Of a Binarized NN it holds the signs: the same network, but it cannot be trained on as if not saved.
+        whitening: kept with a network that takes whitened images, so that `blrc eval` and others can whiten (9.5 MB).
+        check_samples: on how many calibration samples (or random ones) the module runs beside its captured graph, at
+            least 1; by default 32, and 8 of more than a million weights.
+
+    Raises:
+        BlrcError: layers without a binary form, a module that computes something else than its captured graph, values
+            that are not finite, samples of the wrong shape or type.
+    """
+    path = path_of(path, "the path of the checkpoint to write")
+    if whitening is not None and not isinstance(whitening, Whitening):
+        raise BlrcError(
+            f"whitening={type(whitening).__name__}: expected a blrc.datasets.whitening.Whitening, as blrc.load has"
+        )
+    checkpoint = from_model(model, input, calibration, source=str(path), check_samples=check_samples)
+    shadows = shadows_of(checkpoint)
+    tensors = {
+        key: torch.from_numpy(np.array(_compacted(key, value, shadows) if compact else value))
+        for key, value in checkpoint.tensors.items()
+    }
+    content = {
+        "format": FORMAT,
+        "version": VERSION,
+        "nodes": [{**asdict(node), "inputs": list(node.inputs)} for node in checkpoint.nodes],
+        "tensors": tensors,
+        "input": {
+            "kind": input.kind,
+            "shape": list(input.shape),
+            "scale": float(input.scale),
+            "mean": list(map(float, input.mean)),
+            "std": list(map(float, input.std)),
+        },
+        "calibration": _deflate(checkpoint.calibration),
+    }
+    if whitening is not None:
+        content["whitening"] = _tensors(whiten.pack(whitening))
+    write_sealed(content, path)
+
+
+def from_model(
+    model: nn.Module,
+    input: InputEncoding,
+    calibration: NDArray[Any] | torch.Tensor | None,
+    source: str = "model",
+    check_samples: int | None = None,
+) -> Checkpoint:
+    """Return what `save` would write, without writing it."""
+    if not isinstance(input, InputEncoding):
+        raise BlrcError(f"input={type(input).__name__}: expected what blrc.pixels, blrc.int8_codes or blrc.bits gives")
+    count = check_count(check_samples)
+    given = array_of(calibration) if isinstance(calibration, torch.Tensor) else calibration
+    nodes = capture(model)
+    samples = samples_of(given, input.shape, input.dtype)
+    tensors = dict(tensors_of(model, [node.name for node in nodes]))
+    checkpoint = Checkpoint(nodes, tensors, input, samples, source)
+    check(checkpoint)
+    check_equal(model, nodes, tensors, input, samples, count)
+    return checkpoint
+
+
+def write_sealed(content: Mapping[str, Any], path: Path) -> None:
+    """Write a sealed file of plain data and tensors (atomically); the same content gives the same bytes."""
+    buffer = io.BytesIO()
+    torch.save(_interned(content), buffer)
+    write_atomically(path, _seal(buffer.getvalue()))
+
+
+def _tensors(plain: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: torch.from_numpy(value) if isinstance(value, np.ndarray) else value for key, value in plain.items()}
+
+
+def _compacted(key: str, value: NDArray[Any], shadows: frozenset[str]) -> NDArray[Any]:
+    if key in shadows:
+        return signs_of(value)
+    return logits.to_codes(value) if key.endswith(LOGITS) and value.dtype != np.int8 else value
+
+
+def _deflate(samples: NDArray[Any] | None) -> dict[str, Any] | None:
+    if samples is None:
+        return None
+    packed = zlib.compress(np.ascontiguousarray(samples).tobytes(), 9)
+    data = torch.from_numpy(np.frombuffer(packed, dtype=np.uint8).copy())
+    return {"dtype": samples.dtype.name, "shape": list(samples.shape), "deflated": data}
+
+
+def _interned(content: Any) -> Any:
+    """The same plain data with equal strings being one object.
+
+    Pickle writes an object that it has met before as a reference, so bytes would depend on which strings happen to be
+    shared; now the same network gives the same file, whether it was just trained or loaded.
+    """
+    if isinstance(content, dict):
+        return {_interned(key): _interned(value) for key, value in content.items()}
+    if isinstance(content, list):
+        return [_interned(value) for value in content]
+    return sys.intern(str(content)) if isinstance(content, str) else content
+
+
+def _seal(archive: bytes) -> bytes:
+    """Append the SHA-256 as the zip's comment; its last two bytes are the comment's length (so far 0)."""
+    if archive[-2:] != b"\0\0":
+        raise RuntimeError("torch.save wrote a zip with a comment, which blrc.frontend.checkpoint does not expect")
+    body = archive[:-2] + SEAL_BYTES.to_bytes(2, "little")
+    return body + SEAL + hashlib.sha256(body).hexdigest().encode()

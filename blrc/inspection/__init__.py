@@ -1,0 +1,5 @@
+"""Say what a checkpoint becomes on a device, and what would help where it does not fit.
+
+Checkpoints and programs come in, tables and plain data go out. May import: `blrc.frontend`, `blrc.lowering`,
+`blrc.targets.c` and what these may import.
+"""

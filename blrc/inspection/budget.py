@@ -1,0 +1,250 @@
+"""Does an export fit a device? If not: what is used, where, and what would help, with the numbers it would give."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import get_args
+
+from blrc.errors import BlrcError, DiffersError
+from blrc.inspection import what_if
+from blrc.program.program import Conv, Program
+from blrc.targets.c.layout.layout import PORTABLE
+from blrc.targets.c.size import footprint
+from blrc.targets.c.size.choose import Optimize, choose
+from blrc.targets.c.size.footprint import Memory, Part
+
+_UNITS = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3}
+_WIDTHS = [Fraction(eighths, 8) for eighths in range(7, 0, -1)]
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Bytes that there are for one model; None where it does not matter."""
+
+    flash: int | None = None
+    ram: int | None = None
+
+    def over(self, found: Memory) -> tuple[int, int]:
+        """Bytes of flash and of RAM that are too many; 0 where it fits."""
+        flash = 0 if self.flash is None else max(0, found.flash_bytes - self.flash)
+        ram = 0 if self.ram is None else max(0, found.ram_bytes - self.ram)
+        return flash, ram
+
+    def fits(self, found: Memory) -> bool:
+        return self.over(found) == (0, 0)
+
+
+def parse_bytes(size: str | int, option: str) -> int:
+    """``262144``, ``256K``, ``0.5M``: K is 1024 bytes and M 1024 K; B, iB and spaces may follow.
+
+    Raises:
+        BlrcError: something else, or not a whole number of bytes above 0; `option` is named.
+    """
+    # Python makes no number of more than some thousand digits; nothing has as many bytes as twenty can say.
+    found = re.fullmatch(r"(\d{1,20}(?:\.\d{1,20})?) ?([KMG]?)I?B?", str(size).strip(), re.IGNORECASE | re.ASCII)
+    nbytes = Fraction(found[1]) * _UNITS[found[2].upper()] if found else Fraction(0)
+    if nbytes <= 0 or nbytes.denominator != 1:
+        zero = "must be more than 0; " if found and not nbytes else ""
+        raise BlrcError(
+            f"{option} {str(size)[:40]!r}: {zero}expected a number of bytes such as 262144, 256K or 0.5M (K is 1024)"
+        )
+    return int(nbytes)
+
+
+def parse_budget(flash: str | int | None, ram: str | int | None, targets: Collection[str]) -> Budget:
+    """What the options ``--flash`` and ``--ram`` say.
+
+    Raises:
+        BlrcError: a size that is none, or no C among the targets: only its sizes are known.
+    """
+    if (flash is not None or ram is not None) and "c" not in targets:
+        raise BlrcError("--flash and --ram are about the C; add --target c")
+    return Budget(
+        None if flash is None else parse_bytes(flash, "--flash"),
+        None if ram is None else parse_bytes(ram, "--ram"),
+    )
+
+
+@dataclass(frozen=True)
+class Form:
+    """How the C of an export is made (`blrc.targets.c.size.choose.choose`), and so what it takes."""
+
+    optimize: Optimize = "size"
+    cpu: str = PORTABLE
+
+    def measure(self, program: Program, budget: Budget) -> Memory:
+        return footprint.measure(choose(program, self.optimize, budget.ram, self.cpu, budget.flash))
+
+    def others(self) -> Iterator[tuple[str, Form]]:
+        """Other forms, and the options that ask for them."""
+        for optimize in get_args(Optimize):
+            if optimize != self.optimize and optimize != "speed":
+                yield f"--optimize {optimize}", Form(optimize, self.cpu)
+        if self.cpu != PORTABLE:
+            yield f"--cpu {PORTABLE}", Form(self.optimize)
+
+
+def check_budget(name: str, program: Program, budget: Budget, all_sampled: bool, form: Form = Form()) -> None:
+    """Refuse a program that does not fit.
+
+    Args:
+        name: what the user calls it.
+        all_sampled: all binary layers of the sampled members are sampled, so that ``--sample conv`` would share some.
+        form: of the C.
+
+    Raises:
+        DiffersError: it does not; the message has the tables and the remedies.
+    """
+    if budget == Budget():
+        return
+    found = form.measure(program, budget)
+    if not budget.fits(found):
+        raise DiffersError("\n".join(_refusal(name, program, budget, found, all_sampled, form)))
+
+
+def _refusal(
+    name: str, program: Program, budget: Budget, found: Memory, all_sampled: bool, form: Form
+) -> Iterator[str]:
+    verdicts = [
+        _verdict("flash", found.flash_bytes, budget.flash),
+        _verdict("RAM", found.ram_bytes, budget.ram),
+    ]
+    yield f"{name} does not fit: {'; '.join(filter(None, verdicts))}. Nothing was written."
+    yield ""
+    yield from to_text(found)
+    yield ""
+    helpful = list(remedies(program, budget, found, all_sampled, form))
+    if helpful:
+        yield "What would help:"
+        yield from (f"  {line}" for line in _table([remedy.row(budget) for remedy in helpful]))
+    else:
+        yield "No option of blrc export makes it fit: train a smaller network."
+
+
+def _verdict(what: str, used: int, limit: int | None) -> str:
+    if limit is None:
+        return ""
+    if used <= limit:
+        return f"{what} {used:,} of {limit:,} bytes fits"
+    return f"{what} {used:,} of {limit:,} bytes, {used - limit:,} too many"
+
+
+def to_text(found: Memory) -> list[str]:
+    """What is used, and where: lines for a person."""
+    layers: dict[str, dict[str, int]] = {}
+    for part in found.flash:
+        if part.layer:
+            sizes = layers.setdefault(part.layer, {})
+            sizes[part.what] = sizes.get(part.what, 0) + part.nbytes
+    roles = {"weights": ("weights", "lists", "columns"), "thresholds": ("thresholds", "limits")}
+    rows: list[tuple[str, ...]] = [("flash", *roles, "other tables", "bytes")]
+    for layer, sizes in layers.items():
+        known = [sum(sizes.get(name, 0) for name in names) for names in roles.values()]
+        others = sum(sizes.values()) - sum(known)
+        rows.append((layer, *map(_cell, known), _cell(others), f"{sum(sizes.values()):,}"))
+    gaps = sum(part.nbytes for part in found.flash if part.what == "alignment")
+    rows.append(("code", "", "", "", f"{found.code_bytes:,}"))
+    rows.append(("alignment, at most", "", "", "", f"{gaps:,}"))
+    rows.append(("total", "", "", "", f"{found.flash_bytes:,}"))
+    slots = {part.layer: part.nbytes for part in found.slots}
+    ram = [("RAM", "map in the arena", "stack while it runs", "bytes")]
+    ram += [(layer, _cell(slots.get(layer, 0)), f"{stack:,}", "") for layer, stack in found.step_stack.items()]
+    for part in found.ram:
+        whose = "" if part.what in ("arena", "stack") else "caller's "
+        ram.append((f"{whose}{_called(part, found)}", "", "", f"{part.nbytes:,}"))
+    ram.append(("total", "", "", f"{found.ram_bytes:,}"))
+    return [*_table(rows), "", *_table(ram)]
+
+
+def _called(part: Part, found: Memory) -> str:
+    """Return what a part of the RAM is for; of the stack, which call is the deepest, and what the other takes."""
+    if part.what != "stack":
+        return part.what
+    deepest = max(found.calls, key=lambda call: found.calls[call])
+    others = [f" ({call}: {nbytes:,})" for call, nbytes in found.calls.items() if call != deepest]
+    return f"stack of {deepest}{''.join(others)}"
+
+
+def _cell(nbytes: int) -> str:
+    return f"{nbytes:,}" if nbytes else ""
+
+
+def _table(rows: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    lines = []
+    for row in rows:
+        numbers = [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]
+        lines.append("  ".join([row[0].ljust(widths[0]), *numbers]).rstrip())
+    return lines
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """Something that would take less, and how much it would take."""
+
+    what: str
+    memory: Memory
+
+    def row(self, budget: Budget) -> tuple[str, str, str]:
+        over = budget.over(self.memory)
+        lacking = [f"{nbytes:,} bytes of {kind}" for nbytes, kind in zip(over, ("flash", "RAM"), strict=True) if nbytes]
+        verdict = f"still {' and '.join(lacking)} too many" if lacking else "fits"
+        return f"{self.what}: {verdict}", f"flash {self.memory.flash_bytes:,}", f"RAM {self.memory.ram_bytes:,}"
+
+
+def remedies(
+    program: Program, budget: Budget, found: Memory, all_sampled: bool, form: Form = Form()
+) -> Iterator[Remedy]:
+    """What takes less of that which is too much: options of the export, then narrower networks.
+
+    Those that are enough; of each kind that is not, the one that comes closest.
+    """
+    over = budget.over(found)
+
+    def helps(other: Memory) -> bool:
+        less = budget.over(other)
+        return all(b < a or a == 0 for a, b in zip(over, less, strict=True)) and not (over[0] == 0 < less[0])
+
+    forms = [Remedy(what, other.measure(program, budget)) for what, other in form.others()]
+    options = [*forms, *_fewer(program, budget, all_sampled, form)]
+    yield from (remedy for remedy in options if helps(remedy.memory))
+    widths = [Remedy(what, form.measure(thin, budget)) for what, thin in _narrower(program)]
+    helpful = [remedy for remedy in widths if helps(remedy.memory)]
+    yield from [remedy for remedy in helpful if budget.fits(remedy.memory)][:1] or helpful[-1:]
+
+
+def _fewer(program: Program, budget: Budget, all_sampled: bool, form: Form) -> Iterator[Remedy]:
+    """Fewer members, and members that share the dense layers."""
+    stored = len(program.members)
+    if stored == 1:
+        return
+    gated = 1 if program.gate else 0
+    yield Remedy("--members map", form.measure(what_if.first_members(program, 1), budget))
+    yield from _as_many_as_fit(program, budget, gated, "", form)
+    convolutions = {op.name for op in program.ops if isinstance(op, Conv) and not op.is_dense}
+    dense = {op.name for op in program.ops if op.name not in convolutions}
+    if all_sampled and convolutions:
+        shared = what_if.shared_weights(program, dense)
+        remedy = Remedy(f"--members {stored - gated} --sample conv", form.measure(shared, budget))
+        yield remedy
+        if not budget.fits(remedy.memory):
+            yield from _as_many_as_fit(shared, budget, gated, " --sample conv", form)
+
+
+def _as_many_as_fit(program: Program, budget: Budget, gated: int, options: str, form: Form) -> Iterator[Remedy]:
+    def of(count: int) -> Memory:
+        return form.measure(what_if.first_members(program, count), budget)
+
+    most = what_if.largest(2, len(program.members) - 1, lambda count: budget.fits(of(count)))
+    if most is not None and len(program.members) > 2:
+        yield Remedy(f"--members {most - gated}{options}", of(most))
+
+
+def _narrower(program: Program) -> Iterator[tuple[str, Program]]:
+    for width in _WIDTHS:
+        thin = what_if.narrower(program, width)
+        if thin is not None:
+            yield f"trained anew with {width} of the channels in every layer", thin

@@ -1,0 +1,92 @@
+"""What an export's choices cost, side by side: one network, a full ensemble, cheap ones. Nothing is sampled for it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from blrc.frontend.checkpoint import Checkpoint
+from blrc.frontend.sample import binary_layers
+from blrc.targets.c.layout.layout import Layout
+
+MEMBERS = 16
+GATE = "0.98"
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One way to export a checkpoint.
+
+    Attributes:
+        options: of ``blrc export``.
+        tables: bytes of constant tables in the C, of all members together; tables that members share count once.
+        networks_min, networks_max: how many ``NAME_predict`` runs for one input, at least and at most.
+        operations_min, operations_max: multiply-adds of so many.
+    """
+
+    options: str
+    tables: int
+    networks_min: int
+    networks_max: int
+    operations_min: int
+    operations_max: int
+
+
+def choices(checkpoint: Checkpoint, layout: Layout, operations: int, members: int = MEMBERS) -> tuple[Choice, ...]:
+    """MAP alone; `members` of all binary layers, of the convolutions only, and of these behind a gate.
+
+    A sampled layer has weights of its own in every member. Norms are re-estimated for each member, so the thresholds of
+    a layer with a norm are its own from the first sampled layer on. (In a very small layer two members' tables may be
+    equal by chance, and are stored once then: less than is said here.)
+
+    Args:
+        layout: of the MAP network alone.
+        operations: multiply-adds of one inference of one network.
+    """
+    kinds = binary_layers(checkpoint)
+    convolutions = {name for name, kind in kinds.items() if kind == "binary_conv2d"}
+    classes = layout.program.classes
+
+    def choice(options: str, sampled: Collection[str], sampled_members: int, gate: bool) -> Choice:
+        stored = max(1, sampled_members + gate)
+        # Half of the members at least: the lead over a rival grows by the floor at most, and the rest may take it back.
+        least = 1 if gate or classes == 1 else -(-stored // 2)
+        tables = _tables(checkpoint, layout, sampled, stored)
+        return Choice(options, tables, least, stored, least * operations, stored * operations)
+
+    found = [choice("--members map", (), 0, False)]
+    if kinds:
+        found.append(choice(f"--members {members}", kinds, members, False))
+        some = convolutions and len(convolutions) < len(kinds)
+        options = f"--members {members}{' --sample conv' if some else ''}"
+        if some:
+            found.append(choice(options, convolutions, members, False))
+        found.append(choice(f"{options} --gate {GATE}", convolutions if some else kinds, members, True))
+    return tuple(found)
+
+
+def _tables(checkpoint: Checkpoint, layout: Layout, sampled: Collection[str], stored: int) -> int:
+    normed = {node.inputs[0] for node in checkpoint.nodes if "norm" in node.kind}
+    total, differs = 0, False
+    for step in layout.steps:
+        name = step.op.name
+        differs = differs or name in sampled
+        for table in step.tables:
+            own = name in sampled if table.role == "weights" else differs and name in normed and table.role != "table"
+            total += table.nbytes * (stored if own else 1)
+    return total
+
+
+def to_text(found: Collection[Choice]) -> list[str]:
+    """Lines of a table for a person."""
+    rows = [("blrc export", "tables", "networks run", "operations")]
+    for c in found:
+        networks, operations = f"{c.networks_min}", f"{c.operations_min:,}"
+        if c.networks_max > c.networks_min:
+            networks, operations = f"{networks} to {c.networks_max}", f"{operations} to {c.operations_max:,}"
+        rows.append((c.options, f"{c.tables:,}", networks, operations))
+    widths = [max(len(row[i]) for row in rows) for i in range(4)]
+    return [
+        "  ".join([row[0].ljust(widths[0]), *(cell.rjust(w) for cell, w in zip(row[1:], widths[1:], strict=True))])
+        for row in rows
+    ]

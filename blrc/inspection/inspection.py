@@ -1,0 +1,257 @@
+"""What a checkpoint becomes on a device, layer by layer: certainty of its weights, flash, RAM and operations.
+
+The network is lowered with the running norm statistics of training: they give other thresholds than an export's, but
+the same sizes and counts, so no calibration samples are needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import assert_never
+
+import numpy as np
+
+from blrc.frontend.checkpoint import Checkpoint
+from blrc.frontend.logits import from_codes
+from blrc.frontend.sample import binary_layers, sample
+from blrc.inspection import choices
+from blrc.lowering.lower import lower
+from blrc.net.encoding import InputEncoding
+from blrc.net.window import Window
+from blrc.program.program import BinaryScores, Conv, Encode, Op, Pool, Scores
+from blrc.reading.given import check_loaded
+from blrc.targets.c.layout.layout import Layout, Step, lay_out
+from blrc.targets.c.size import footprint
+
+SETTLED = 0.1  # a weight is settled where the less likely sign has a probability below this
+HISTOGRAM = 40
+_OP = {"binary_linear": "dense", "binary_conv2d": "conv", "ste_linear": "dense", "ste_conv2d": "conv"}
+
+
+@dataclass(frozen=True)
+class LayerReport:
+    """One layer as the C target runs it; a max pool that is fused into a convolution is in the latter's `geometry`.
+
+    Attributes:
+        name: the user's, ``input.encode`` for the look-up of input codes.
+        kind: ``encode``, ``conv``, ``grouped conv``, ``depthwise conv``, ``dense``, ``pool`` or ``softmax``.
+        geometry: kernel, and stride, dilation and fused pool where there are any; how many rows of the output are kept
+            at a time where layers run row by row.
+        input, output: shapes (height, width, channels).
+        kernel: the runtime's function that computes it, without its prefix ``blrc_``.
+        weights: how many.
+        certainty: mean of max(p, 1-p) over the binary weights, from their 8-bit logit codes; None without such, or
+            where they are fixed (a Binarized NN).
+        settled: fraction of them with min(p, 1-p) < 0.1.
+        bits_per_weight: bits of the C's weight table for each weight, padding included; None without weights.
+        flash: bytes of all constant tables (weights, thresholds, biases, input codes), without code.
+        ram: bytes of the output's slot in the arena; 0 for what is never stored, and for the scores, which are the
+            caller's.
+        stack: bytes of ``NAME_predict`` while it runs the layer; 0 where its kernel does more than that layer.
+        binary_operations: multiply-adds of +-1 with +-1 (XNOR and popcount) in one inference; a tap outside the map is
+            not computed, hence not counted.
+        integer_operations: the same of an integer with +-1.
+    """
+
+    name: str
+    kind: str
+    geometry: str
+    input: tuple[int, int, int]
+    output: tuple[int, int, int]
+    kernel: str
+    weights: int
+    certainty: float | None
+    settled: float | None
+    bits_per_weight: float | None
+    flash: int
+    ram: int
+    stack: int
+    binary_operations: int
+    integer_operations: int
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """All layers in order, and totals.
+
+    Attributes:
+        source: the checkpoint.
+        encoding: of the input.
+        calibration_samples: that the checkpoint holds.
+        weights, flash, binary_operations, integer_operations: sums over the layers.
+        certainty, settled: over all binary weights; None without such.
+        bits_per_weight: of all weight tables together.
+        arena: bytes of scratch memory: less than the sum of the layers' `ram`, since slots are shared over time.
+        input_bytes, scores_bytes: the caller's buffers.
+        stack, classify_stack: bytes, upper bounds on a Cortex-M4 (`blrc.targets.c.size.footprint`): of the deeper call,
+            which is ``NAME_predict``, and of ``NAME_classify``.
+        code, certainty_code: likewise: of ``NAME_classify``, and what ``NAME_predict`` brings on top.
+        alignment: bytes that may be lost before tables.
+        flash_total: tables, code and alignment: what `blrc export --flash` and the manifest count.
+        choices: what one network and ensembles of it cost.
+    """
+
+    source: str
+    encoding: InputEncoding
+    calibration_samples: int
+    layers: tuple[LayerReport, ...]
+    weights: int
+    certainty: float | None
+    settled: float | None
+    bits_per_weight: float
+    flash: int
+    arena: int
+    input_bytes: int
+    scores_bytes: int
+    stack: int
+    classify_stack: int
+    code: int
+    certainty_code: int
+    alignment: int
+    flash_total: int
+    binary_operations: int
+    integer_operations: int
+    choices: tuple[choices.Choice, ...]
+
+
+def inspect(checkpoint: Checkpoint) -> Inspection:
+    """Lower the MAP network and measure every layer.
+
+    Raises:
+        BlrcError: a network that cannot be compiled (layer named).
+    """
+    check_loaded(checkpoint, "inspect")
+    layout = lay_out(lower([sample(checkpoint, running=True)]))
+    kinds = {node.name: node.kind for node in checkpoint.nodes}
+    found = footprint.measure(layout)
+    layers: list[LayerReport] = []
+    for step in layout.steps:
+        if step.encode is not None:
+            layers.append(_fused_encode(step, step.encode))
+        layers.append(_layer(checkpoint, layout, step, kinds, found.step_stack[step.op.name]))
+    binary = [layer for layer in layers if layer.certainty is not None]
+    binary_weights = sum(layer.weights for layer in binary)
+    weights = sum(layer.weights for layer in layers)
+    binary_operations = sum(layer.binary_operations for layer in layers)
+    integer_operations = sum(layer.integer_operations for layer in layers)
+    table_bits = 8 * sum(_bytes(step, "weights") for step in layout.steps)
+    return Inspection(
+        source=checkpoint.source,
+        encoding=checkpoint.encoding,
+        calibration_samples=0 if checkpoint.calibration is None else len(checkpoint.calibration),
+        layers=tuple(layers),
+        weights=weights,
+        certainty=sum((b.certainty or 0.0) * b.weights for b in binary) / binary_weights if binary else None,
+        settled=sum((b.settled or 0.0) * b.weights for b in binary) / binary_weights if binary else None,
+        bits_per_weight=table_bits / weights,
+        flash=sum(layer.flash for layer in layers),
+        arena=layout.arena_bytes,
+        input_bytes=layout.program.input.nbytes,
+        scores_bytes=layout.program.output.nbytes,
+        stack=found.stack,
+        classify_stack=found.calls["classify"],
+        code=found.code_bytes,
+        certainty_code=found.certainty_flash,
+        alignment=sum(part.nbytes for part in found.flash if part.what == "alignment"),
+        flash_total=found.flash_bytes,
+        binary_operations=binary_operations,
+        integer_operations=integer_operations,
+        choices=choices.choices(checkpoint, layout, binary_operations + integer_operations),
+    )
+
+
+def _fused_encode(step: Step, encode: Encode) -> LayerReport:
+    flash = _bytes(step, "table")
+    x, y = encode.x.shape, encode.y.shape
+    return LayerReport(encode.name, "encode", "", x, y, step.kernel, 0, None, None, None, flash, 0, 0, 0, 0)
+
+
+def _layer(checkpoint: Checkpoint, layout: Layout, step: Step, kinds: Mapping[str, str], stack: int) -> LayerReport:
+    op = step.op
+    weights = 0
+    certainty = settled = None
+    if isinstance(op, Conv | BinaryScores):
+        weights = op.y.shape[2] * op.fan_in
+    if kinds.get(op.name, "").startswith("binary_"):
+        # max(p, 1-p) = sigmoid(|W|); there are 256 different ones.
+        larger = 1.0 / (1.0 + np.exp(-np.abs(from_codes(checkpoint.logit_codes(op.name)).astype(np.float64))))
+        certainty, settled = float(larger.mean()), float((1.0 - larger < SETTLED).mean())
+    if isinstance(op, Scores):
+        weights = layout.program.constant(op.weights).size
+    macs = op.macs if isinstance(op, Conv | Scores | BinaryScores) else 0
+    kept = layout.rows.get(step.y.name)
+    is_binary = isinstance(op, Conv | BinaryScores) and op.x.dtype == "bits"
+    return LayerReport(
+        name=op.name,
+        kind=_kind(op, kinds),
+        geometry=_geometry(op, kinds) + (f", {kept} rows kept" if kept else ""),
+        input=op.x.shape,
+        output=op.y.shape,
+        kernel=step.kernel,
+        weights=weights,
+        certainty=certainty,
+        settled=settled,
+        bits_per_weight=8 * _bytes(step, "weights") / weights if weights else None,
+        flash=step.flash - (_bytes(step, "table") if step.encode is not None else 0),
+        ram=layout.slot_bytes(step.y) if step.y.name in layout.arena.offsets else 0,
+        stack=stack,
+        binary_operations=macs if is_binary else 0,
+        integer_operations=0 if is_binary else macs,
+    )
+
+
+def _bytes(step: Step, role: str) -> int:
+    return sum(table.nbytes for table in step.tables if table.role == role)
+
+
+def _kind(op: Op, kinds: Mapping[str, str]) -> str:
+    if isinstance(op, Encode):
+        return "encode"
+    if isinstance(op, Pool):
+        return "pool"
+    if isinstance(op, Scores):
+        return "softmax"
+    if isinstance(op, BinaryScores):
+        return "dense"
+    if isinstance(op, Conv):
+        if op.groups == 1:
+            return _OP[kinds[op.name]]
+        return "depthwise conv" if op.groups == op.x.shape[2] else "grouped conv"
+    assert_never(op)
+
+
+def _geometry(op: Op, kinds: Mapping[str, str]) -> str:
+    if isinstance(op, Pool):
+        return _window(op.window)
+    if not isinstance(op, Conv):
+        return ""
+    parts = [] if _OP[kinds[op.name]] == "dense" else [_window(op.window)]
+    if op.groups > 1:
+        parts.append(f"{op.groups} groups")
+    if op.pool is not None:
+        parts.append(f"pool {_window(op.pool)}")
+    return ", ".join(parts)
+
+
+def _window(window: Window) -> str:
+    parts = [_pair(window.kernel)]
+    if window.stride != (1, 1):
+        parts.append(f"stride {_pair(window.stride)}")
+    if window.dilation != (1, 1):
+        parts.append(f"dilation {_pair(window.dilation)}")
+    return " ".join(parts)
+
+
+def _pair(pair: tuple[int, int]) -> str:
+    return f"{pair[0]}x{pair[1]}"
+
+
+def weight_histograms(checkpoint: Checkpoint, bins: int = HISTOGRAM) -> dict[str, list[float]]:
+    """For each layer of random weights: share of its weights whose p(B = +1) lies in each of `bins` equal bins."""
+    found = {}
+    for name in binary_layers(checkpoint):
+        p = 1.0 / (1.0 + np.exp(from_codes(checkpoint.logit_codes(name)).astype(np.float64)))
+        counts, _ = np.histogram(p, bins, (0.0, 1.0))
+        found[name] = (counts / counts.sum()).tolist()
+    return found

@@ -1,0 +1,213 @@
+"""Re-estimate norm statistics, exactly, layer by layer.
+
+The paper's "directly computing the batch statistics" (section 5): each layer's statistics are taken over the
+calibration samples as they arrive through the already calibrated, already folded layers before it, so they are those
+that the device will see. They are integer sums (sum z, sum z^2), and do not depend on batch order, threads or machine.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blrc.errors import BlrcError
+from blrc.lowering.fold import Folded, fold
+from blrc.lowering.preactivations import max_pool, preactivation, prepare
+from blrc.net.encoding import InputEncoding
+from blrc.net.net import Conv, Dense, Flatten, Layer, MaxPool, Net, Norm, ScoreStage, Stage, Sums, pieces
+from blrc.net.shapes import check_shapes
+
+CHUNK = 16  # samples that are summed or decided at once: small enough for caches
+KEPT = 2**28  # bytes of pre-activations that are kept for deciding; where they are more, they are computed twice
+AT_ONCE = 2**24  # values that are computed at once
+MOST_BITS = 2**31  # of one layer for all samples together, 256 MiB
+
+
+def calibrate(net: Net, samples: NDArray[Any]) -> Net:
+    """The net with norm statistics re-estimated on raw `samples`, ``(N, *encoding.shape)``, N >= 2.
+
+    What lies between two layers is held as bits, and what is computed at once is bounded: beside the samples it takes
+    some 500 MB at most.
+
+    Raises:
+        BlrcError: samples of the wrong type or shape, or too many of them; layers in an order that has no exact integer
+            form.
+    """
+    net.encoding.check(samples, "calibration samples")
+    if len(samples) < 2:
+        raise BlrcError(f"calibration needs at least 2 samples, got {len(samples)}; a few hundred are better")
+    shapes = check_shapes(net)
+    _check_room(shapes, len(samples))
+    prepare(float(len(samples)) * sum(_multiply_adds(layer, shapes) for layer in net.layers))
+    x: _Maps = _Raw(net.encoding, samples)
+    scale = net.encoding.scale
+    binary = net.encoding.kind == "bits"
+    calibrated: dict[str, Norm] = {}
+    for piece in pieces(net):
+        if isinstance(piece, Stage):
+            peak = 1 if binary else net.encoding.peak
+            z = _Sums(piece.linear, x, peak, shapes[piece.linear.name])
+            norm = piece.norm
+            if norm is not None:
+                norm = calibrated[norm.name] = replace(norm, statistics=_statistics(z))
+            rule = folded(piece, norm, 1.0 if binary else scale, peak)
+            x = _Bits.of(decide(piece, rule, part) for part in z)
+            binary = True
+        elif isinstance(piece, MaxPool):
+            x = _Bits.of(max_pool(part, piece.window) for part in x)
+        elif isinstance(piece, Flatten):
+            x = _Flat(x)
+        elif isinstance(piece, ScoreStage) and piece.norm is not None:
+            statistics = _statistics(_Sums(piece.linear, x, 1, shapes[piece.linear.name]))
+            calibrated[piece.norm.name] = replace(piece.norm, statistics=statistics)
+    layers: tuple[Layer, ...] = tuple(calibrated.get(layer.name, layer) for layer in net.layers)
+    return replace(net, layers=layers)
+
+
+def _check_room(shapes: Mapping[str, tuple[int, ...]], count: int) -> None:
+    for name, shape in shapes.items():
+        if math.prod(shape) * count > MOST_BITS:
+            raise BlrcError(
+                f"calibration: layer {name!r} has {math.prod(shape)} values for each of {count} samples, together more "
+                f"than {MOST_BITS}; save the network again with at most {MOST_BITS // math.prod(shape)} samples"
+            )
+
+
+def _multiply_adds(layer: Layer, shapes: Mapping[str, tuple[int, ...]]) -> int:
+    """Return those of a binary layer for one sample."""
+    if not isinstance(layer, Conv | Dense):
+        return 0
+    return fan_in(layer) * math.prod(shapes[layer.name])
+
+
+class _Maps(Protocol):
+    """Integer maps of all samples, given some samples at a time."""
+
+    def __iter__(self) -> Iterator[NDArray[Any]]: ...
+
+
+@dataclass(frozen=True, eq=False)
+class _Raw:
+    """The codes of raw samples."""
+
+    encoding: InputEncoding
+    samples: NDArray[Any]
+
+    def __iter__(self) -> Iterator[NDArray[np.int8]]:
+        step = max(1, AT_ONCE // math.prod(self.encoding.shape))
+        for i in range(0, len(self.samples), step):
+            yield self.encoding.codes(self.samples[i : i + step])
+
+
+@dataclass(frozen=True, eq=False)
+class _Bits:
+    """+-1 maps, packed into bits."""
+
+    parts: list[tuple[NDArray[np.uint8], tuple[int, ...]]]
+
+    @staticmethod
+    def of(maps: Iterable[NDArray[np.int8]]) -> _Bits:
+        """Pack maps with channels on axis 1, in the order in which they lie in memory."""
+        lines = (np.moveaxis(part, 1, -1) for part in maps)
+        return _Bits([(np.packbits(part > 0), part.shape) for part in lines])
+
+    def __iter__(self) -> Iterator[NDArray[np.int8]]:
+        for packed, shape in self.parts:
+            plus = np.unpackbits(packed, count=math.prod(shape)).view(np.int8).reshape(shape)
+            yield np.moveaxis(2 * plus - np.int8(1), -1, 1)
+
+
+@dataclass(frozen=True, eq=False)
+class _Flat:
+    """Maps as vectors, C, H, W in that order."""
+
+    maps: _Maps
+
+    def __iter__(self) -> Iterator[NDArray[np.int8]]:
+        for part in self.maps:
+            yield part.reshape(len(part), -1)
+
+
+class _Sums:
+    """Pre-activations of a layer, some samples at a time. They are kept if they are few, else computed each time."""
+
+    def __init__(self, linear: Conv | Dense, x: _Maps, peak: int, shape: tuple[int, ...]) -> None:
+        self.linear, self.x, self.peak = linear, x, peak
+        self.step = max(1, AT_ONCE // math.prod(shape))
+        self.parts: list[NDArray[Any]] = []
+        self.whole = False
+
+    def __iter__(self) -> Iterator[NDArray[Any]]:
+        if self.whole:
+            yield from self.parts
+            return
+        self.parts, kept = [], 0
+        for maps in self.x:
+            for i in range(0, len(maps), self.step):
+                z = preactivation(self.linear, maps[i : i + self.step], self.peak)
+                kept += z.nbytes
+                if kept <= KEPT:
+                    self.parts.append(z)
+                else:
+                    self.parts.clear()
+                yield z
+        self.whole = kept <= KEPT
+
+
+def _statistics(parts: Iterable[NDArray[Any]]) -> Sums:
+    """Exact sums over all parts together."""
+    found = [sums(part) for part in parts]
+    count = sum(each.count for each in found)
+    total = tuple(map(sum, zip(*(each.total for each in found), strict=True)))
+    return Sums(count, total, tuple(map(sum, zip(*(each.squares for each in found), strict=True))))
+
+
+def sums(z: NDArray[Any]) -> Sums:
+    """Exact sums over all axes but the channels' (axis 1)."""
+    channels = z.shape[1]
+    count = z.size // channels
+    peak = max(int(z.max(initial=0)), -int(z.min(initial=0)))
+    if count * peak * peak >= 2**63:
+        raise BlrcError(f"calibration: {count} pre-activations up to {peak} overflow 64-bit sums; use fewer samples")
+    total = np.zeros(channels, dtype=np.int64)
+    squares = np.zeros(channels, dtype=np.int64)
+    step = max(1, min(CHUNK, AT_ONCE * len(z) // max(1, 4 * z.size)))
+    for i in range(0, len(z), step):
+        wide = np.moveaxis(z[i : i + step].astype(np.int64), 1, -1).reshape(-1, channels)
+        total += wide.sum(axis=0)
+        squares += np.einsum("mc,mc->c", wide, wide)
+    return Sums(count, tuple(map(int, total)), tuple(map(int, squares)))
+
+
+def folded(stage: Stage, norm: Norm | None, scale: float, peak: int) -> Folded:
+    """Flips and thresholds of a stage whose input has `scale` codes a unit and magnitudes up to `peak`."""
+    bound = fan_in(stage.linear) * peak
+    return fold(stage.linear, norm, scale, -bound, bound)
+
+
+def decide(stage: Stage, rule: Folded, z: NDArray[Any]) -> NDArray[np.int8]:
+    """The +-1 output of a stage for pre-activations `z` (channels on axis 1), as the folded threshold decides it."""
+    parts = []
+    for i in range(0, len(z), CHUNK):
+        x = 2 * passes(rule, z[i : i + CHUNK]).view(np.int8) - np.int8(1)
+        for pool in stage.pools:
+            x = max_pool(x, pool.window)
+        parts.append(np.moveaxis(x, 1, -1))  # in the order in which it lies in memory
+    return np.moveaxis(np.concatenate(parts), -1, 1)
+
+
+def passes(rule: Folded, z: NDArray[Any]) -> NDArray[np.bool_]:
+    """Whether each z, channels on axis 1, reaches its threshold after the flip."""
+    per_channel = (1, -1, *[1] * (z.ndim - 2))
+    sign = np.where(rule.flip, -1, 1).astype(z.dtype).reshape(per_channel)
+    return np.asarray(sign * z >= rule.threshold.astype(z.dtype).reshape(per_channel))
+
+
+def fan_in(linear: Conv | Dense) -> int:
+    """Taps x channels that one output sees away from the border."""
+    return int(np.prod(linear.weights.shape[1:]))

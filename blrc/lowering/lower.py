@@ -1,0 +1,216 @@
+"""Nets to a program: an ordered list of small passes. From here on there is NumPy and integers only.
+
+translate       each layer to ops in H, W, C, with flips and thresholds (fold); flatten disappears into the dense
+weights fuse_pools      max pooling into the convolution that feeds it
+join            members side by side, equal constants stored once
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blrc.errors import BlrcError
+from blrc.lowering import affine
+from blrc.lowering.fold import fold
+from blrc.net.bits import pack_signs
+from blrc.net.encoding import InputEncoding
+from blrc.net.net import Dense, Flatten, MaxPool, Net, ScoreStage, Softmax, Stage, check_finite, pieces
+from blrc.net.shapes import check_shapes
+from blrc.net.window import Window
+from blrc.program.head import SMALLEST_SCALE
+from blrc.program.legal import check
+from blrc.program.program import BinaryScores, Constant, Conv, Encode, Op, Pool, Program, Scores, Value
+
+
+@dataclass(frozen=True, eq=False)
+class Lowered:
+    """One op with its constants for one member."""
+
+    op: Op
+    tables: Mapping[str, NDArray[Any]]
+
+
+def lower(nets: Sequence[Net], gate: int = 0) -> Program:
+    """The program of calibrated nets that are members of one ensemble (same structure, other weights).
+
+    Args:
+        gate: see `Program.gate`.
+
+    Raises:
+        BlrcError: a network without an exact integer form (layer named), or values that are not finite.
+    """
+    if not nets:
+        raise BlrcError("an ensemble needs at least one member")
+    scale = score_scale(nets)
+    members = [fuse_pools(translate(net, scale)) for net in nets]
+    value = _input_value(nets[0])
+    return check(replace(join(value, members, tuple(net.member for net in nets), scale), gate=gate))
+
+
+def score_scale(nets: Sequence[Net]) -> float:
+    """Real score of one integer unit: one for all members, such that the largest weight becomes 127.
+
+    Without any weight but 0 there are only biases, and the largest of them becomes 2^16. Never below `SMALLEST_SCALE`.
+    A binary last layer has its own rule (`affine.score_scale`).
+    """
+    binary = [last for net in nets if isinstance(last := pieces(net)[-1], ScoreStage)]
+    if binary:
+        return affine.score_scale(binary)
+    peak = bias = 0.0
+    for net in nets:
+        for layer in net.layers:
+            if isinstance(layer, Softmax):
+                check_finite(layer.name, "weight", layer.weights)
+                check_finite(layer.name, "bias", layer.bias)
+                peak = max(peak, float(np.abs(layer.weights).max()))
+                bias = max(bias, float(np.abs(layer.bias).max()))
+    return max(peak / 127.0 or bias / 2**16 or 1.0, SMALLEST_SCALE)
+
+
+def translate(net: Net, scale: float) -> list[Lowered]:
+    """Each piece of the net to its op."""
+    check_shapes(net)
+    x = _input_value(net)
+    lowered: list[Lowered] = []
+    if net.encoding.kind == "uint8":
+        y = Value("codes", "int8", x.shape)
+        table = "input.table"
+        lowered.append(Lowered(Encode("input.encode", x, y, table), {table: net.encoding.table()}))
+        x = y
+    for piece in pieces(net):
+        if isinstance(piece, Flatten):
+            continue  # The dense layer behind it reads the map as it lies.
+        if isinstance(piece, Stage):
+            lowered.append(_conv(piece, x, net.encoding))
+            x = lowered[-1].op.y
+            for pool in piece.pools:
+                lowered.append(_pool(pool, x))
+                x = lowered[-1].op.y
+        elif isinstance(piece, MaxPool):
+            lowered.append(_pool(piece, x))
+            x = lowered[-1].op.y
+        elif isinstance(piece, ScoreStage):
+            lowered.append(_binary_scores(piece, x, scale))
+        else:
+            lowered.append(_scores(piece, x, scale))
+    return lowered
+
+
+def fuse_pools(lowered: Sequence[Lowered]) -> list[Lowered]:
+    """Max pooling into the convolution before it: after the flip it is an OR of bits and commutes with thresholds."""
+    fused: list[Lowered] = []
+    for item in lowered:
+        last = fused[-1] if fused else None
+        if isinstance(item.op, Pool) and last is not None and isinstance(last.op, Conv) and last.op.pool is None:
+            y = replace(last.op.y, shape=item.op.y.shape)
+            fused[-1] = Lowered(replace(last.op, y=y, pool=item.op.window), last.tables)
+        else:
+            x = fused[-1].op.y if fused else item.op.x
+            fused.append(Lowered(replace(item.op, x=x), item.tables))
+    return fused
+
+
+def join(value: Value, members: Sequence[Sequence[Lowered]], names: tuple[str, ...], scale: float) -> Program:
+    """Members side by side. Their ops must be equal; their tables are stored once where they are."""
+    ops = tuple(item.op for item in members[0])
+    for other, name in zip(members, names, strict=True):
+        if tuple(item.op for item in other) != ops:
+            raise BlrcError(
+                f"member {name!r} has another structure than {names[0]!r}; members come from one checkpoint"
+            )
+    constants: dict[str, Constant] = {}
+    for position, item in enumerate(members[0]):
+        for name in item.tables:
+            constants[name] = _share([member[position].tables[name] for member in members])
+    return Program(value, ops, constants, names, scale)
+
+
+def _share(tables: Sequence[NDArray[Any]]) -> Constant:
+    stored: dict[bytes, int] = {}
+    kept: list[NDArray[Any]] = []
+    index: list[int] = []
+    for table in tables:
+        key = table.tobytes()
+        if key not in stored:
+            stored[key] = len(kept)
+            kept.append(table)
+        index.append(stored[key])
+    return Constant(tuple(kept), tuple(index))
+
+
+def _input_value(net: Net) -> Value:
+    return Value("input", net.encoding.kind, _device_shape(net.encoding.shape))
+
+
+def _device_shape(shape: tuple[int, ...]) -> tuple[int, int, int]:
+    return (shape[1], shape[2], shape[0]) if len(shape) == 3 else (1, 1, shape[0])
+
+
+def _conv(stage: Stage, x: Value, encoding: InputEncoding) -> Lowered:
+    linear = stage.linear
+    if isinstance(linear, Dense):
+        window, groups = Window(x.shape[:2]), 1
+        weights = _turn_rows(linear.weights, x.shape)
+    else:
+        window, groups = linear.window, linear.groups
+        weights = linear.weights.transpose(0, 2, 3, 1)
+    size = window.output(*x.shape[:2])
+    y = Value(f"{linear.name}.bits", "bits", (*size, len(weights)))
+    op = Conv(linear.name, x, y, f"{linear.name}.weights", f"{linear.name}.thresholds", window, groups)
+    peak, scale = (1, 1.0) if x.dtype == "bits" else (encoding.peak, encoding.scale)
+    bound = op.fan_in * peak
+    folded = fold(linear, stage.norm, scale, -bound, bound)
+    signs = np.where(folded.flip[:, None, None, None], -weights, weights)
+    return Lowered(op, {op.weights: pack_signs(signs), op.thresholds: folded.threshold})
+
+
+def _pool(pool: MaxPool, x: Value) -> Lowered:
+    y = Value(f"{pool.name}.bits", "bits", (*pool.window.output(*x.shape[:2]), x.shape[2]))
+    return Lowered(Pool(pool.name, x, y, pool.window), {})
+
+
+def _choice(layer: str, outputs: int) -> int:
+    """Return how many classes the last layer has; with one, the label would say nothing."""
+    if outputs < 2:
+        raise BlrcError(
+            f"layer {layer!r}: one output is no choice: its label would always be 0; give an output for each answer"
+        )
+    return outputs
+
+
+def _scores(softmax: Softmax, x: Value, scale: float) -> Lowered:
+    classes = _choice(softmax.name, len(softmax.weights))
+    y = Value("scores", "int32", (1, 1, classes))
+    op = Scores(softmax.name, x, y, f"{softmax.name}.weights", f"{softmax.name}.bias")
+    weights = np.rint(_turn_rows(softmax.weights, x.shape) / scale).astype(np.int8)
+    bias = np.rint(softmax.bias / scale)
+    if np.abs(bias).max(initial=0.0) >= 2**30:
+        raise BlrcError(
+            f"layer {softmax.name!r}: its bias is over {2**30} times its largest weight's step; it would overflow"
+        )
+    return Lowered(op, {op.weights: weights, op.bias: bias.astype(np.int32)})
+
+
+def _binary_scores(stage: ScoreStage, x: Value, scale: float) -> Lowered:
+    name = stage.linear.name
+    y = Value("scores", "int32", (1, 1, _choice(name, len(stage.linear.weights))))
+    op = BinaryScores(name, x, y, f"{name}.weights", f"{name}.multiplier", f"{name}.bias")
+    scores = affine.affine(stage, Fraction(scale))
+    tables = {
+        op.weights: pack_signs(_turn_rows(stage.linear.weights, x.shape)),
+        op.multiplier: scores.multiplier.astype(np.int32),
+        op.bias: scores.bias.astype(np.int32),
+    }
+    return Lowered(op, tables)
+
+
+def _turn_rows(rows: NDArray[Any], shape: tuple[int, int, int]) -> NDArray[Any]:
+    """Rows over a flattened C, H, W map as (rows, H, W, C)."""
+    height, width, channels = shape
+    return np.ascontiguousarray(rows.reshape(len(rows), channels, height, width).transpose(0, 2, 3, 1))

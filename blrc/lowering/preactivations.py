@@ -1,0 +1,95 @@
+"""Exact integer pre-activations of a net, and max pooling: by torch where it is loaded, else by NumPy.
+
+Both ways give the same integers (`blrc.exact`), so what is chosen is a matter of time only.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blrc.lowering.exact import by_numpy
+from blrc.net.net import Conv, Dense
+from blrc.net.window import Window
+
+PAYS = 5e10  # multiply-adds that take NumPy longer than it takes to load torch and let it do them
+PADDED = 2**24  # values of a padded map, up to which torch is given one: it stores padding, and NumPy does not
+
+
+def prepare(multiply_adds: float) -> None:
+    """Load torch for so much work, where it is installed and saves more time than loading it takes."""
+    if multiply_adds >= PAYS and find_spec("torch") is not None:
+        try:
+            import torch  # noqa: F401
+        except ImportError:  # installed, and damaged: NumPy does it
+            return
+
+
+def uses_torch(linear: Conv | Dense, x: NDArray[np.int8]) -> bool:
+    """Decide whether torch computes a layer: it has to be loaded, and the map must not be mostly padding."""
+    if sys.modules.get("torch") is None:
+        return False
+    if isinstance(linear, Dense):
+        return True
+    top, left, bottom, right = linear.window.padding
+    return bool(x.shape[1] * (x.shape[2] + top + bottom) * (x.shape[3] + left + right) <= PADDED)
+
+
+def preactivation(linear: Conv | Dense, x: NDArray[np.int8], peak: int) -> NDArray[np.int16] | NDArray[np.int32]:
+    """z of a batch, without bias.
+
+    Args:
+        x: int8 codes or +-1, ``(N, C, H, W)`` or ``(N, C)``.
+        peak: bound on the magnitude of x.
+
+    Returns:
+        ``(N, out, H', W')`` or ``(N, out)``: int16 where every z and its neighbours fit, else int32 (half the
+        bytes: writing to memory that is new to the process costs as much as the convolution).
+    """
+    fan_in = int(np.prod(linear.weights.shape[1:]))
+    z = _empty(len(x), _output_shape(linear, x), np.int16 if fan_in * peak + 1 < 2**15 else np.int32)
+    if uses_torch(linear, x):
+        from blrc.lowering.exact import by_torch
+
+        by_torch.fill(linear, x, peak, z)
+    else:
+        by_numpy.fill(linear, x, peak, z)
+    return z
+
+
+def max_pool(x: NDArray[Any], window: Window) -> NDArray[Any]:
+    """Max pooling of integers ``(N, C, H, W)``; padding never wins.
+
+    The largest of a window is the largest of its rows' largest, so each axis is pooled by itself.
+    """
+    for axis in (0, 1):
+        x = _pooled(x, window, axis, window.output(*x.shape[2:])[axis])
+    return x
+
+
+def _pooled(x: NDArray[Any], window: Window, axis: int, outputs: int) -> NDArray[Any]:
+    """Pool along rows (axis 0) or columns; padding is never stored."""
+    lines = np.moveaxis(x, 2 + axis, 0)
+    found = np.full((outputs, *lines.shape[1:]), np.iinfo(x.dtype).min, x.dtype)
+    step = window.stride[axis]
+    for tap in by_numpy.taps(window, axis, len(lines), outputs):
+        part = lines[tap.start : tap.start + (tap.end - tap.first - 1) * step + 1 : step]
+        np.maximum(found[tap.first : tap.end], part, out=found[tap.first : tap.end])
+    return np.moveaxis(found, 0, 2 + axis)
+
+
+def _empty(count: int, shape: tuple[int, ...], dtype: type[Any]) -> NDArray[Any]:
+    """``(count, *shape)`` with channels last in memory, as the convolution writes it: a copy between the two orders
+    costs more than the convolution."""
+    channels, *size = shape
+    return np.moveaxis(np.empty((count, *size, channels), dtype=dtype), -1, 1)
+
+
+def _output_shape(linear: Conv | Dense, x: NDArray[np.int8]) -> tuple[int, ...]:
+    if isinstance(linear, Dense):
+        return (len(linear.weights),)
+    return (len(linear.weights), *linear.window.output(*x.shape[2:]))

@@ -1,0 +1,68 @@
+"""Shapes of a net's maps, and the errors that a wrong one deserves."""
+
+from __future__ import annotations
+
+import math
+
+from blrc.errors import BlrcError
+from blrc.net.net import INPUT, Conv, Dense, Flatten, Layer, MaxPool, Net, Norm, Sign, Softmax
+
+Shape = tuple[int, ...]
+MOST_VALUES = 2**24  # of a map: 64 channels of 512 x 512; calibration takes some 64 bytes for each
+
+
+def check_shapes(net: Net) -> dict[str, Shape]:
+    """Output shape of every layer by name, ``(C, H, W)`` or ``(features,)``.
+
+    Raises:
+        BlrcError: a layer that does not fit its input, by name, with both shapes.
+    """
+    shapes: dict[str, Shape] = {INPUT: net.encoding.shape}
+    _check_size("the input", net.encoding.shape)
+    for layer in net.layers:
+        if layer.x not in shapes:
+            raise BlrcError(f"layer {layer.name!r}: reads {layer.x!r}, which no layer before it computes")
+        shapes[layer.name] = _output(layer, shapes[layer.x])
+        _check_size(f"layer {layer.name!r}", shapes[layer.name])
+    del shapes[INPUT]
+    return shapes
+
+
+def _check_size(who: str, shape: Shape) -> None:
+    if math.prod(shape) > MOST_VALUES:
+        raise BlrcError(f"{who}: a map {shape} has more than {MOST_VALUES} values; make it smaller")
+
+
+def _output(layer: Layer, x: Shape) -> Shape:
+    if isinstance(layer, Conv | MaxPool):
+        if len(x) != 3:
+            raise BlrcError(f"layer {layer.name!r}: needs a map (C, H, W), but its input is a vector of {x[0]}")
+        height, width = layer.window.output(x[1], x[2])
+        if height < 1 or width < 1:
+            raise BlrcError(
+                f"layer {layer.name!r}: its kernel {layer.window.kernel} does not fit its input of {x[1]} x {x[2]} "
+                "pixels; use a smaller kernel or more padding"
+            )
+        if isinstance(layer, MaxPool):
+            return (x[0], height, width)
+        expected = layer.weights.shape[1] * layer.groups
+        if x[0] != expected:
+            raise BlrcError(f"layer {layer.name!r}: made for {expected} input channels, but its input has {x[0]}")
+        return (layer.weights.shape[0], height, width)
+    if isinstance(layer, Dense | Softmax):
+        if len(x) != 1:
+            raise BlrcError(
+                f"layer {layer.name!r}: needs a vector, but its input is a map {x}; put nn.Flatten() before it"
+            )
+        if x[0] != layer.weights.shape[1]:
+            raise BlrcError(f"layer {layer.name!r}: made for {layer.weights.shape[1]} inputs, but its input has {x[0]}")
+        return (layer.weights.shape[0],)
+    if isinstance(layer, Flatten):
+        features = 1
+        for n in x:
+            features *= n
+        return (features,)
+    if isinstance(layer, Norm) and x[0] != len(layer.gamma):
+        raise BlrcError(f"layer {layer.name!r}: made for {len(layer.gamma)} channels, but its input has {x[0]}")
+    assert isinstance(layer, Norm | Sign)
+    return x

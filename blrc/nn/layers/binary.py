@@ -1,0 +1,111 @@
+"""Linear maps with random binary weights, and the real-valued softmax layer (paper, sections 4.1 and 4.2).
+
+By the central limit theorem a sum of many independent terms B_i a_i is close to a Gaussian with
+
+    mean = f(E[B], a),    variance = f(V[B], a^2),
+
+f being the linear map. Where all inputs are +-1, a^2 = 1 and the variance is one map for the whole batch: it is
+computed once, with a first dimension of 1, and has no gradient to the input.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from blrc.nn.gaussian import Gaussian, expect_tensor
+from blrc.nn.layers.geometry import ConvLayer, DenseLayer, Device, all_signs
+from blrc.nn.weights import Bernoulli, WeightDistribution
+
+
+class BinaryLinear(DenseLayer):
+    """Dense layer with weights in {-1, +1}: tensor ``(N, in)`` to `Gaussian` of ``(N, out)``.
+
+    ``mean = a E[B]^T + bias`` and ``var = a^2 V[B]^T`` (paper, equation for the pre-activation, section 4.2).
+
+    Args:
+        in_features, out_features, bias: as in `torch.nn.Linear`. A bias is useless before a norm.
+
+    Attributes:
+        weight: a `WeightDistribution` of shape ``(out, in)``.
+        bias: real parameter ``(out,)`` or None.
+
+    Raises:
+        BlrcError: features that are no positive whole numbers; the input is not a tensor ``(N, in)``.
+
+    Example:
+        >>> layer = BinaryLinear(784, 10)
+        >>> mean, var = layer(torch.randn(5, 784))
+        >>> mean.shape, var.shape
+        (torch.Size([5, 10]), torch.Size([5, 10]))
+    """
+
+    weight: WeightDistribution
+
+    def new_weight(self, shape: tuple[int, ...], device: Device, dtype: torch.dtype | None) -> WeightDistribution:
+        return Bernoulli(shape, device=device, dtype=dtype)
+
+    def forward(self, x: Tensor) -> Gaussian:
+        x = self.expect(x)
+        expected, variance = self.weight.moments()
+        signs = all_signs(x)
+        mean = self.multiply(x, expected, signs)
+        if signs:
+            return Gaussian(mean, variance.sum(1)[None])
+        return Gaussian(mean, F.linear(x * x, variance))
+
+
+class BinaryConv2d(ConvLayer):
+    """Convolution with weights in {-1, +1}: tensor ``(N, C, H, W)`` to `Gaussian` of ``(N, C', H', W')``.
+
+    ``mean = conv(a, E[B]) + bias`` and ``var = conv(a^2, V[B])``. Zero padding adds nothing to either, so units at the
+    border have a smaller variance (paper, section 4.2).
+
+    Args:
+        in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias: as in `torch.nn.Conv2d`.
+
+    Attributes:
+        weight: a `WeightDistribution` of shape ``(C', C / groups, kH, kW)``.
+        bias: real parameter ``(C',)`` or None.
+        kernel_size, stride, dilation: pairs; padding: a pair, ``'same'`` or ``'valid'``.
+
+    Raises:
+        BlrcError: an option that is no whole number (or pair of them) in its range, channels that groups do not
+            divide, 'same' padding with a stride, or input of another shape.
+
+    Example:
+        >>> layer = BinaryConv2d(1, 32, 3, padding="same")
+        >>> mean, var = layer(torch.randn(5, 1, 28, 28))
+        >>> mean.shape, var.shape
+        (torch.Size([5, 32, 28, 28]), torch.Size([5, 32, 28, 28]))
+        >>> layer(torch.ones(5, 1, 28, 28)).var.shape  # +-1 input: one map for all samples
+        torch.Size([1, 32, 28, 28])
+    """
+
+    weight: WeightDistribution
+
+    def new_weight(self, shape: tuple[int, ...], device: Device, dtype: torch.dtype | None) -> WeightDistribution:
+        return Bernoulli(shape, device=device, dtype=dtype)
+
+    def forward(self, x: Tensor) -> Gaussian:
+        x = self.expect(x)
+        expected, variance = self.weight.moments()
+        signs = all_signs(x)
+        mean = self.convolve(x, expected, self.bias, signs)
+        squares = torch.ones_like(x[:1]) if signs else x * x
+        return Gaussian(mean, self.convolve(squares, variance, None))
+
+
+class SoftmaxLinear(nn.Linear):
+    """The last layer: real weights on +-1 inputs, ``(N, in)`` to logits ``(N, classes)``; a plain `torch.nn.Linear`.
+
+    Its own class, because the compiler must know which dense layer gives the scores (paper, section 5.1, "SM10").
+
+    Example:
+        >>> SoftmaxLinear(512, 10)(torch.ones(5, 512)).shape
+        torch.Size([5, 10])
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(expect_tensor(x, "SoftmaxLinear"))

@@ -1,0 +1,76 @@
+"""Max pooling over random variables (paper, section 4.2)."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from blrc.errors import BlrcError
+from blrc.net.window import pool_window
+from blrc.nn.gaussian import Gaussian, expect_gaussian
+from blrc.nn.noise import Noise, Noisy
+
+Pair = int | tuple[int, int]
+
+
+class StochasticMaxPool2d(Noisy):
+    """Keep one Gaussian of each window, that whose sample is largest: ``(N, C, H, W)`` to ``(N, C, H', W')``.
+
+    Draw ``s = mean + sqrt(var) n``, n ~ N(0, 1), at every position; the (mean, var) at the largest s of a window is the
+    output, so each position is chosen with the probability that its variable is the largest. The choice itself has no
+    gradient. Noise comes from torch's default generator, in training and in evaluation.
+
+    Args:
+        kernel_size, stride (by default the kernel's), padding: as in `torch.nn.MaxPool2d`. Padding is never chosen.
+
+    Raises:
+        BlrcError: an option that is no whole number (or pair of them) in its range, padding of more than half of the
+            kernel, or an input that is no Gaussian over maps.
+
+    Source: paper, section 4.2 ("stochastic max pooling").
+
+    Example:
+        >>> from blrc.nn.gaussian import Gaussian
+        >>> pool = StochasticMaxPool2d(2)
+        >>> mean, var = pool(Gaussian(torch.arange(16.0).reshape(1, 1, 4, 4), torch.zeros(1, 1, 4, 4)))
+        >>> mean
+        tensor([[[[ 5.,  7.],
+                  [13., 15.]]]])
+    """
+
+    def __init__(self, kernel_size: Pair, stride: Pair | None = None, padding: Pair = 0) -> None:
+        super().__init__()
+        window = pool_window("StochasticMaxPool2d", kernel_size, stride, padding)
+        self.kernel_size, self.stride, self.padding = window.kernel, window.stride, window.padding[:2]
+        self.noise = Noise(torch.Tensor.normal_)
+
+    def forward(self, x: Gaussian) -> Gaussian:
+        mean, var = expect_gaussian(x, "StochasticMaxPool2d")
+        if mean.ndim != 4:
+            raise BlrcError(f"StochasticMaxPool2d takes maps (N, C, H, W), got {tuple(mean.shape)}")
+        with torch.no_grad():
+            samples = torch.addcmul(mean, self.noise.like(mean), var.sqrt())
+            index = F.max_pool2d(samples, self.kernel_size, self.stride, self.padding, return_indices=True)[1]
+        if var.shape == (1, *mean.shape[1:]):
+            return Gaussian(_take(mean, index), _take_shared(var, index))
+        return Gaussian(_take(mean, index), _take(var.expand_as(mean), index))
+
+    def extra_repr(self) -> str:
+        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
+
+
+def _take(x: Tensor, index: Tensor) -> Tensor:
+    """Values of each (N, C) plane at flat positions `index`; the result, and so the gradient, has the layout of `x`."""
+    if x.is_contiguous(memory_format=torch.channels_last):
+        rows = x.permute(0, 2, 3, 1).flatten(1, 2)
+        at = index.permute(0, 2, 3, 1)
+        return rows.gather(1, at.flatten(1, 2)).view(at.shape).permute(0, 3, 1, 2)
+    return x.flatten(2).gather(2, index.flatten(2)).view(index.shape)
+
+
+def _take_shared(x: Tensor, index: Tensor) -> Tensor:
+    """The same of one map for all samples, ``(1, C, H, W)``, which is not copied; in the layout of `index`."""
+    rows = x[0].permute(1, 2, 0).flatten(0, 1)
+    at = index.permute(0, 2, 3, 1)
+    return rows.gather(0, at.reshape(-1, at.shape[3])).view(at.shape).permute(0, 3, 1, 2)

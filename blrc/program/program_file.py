@@ -1,0 +1,217 @@
+"""A program as a file, ``<name>.program.npz``, and its digest.
+
+The file is an uncompressed npz: the structure as canonical JSON (array ``program``), and one array for every stored
+table (``CONSTANT/INDEX``). It holds no timestamps and loads without pickle; the same program gives the same bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blrc.errors import BlrcError
+from blrc.net.window import LIMIT, Window
+from blrc.program.head import MAX_MEMBERS, ONE
+from blrc.program.legal import check
+from blrc.program.program import (
+    INT32_MAX,
+    BinaryScores,
+    Constant,
+    Conv,
+    DType,
+    Encode,
+    Op,
+    Pool,
+    Program,
+    Scores,
+    Value,
+)
+from blrc.reading import npz, plain, regular
+from blrc.store.places import write_atomically
+
+FORMATS = (1, 2)  # 2 has a gate and binary scores, which 1 does not know; a program without them is written as 1
+LONGEST_STRUCTURE = 16 << 20  # bytes: 1,365 members of a thousand ops have less
+_OPS: dict[str, type[Op]] = {
+    "encode": Encode,
+    "conv": Conv,
+    "pool": Pool,
+    "scores": Scores,
+    "binary_scores": BinaryScores,
+}
+
+
+def digest(program: Program) -> str:
+    """SHA-256 (64 hex digits) over the structure and all tables; binds every artefact to this program."""
+    sha = hashlib.sha256(_structure(program))
+    for name, table in _tables(program):
+        sha.update(f"{name} {table.dtype.str} {table.shape}\n".encode())
+        sha.update(table.tobytes())
+    return sha.hexdigest()
+
+
+def to_bytes(program: Program) -> bytes:
+    """The file's content."""
+    arrays = {"program": np.frombuffer(_structure(program), dtype=np.uint8), **dict(_tables(program))}
+    return npz.to_bytes(arrays)
+
+
+def save(program: Program, path: Path) -> None:
+    """Write the program beside `path`, then rename."""
+    write_atomically(path, to_bytes(program))
+
+
+def load(path: Path) -> Program:
+    """Read and `check` a program.
+
+    Raises:
+        BlrcError: the file is missing, damaged, of another version, or not a legal program.
+    """
+    try:
+        content = regular.read(path)
+    except FileNotFoundError:
+        raise BlrcError(f"{path}: no such program; export the model first") from None
+    except OSError as error:
+        raise BlrcError(f"{path}: cannot read: {error.strerror or error}") from None
+    return parse(content, path)
+
+
+def parse(content: bytes, path: Path) -> Program:
+    """Read and `check` a program from a file's content.
+
+    Args:
+        path: of the file, for messages.
+
+    Raises:
+        BlrcError: it is damaged, of another version, or not a legal program.
+    """
+    try:
+        arrays = npz.from_bytes(content, len(content))
+    except ValueError as error:
+        raise BlrcError(f"{path}: not a blrc program, or damaged ({error}); export the model again") from None
+    try:
+        structure = _read_structure(arrays)
+        number = structure.get("format")
+        if type(number) is not int or number not in FORMATS:
+            raise BlrcError(
+                f"{path}: program format {number}, this blrc reads {' and '.join(map(str, FORMATS))}; "
+                "export the model again"
+            )
+        return check(_rebuild(structure, arrays))
+    except ValueError as error:
+        raise BlrcError(f"{path}: damaged program: {error}; export the model again") from None
+
+
+def _read_structure(arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
+    held = arrays.pop("program", None)
+    if held is None or held.dtype != np.uint8 or held.ndim != 1 or held.size > LONGEST_STRUCTURE:
+        raise ValueError(f"no array 'program' of up to {LONGEST_STRUCTURE:,} bytes")
+    structure = plain.loads(held.tobytes())
+    if not isinstance(structure, dict):
+        raise ValueError("its structure is no object")
+    return structure
+
+
+def _structure(program: Program) -> bytes:
+    second = program.gate > 0 or any(isinstance(op, BinaryScores) for op in program.ops)
+    content = {
+        "format": 2 if second else 1,
+        "input": asdict(program.input),
+        "ops": [{"op": _kind(op), **asdict(op)} for op in program.ops],
+        "constants": {name: list(c.of_member) for name, c in program.constants.items()},
+        "members": list(program.members),
+        "score_scale": program.score_scale.hex(),
+        **({"gate": program.gate} if second else {}),
+    }
+    return json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
+
+
+def _kind(op: Op) -> str:
+    return next(kind for kind, cls in _OPS.items() if type(op) is cls)
+
+
+def _tables(program: Program) -> list[tuple[str, NDArray[Any]]]:
+    return [
+        (f"{name}/{i}", np.ascontiguousarray(table.astype(table.dtype.newbyteorder("<"))))
+        for name in sorted(program.constants)
+        for i, table in enumerate(program.constants[name].tables)
+    ]
+
+
+def _rebuild(structure: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Program:
+    """The program that `_structure` wrote and its tables; every field has the type that it has to have."""
+    second = structure["format"] == 2
+    names = ("format", "input", "ops", "constants", "members", "score_scale", *(("gate",) if second else ()))
+    plain.fields("it", structure, names)
+    members = [plain.text("a member", member) for member in plain.items("members", structure["members"])]
+    constants = {}
+    for name, of_member in plain.fields("constants", structure["constants"], (), structure["constants"]).items():
+        where = f"constant {plain.text('the name of a constant', name)!r}"
+        chosen = plain.wholes(where, of_member, len(members), most=MAX_MEMBERS)
+        constants[name] = Constant(_tables_of(name, max(chosen, default=-1) + 1, arrays), tuple(chosen))
+    if arrays:
+        raise ValueError(f"its array {min(arrays)!r} belongs to nothing")
+    return Program(
+        input=_value("input", structure["input"]),
+        ops=tuple(_op(f"op {i}", each) for i, each in enumerate(plain.items("ops", structure["ops"]))),
+        constants=constants,
+        members=tuple(members),
+        score_scale=_scale(structure["score_scale"]),
+        gate=plain.whole("gate", structure["gate"], most=ONE) if second else 0,
+    )
+
+
+def _tables_of(name: str, count: int, arrays: dict[str, NDArray[Any]]) -> tuple[NDArray[Any], ...]:
+    """The tables of a constant, taken out of `arrays`, in this machine's byte order."""
+    found = []
+    for key in (f"{name}/{i}" for i in range(count)):
+        if key not in arrays:
+            raise ValueError(f"its array {key!r} is missing")
+        table = arrays.pop(key)
+        found.append(table.astype(table.dtype.newbyteorder("="), copy=False))
+    return tuple(found)
+
+
+def _scale(text: Any) -> float:
+    try:
+        return float.fromhex(plain.text("score_scale", text))
+    except OverflowError:
+        raise ValueError(f"score_scale is {text!r}, which is beyond float64") from None
+
+
+def _value(what: str, content: Any) -> Value:
+    held = plain.fields(what, content, ("name", "dtype", "shape"))
+    height, width, channels = plain.wholes(f"{what}: shape", held["shape"], 3, 1, INT32_MAX)
+    dtype: Any = plain.text(f"{what}: dtype", held["dtype"], get_args(DType))
+    return Value(plain.text(f"{what}: name", held["name"]), dtype, (height, width, channels))
+
+
+def _window(what: str, content: Any) -> Window:
+    held = plain.fields(what, content, ("kernel", "stride", "padding", "dilation"))
+
+    def numbers(name: str, least: int, count: int) -> Any:
+        return tuple(plain.wholes(f"{what}: {name}", held[name], count, least, LIMIT))
+
+    return Window(numbers("kernel", 1, 2), numbers("stride", 1, 2), numbers("padding", 0, 4), numbers("dilation", 1, 2))
+
+
+def _op(what: str, content: Any) -> Op:
+    if not isinstance(content, dict):
+        raise ValueError(f"{what} is no object")
+    cls: Callable[..., Op] = _OPS[plain.text(f"{what}: op", content.get("op"), _OPS)]
+    held = plain.fields(what, content, ("op", *(field.name for field in fields(_OPS[content["op"]]))))
+    read: dict[str, Callable[[str, Any], Any]] = {
+        "x": _value,
+        "y": _value,
+        "window": _window,
+        "pool": lambda where, value: None if value is None else _window(where, value),
+        "groups": lambda where, value: plain.whole(where, value, 1, INT32_MAX),
+    }
+    text: Callable[[str, Any], Any] = plain.text
+    return cls(**{name: read.get(name, text)(f"{what}: {name}", held[name]) for name in held if name != "op"})

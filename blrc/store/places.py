@@ -1,0 +1,112 @@
+"""The cache and what a folder has to be. Files are written by `blrc.store`."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+from blrc.errors import BlrcError
+from blrc.reading.regular import check_name, check_output
+from blrc.store import atomic
+from blrc.store.atomic import cannot_write
+
+__all__ = [
+    "cache_folder",
+    "expect_folder",
+    "fill_cache",
+    "is_folder",
+    "make_private",
+    "writable",
+    "write_atomically",
+]
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Replace the regular file at `path` by `content`, or leave it as it was.
+
+    Raises:
+        BlrcError: something else than a regular file is there, or it cannot be written.
+    """
+    check_output(path)
+    atomic.write_atomically(path, content)
+
+
+def cache_folder(name: str) -> Path:
+    """``$BLRC_CACHE/<name>``; where that is not set, ``$XDG_CACHE_HOME/blrc/<name>``, or ``~/.cache/blrc/<name>``.
+
+    Raises:
+        BlrcError: none of them is set and the user has no home folder.
+    """
+    if own := os.environ.get("BLRC_CACHE", ""):
+        return Path(own) / name
+    try:
+        base = os.environ.get("XDG_CACHE_HOME", "") or Path.home() / ".cache"
+    except RuntimeError:
+        raise BlrcError("no home folder for files to keep; set BLRC_CACHE to a folder") from None
+    return Path(base) / "blrc" / name
+
+
+def make_private(folder: Path) -> None:
+    """Make a folder and those above it that are missing, for this user alone whatever the umask.
+
+    Raises:
+        OSError: that cannot be done.
+    """
+    missing = []
+    while not os.path.lexists(folder):
+        missing.append(folder)
+        folder = folder.parent
+    for each in reversed(missing):
+        each.mkdir(mode=0o700, exist_ok=True)
+
+
+def fill_cache(path: Path, content: bytes) -> None:
+    """Write a file of the cache, whose folders are made for this user alone: compiled libraries lie beside it.
+
+    Raises:
+        BlrcError: it cannot be written.
+    """
+    try:
+        make_private(path.parent)
+    except (OSError, ValueError) as error:  # ValueError: a name with a NUL
+        raise cannot_write(path, error) from None
+    write_atomically(path, content)
+
+
+def is_folder(path: Path) -> bool:
+    """Whether it is one.
+
+    Raises:
+        BlrcError: the system cannot say, as for a name that is too long.
+    """
+    try:
+        return path.is_dir()
+    except OSError as error:
+        raise BlrcError(f"{path}: cannot read: {error.strerror or error}") from None
+
+
+def expect_folder(path: Path, content: str) -> None:
+    """See that a folder is there which should hold `content`.
+
+    Raises:
+        BlrcError: it is not.
+    """
+    if not is_folder(path):
+        what = "is a file, not a folder" if path.exists() else "no such folder"
+        raise BlrcError(f"{path}: {what}; give one with {content}")
+
+
+def writable(folder: Path) -> None:
+    """Make `folder` if it is not there, and see that a file can be written into it.
+
+    Raises:
+        BlrcError: it cannot.
+    """
+    check_name(folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise cannot_write(folder, error) from None

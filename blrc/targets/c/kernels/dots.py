@@ -1,0 +1,114 @@
+"""First layers and scores on hosts: tables for sums of 8-bit products (``blrc_dots.h`` of the runtime)."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blrc.net.bits import unpack_signs, words
+from blrc.program.program import INT32_MAX, Constant, Conv, Encode, Program, Scores
+from blrc.targets.c.kernels.steps import Step, Table, mapped, plain
+
+ROWS = 32  # BLRC_DOTS_ROWS: of a block
+ZERO = 128  # what is added to codes, so that they have no sign
+MAX_TABLE = 2**22  # bytes of weights: 8 times the bits
+MAX_COPY = 2**26  # bytes of the copy of an input with its padding, where that is most of it
+MAX_WORDS = 2**18  # of the scores' input
+
+
+def conv(program: Program, op: Conv, encode: Encode | None) -> Step | None:
+    """The step of a convolution of codes, else None: the portable one has to do."""
+    quads = len(offsets(op))
+    if op.groups != 1 or ROWS * words(op.y.shape[2]) * 4 * quads > MAX_TABLE:
+        return None
+    if copy_bytes(op) > max(MAX_COPY, 4 * op.x.nbytes):
+        return None
+    weights, thresholds = program.constants[op.weights], program.constants[op.thresholds]
+    pairs = sorted(set(zip(weights.of_member, thresholds.of_member, strict=True)))
+    moved = tuple(moved_thresholds(op, weights.tables[w], thresholds.tables[t]) for w, t in pairs)
+    of_member = tuple(pairs.index(pair) for pair in zip(weights.of_member, thresholds.of_member, strict=True))
+    tables = [
+        Table("offsets", (offsets(op),), (0,) * len(program.members)),
+        mapped("weights", weights, lambda t: quad_rows(op, t)),
+        Table("thresholds", moved, of_member),
+    ]
+    why = f"8-bit input, {op.fan_in} codes a row in {quads} words, four pixels at a time"
+    if encode is not None:
+        tables.insert(0, plain(program, "table", encode.table))
+        why += ", table look-up fused"
+    return Step(op, encode, "conv_dots", why, 1, tuple(tables), copy_bytes(op))
+
+
+def scores(program: Program, op: Scores) -> Step | None:
+    """The step of scores with 8-bit weights, else None."""
+    height, width, channels = op.x.shape
+    weights, bias = program.constants[op.weights], program.constants[op.bias]
+    if weights.tables[0].dtype != np.int8 or height * width * words(channels) > MAX_WORDS:
+        return None
+    pairs = sorted(set(zip(weights.of_member, bias.of_member, strict=True)))
+    none = tuple(_all_unset(weights, bias, pair) for pair in pairs)
+    of_member = tuple(pairs.index(pair) for pair in zip(weights.of_member, bias.of_member, strict=True))
+    tables = mapped("weights", weights, word_rows), Table("bias", none, of_member)
+    return Step(op, None, "scores_dots", "int8 weights, one byte for each bit of the input", 1, tables)
+
+
+def copy_shape(op: Conv) -> tuple[int, int]:
+    """Rows and columns of the copy of the input: to the end of the last window, or of the input."""
+    window, size, unpooled = op.window, op.x.shape, op.unpooled
+    rows, columns = (
+        max((unpooled[axis] - 1) * window.stride[axis] + window.span[axis], window.padding[axis] + size[axis])
+        for axis in (0, 1)
+    )
+    return rows, columns
+
+
+def copy_bytes(op: Conv) -> int:
+    """Bytes of that copy in whole words, and of what is read behind it."""
+    rows, columns = copy_shape(op)
+    return -(-(rows * columns * op.x.shape[2] + 4) // 4) * 4
+
+
+def offsets(op: Conv) -> NDArray[np.int32]:
+    """Where in the copy, seen from a window's first code, each four codes lie that are multiplied at once."""
+    _, columns = copy_shape(op)
+    taps_y, taps_x = op.window.kernel
+    step_y, step_x = op.window.dilation
+    channels, run = op.x.shape[2], _run(op)
+    starts = [
+        (t * step_y * columns + s * step_x) * channels for t in range(taps_y) for s in range(0, taps_x, run // channels)
+    ]
+    return np.array([start + at for start in starts for at in range(0, run, 4)], np.int32)
+
+
+def quad_rows(op: Conv, weights: NDArray[np.uint32]) -> NDArray[np.int8]:
+    """Weights ``(out, kernel h, kernel w, words)`` as ``[block of 32][quad][row][4]``, flat: 1, -1, or 0 for no tap."""
+    out, run = len(weights), _run(op)
+    runs = unpack_signs(weights, op.x.shape[2]).reshape(out, -1, run)
+    padded = np.zeros((-(-out // ROWS) * ROWS, runs.shape[1], -(-run // 4) * 4), np.int8)
+    padded[:out, :, :run] = runs
+    return padded.reshape(-1, ROWS, padded.shape[1] * padded.shape[2] // 4, 4).transpose(0, 2, 1, 3).reshape(-1)
+
+
+def moved_thresholds(op: Conv, weights: NDArray[np.uint32], thresholds: NDArray[np.int32]) -> NDArray[np.int32]:
+    """Thresholds of sums over codes that 128 was added to, for whole blocks; missing rows never pass."""
+    signs = unpack_signs(weights, op.x.shape[2]).reshape(len(weights), -1)
+    moved = thresholds.astype(np.int64) + ZERO * signs.sum(axis=1, dtype=np.int64)
+    missing = -len(moved) % ROWS
+    return np.pad(moved.clip(-(2**31), INT32_MAX), (0, missing), constant_values=INT32_MAX).astype(np.int32)
+
+
+def word_rows(weights: NDArray[np.int8]) -> NDArray[np.int8]:
+    """Weights ``(classes, H, W, C)``, each pixel's padded with zeros to whole words of the input, flat."""
+    missing = -weights.shape[3] % 32
+    return np.pad(weights, ((0, 0), (0, 0), (0, 0), (0, missing))).reshape(-1)
+
+
+def _all_unset(weights: Constant, bias: Constant, pair: tuple[int, int]) -> NDArray[np.int32]:
+    """Scores of an input of -1 alone. `legal.check` has shown that they, as all scores, fit 32 bits."""
+    total = weights.tables[pair[0]].astype(np.int64).sum(axis=(1, 2, 3))
+    return np.asarray(bias.tables[pair[1]] - total, np.int32)
+
+
+def _run(op: Conv) -> int:
+    """Codes that lie together under a window: of a kernel row, or of a tap where the kernel is dilated."""
+    return op.x.shape[2] * (op.window.kernel[1] if op.window.dilation[1] == 1 else 1)

@@ -1,0 +1,164 @@
+"""Bit-sliced convolutions: which can be one, and their tables.
+
+The lanes of a word are pixels, and several outputs share one walk over the taps, which are sorted by the outputs' signs
+(`runtime/src/blrc_shared_taps.h`): far fewer instructions than any kernel that counts bits, popcount or not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blrc.net.bits import unpack
+from blrc.net.window import Window
+from blrc.program.program import Conv, Program
+from blrc.targets.c.kernels.steps import Step, Table, mapped, paired
+
+LANES = 32
+MOST = 1816  # channels: 9 of them stay below 2^14
+SHARING = 6  # BLRC_SHARING
+MOST_PLANES = 15  # BLRC_PLANES
+EIGHT = 8  # taps of a kind that are added at a time
+_SAME = Window((3, 3), padding=(1, 1, 1, 1))
+_HALF = Window((2, 2), (2, 2))
+
+
+def fits(op: Conv) -> bool:
+    """The kernel can compute it: 3x3 on a map of at most 32 columns, pooled by 2x2 or not."""
+    return (
+        op.x.dtype == "bits"
+        and op.window == _SAME
+        and op.groups == 1
+        and op.pool in (None, _HALF)
+        and op.x.shape[1] <= LANES
+        and op.x.shape[2] <= MOST
+    )
+
+
+def step(program: Program, op: Conv, lanes: int = LANES) -> Step:
+    """The step of a convolution that fits."""
+    scratch, outputs = scratch_bytes(op, lanes), sharing(op)
+    weights, thresholds = program.constants[op.weights], program.constants[op.thresholds]
+    tables = (
+        equally_long(mapped("lists", weights, lambda t: lists(t, op.group_channels, outputs))),
+        paired("limits", weights, thresholds, lambda w, t: limits(op, w, t, outputs)),
+    )
+    why = f"bit-sliced, {used_lanes(op, lanes)} of {lanes} lanes, {outputs} outputs share the taps"
+    why += f", {scratch} bytes of tables in the arena"
+    return Step(op, None, "conv_slices" if lanes == LANES else "conv_quads", why, outputs, tables, scratch)
+
+
+def scratch_bytes(op: Conv, lanes: int = LANES) -> int:
+    """Memory that the kernel needs while it runs: every tap's bits and their opposites, sums, results, places.
+
+    With 128 `lanes`, of a word four times as long.
+    """
+    step, channels = lanes // LANES, op.x.shape[2]
+    words = LANES + 3 * 8 + (1 + SHARING) * MOST_PLANES + 1 + 18 * channels
+    return 4 * (step * words + (step + 2) * channels)
+
+
+def used_lanes(op: Conv, lanes: int = LANES) -> int:
+    """How many of the lanes hold a pixel of the map, where it is high enough."""
+    return op.x.shape[1] * lanes // pitch(op)
+
+
+def pitch(op: Conv) -> int:
+    """Lanes from a map row to the next."""
+    return next(lanes for lanes in (8, 16, LANES) if op.x.shape[1] <= lanes)
+
+
+def planes(taps: int) -> int:
+    """Bits of a sum of so many taps, and its sign."""
+    return taps.bit_length() + 1
+
+
+def sharing(op: Conv) -> int:
+    """How many outputs share a walk over the taps so that one takes fewest instructions.
+
+    Each output more doubles the kinds of taps: every kind is rounded up to eights, and where one ends a sum is added to
+    another. Costs are a Cortex-M4's, about.
+    """
+    taps = op.fan_in
+    each = planes(taps)
+
+    def cost(outputs: int) -> float:
+        kinds = 1 << (outputs - 1)
+        walk = 8 * (taps + kinds * (EIGHT - 1) / 2) + 25 * kinds + 11 * each * (kinds - 1)
+        return walk / outputs + 18 * each
+
+    return min(range(1, min(SHARING, op.y.shape[2]) + 1), key=cost)
+
+
+def lists(weights: NDArray[np.uint32], channels: int, outputs: int, times: int = 1) -> NDArray[np.uint16]:
+    """For each group of `outputs` (the last may be smaller), each kind of taps: how many times eight, and which.
+
+    Tap (kernel row, channel, kernel column) is in place 1 + 2 * its number of the kernel's table, or one further where
+    the first output's weight is +1. Place 0 has zeros. An output of the others changes its sign where the number of the
+    kind in Gray's code has its bit.
+
+    Args:
+        weights: uint32 ``(out, 3, 3, words(channels))``.
+        times: places are multiplied by it.
+    """
+    bits = _by_tap(weights, channels)
+    found: list[NDArray[np.int64]] = []
+    for first in range(0, len(bits), outputs):
+        group = bits[first : first + outputs]
+        gray = sum((group[j] ^ group[0]) << (j - 1) for j in range(1, len(group))) + np.zeros_like(group[0])
+        kind = gray.copy()
+        for j in range(1, len(group)):
+            kind ^= gray >> j
+        places = times * (1 + 2 * np.arange(bits.shape[1]) + group[0])
+        for k in range(2 ** (len(group) - 1)):
+            chosen = places[kind == k]
+            eights = -(-len(chosen) // EIGHT)
+            found += [np.array([eights]), np.pad(chosen, (0, EIGHT * eights - len(chosen)))]
+    return np.concatenate(found).astype(np.uint16)
+
+
+def longest(op: Conv, outputs: int) -> int:
+    """How long lists of groups of `outputs` are at most, whatever the weights."""
+    groups = [outputs] * (op.y.shape[2] // outputs) + [op.y.shape[2] % outputs]
+    kinds = [1 << (group - 1) for group in groups if group]
+    return sum(k + (op.fan_in + (EIGHT - 1) * k) // EIGHT * EIGHT for k in kinds)
+
+
+def equally_long(table: Table, length: int = 0) -> Table:
+    """All members' arrays as long as the longest, or `length`: they are found by their number (BLRC_MEMBER)."""
+    length = max(length, *(len(array) for array in table.arrays))
+    return replace(table, arrays=tuple(np.pad(array, (0, length - len(array))) for array in table.arrays))
+
+
+def limits(op: Conv, weights: NDArray[np.uint32], thresholds: NDArray[np.int32], outputs: int) -> NDArray[np.uint16]:
+    """What sums of groups of `outputs` start from: for each output and plane, a bit for each of 3x3 kinds of places.
+
+    With n real taps an output passes where no more than floor((n - t) / 2) of them differ, and with them those outside
+    the map whose weight is +1, since they read as -1. A tap that counts with the opposite sign counts 1 first.
+    """
+    taps, channels = op.fan_in, op.group_channels
+    bits = _by_tap(weights, channels)
+    ones = bits.reshape(len(bits), 3, channels, 3).sum(axis=2)  # (out, kernel row, kernel column)
+    first = bits[np.arange(len(bits)) // outputs * outputs]
+    opposite = (bits ^ first).sum(axis=1)
+    found = np.zeros((len(bits), planes(taps)), np.int64)
+    for i, (top, bottom) in enumerate(_inside(op.x.shape[0])):
+        for j, (left, right) in enumerate(_inside(op.x.shape[1])):
+            inside = ones[:, top:bottom, left:right].sum(axis=(1, 2))
+            real = (bottom - top) * (right - left) * channels
+            limit = (real - thresholds.astype(np.int64)) // 2 + ones.sum(axis=(1, 2)) - inside
+            start = limit.clip(-1, taps) - opposite
+            found |= (start[:, None] >> np.arange(found.shape[1]) & 1) << (3 * i + j)
+    return found.reshape(-1).astype(np.uint16)
+
+
+def _by_tap(weights: NDArray[np.uint32], channels: int) -> NDArray[np.int64]:
+    """Bits ``(out, taps)``, taps by kernel row, channel and kernel column."""
+    return unpack(weights, channels).transpose(0, 1, 3, 2).reshape(len(weights), -1).astype(np.int64)
+
+
+def _inside(size: int) -> list[tuple[int, int]]:
+    """Taps first <= t < end that are inside the map, for the first place along an axis, one between, and the last."""
+    return [(1, 2 if size == 1 else 3), (0, 3), (0, 2)]

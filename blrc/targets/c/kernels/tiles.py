@@ -1,0 +1,141 @@
+"""Layers on hosts: tables for the kernels that work on tiles of pixels (``blrc_tile.h`` of the runtime).
+
+One table of weights serves popcnt, AVX2, AVX-512 and NEON, which are told apart when the code runs; on x86-64 a second
+one, of the same bits, lets the CPUs before AVX-512 look up nibbles in convolutions.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blrc.net.bits import unpack, words
+from blrc.program.program import Conv, Program
+from blrc.targets.c.kernels.steps import Step, Table, mapped, paired
+
+ROWS = 32  # BLRC_TILE_ROWS: of a block
+LOOK_UNITS, LOOK_BLOCKS = 3, 16  # BLRC_LOOK_UNITS, BLRC_LOOK_BLOCKS: in which order bytes are read
+LOOK_BITS = 2**15 - 1  # the largest fan-in whose sums the look-ups hold
+MAX_RUN = 4096  # words of a run, six of which lie on the stack
+MAX_LINES = 32768  # words of the padded rows that lie there
+MAX_LIMITS = 2**22  # bytes of limits: kernels and paddings as large as the map have one for almost every pixel
+
+
+def padded_words(op: Conv) -> int:
+    """Words of a padded row of the input: to the end of the last window, or of the input where that sees less."""
+    width, window = op.x.shape[1], op.window
+    seen = (op.unpooled[1] - 1) * window.stride[1] + window.span[1]
+    return max(seen, window.padding[1] + width) * words(op.x.shape[2])
+
+
+def line_words(op: Conv) -> int:
+    """Words of all rows that a window sees, of one row of zeros, and what is read too much."""
+    return (op.window.span[0] + 1) * padded_words(op) + 4
+
+
+def run_words(op: Conv) -> int:
+    """Words of a window's bits, and what is written too much."""
+    return op.window.taps * words(op.x.shape[2]) + 4
+
+
+def limit_bytes(op: Conv) -> int:
+    """Bytes of the table of limits of a member."""
+    return len(_spans(op, 0)) * len(_spans(op, 1)) * -(-op.y.shape[2] // ROWS) * ROWS * 4
+
+
+def step(program: Program, op: Conv, looks_up: bool = True) -> Step | None:
+    """The step of a binary convolution or dense layer, else None: the portable one has to do.
+
+    Args:
+        looks_up: make the table for look-ups, where they pay.
+    """
+    if op.groups != 1:
+        return None
+    total = op.window.taps * words(op.x.shape[2])
+    whole = op.is_dense and op.pool is None and not any(op.window.padding) and total % 2 == 0
+    if not whole and (run_words(op) > MAX_RUN or line_words(op) > MAX_LINES or limit_bytes(op) > MAX_LIMITS):
+        return None
+    weights, thresholds = program.constants[op.weights], program.constants[op.thresholds]
+    tables = [mapped("weights", weights, lambda t: units(t.reshape(len(t), -1)))]
+    last = paired("limits", weights, thresholds, lambda w, t: limits(op, w, t))
+    if whole:
+        why = f"the kernel is the whole map: one run of {total} words"
+        return Step(op, None, "dense_tiles", why, ROWS, (*tables, last))
+    why = f"{total} words a row, six pixels at a time"
+    if looks_up and op.unpooled[0] * op.unpooled[1] >= 6 and op.fan_in <= LOOK_BITS:
+        tables.append(mapped("bytes", weights, lambda t: look_bytes(t.reshape(len(t), -1))))
+        why += "; looked up by nibbles before AVX-512"
+    rows, columns = _places(op)
+    where = np.concatenate([rows * (columns.max(initial=0) + 1), columns]).astype(np.int32)
+    every = Table("places", (where,), (0,) * len(program.members))
+    return Step(op, None, "conv_tiles", why, ROWS, (*tables, last, every))
+
+
+def units(rows: NDArray[np.uint32]) -> NDArray[np.uint32]:
+    """Rows of words, ``(out, words)``, as ``[block of 32][unit][row][2]``, flat; what is missing is 0.
+
+    Of each 16 rows the even ones come first: two vectors of 64-bit sums then merge into one of 32 bits in order.
+    """
+    out, total = rows.shape
+    padded = np.zeros((-(-out // ROWS), ROWS, -(-total // 2), 2), np.uint32)
+    padded.reshape(-1, padded.shape[2] * 2)[:out, :total] = rows
+    order = [16 * half + 2 * i + odd for half in range(2) for odd in range(2) for i in range(8)]
+    return padded[:, order].transpose(0, 2, 1, 3).reshape(-1)
+
+
+def look_bytes(rows: NDArray[np.uint32]) -> NDArray[np.uint8]:
+    """The same bits as ``[16 blocks of 32][3 units][block][byte][row]``, flat: in the order in which they are read."""
+    out, total = rows.shape
+    padded = np.zeros((-(-out // ROWS) * ROWS, -(-total // 2) * 2), "<u4")
+    padded[:out, :total] = rows
+    by_byte = padded.view(np.uint8).reshape(-1, ROWS, padded.shape[1] * 4).transpose(0, 2, 1)
+    blocks, length, _ = by_byte.shape
+    parts = [
+        by_byte[start : start + LOOK_BLOCKS, first : first + 8 * LOOK_UNITS].reshape(-1)
+        for start in range(0, blocks, LOOK_BLOCKS)
+        for first in range(0, length, 8 * LOOK_UNITS)
+    ]
+    return np.concatenate(parts)
+
+
+def limits(op: Conv, weights: NDArray[np.uint32], thresholds: NDArray[np.int32]) -> NDArray[np.int32]:
+    """The most ones of (run xor weights) with which a row passes, for every kind of place: ``(places, rows)``.
+
+    With n real bits, z = n - 2 (ones - absent) where `absent` counts the ones among the weights of absent taps, so
+    z >= t is ones <= floor((n - t) / 2) + absent. Missing rows never pass: -1.
+
+    Args:
+        weights: uint32 ``(out, kernel h, kernel w, words)``.
+        thresholds: int32 ``(out,)``.
+    """
+    ones = unpack(weights, op.group_channels).sum(axis=3).astype(np.int64)  # (out, kernel h, kernel w)
+    found = []
+    for ky in _spans(op, 0):
+        for kx in _spans(op, 1):
+            inside = ones[:, ky[0] : ky[1], kx[0] : kx[1]].sum(axis=(1, 2))
+            real = max(0, ky[1] - ky[0]) * max(0, kx[1] - kx[0]) * op.group_channels
+            found.append((real - thresholds.astype(np.int64)) // 2 + ones.sum(axis=(1, 2)) - inside)
+    padded = np.full((len(found), -(-len(thresholds) // ROWS) * ROWS), -1, np.int32)
+    padded[:, : len(thresholds)] = np.stack(found).clip(-1, 2**31 - 1)
+    return padded
+
+
+def _spans(op: Conv, axis: int) -> list[tuple[int, int]]:
+    """Kinds of places along an axis: taps first <= t < end that lie inside the map."""
+    return sorted(set(_inside(op, axis)))
+
+
+def _inside(op: Conv, axis: int) -> list[tuple[int, int]]:
+    window, size = op.window, op.x.shape[axis]
+    found = []
+    for at in range(op.unpooled[axis]):
+        origin = at * window.stride[axis] - window.padding[axis]
+        taps = [t for t in range(window.kernel[axis]) if 0 <= origin + t * window.dilation[axis] < size]
+        found.append((taps[0], taps[-1] + 1) if taps else (0, 0))
+    return found
+
+
+def _places(op: Conv) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Kind of place of every row and of every column of the map, an index into `_spans`."""
+    rows, columns = (np.array([_spans(op, axis).index(span) for span in _inside(op, axis)]) for axis in (0, 1))
+    return rows, columns

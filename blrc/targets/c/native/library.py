@@ -1,0 +1,186 @@
+"""Exports as shared libraries of this machine, built once and kept in a cache.
+
+An entry of the cache is a folder with the library and its SHA-256. It is written beside its place and renamed, so that
+two processes that build at once leave one whole entry; what is damaged is built again. Its name says all that the
+library depends on: the generated files, the compiler with all that it predefines under these flags (version, ABI,
+instruction set), the command. Deleting the cache, or any entry, is always safe.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import platform
+import re
+import tempfile
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from types import TracebackType
+
+import numpy as np
+
+from blrc.errors import BlrcError
+from blrc.program import program_file
+from blrc.program.program import Program
+from blrc.program.vectors import unknown
+from blrc.store.places import cache_folder
+from blrc.targets.c.build import compiler
+from blrc.targets.c.build.compiled import temporary_files
+from blrc.targets.c.emit import emit_library
+from blrc.targets.c.kernels.tiers import host_cpu, tier_flags
+from blrc.targets.c.native import cache as library_cache
+from blrc.targets.c.native.cache import LIBRARY, UnsafeError
+from blrc.targets.c.native.wrapper import FILE, host_wrapper
+from blrc.targets.c.size.choose import Optimize
+from blrc.targets.c.text.header import read_layout
+from blrc.targets.c.text.symbols import name_all
+from blrc.targets.options import EmitOptions
+from blrc.version import VERSION
+from blrc.workers import thread_pool
+
+_LOG = logging.getLogger("blrc")
+OPTIMISED = ("-O3",)
+CPUINFO = Path("/proc/cpuinfo")
+_ALWAYS = ("-fPIC", "-fvisibility=hidden")
+
+
+def host_flags() -> tuple[str, ...]:
+    """Flags of the compiler that give a fast library for this machine: the library is not for any other.
+
+    Every x86-64 of the last fifteen years counts bits in one instruction, but compilers use it on request only.
+    """
+    try:
+        popcnt = platform.machine() == "x86_64" and re.search(r"^flags\b.*\bpopcnt\b", _cpuinfo(), re.MULTILINE)
+    except OSError:
+        popcnt = None
+    return (*OPTIMISED, "-mpopcnt") if popcnt else OPTIMISED
+
+
+@cache
+def _cpuinfo() -> str:
+    return CPUINFO.read_text(encoding="utf-8", errors="replace")
+
+
+def library_files(program: Program, name: str, cpu: str | None = None, optimize: Optimize = "size") -> dict[str, bytes]:
+    """The C of a library of `program`, as `blrc export` writes it, by file name.
+
+    Args:
+        cpu, optimize: as for `blrc export`; by default, this machine's CPU.
+
+    Raises:
+        BlrcError: the name cannot be used in C.
+    """
+    nothing = np.zeros((1, *program.input.shape), bool if program.input.dtype == "bits" else program.input.dtype)
+    options = EmitOptions(name, unknown(program, nothing), VERSION, optimize=optimize, cpu=cpu or host_cpu())
+    return emit_library(program, options)
+
+
+def in_library(file: str, name: str) -> bool:
+    """Whether this file of an export of model `name` belongs to its library: C, but no self-test and no package."""
+    tests = (f"{name}_vectors.c", f"{name}_selftest.c")
+    return "/" not in file and file.endswith((".c", ".h")) and file not in tests
+
+
+class Shared:
+    """A shared library of an export's C with `host_wrapper`'s entry points.
+
+    Attributes:
+        path: of the library; it has been checked, and is there as long as this object is not closed.
+        built: whether it was compiled now; else it was in the cache.
+
+    Args:
+        files: the C, as `library_files` gives it or as it lies in an export.
+        name, program: of the model.
+        flags: of the compiler, besides those that make a shared library; by default `host_flags`.
+        cc: the compiler, by default `build.find_compiler`'s.
+
+    Raises:
+        BlrcError: no compiler, or it refuses the code.
+    """
+
+    def __init__(
+        self,
+        files: Mapping[str, bytes],
+        name: str,
+        program: Program,
+        flags: Sequence[str] | None = None,
+        cc: str | None = None,
+    ) -> None:
+        self.name = name
+        self._compiler = compiler.find_compiler(cc)
+        layout = read_layout(program, name, files.get(f"{name}.h", b""))
+        self._flags = (*(host_flags() if flags is None else flags), *tier_flags(name, layout.cpu), *_ALWAYS)
+        wrapper = host_wrapper(name_all(layout, name, program_file.digest(program)))
+        self._files = {**files, FILE: wrapper.encode("ascii")}
+        self._temporary: tempfile.TemporaryDirectory[str] | None = None
+        self.built = False
+        self.path = self._cached()
+
+    def close(self) -> None:
+        """Remove what the cache does not keep; what has been loaded goes on without its file."""
+        if self._temporary is not None:
+            self._temporary.cleanup()
+
+    def __enter__(self) -> Shared:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _cached(self) -> Path:
+        key = self._key()
+        if (cache := _cache()) is not None:
+            try:
+                if (found := library_cache.library(cache, key, self._build)) is not None:
+                    return found
+            except UnsafeError as error:
+                _say(str(error))
+        # No cache, none that can be written, or one that is not this user's alone: a library for this process alone.
+        with temporary_files():
+            self._temporary = tempfile.TemporaryDirectory(prefix="blrc-native-")
+            try:
+                return self._build(Path(self._temporary.name))
+            except BaseException:
+                self.close()
+                raise
+
+    def _key(self) -> str:
+        command = (*self._compiler, *self._flags)
+        predefined = compiler.run_tool([*command, "-dM", "-E", "-x", "c", os.devnull], "asking the compiler what it is")
+        parts = [b"1", repr(command).encode(), predefined.encode()]
+        for name, content in sorted(self._files.items()):
+            parts += [name.encode(), content]
+        # Hashes of the parts, so that no part can pass for two.
+        return hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).hexdigest()
+
+    def _build(self, folder: Path) -> Path:
+        """Compile everything in `folder`: the library. The wrapper includes ``<name>.c``."""
+        for name, content in self._files.items():
+            (folder / name).write_bytes(content)
+
+        def compile_one(file: str) -> Path:
+            source = folder / file
+            return compiler.compile_object(self._compiler, self._flags, source, source.with_suffix(".o"), folder)
+
+        sources = sorted(file for file in self._files if file.endswith(".c") and file != f"{self.name}.c")
+        with thread_pool() as pool:
+            objects = list(pool.map(compile_one, sources))
+        self.built = True
+        return compiler.link(self._compiler, (*self._flags, "-shared"), objects, folder / LIBRARY)
+
+
+def _cache() -> Path | None:
+    try:
+        return cache_folder("native")
+    except BlrcError:  # a user without a home folder, as in some containers
+        return None
+
+
+@cache
+def _say(what: str) -> None:
+    """Say once in a process why libraries are not kept: a line on standard error, where nothing else is set up."""
+    _LOG.warning("%s; until then libraries are compiled anew in a private folder", what)

@@ -1,0 +1,319 @@
+"""C around an export that runs it on many samples in memory, for a process of the host: text of one more file.
+
+It is compiled into a shared library beside the export's own files (`blrc.targets.c.native.library`) and is never part
+of an export. It has no mutable globals: each caller gives its own working memory, so that threads can share the
+library.
+"""
+
+from __future__ import annotations
+
+import re
+
+from blrc.program.program import Value
+from blrc.targets.c.build.driver import most_words, step_cases
+from blrc.targets.c.text.symbols import Symbols, element
+
+FILE = "blrc_host_wrapper.c"
+
+
+def entry(name: str, function: str) -> str:
+    """The symbol of an entry point of the library of model `name`."""
+    return f"{name}_blrc_host_{function}"
+
+
+def host_wrapper(symbols: Symbols) -> str:
+    """The text. Outside it, a bit is one byte (0 is -1, all else +1); everything else is as in the network.
+
+    Entry points (``x`` and results hold `count` samples one after the other, ``work`` is `work_bytes` at a multiple of
+    64; 0 or a negative error):
+
+    - ``scores(x, count, member, work, scores, labels)``; ``scores`` may be null;
+    - ``answers(x, count, predict, argument, work, log_p, p, p_squared, label, members, mean, variance, settled)`` as
+      the driver's ``add`` and ``predict``; only ``label`` where ``log_p`` is null;
+    - ``run(x, count, member, work, outputs, labels)`` with an array of pointers, one for each step;
+    - ``op(index, repeats, x, count, member, work, y)``: one step alone, `repeats` times on each sample.
+    """
+    layout = symbols.layout
+    steps, value = layout.steps, layout.program.input
+    scratch = max(step.scratch for step in steps)
+    words = {
+        "STEP_CASES": step_cases(symbols, "scratch"),
+        "STEP_SCRATCH": f"    uint32_t scratch[{scratch // 4}];\n\n" if scratch else "",
+        "X_MAPS": ",\n    ".join(_map(step.x) for step in steps),
+        "Y_MAPS": ",\n    ".join(_map(step.y) for step in steps),
+        "INPUT_MAP": _map(value),
+        "INPUT_TYPE": element(value),
+        "STEPS": str(len(steps)),
+        "MOST_WORDS": str(most_words(layout)),
+        "GATED": f"{symbols.name}_gated(&work->ensemble)" if layout.program.gate else "0",
+        "REFUSE": symbols.refuse(),
+        "host_": entry(symbols.name, ""),
+        "NAME_": f"{symbols.upper}_",
+        "name_": f"{symbols.name}_",
+    }
+    # In one pass: what is put in may hold the words, a model may be called steps.
+    text = re.sub(rf"\b({'|'.join(words)})", lambda found: words[found[1]], _TEXT)
+    return f'#include "{symbols.name}.c"\n' + text
+
+
+def _map(value: Value) -> str:
+    height, width, channels = value.shape
+    bits = value.dtype == "bits"
+    outside = height * width * channels if bits else value.nbytes
+    return f"{{{int(bits)}, {height * width}u, {channels}u, {value.nbytes}u, {outside}u}}"
+
+
+_TEXT = """\
+#include <string.h>
+
+REFUSE
+#if defined(__GNUC__)
+#define NAME_SHOWN __attribute__((visibility("default")))
+#else
+#define NAME_SHOWN
+#endif
+
+#define NAME_TOO_MUCH (-100) /* a step told of more or fewer bytes than its map has */
+#define NAME_UNUSED_BIT (-101) /* a bit behind the last channel is set */
+
+/* A map: are its elements bits, how many pixels and channels; its bytes in the network, and outside. */
+typedef struct host_map {
+    int bits;
+    uint32_t pixels, channels, inside, outside;
+} host_map;
+
+typedef struct host_work {
+    uint32_t arena[(NAME_ARENA_SIZE + 3) / 4];
+    uint32_t x[MOST_WORDS];
+    uint32_t y[MOST_WORDS];
+    int32_t scores[NAME_CLASSES];
+    name_ensemble ensemble;
+} host_work;
+
+typedef struct host_watch {
+    unsigned char *to[STEPS];
+    uint32_t left[STEPS];
+    int status;
+} host_watch;
+
+static const host_map host_input_map = INPUT_MAP;
+static const host_map host_x_maps[STEPS] = {
+    X_MAPS};
+static const host_map host_y_maps[STEPS] = {
+    Y_MAPS};
+
+/* A sample as the network reads it: bits are packed into `packed`, all else stays where it is. */
+static const void *host_pack(const host_map *map, const unsigned char *from, uint32_t *packed)
+{
+    uint32_t *to = packed;
+    uint32_t pixel, c;
+
+    if (!map->bits) {
+        return from;
+    }
+    for (pixel = 0; pixel < map->pixels; ++pixel) {
+        uint32_t word = 0;
+
+        for (c = 0; c < map->channels; ++c) {
+            word |= (uint32_t)(*from++ != 0) << (c % 32);
+            if (c % 32 == 31 || c + 1 == map->channels) {
+                *to++ = word;
+                word = 0;
+            }
+        }
+    }
+    return packed;
+}
+
+/* Pixels as the network wrote them, to the caller; their bytes there, or an error. */
+static int64_t host_unpack(const host_map *map, const void *written, uint32_t bytes, unsigned char *to)
+{
+    const uint32_t *words = (const uint32_t *)written;
+    const uint32_t words_a_pixel = (map->channels + 31) / 32;
+    const uint32_t pixels = bytes / 4 / words_a_pixel;
+    uint32_t pixel, c;
+
+    if (!map->bits) {
+        memcpy(to, written, bytes);
+        return (int64_t)bytes;
+    }
+    for (pixel = 0; pixel < pixels; ++pixel) {
+        for (c = 0; c < map->channels; ++c) {
+            *to++ = (unsigned char)(words[c / 32] >> (c % 32) & 1);
+        }
+        words += words_a_pixel;
+        if (map->channels % 32 != 0 && words[-1] >> (map->channels % 32) != 0) {
+            return NAME_UNUSED_BIT;
+        }
+    }
+    return (int64_t)pixels * (int64_t)map->channels;
+}
+
+static void host_step(uint32_t op, uint32_t member, const void *x, void *y)
+{
+STEP_SCRATCH    switch (op) {
+STEP_CASES    default:
+        break;
+    }
+}
+
+NAME_SHOWN uint64_t host_work_bytes(void);
+NAME_SHOWN uint64_t host_work_bytes(void)
+{
+    return sizeof(host_work);
+}
+
+NAME_SHOWN int host_scores(const unsigned char *x, uint64_t count, uint32_t member, host_work *work, int32_t *scores,
+                           int64_t *labels);
+NAME_SHOWN int host_scores(const unsigned char *x, uint64_t count, uint32_t member, host_work *work, int32_t *scores,
+                           int64_t *labels)
+{
+    uint64_t i;
+
+    for (i = 0; i < count; ++i) {
+        const INPUT_TYPE *const input = (const INPUT_TYPE *)host_pack(&host_input_map, x, work->x);
+        const int label = name_observe(member, input, work->arena, scores == 0 ? work->scores : scores, 0, 0);
+
+        if (label < 0) {
+            return label;
+        }
+        labels[i] = label;
+        x += host_input_map.outside;
+        scores = scores == 0 ? 0 : scores + NAME_CLASSES;
+    }
+    return 0;
+}
+
+static int host_ask(int predict, uint32_t argument, host_work *work, const INPUT_TYPE *input, name_answer *answer)
+{
+    uint32_t k;
+    int status;
+
+    if (predict) {
+        return name_predict(input, work->arena, &work->ensemble, argument, answer);
+    }
+    status = name_start(&work->ensemble);
+    for (k = 0; k < (argument == 0 ? NAME_MEMBERS : argument) && status == 0; ++k) {
+        status = name_add(&work->ensemble, input, work->arena);
+        if (argument == 0 && GATED) {
+            break;
+        }
+    }
+    return status < 0 ? status : name_ask(&work->ensemble, answer);
+}
+
+NAME_SHOWN int host_answers(const unsigned char *x, uint64_t count, int predict, uint32_t argument, host_work *work,
+                            int64_t *log_p, int64_t *p, int64_t *p_squared, int64_t *label, int64_t *members,
+                            int64_t *mean, int64_t *variance, unsigned char *settled);
+NAME_SHOWN int host_answers(const unsigned char *x, uint64_t count, int predict, uint32_t argument, host_work *work,
+                            int64_t *log_p, int64_t *p, int64_t *p_squared, int64_t *label, int64_t *members,
+                            int64_t *mean, int64_t *variance, unsigned char *settled)
+{
+    uint64_t i;
+    int32_t c;
+
+    for (i = 0; i < count; ++i) {
+        const INPUT_TYPE *const input = (const INPUT_TYPE *)host_pack(&host_input_map, x, work->x);
+        name_answer answer;
+        const int status = host_ask(predict, argument, work, input, &answer);
+        const int done = status < 0 ? status : name_settled(&work->ensemble);
+
+        if (done < 0) {
+            return done;
+        }
+        label[i] = answer.label;
+        x += host_input_map.outside;
+        if (log_p == 0) {
+            continue;
+        }
+        for (c = 0; c < NAME_CLASSES; ++c) {
+            *log_p++ = work->ensemble.log_p[c];
+            *p++ = work->ensemble.p[c];
+            *p_squared++ = (int64_t)work->ensemble.p_squared[c];
+        }
+        members[i] = answer.members;
+        mean[i] = answer.mean;
+        variance[i] = answer.variance;
+        settled[i] = (unsigned char)done;
+    }
+    return 0;
+}
+
+static void host_keep(void *context, uint32_t member, int32_t op, const void *output, uint32_t bytes)
+{
+    host_watch *const watch = (host_watch *)context;
+    int64_t written;
+
+    (void)member;
+    if (bytes > watch->left[op]) {
+        watch->status = NAME_TOO_MUCH;
+        return;
+    }
+    watch->left[op] -= bytes;
+    written = host_unpack(&host_y_maps[op], output, bytes, watch->to[op]);
+    if (written < 0) {
+        watch->status = (int)written;
+        return;
+    }
+    watch->to[op] += written;
+}
+
+NAME_SHOWN int host_run(const unsigned char *x, uint64_t count, uint32_t member, host_work *work,
+                        unsigned char *const *outputs, int32_t *labels);
+NAME_SHOWN int host_run(const unsigned char *x, uint64_t count, uint32_t member, host_work *work,
+                        unsigned char *const *outputs, int32_t *labels)
+{
+    host_watch watch;
+    uint64_t i;
+    uint32_t op;
+
+    watch.status = 0;
+    for (op = 0; op < STEPS; ++op) {
+        watch.to[op] = outputs[op];
+        watch.left[op] = 0;
+    }
+    for (i = 0; i < count; ++i) {
+        const INPUT_TYPE *const input = (const INPUT_TYPE *)host_pack(&host_input_map, x, work->x);
+
+        for (op = 0; op < STEPS; ++op) {
+            watch.left[op] = host_y_maps[op].inside;
+        }
+        labels[i] = name_observe(member, input, work->arena, work->scores, host_keep, &watch);
+        if (labels[i] < 0) {
+            return labels[i];
+        }
+        for (op = 0; op < STEPS && watch.status == 0; ++op) {
+            watch.status = watch.left[op] == 0 ? 0 : NAME_TOO_MUCH;
+        }
+        if (watch.status != 0) {
+            return watch.status;
+        }
+        x += host_input_map.outside;
+    }
+    return 0;
+}
+
+NAME_SHOWN int host_op(uint32_t op, uint64_t repeats, const unsigned char *x, uint64_t count, uint32_t member,
+                       host_work *work, unsigned char *y);
+NAME_SHOWN int host_op(uint32_t op, uint64_t repeats, const unsigned char *x, uint64_t count, uint32_t member,
+                       host_work *work, unsigned char *y)
+{
+    uint64_t i, k;
+
+    for (i = 0; i < count; ++i) {
+        const void *const input = host_pack(&host_x_maps[op], x, work->x);
+        int64_t written;
+
+        for (k = 0; k < repeats; ++k) {
+            host_step(op, member, input, work->y);
+        }
+        written = host_unpack(&host_y_maps[op], work->y, host_y_maps[op].inside, y);
+        if (written < 0) {
+            return (int)written;
+        }
+        x += host_x_maps[op].outside;
+        y += written;
+    }
+    return 0;
+}
+"""

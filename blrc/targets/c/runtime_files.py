@@ -1,0 +1,41 @@
+"""Where the portable C runtime lies: in the source tree or in an installed wheel."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from blrc.errors import BlrcError
+
+
+def runtime_dir() -> Path:
+    """Return the folder that holds ``include/blrc.h`` and the rooms of ``src/``.
+
+    A wheel carries it as ``blrc/_runtime`` (setup.py puts it there); in a checkout, editable installs included, it is
+    ``runtime/`` beside the package.
+
+    Raises:
+        BlrcError: neither folder is there, so the installation is damaged.
+    """
+    package = Path(__file__).resolve().parents[2]
+    for folder in (package / "_runtime", package.parent / "runtime"):
+        if (folder / "include" / "blrc.h").is_file():
+            return folder
+    raise BlrcError(f"the C runtime is missing beside {package}: install blrc again")
+
+
+def runtime_files() -> dict[str, Path]:
+    """Return every header and source of the runtime by its name, which no two of them share; sorted by name."""
+    folder = runtime_dir()
+    paths = [*(folder / "include").iterdir(), *(folder / "src").rglob("*.[ch]")]
+    return {path.name: path for path in sorted(paths, key=lambda path: path.name)}
+
+
+def runtime_sources() -> list[Path]:
+    """Return the runtime's C files, sorted by name."""
+    return [path for path in runtime_files().values() if path.suffix == ".c"]
+
+
+def include_flags() -> tuple[str, ...]:
+    """Return the compiler's flags with which every file of the runtime finds the headers of all rooms in ``src/``."""
+    headers = (path for path in runtime_files().values() if path.name != "blrc.h")
+    return tuple(f"-I{folder}" for folder in dict.fromkeys(path.parent for path in headers) if folder.name != "include")

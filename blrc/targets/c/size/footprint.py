@@ -1,0 +1,206 @@
+"""What an export takes in flash and RAM, known before anything is compiled.
+
+Tables, arena, input and scores are exact. Code and stack are upper bounds for a 32-bit Cortex-M4 with -Os (a Cortex-M55
+where the layout is for that), from sizes that were measured once; they depend on the layout only, never on the tools of
+this machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from blrc.targets.c.layout.layout import CORTEX_M55, Layout, Step
+from blrc.targets.c.layout.macros import runtime_macros
+from blrc.targets.c.size import cortex_m4, cortex_m55
+
+# Frames of the generated functions, and their code.
+CLASSIFY_FRAME = 16
+PREDICT_FRAMES = 24 + 32  # predict and add, above observe
+PREDICT_OTHER = 24 + 32 + 80  # predict, ask or add, and the head
+MEMBER_FRAME = 8  # what observe takes more where tables are chosen by member
+STRIPS_FRAME = 32  # what observe takes more where steps run in strips, besides
+STRIP_BYTES = 24  # the state of each of them, and the address of its map
+PART_BYTES = 112  # and the geometry of the rows at hand, of each group
+ENSEMBLE_CODE = 332
+GATE_CODE = 64
+SHAPE_BYTES = {"conv": 27 * 4, "pool": 13 * 4}
+ALIGNMENT = 3  # bytes that may be lost before each table
+
+
+@dataclass(frozen=True, eq=False)
+class Sizes:
+    """Bytes of the runtime as a compiler makes it: code of its files, stack of its functions."""
+
+    compiler: str
+    code: Mapping[str, int]
+    stack: Mapping[str, int]
+
+
+_M4 = Sizes(cortex_m4.COMPILER, cortex_m4.CODE, cortex_m4.STACK)
+_M55 = Sizes(cortex_m55.COMPILER, cortex_m55.CODE, cortex_m55.STACK)
+
+
+def sizes_for(layout: Layout) -> Sizes:
+    """What the bounds on code and stack are for."""
+    return _M55 if layout.cpu == CORTEX_M55 else _M4
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some bytes, and what they are for: ``layer`` is "" for what serves several."""
+
+    layer: str
+    what: str
+    nbytes: int
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What one export takes.
+
+    Attributes:
+        flash: all that a firmware links which classifies with one network, or predicts with an ensemble.
+        certainty_flash: what comes on top where one network is asked for its certainty (``NAME_predict``).
+        slots: maps in the arena, which share their memory over time.
+        ram: the arena, what the caller owns, and the stack.
+        calls: stack of ``classify``, which ensembles do not have, and of ``predict``.
+        step_stack: stack of ``predict``, the deeper call, while it runs each step, by the op's name.
+    """
+
+    flash: tuple[Part, ...]
+    certainty_flash: int
+    slots: tuple[Part, ...]
+    ram: tuple[Part, ...]
+    calls: Mapping[str, int]
+    step_stack: Mapping[str, int]
+
+    @property
+    def stack(self) -> int:
+        """Return the stack of the deeper call, which is what budgets count."""
+        return max(self.calls.values())
+
+    @property
+    def flash_bytes(self) -> int:
+        return sum(part.nbytes for part in self.flash)
+
+    @property
+    def code_bytes(self) -> int:
+        return sum(part.nbytes for part in self.flash if part.what == "code")
+
+    @property
+    def ram_bytes(self) -> int:
+        return sum(part.nbytes for part in self.ram)
+
+
+def measure(layout: Layout) -> Memory:
+    """The memory that an export of this layout takes."""
+    program, code_of = layout.program, sizes_for(layout).code
+    together = len(program.members) > 1
+    tables = [
+        Part(step.op.name, table.role, table.nbytes + pointers)
+        for step in layout.steps
+        for table in step.tables
+        for pointers in [4 * len(table.of_member) if len(table.arrays) > 1 else 0]
+    ]
+    certainty = code_of["head"] + ENSEMBLE_CODE + (GATE_CODE if program.gate else 0)
+    code = [
+        Part("", "code", _own_code(layout)),
+        *(Part("", "code", code_of[name]) for name in sorted(runtime_files(layout))),
+        *([Part("", "code", certainty)] if together else []),
+    ]
+    calls = call_stacks(layout)
+    step_stack = {name: PREDICT_FRAMES + nbytes for name, nbytes in step_stacks(layout).items()}
+    ram = [*given(layout), Part("", "stack", max(calls.values()))]
+    slots = [Part(step.op.name, "map", layout.slot_bytes(step.y)) for step in layout.steps]
+    gaps = ALIGNMENT * sum(len(table.arrays) for step in layout.steps for table in step.tables)
+    return Memory(
+        (*tables, Part("", "alignment", gaps), *code),
+        0 if together else certainty,
+        tuple(slots),
+        tuple(part for part in ram if part.nbytes),
+        calls,
+        step_stack,
+    )
+
+
+def call_stacks(layout: Layout) -> dict[str, int]:
+    """Return the stack that ``NAME_classify`` takes, where there is one network alone, and ``NAME_predict``."""
+    deepest = max(step_stacks(layout).values())
+    classify = {} if len(layout.program.members) > 1 else {"classify": CLASSIFY_FRAME + deepest}
+    return {**classify, "predict": max(PREDICT_FRAMES + deepest, PREDICT_OTHER)}
+
+
+def given(layout: Layout) -> list[Part]:
+    """What the caller gives."""
+    program, together = layout.program, len(layout.program.members) > 1
+    return [
+        Part("", "arena", layout.arena_bytes),
+        Part("", "input", program.input.nbytes),
+        Part("", "scores", 0 if together else program.output.nbytes),
+        Part("", "sums of members", 8 + 16 * program.classes + 16 if together else 0),
+    ]
+
+
+def runtime_files(layout: Layout) -> set[str]:
+    """The runtime's files that a firmware links which classifies, without prefix and ending."""
+    kernels = {step.kernel for step in layout.steps}
+    files = kernels | {"argmax", "digest"}
+    if kernels & {"dense", "conv_gather", "conv_packed"}:
+        files.add("run")
+    if kernels & {"conv_gather", "conv_packed"}:
+        files.add("run_real")
+    if layout.rows:
+        files.add("strips")
+    return files
+
+
+def buffer_bytes(function: str, macros: Mapping[str, int]) -> int:
+    """Bytes of the arrays that a function of the runtime has on the stack."""
+    words = macros["BLRC_GATHER_WORDS"]
+    return {
+        "conv_codes": 9 * macros["BLRC_CODES"] + 4 * macros["BLRC_CODE_ROWS"],
+        "conv_pairs": 16 * macros["BLRC_CODES"],
+        "conv_columns": 16 * macros["BLRC_CODES"],
+        "conv_gather": 8 * words,
+        "conv_packed": 8 * words,
+        "conv_taps": 4 * words,
+    }.get(function, 0)
+
+
+def step_stacks(layout: Layout) -> dict[str, int]:
+    """Stack of ``NAME_observe`` while it runs each step, by the op's name."""
+    macros, stack = runtime_macros(layout), sizes_for(layout).stack
+    frame, following = _observe_frame(layout), stack["strips_next"] if layout.rows else 0
+
+    def kernel(step: Step) -> int:
+        return stack[step.kernel] + buffer_bytes(step.kernel, macros)
+
+    return {step.op.name: frame + max(following, kernel(step)) for step in layout.steps}
+
+
+def _observe_frame(layout: Layout) -> int:
+    """It holds the addresses of maps: the more, the more steps. Where steps run in strips, their state lies there."""
+    plain = 48 + 4 * (len(layout.steps) - 2) // 8 * 8 + (MEMBER_FRAME if len(layout.program.members) > 1 else 0)
+    groups = _strip_groups(layout)
+    if not groups:
+        return plain
+    strips = sum(STRIP_BYTES * steps + PART_BYTES for steps in groups)
+    return -(-(plain + STRIPS_FRAME + strips) // 8) * 8
+
+
+def _strip_groups(layout: Layout) -> list[int]:
+    """Steps of each group that runs row by row."""
+    return [end - first for first, end in layout.groups if end - first > 1]
+
+
+def _own_code(layout: Layout) -> int:
+    """Code of ``<name>.c`` and its constants."""
+    shapes = sum(
+        SHAPE_BYTES["conv" if step.kernel.startswith("conv") else "pool"]
+        for step in layout.steps
+        if step.kernel.startswith("conv") or step.kernel == "pool_or"
+    )
+    choices = sum(len(table.arrays) > 1 for step in layout.steps for table in step.tables)
+    strips = sum(72 + 12 * steps for steps in _strip_groups(layout))
+    return 104 + 56 * len(layout.steps) + 4 * choices + strips + shapes

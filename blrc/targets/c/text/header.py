@@ -1,0 +1,166 @@
+"""``<name>.h``: the public interface of an exported model."""
+
+from __future__ import annotations
+
+import re
+
+from blrc.errors import BlrcError
+from blrc.program.program import Conv, Program
+from blrc.reading.schema import shown
+from blrc.targets.c.kernels import columns, eights, slices
+from blrc.targets.c.layout.layout import CPUS, HOSTS, PORTABLE, Layout, lay_out
+from blrc.targets.c.size import footprint
+from blrc.targets.c.text import text
+from blrc.targets.c.text.ensemble import declarations
+from blrc.targets.c.text.symbols import Symbols, describe, element, elements, head
+
+
+def header(symbols: Symbols, version: str, vectors: int) -> str:
+    """The text of ``<name>.h``."""
+    what = f"{symbols.name}: a binary neural network, in integers."
+    body = "#include <stdint.h>\n\n" + _macros(symbols, vectors) + "\n" + text.extern_c(_functions(symbols, vectors))
+    return head(symbols, version, what) + text.guarded(f"{symbols.upper}_H", text.of_language(symbols.name, body))
+
+
+# What an observer is told.
+OBSERVED = ("void *context", "uint32_t member", "int32_t op", "const void *output", "uint32_t bytes")
+
+
+def observe_arguments(symbols: Symbols) -> list[str]:
+    """Parameters of ``<name>_observe``; ``<name>_run`` has the same."""
+    pointer = f"const {element(symbols.layout.program.input)} *input"
+    observer = f"{symbols.name}_observer observer"
+    return ["uint32_t member", pointer, "void *arena", "int32_t *scores", observer, "void *context"]
+
+
+def read_layout(program: Program, name: str, header: bytes) -> Layout:
+    """Return the layout with which the C of a program was written whose ``<name>.h`` is given.
+
+    Raises:
+        BlrcError: the header, which may be a stranger's, tells of another program's ops, or of an unknown CPU.
+    """
+    given, file, upper = header.decode("ascii", "replace"), f"{name}.h", name.upper()
+    cpu = _told(rf'{upper}_CPU "([^"\n]*)"', given, PORTABLE)
+    if cpu not in CPUS:
+        raise BlrcError(f"{file}: is for CPU {shown(cpu)}, and known are {', '.join(CPUS)}; export again")
+    sliced = []
+    ops = {str(i): op for i, op in enumerate(program.ops)}
+    for index in _told(rf'{upper}_SLICED "([0-9 ]*)"', given, "").split():
+        op = ops.get(index)
+        if cpu in HOSTS or not isinstance(op, Conv) or not any(each.fits(op) for each in (slices, columns, eights)):
+            raise BlrcError(f"{file}: says that op {shown(index)} is bit-sliced, which it cannot be; export again")
+        sliced.append(op.name)
+    return lay_out(program, sliced, 1 if _told(rf"{upper}_STRIPS (1)\b", given, "") else None, cpu)
+
+
+def _told(macro: str, given: str, otherwise: str) -> str:
+    found = re.search(f"^#define {macro}", given, re.MULTILINE | re.ASCII)
+    return otherwise if found is None else found[1]
+
+
+def _macros(symbols: Symbols, vectors: int) -> str:
+    layout, upper = symbols.layout, symbols.upper
+    program = layout.program
+    height, width, channels = program.input.shape
+    facts: list[tuple[str, object, str]] = [
+        ("DIGEST", f'"{symbols.digest}"', "of the program"),
+        ("DIGEST_HEAD", symbols.digest_head, "its start, for #if"),
+        ("MEMBERS", len(program.members), "networks in the ensemble"),
+        ("INPUT_HEIGHT", height, ""),
+        ("INPUT_WIDTH", width, ""),
+        ("INPUT_CHANNELS", channels, ""),
+        ("INPUT_SIZE", elements(program.input), f"elements ({element(program.input)}) of the input"),
+        ("CLASSES", program.classes, "elements (int32_t) of the scores"),
+        ("ARENA_SIZE", layout.arena_bytes, "bytes of scratch memory"),
+        ("VECTORS", vectors, "recorded inputs of the self-test"),
+        ("ERROR_NULL", "(-1)", "a pointer is null"),
+        ("ERROR_ALIGN", "(-2)", "the arena is not aligned"),
+        ("ERROR_MEMBERS", "(-3)", "there is no such member: all have been added"),
+        ("ERROR_EMPTY", "(-4)", "no member has been added"),
+        ("OPS", len(layout.steps), "steps, in this order:"),
+    ]
+    if layout.cpu != PORTABLE:
+        facts.insert(2, ("CPU", f'"{layout.cpu}"', "whose kernels these are"))
+    if layout.sliced:
+        sliced = " ".join(str(i) for i, op in enumerate(program.ops) if op.name in layout.sliced)
+        facts.insert(-1, ("SLICED", f'"{sliced}"', "ops of the program that are bit-sliced"))
+    if layout.rows and not lay_out(program, layout.sliced).rows:
+        facts.insert(-1, ("STRIPS", 1, "steps run row by row although that saves little"))
+    if layout.cpu not in HOSTS:
+        bound = footprint.sizes_for(layout).compiler
+        stacks = [(f"STACK_{call.upper()}", n, "") for call, n in footprint.call_stacks(layout).items()]
+        name, nbytes, _ = stacks[0]
+        stacks[0] = (name, nbytes, f"bytes of stack at most of a call, with {bound}")
+        facts[-1:-1] = stacks
+    if program.gate:
+        note = "Q16: where the first member's probability is at least this, it answers alone"
+        facts.insert(3, ("GATE", program.gate, note))
+    lines = [text.define(f"{upper}_{name}", value, note) for name, value, note in facts]
+    align = text.define(f"{upper}_ARENA_ALIGN", layout.align, "bytes: the arena's address is a multiple of it")
+    anywhere = text.define(f"{upper}_ARENA_ALIGN", 1, "arrays lie at any address there")
+    at = next(i for i, (name, *_) in enumerate(facts) if name == "ARENA_SIZE") + 1
+    lines.insert(at, f"#if defined(__AVR__)\n{anywhere}#else\n{align}#endif\n")
+    lines += [
+        text.define(symbols.index(step), i, f"{step.op.name}: {step.kernel}, gives {describe(step.y)}")
+        for i, step in enumerate(layout.steps)
+    ]
+    names = ", \\\n    ".join(text.string(step.op.name) for step in layout.steps)
+    note = f"Their names: static const char *const names[{upper}_OPS] = {upper}_STEP_NAMES;"
+    return "".join(lines) + text.comment(note) + f"#define {upper}_STEP_NAMES {{ \\\n    {names} }}\n"
+
+
+def _functions(symbols: Symbols, vectors: int) -> str:
+    name, upper = symbols.name, symbols.upper
+    value = symbols.layout.program.input
+    pointer = f"const {element(value)} *input"
+    layout_of_input = (
+        "each pixel is packed words: channel c is bit c % 32 of word c / 32 (1 is +1), unused bits are 0"
+        if value.dtype == "bits"
+        else "height, width, channels"
+    )
+    arena = f"arena: {upper}_ARENA_SIZE bytes at a multiple of {upper}_ARENA_ALIGN; its contents need not be kept."
+    parts = [
+        text.comment(f"Everywhere:\n\ninput: {upper}_INPUT_SIZE elements; {layout_of_input}.\n{arena}") + "\n",
+    ]
+    if len(symbols.layout.program.members) == 1:
+        parts += [
+            text.comment(
+                f"The class of one input, or a negative {upper}_ERROR_*.\n\n"
+                f"scores: {upper}_CLASSES results. The class is the first of the largest."
+            ),
+            f"int {name}_classify({pointer}, void *arena, int32_t *scores);\n\n",
+        ]
+    parts += [
+        declarations(symbols) + "\n",
+        text.comment(
+            "Called after every step of a member with what it wrote; op is the step's index."
+            + (" Of steps that run row by row it is told of every row." if symbols.layout.rows else "")
+        ),
+        text.wrap(f"typedef void (*{name}_observer)(", OBSERVED, ");") + "\n",
+        text.comment(
+            f"One member's class by itself, or a negative {upper}_ERROR_*; tells `observer`, if not null, of every "
+            f"step.\n\nscores: {upper}_CLASSES results. The class is the first of the largest."
+        ),
+        text.wrap(f"int {name}_observe(", observe_arguments(symbols), ");"),
+        "\n",
+        text.comment(
+            f"To time each step, define {upper}_BEFORE_OP(member, op) and {upper}_AFTER_OP(member, op), which stand "
+            f"around every one in {name}.c: op is its index, member a uint32_t. Do so in a header of yours that the "
+            f"compiler is told of, for example -D{upper}_HOOKS='\"clock.h\"'. Undefined, they cost nothing."
+            + (" Of steps that run row by row they stand around every row." if symbols.layout.rows else "")
+        ),
+    ]
+    if vectors:
+        parts += [
+            "\n",
+            text.comment(
+                f"Runs the recorded inputs in {name}_vectors.c and compares every step with what was recorded.\n"
+                f"0: all equal; or a negative error; or 1 + member * {upper}_OPS + the index of the first step that "
+                f"differs;\nor 1 + {upper}_MEMBERS * {upper}_OPS: only what the members say together differs.\n"
+                f"The member is (result - 1) / {upper}_OPS, the step (result - 1) % {upper}_OPS; "
+                f"{upper}_STEP_NAMES says what it is called.\n"
+                f"Scores and a {name}_ensemble lie on the stack; on AVR an input too."
+            ),
+            f"int {name}_selftest(void *arena);\n",
+        ]
+    return "".join(parts)

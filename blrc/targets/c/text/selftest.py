@@ -1,0 +1,233 @@
+"""``<name>_vectors.c``: recorded inputs with what every step must give for them, and a main function that runs them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blrc.program.head import ensemble, scale_of
+from blrc.program.vectors import Vectors, memory
+from blrc.targets.c.text import stored, text
+from blrc.targets.c.text.symbols import Symbols, element, elements, head
+
+MOST = 16  # vectors in the self-test: enough to see a wrong kernel, few enough for a small device
+
+
+def count(vectors: Vectors) -> int:
+    """How many of the recorded vectors the self-test holds."""
+    return min(len(vectors.inputs), MOST)
+
+
+def vectors_file(symbols: Symbols, version: str, vectors: Vectors) -> str:
+    """The text of ``<name>_vectors.c``."""
+    layout, name, upper = symbols.layout, symbols.name, symbols.upper
+    n, program = count(vectors), layout.program
+    digests = np.array([[member.digests[s.y.name][:n] for s in layout.steps] for member in vectors.members]).transpose(
+        2, 0, 1
+    )
+    scores = [member.scores[:n] for member in vectors.members]
+    answer = ensemble(scores, scale_of(program.score_scale), program.gate)
+    moments = np.stack([answer.label, answer.members, answer.mean, answer.variance], axis=1)
+    inputs = memory(program.input, vectors.inputs[:n])
+
+    def table(role: str, array: NDArray[Any]) -> str:
+        return stored.define(upper, f"{name}_vector_{role}", array.reshape(-1), static=True)
+
+    what = f"{name}: the self-test. Compile it only where it is wanted."
+    body = (
+        f'#include "{name}_blrc.h"\n\n{symbols.refuse()}\n'
+        + text.comment(f"{n} inputs, one after the other")
+        + table("inputs", inputs)
+        + text.comment("for each input and each member the digest of what each step gives")
+        + table("digests", digests)
+        + text.comment("for each input what all members say: the sums of log2 p")
+        + table("log_p", answer.log_p.astype(np.int32))
+        + text.comment("and label, members, mean, variance")
+        + table("answers", moments.astype(np.int32))
+        + "\n"
+        + _digest(symbols)
+        + text.fill(
+            _SELFTEST,
+            {
+                **text.model(name),
+                " GATED": f" && {name}_gated(&ensemble) != 1" if program.gate else "",
+                "INPUT_TYPE": element(program.input),
+            },
+        )
+    )
+    return head(symbols, version, what) + symbols.source(body)
+
+
+def _digest(symbols: Symbols) -> str:
+    """A function that continues the digest of any step's output, which may come in pieces where it is bits."""
+    name = symbols.name
+    cases = "".join(
+        f"    if (op == {symbols.index(step)}) {{\n"
+        f"        return {symbols.runtime('digest_' + step.y.dtype)}({elements(step.y)}, "
+        f"(const {element(step.y)} *)output);\n    }}\n"
+        for step in symbols.layout.steps
+        if step.y.dtype != "bits"
+    )
+    more = text.call(
+        f"    return {symbols.runtime('digest_more')}", ["state", "bytes / 4", "(const uint32_t *)output"], ""
+    )
+    return (
+        text.wrap(
+            f"static uint32_t {name}_vector_digest(",
+            ["uint32_t state", "int32_t op", "const void *output", "uint32_t bytes"],
+            ")",
+        )
+        + f"{{\n{cases}{more}}}\n\n"
+    )
+
+
+_SELFTEST = """\
+static void name_vector_add(void *context, uint32_t member, int32_t op, const void *output, uint32_t bytes)
+{
+    uint32_t *const digests = (uint32_t *)context;
+
+    (void)member;
+    digests[op] = name_vector_digest(digests[op], op, output, bytes);
+}
+
+/* One member's steps on one input. */
+static int name_vector_member(int32_t vector, uint32_t member, const INPUT_TYPE *input, void *arena)
+{
+    const uint32_t at = (uint32_t)vector * NAME_MEMBERS + member;
+    NAME_BLRC_TABLE(uint32_t) const expected =
+        NAME_BLRC_SKIP(uint32_t, NAME_BLRC_FAR(name_vector_digests), at * NAME_OPS);
+    int32_t scores[NAME_CLASSES];
+    uint32_t digests[NAME_OPS];
+    int32_t first, i;
+    int label;
+
+    for (i = 0; i < NAME_OPS; ++i) {
+        digests[i] = NAME_BLRC_DIGEST_START;
+    }
+    label = name_observe(member, input, arena, scores, name_vector_add, digests);
+    if (label < 0) {
+        return label;
+    }
+    for (first = 0; first < NAME_OPS && digests[first] == NAME_BLRC_READ(uint32_t, expected, first);) {
+        ++first;
+    }
+    for (i = 0; i < NAME_CLASSES && first == NAME_OPS; ++i) {
+        if (scores[i] > scores[label] || (i < label && scores[i] == scores[label])) {
+            first = NAME_OPS - 1;
+        }
+    }
+    return first == NAME_OPS ? 0 : (int)(1 + (int32_t)member * NAME_OPS + first);
+}
+
+/* All members' answer to one input. */
+static int name_vector_ensemble(int32_t vector, const INPUT_TYPE *input, void *arena)
+{
+    NAME_BLRC_TABLE(int32_t) const log_p =
+        NAME_BLRC_SKIP(int32_t, NAME_BLRC_FAR(name_vector_log_p), vector * NAME_CLASSES);
+    NAME_BLRC_TABLE(int32_t) const expected = NAME_BLRC_SKIP(int32_t, NAME_BLRC_FAR(name_vector_answers), vector * 4);
+    name_ensemble ensemble;
+    name_answer answer = {-1, 0, 0, 0};
+    int32_t i;
+    int status = name_start(&ensemble);
+
+    for (i = 0; i < NAME_MEMBERS && status == 0 GATED; ++i) {
+        status = name_add(&ensemble, input, arena);
+    }
+    if (status != 0) {
+        return status;
+    }
+    status = name_ask(&ensemble, &answer);
+    if (status < 0) {
+        return status;
+    }
+    for (i = 0; i < NAME_CLASSES; ++i) {
+        if (ensemble.log_p[i] != NAME_BLRC_READ(int32_t, log_p, i)) {
+            return 1 + NAME_MEMBERS * NAME_OPS;
+        }
+    }
+    if (answer.label != NAME_BLRC_READ(int32_t, expected, 0) ||
+        answer.members != (uint32_t)NAME_BLRC_READ(int32_t, expected, 1) ||
+        answer.mean != (uint32_t)NAME_BLRC_READ(int32_t, expected, 2) ||
+        answer.variance != (uint32_t)NAME_BLRC_READ(int32_t, expected, 3) ||
+        (answer.members == NAME_MEMBERS && name_settled(&ensemble) != 1)) {
+        return 1 + NAME_MEMBERS * NAME_OPS;
+    }
+    return 0;
+}
+
+#if defined(NAME_BLRC_FAR_TABLES)
+/* A recorded input, copied from flash to where the model reads inputs. */
+static const INPUT_TYPE *name_vector_input(int32_t vector, INPUT_TYPE *copy)
+{
+    NAME_BLRC_TABLE(INPUT_TYPE) const from =
+        NAME_BLRC_SKIP(INPUT_TYPE, NAME_BLRC_FAR(name_vector_inputs), vector * NAME_INPUT_SIZE);
+    int32_t i;
+
+    for (i = 0; i < NAME_INPUT_SIZE; ++i) {
+        copy[i] = NAME_BLRC_READ(INPUT_TYPE, from, i);
+    }
+    return copy;
+}
+#endif
+
+int name_selftest(void *arena)
+{
+#if defined(NAME_BLRC_FAR_TABLES)
+    INPUT_TYPE copy[NAME_INPUT_SIZE];
+#endif
+    int32_t vector;
+    uint32_t member;
+    int status = 0;
+
+    for (vector = 0; vector < NAME_VECTORS && status == 0; ++vector) {
+#if defined(NAME_BLRC_FAR_TABLES)
+        const INPUT_TYPE *const input = name_vector_input(vector, copy);
+#else
+        const INPUT_TYPE *const input = name_vector_inputs + vector * NAME_INPUT_SIZE;
+#endif
+
+        for (member = 0; member < NAME_MEMBERS && status == 0; ++member) {
+            status = name_vector_member(vector, member, input, arena);
+        }
+        if (status == 0) {
+            status = name_vector_ensemble(vector, input, arena);
+        }
+    }
+    return status;
+}
+"""
+
+
+def main_file(symbols: Symbols, version: str) -> str:
+    """The text of ``<name>_selftest.c``: a main function for the host; no part of the library."""
+    what = f"{symbols.name}: runs the self-test on the host (make selftest). No part of the library."
+    body = text.fill(_MAIN, text.model(symbols.name))
+    return head(symbols, version, what) + symbols.source(f"#include <stdio.h>\n\n{body}")
+
+
+_MAIN = """\
+static uint32_t name_selftest_arena[(NAME_ARENA_SIZE + 3) / 4];
+static const char *const name_selftest_ops[NAME_OPS] = NAME_STEP_NAMES;
+
+int main(void)
+{
+    const int result = name_selftest(name_selftest_arena);
+
+    if (result == 0) {
+        printf("selftest: inputs %d, members %d, steps %d, and what they say together: equal\\n",
+               NAME_VECTORS, NAME_MEMBERS, NAME_OPS);
+        return 0;
+    }
+    if (result < 0) {
+        printf("selftest: error %d\\n", result);
+    } else if (result > NAME_MEMBERS * NAME_OPS) {
+        printf("selftest: what the members say together differs from the reference\\n");
+    } else {
+        printf("selftest: member %d, step %d differs from the reference: %s\\n",
+               (result - 1) / NAME_OPS, (result - 1) % NAME_OPS, name_selftest_ops[(result - 1) % NAME_OPS]);
+    }
+    return 1;
+}
+"""

@@ -1,0 +1,302 @@
+"""``<name>.c``: one readable function for every step, and the order in which they run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import assert_never
+
+from blrc.net.bits import words
+from blrc.program.program import BinaryScores, Conv, Encode, Pool, Scores, Window
+from blrc.targets.c.kernels import columns
+from blrc.targets.c.layout.layout import Layout, Step, Table
+from blrc.targets.c.layout.strips import scratch_of
+from blrc.targets.c.text import stored, text
+from blrc.targets.c.text.header import OBSERVED, observe_arguments
+from blrc.targets.c.text.symbols import Symbols, describe, element, head
+
+_NO_POOL = Window((1, 1))
+
+_HOOKS = """\
+/* Around every step, for a clock: see the header. */
+#ifdef NAME_HOOKS
+#include NAME_HOOKS
+#endif
+#ifndef NAME_BEFORE_OP
+#define NAME_BEFORE_OP(member, op) ((void)0)
+#endif
+#ifndef NAME_AFTER_OP
+#define NAME_AFTER_OP(member, op) ((void)0)
+#endif
+
+"""
+
+
+def source(symbols: Symbols, version: str, runtime: Mapping[str, int]) -> str:
+    """The text of ``<name>.c``; `runtime` holds macros, and their values, of the runtime that it is written for."""
+    name, upper = symbols.name, symbols.upper
+    parts = [
+        f'#include "{name}_blrc.h"\n',
+        f'#include "{name}_blrc_strips.h"\n' if symbols.layout.rows else "",
+        f'#include "{name}_weights.h"\n\n',
+        symbols.refuse(),
+        f"#if {' || '.join(f'{upper}_{macro} != {value}' for macro, value in runtime.items())}\n"
+        f'#error "{name}_blrc.h is of another version of blrc or another model: '
+        'run blrc export again and copy all of its files"\n'
+        "#endif\n",
+        _too_large(symbols),
+        "\n",
+        text.fill(_HOOKS, text.model(name)),
+        *(_step(symbols, step) for step in symbols.layout.steps),
+        _tell(symbols),
+        *(_strips(symbols, first, end) for first, end in symbols.layout.groups if end - first > 1),
+        _run(symbols),
+        _public(symbols),
+    ]
+    return head(symbols, version, f"{name}: the steps of the network, in order.") + symbols.source("".join(parts))
+
+
+def _too_large(symbols: Symbols) -> str:
+    """Refuses AVR, whose arrays have at most 32,767 bytes, where the caller could not even declare an array for it."""
+    for what, nbytes in (("arena", symbols.layout.arena_bytes), ("input", symbols.layout.program.input.nbytes)):
+        if nbytes > stored.AVR_OBJECT:
+            return (
+                "#if defined(__AVR__)\n"
+                f'#error "AVR: the {what} has {nbytes} bytes; an array has at most 32767 there: take a smaller model"\n'
+                "#endif\n"
+            )
+    return ""
+
+
+def _step(symbols: Symbols, step: Step) -> str:
+    title = f"{step.op.name}: {describe(step.x)} -> {describe(step.y)}. Kernel {step.kernel}: {step.why}."
+    shape = _shape(symbols, step)
+    function = symbols.step(step)
+    arguments = _arguments(symbols, step)
+    part = ""
+    if symbols.layout.in_strips(step):
+        part = f"const {symbols.runtime('conv')} *shape"
+        arguments[0] = "shape"
+    scratch = "uint32_t *scratch" if step.scratch else ""
+    body = text.call(symbols.runtime(step.kernel), arguments)
+    if not any(len(table.arrays) > 1 for table in step.tables):
+        body = "    (void)member; /* all members share these tables */\n" + body
+    return (
+        text.comment(title)
+        + shape
+        + text.wrap(
+            f"static void {function}(",
+            ["uint32_t member", *filter(None, [part, f"const {element(step.x)} *x", scratch]), f"{element(step.y)} *y"],
+            ")",
+        )
+        + f"{{\n{body}}}\n\n"
+    )
+
+
+def _table(symbols: Symbols, step: Step, table: Table) -> str:
+    name = symbols.table(step, table)
+    if len(table.arrays) == 1:
+        return f"{symbols.upper}_BLRC_FAR({name})"
+    c_type, length = text.c_type(table.arrays[0].dtype), stored.length(symbols.upper, table.arrays[0])
+    return f"{symbols.upper}_BLRC_MEMBER({c_type}, {name}, {length}, member)"
+
+
+def _arguments(symbols: Symbols, step: Step) -> list[str]:
+    op = step.op
+    tables = [_table(symbols, step, table) for table in step.tables]
+    height, width, channels = step.x.shape
+    if isinstance(op, Encode):
+        return [str(height * width), str(channels), "x", tables[0], str(_table_rows(step)), "y"]
+    if isinstance(op, Scores) and step.kernel == "scores_dots":
+        return [str(height * width * words(channels)), str(op.y.shape[2]), "x", *tables, "y"]
+    if isinstance(op, Scores):
+        return [str(height * width), str(channels), str(op.y.shape[2]), "x", *tables, "y"]
+    if isinstance(op, BinaryScores):
+        return [str(op.fan_in), str(height * width * words(channels)), str(op.y.shape[2]), "x", *tables, "y"]
+    if isinstance(op, Pool):
+        return [f"&{symbols.shape(step)}", "x", "y"]
+    if isinstance(op, Conv):
+        if step.kernel == "dense_tiles":
+            return [str(height * width * words(channels)), str(op.y.shape[2]), "x", *tables, "y"]
+        if step.kernel == "conv_tiles":
+            looked_up = tables[1] if len(tables) == 4 else "0"
+            return [f"&{symbols.shape(step)}", "x", tables[0], looked_up, *tables[-2:], "y"]
+        if step.kernel in ("dense_columns", "dense_quads"):
+            sizes = [str(op.fan_in), str(op.y.shape[2]), str(columns.planes(op))]
+            return [*sizes, "x", *tables, "scratch", "y"]
+        if step.kernel == "dense":
+            return [str(op.fan_in), str(height * width * words(channels)), str(op.y.shape[2]), "x", *tables, "y"]
+        if step.kernel in ("conv_codes", "conv_pairs", "conv_columns", "conv_eights", "conv_dots"):
+            table = [tables[0], str(_table_rows(step))] if step.encode is not None else ["0", "1"]
+            if step.kernel == "conv_dots":
+                quads = str(len(step.tables[-3].arrays[0]))
+                return [f"&{symbols.shape(step)}", "x", *table, tables[-3], quads, *tables[-2:], "scratch", "y"]
+            scratch = ["scratch"] if step.scratch else []
+            return [f"&{symbols.shape(step)}", "x", *table, *tables[-2:], *scratch, "y"]
+        if step.scratch:
+            return [f"&{symbols.shape(step)}", "x", *tables, "scratch", "y"]
+        return [f"&{symbols.shape(step)}", "x", *tables, "y"]
+    assert_never(op)
+
+
+def _table_rows(step: Step) -> int:
+    return len(step.tables[0].arrays[0]) // 256
+
+
+def _shape(symbols: Symbols, step: Step) -> str:
+    op = step.op
+    if isinstance(op, Conv) and not step.kernel.startswith("dense"):
+        fields = [
+            f"{_numbers(op.x.shape)}, /* input: height, width, channels */",
+            f"{_numbers(op.unpooled[:2])}, /* before pooling */",
+            f"{_numbers(op.y.shape)}, /* output */",
+            f"{op.groups}, {step.rows}, /* groups; rows of a block of weights */",
+            f"{_window(op.window)}, /* kernel, stride, padding, dilation; each vertical, horizontal */",
+            f"{_window(op.pool or _NO_POOL)}, /* pooling */",
+        ]
+        kind = "conv"
+    elif isinstance(op, Pool):
+        fields = [
+            f"{_numbers(op.x.shape)}, /* input: height, width, channels */",
+            f"{_numbers(op.y.shape[:2])}, /* output */",
+            f"{_window(op.window)}, /* kernel, stride, padding, dilation; each vertical, horizontal */",
+        ]
+        kind = "pool"
+    else:
+        return ""
+    lines = "".join(f"    {field}\n" for field in fields)
+    return f"static const {symbols.runtime(kind)} {symbols.shape(step)} = {{\n{lines}}};\n"
+
+
+def _window(window: Window) -> str:
+    return f"{{{_numbers((*window.kernel, *window.stride, *window.padding[:2], *window.dilation))}}}"
+
+
+def _numbers(values: Sequence[int]) -> str:
+    return ", ".join(map(str, values))
+
+
+# What runs steps is given to tell of them.
+WATCHING = ("observer", "context")
+
+
+def _tell(symbols: Symbols) -> str:
+    name = symbols.name
+    return (
+        text.wrap(f"static void {name}_tell(", [f"{name}_observer observer", *OBSERVED], ")")
+        + "{\n    if (observer != 0) {\n        observer(context, member, op, output, bytes);\n    }\n}\n\n"
+    )
+
+
+def _one_step(
+    symbols: Symbols, step: Step, maps: Mapping[str, str], part: str = "", nbytes: int = 0, indent: str = "    "
+) -> str:
+    """A step's call with all that stands around it; of a `part` of its rows, with as many bytes."""
+    index = symbols.index(step)
+    arguments = ["member", *([part] if part else []), maps[step.x.name], maps[step.y.name]]
+    if step.scratch:
+        arguments.insert(-1, f"words + {symbols.layout.arena.offsets[scratch_of(step.y)] // 4}")
+    told = [*WATCHING, "member", index, maps[step.y.name], str(nbytes or step.y.nbytes)]
+    return (
+        f"{indent}{symbols.upper}_BEFORE_OP(member, {index});\n"
+        + text.call(symbols.step(step), arguments, indent)
+        + f"{indent}{symbols.upper}_AFTER_OP(member, {index});\n"
+        + text.call(f"{symbols.name}_tell", told, indent)
+    )
+
+
+def _strips(symbols: Symbols, first: int, end: int) -> str:
+    """A function that runs several convolutions row by row."""
+    layout = symbols.layout
+    steps = layout.steps[first:end]
+    x = steps[0].x
+    maps = [symbols.maps[step.y.name] for step in steps]
+    layers = "".join(
+        f"        {{&{symbols.shape(step)}, {name}, {layout.rows.get(step.y.name, step.y.shape[0])}, 0, 0}},\n"
+        for step, name in zip(steps, maps, strict=True)
+    )
+    cases = "".join(
+        f"        case {i}:\n"
+        + _one_step(
+            symbols,
+            step,
+            {step.x.name: f"(const {element(step.x)} *)from", step.y.name: "to"},
+            "&part",
+            step.y.nbytes // step.y.shape[0],
+            "            ",
+        )
+        + "            break;\n"
+        for i, step in enumerate(steps)
+    )
+    names = ", ".join(step.op.name for step in steps)
+    arguments = [f"const {element(x)} *x", *(f"uint32_t *{name}" for name in maps)]
+    observer = [f"{symbols.name}_observer observer", "void *context"]
+    following = ["strips", str(len(steps)), "x", str(x.nbytes // x.shape[0]), "&part", "&from", "&to"]
+    return (
+        text.comment(f"Row by row: {names}. Of the maps between them only the rows in use are kept.")
+        + text.wrap(f"static void {symbols.strips(steps[0])}(", ["uint32_t member", *arguments, *observer], ")")
+        + f"{{\n    {symbols.runtime('strip')} strips[{len(steps)}] = {{\n{layers}    }};\n"
+        + f"    {symbols.runtime('conv')} part;\n    const void *from;\n    uint32_t *to;\n    int32_t next;\n\n"
+        + text.wrap(f"    while ((next = {symbols.runtime('strips_next')}(", following, ")) >= 0) {")
+        + f"        switch (next) {{\n{cases}        default:\n            break;\n        }}\n    }}\n}}\n\n"
+    )
+
+
+def _run(symbols: Symbols) -> str:
+    name, layout = symbols.name, symbols.layout
+    program = layout.program
+    maps = {program.input.name: "input", program.output.name: "scores", **symbols.maps}
+    declarations = [
+        f"    {element(step.y)} *const {maps[step.y.name]} = "
+        f"{_address(step, layout.arena.offsets[step.y.name])}; {text.comment(_kept(layout, step))}"
+        for step in layout.steps[:-1]
+    ]
+    calls = [
+        _one_step(symbols, layout.steps[first], maps)
+        if end - first == 1
+        else text.call(
+            symbols.strips(layout.steps[first]),
+            ["member", maps[layout.steps[first].x.name], *(maps[s.y.name] for s in layout.steps[first:end]), *WATCHING],
+        )
+        for first, end in layout.groups
+    ]
+    words_line = "    uint32_t *const words = (uint32_t *)arena;\n" if declarations else ""
+    return (
+        text.comment("One member on one input. Maps that are not needed at the same time share memory.")
+        + text.wrap(f"static void {name}_run(", observe_arguments(symbols), ")")
+        + "{\n"
+        + words_line
+        + "".join(declarations)
+        + "\n"
+        + ("" if declarations else "    (void)arena;\n")
+        + "".join(calls)
+        + "}\n\n"
+    )
+
+
+def _kept(layout: Layout, step: Step) -> str:
+    rows = layout.rows.get(step.y.name)
+    return describe(step.y) + (f", {rows} rows of it" if rows is not None else "")
+
+
+def _address(step: Step, offset: int) -> str:
+    place = f"words + {offset // 4}"
+    return place if element(step.y) == "uint32_t" else f"({element(step.y)} *)({place})"
+
+
+def _public(symbols: Symbols) -> str:
+    name, upper = symbols.name, symbols.upper
+    observe = text.wrap(f"int {name}_observe(", observe_arguments(symbols), ")")
+    pointer = f"const {element(symbols.layout.program.input)} *input"
+    classify = (
+        f"\nint {name}_classify({pointer}, void *arena, int32_t *scores)\n{{\n"
+        f"    return {name}_observe(0, input, arena, scores, 0, 0);\n}}\n"
+    )
+    return (
+        f"{observe}{{\n"
+        f"    if (input == 0 || arena == 0 || scores == 0) {{\n        return {upper}_ERROR_NULL;\n    }}\n"
+        f"    if ((uintptr_t)arena % {upper}_ARENA_ALIGN != 0) {{\n        return {upper}_ERROR_ALIGN;\n    }}\n"
+        f"    if (member >= {upper}_MEMBERS) {{\n        return {upper}_ERROR_MEMBERS;\n    }}\n"
+        f"    {name}_run(member, input, arena, scores, observer, context);\n"
+        f"    return (int){symbols.runtime('argmax')}({upper}_CLASSES, scores);\n}}\n"
+        + (classify if len(symbols.layout.program.members) == 1 else "")
+    )

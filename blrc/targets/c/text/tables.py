@@ -1,0 +1,75 @@
+"""``<name>_weights.h`` and ``<name>_weights*.c``: constant tables."""
+
+from __future__ import annotations
+
+from blrc.targets.c.layout.layout import Step, Table
+from blrc.targets.c.text import stored, text
+from blrc.targets.c.text.symbols import Symbols, head
+
+# Compilers need some 100 bytes of memory for every byte of such a file.
+FILE_LIMIT = 8 * 2**20
+WARN_FROM = 2**20
+
+
+def tables_header(symbols: Symbols, version: str) -> str:
+    """Declarations of all tables, for ``<name>.c``."""
+    lines = [_declarations(symbols, step, table) for step in symbols.layout.steps for table in step.tables]
+    includes = f'#include "{symbols.name}.h"\n#include "{symbols.name}_blrc.h"\n\n'
+    body = f"{includes}{symbols.refuse()}\n" + text.extern_c("".join(lines))
+    what = f"{symbols.name}: declarations of its tables. Private to the library."
+    return head(symbols, version, what) + text.guarded(f"{symbols.upper}_WEIGHTS_H", body)
+
+
+def table_files(symbols: Symbols, version: str, limit: int = FILE_LIMIT) -> dict[str, str]:
+    """``<name>_weights.c``, and ``<name>_weights_2.c`` and so on where one file would pass `limit` characters.
+
+    A table is never split, so a single large one may still pass it.
+    """
+    groups: list[list[str]] = [[]]
+    for step in symbols.layout.steps:
+        for table in step.tables:
+            definition = _definitions(symbols, step, table)
+            if groups[-1] and sum(map(len, groups[-1])) + len(definition) > limit:
+                groups.append([])
+            groups[-1].append(definition)
+    files = {}
+    for i, group in enumerate(groups):
+        size = sum(map(len, group))
+        what = f"{symbols.name}: tables"
+        what += f", part {i + 1} of {len(groups)}." if len(groups) > 1 else "."
+        if size >= WARN_FROM:
+            what += (
+                f"\n\nLarge: {size / 2**20:.1f} MiB of text. An editor may be slow on it, and a compiler may take "
+                "seconds and much memory; it needs to be compiled only once."
+            )
+        body = f'#include "{symbols.name}_weights.h"\n\n{symbols.refuse()}\n' + "\n".join(group)
+        files[f"{symbols.name}_weights{'' if i == 0 else f'_{i + 1}'}.c"] = head(
+            symbols, version, what
+        ) + symbols.source(body)
+    return files
+
+
+def _declarations(symbols: Symbols, step: Step, table: Table) -> str:
+    name, upper = symbols.table(step, table), symbols.upper
+    if len(table.arrays) == 1:
+        return stored.declare(upper, name, table.arrays[0]) + ";\n"
+    each = [stored.declare(upper, f"{name}_{i}", array) + ";\n" for i, array in enumerate(table.arrays)]
+    of_member = stored.declare(upper, f"{name}_of", stored.member_index(table.of_member)) + ";\n"
+    pointers = f"extern const {text.c_type(table.arrays[0].dtype)} *const {name}[{len(table.of_member)}];\n"
+    return "".join(each) + _if_far(symbols, of_member, pointers)
+
+
+def _definitions(symbols: Symbols, step: Step, table: Table) -> str:
+    name, upper = symbols.table(step, table), symbols.upper
+    title = text.comment(f"{step.op.name}: {table.role}, {table.nbytes} bytes")
+    if len(table.arrays) == 1:
+        return title + stored.define(upper, name, table.arrays[0])
+    each = [stored.define(upper, f"{name}_{i}", array) for i, array in enumerate(table.arrays)]
+    members, c_type = [f"{name}_{i}" for i in table.of_member], text.c_type(table.arrays[0].dtype)
+    of_member = stored.define(upper, f"{name}_of", stored.member_index(table.of_member))
+    pointers = text.wrap(f"const {c_type} *const {name}[{len(members)}] = {{", members, "};")
+    return title + "".join(each) + _if_far(symbols, of_member, pointers)
+
+
+def _if_far(symbols: Symbols, far: str, near: str) -> str:
+    return f"#if defined({symbols.upper}_BLRC_FAR_TABLES)\n{far}#else\n{near}#endif\n"

@@ -1,0 +1,185 @@
+"""The ONNX target: one file of standard ops whose integers are those of `reference.py` and `head.py`.
+
+What a user of the file sees:
+
+==========  ==============================  ====================================================================
+`input`     uint8 or int8 (N, C, H, W)      raw device input; bits are uint8 0 and 1; a dense input is (N, C)
+`label`     int64 (N,)                      the first maximum of `log_p`
+`log_p`     int64 (N, classes)              sum over members of log2 of the probability, in units of 2^-16
+`mean`      int64 (N,)                      mean over members of the label's probability, in units of 2^-16
+`variance`  int64 (N,)                      its population variance over members (certainty), in units of 2^-32
+`members`   int64 (N,)                      how many members were used
+`scores`    int32 (N, classes), or (N,      integer scores; real score = score x `blrc.score_scale`; the longer
+            members, classes)               shape where there are several members
+==========  ==============================  ====================================================================
+
+``--onnx-outputs scores`` leaves all but `scores` out. ``--onnx-form float`` (`onnx_float.py`) has a float32 `input` and
+float32 `scores`, which hold the same integers, and no other output.
+
+N is dynamic. Inside, every value of the program is a tensor of its own name; what members compute alike is computed
+once, and the rest is named ``mK/value`` (`onnx_graph.tensor_name`). `onnx_graph.py` says which numbers tensors hold and
+how the ops are lowered. Behind a gate (`Program.gate`, metadata ``blrc.gate`` in
+units of 2^-16) the file computes every member all the same and leaves those out of the sums that are not asked: equal
+values, no time saved. IR version 8 and opset 17 are what ONNX Runtime 1.17 and everything newer read.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import onnx
+from onnx import TensorProto, helper
+
+from blrc.program import head, program_file
+from blrc.program.program import Op, Program, Value
+from blrc.targets.onnx import head as onnx_head
+from blrc.targets.onnx.float_form import FloatLowering, float_info, read_float_input
+from blrc.targets.onnx.graph import Lowering, read_input, tensor_info, tensor_name, value_info
+from blrc.targets.onnx.nodes import IR_VERSION, OPSET, Graph
+from blrc.targets.onnx_options import OnnxForm
+from blrc.targets.options import EmitOptions, Emitted
+
+
+def emit(program: Program, options: EmitOptions) -> Emitted:
+    """The file ``<name>.onnx``, and what the manifest says of it. The same program and options give the same bytes.
+
+    Raises:
+        BlrcError: a layer or the file is too large for ONNX, or a layer is not exact in the float form.
+    """
+    graph = Graph(options.onnx_weights)
+    form = FORMS[options.onnx_form]
+    start = form.read_input(graph, program)
+    members = [form.lowering(graph, program, k, start) for k in range(len(program.members))]
+    costs = {op.name: _Cost() for op in program.ops}
+    for member in members:
+        for op in program.ops:
+            with _counted(graph, costs[op.name]):
+                member.lower(op)
+    head_cost = _Cost()
+    has_head = options.onnx_outputs == "all" and options.onnx_form == "integer"
+    with _counted(graph, head_cost):
+        scores = [tensor_name(program, program.output, k) for k in range(len(members))]
+        if has_head:
+            onnx_head.lower_head(graph, scores, head.scale_of(program.score_scale), program.classes, program.gate)
+        else:
+            onnx_head.stack_scores(graph, scores, program.classes)
+    inner = {info.name: info for k in range(len(members)) for info in _infos(program, k, form)}
+    scores_info = onnx_head.scores_info(len(members), program.classes, form.scores)
+    model = graph.model(
+        options.name,
+        inputs=[value_info(tensor_name(program, program.input), program.input, form.raw(program))],
+        outputs=[*(onnx_head.outputs(program.classes) if has_head else []), scores_info],
+        inner=[info for name, info in inner.items() if name != "scores"],
+    )
+    model.producer_version = options.version
+    model.doc_string = _describe(program, options)
+    properties = {
+        "blrc.digest": program_file.digest(program),
+        "blrc.frontend.members": json.dumps(list(program.members)),
+        "blrc.score_scale": repr(program.score_scale),
+        "blrc.version": options.version,
+        **({"model_author": options.author} if options.author else {}),
+        **({"model_license": options.license} if options.license else {}),
+        **({"blrc.gate": str(program.gate)} if program.gate else {}),
+        **({"blrc.form": options.onnx_form} if options.onnx_form != "integer" else {}),
+    }
+    helper.set_model_props(model, properties)
+    content = _bytes(model)
+    about = {
+        "ir_version": IR_VERSION,
+        "opset": OPSET,
+        "weights": options.onnx_weights,
+        "outputs": options.onnx_outputs,
+        "form": options.onnx_form,
+        "bytes": len(content),
+        "operators": sorted({node.op_type for node in model.graph.node}),
+        "layers": [{"op": name, "nodes": cost.nodes, "bytes": cost.nbytes} for name, cost in costs.items()],
+        "head": {"nodes": head_cost.nodes, "bytes": head_cost.nbytes},
+    }
+    return Emitted({f"{options.name}.onnx": content}, about)
+
+
+def op_model(program: Program, op: Op, member: int = 0, form: OnnxForm = "integer") -> bytes:
+    """A model of `op` alone, made by the same code; its input and output are the inner tensors of the op's values."""
+    graph = Graph()
+    info, lowering = FORMS[form].info, FORMS[form].lowering
+    x = info(program, op.x, member)
+    lowering(graph, program, member, x.name).lower(op)
+    return _bytes(graph.model("op", inputs=[x], outputs=[info(program, op.y, member)], inner=[]))
+
+
+@dataclass(frozen=True)
+class Form:
+    """What one form of the file is made by.
+
+    Attributes:
+        info: describes the inner tensor of a value of one member.
+        raw: gives the element type of the file's input.
+        scores: element type of the scores.
+    """
+
+    read_input: Callable[[Graph, Program], str]
+    lowering: type[Lowering]
+    info: Callable[[Program, Value, int], onnx.ValueInfoProto]
+    raw: Callable[[Program], int]
+    scores: int
+
+
+def _integer_type(program: Program) -> int:
+    return int(TensorProto.INT8 if program.input.dtype == "int8" else TensorProto.UINT8)
+
+
+FORMS: Mapping[OnnxForm, Form] = {
+    "integer": Form(read_input, Lowering, tensor_info, _integer_type, TensorProto.INT32),
+    "float": Form(
+        read_float_input, FloatLowering, float_info, lambda program: int(TensorProto.FLOAT), TensorProto.FLOAT
+    ),
+}
+
+
+@dataclass
+class _Cost:
+    """What an op has added to the file, over all members."""
+
+    nodes: list[str] = field(default_factory=list)
+    nbytes: int = 0
+
+
+@contextmanager
+def _counted(graph: Graph, cost: _Cost) -> Iterator[None]:
+    nodes, known = len(graph.nodes), set(graph.constants)
+    yield
+    cost.nodes += [node.op_type for node in graph.nodes[nodes:]]
+    cost.nbytes += sum(array.nbytes for name, array in graph.constants.items() if name not in known)
+
+
+def _infos(program: Program, member: int, form: Form) -> list[onnx.ValueInfoProto]:
+    return [form.info(program, op.y, member) for op in program.ops]
+
+
+def _describe(program: Program, options: EmitOptions) -> str:
+    raw = "0 and 1" if program.input.dtype == "bits" else program.input.dtype
+    what = "network" if len(program.members) == 1 else f"network, an ensemble of {len(program.members)} members"
+    said = f"Binary neural {what}: {options.name}, compiled by blrc {options.version}. input: raw {raw}; "
+    if options.onnx_form == "float":
+        return (
+            f"{said}as float32; scores: integers as float32, real score = score x blrc.score_scale. "
+            "Inner bits are -1 and +1; inner codes are -128 to 127."
+        )
+    if options.onnx_outputs == "all":
+        said += (
+            "label: the first maximum of log_p; log_p: sum over members of log2 of the probability x 2^16; "
+            "mean: of the label's probability over members x 2^16; variance: likewise x 2^32; members: how many; "
+        )
+    return (
+        f"{said}scores: int32, real score = score x blrc.score_scale. "
+        "Inner bits are uint8 0 and 2 with zero point 1; inner codes are uint8 code + 128."
+    )
+
+
+def _bytes(model: onnx.ModelProto) -> bytes:
+    content: bytes = model.SerializeToString(deterministic=True)
+    return content

@@ -1,0 +1,134 @@
+"""How each op becomes nodes of the float form: float32, and only ops that every runtime has.
+
+The ops are `Conv`, `MatMul`, `Add`, `Mul`, `MaxPool`, `Clip`, and those that reshape. Bits are -1 and +1, so that zero
+padding adds nothing; codes are -128 to 127; raw input is float32 that holds the device's integers, bits as 0 and 1.
+
+A comparison of a sum z with a threshold t is
+
+    Clip(gain x (z - t + 1/2), -1, 1),
+
+and gain is part of the weights. z is an integer, so the result is -1 or +1, the right one, as long as the runtime's
+error of z is at most 1/2 - 1 / gain. All sums are integers or halves below 2^23, of which float32 holds every one, so
+the error of a runtime that adds products is 0 in any order; one that transforms a convolution (Winograd) has an error
+far below. Ops whose sums could be larger are refused by name.
+
+A table of codes is a sum of its steps: code = table[0] + sum of (table[k] - table[k - 1]) x [raw >= k].
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from onnx import TensorProto
+
+from blrc.errors import BlrcError
+from blrc.net.bits import unpack_signs
+from blrc.program.program import BinaryScores, Conv, Encode, Program, Scores, Value, Window
+from blrc.targets.onnx.graph import Lowering, geometry, matrix_of, tensor_name, value_info
+from blrc.targets.onnx.nodes import Graph
+
+GAIN = 256.0  # a power of two; leaves an error of z up to 1/2 - 1/256 without consequence
+HALVES = 2**23  # float32 holds every multiple of 1/2 up to here
+INTEGERS = 2**24  # and every integer up to here
+
+
+def float_info(program: Program, value: Value, member: int = 0) -> onnx.ValueInfoProto:
+    """Name, type and shape of the inner tensor of `value` in the float form."""
+    return value_info(tensor_name(program, value, member), value, TensorProto.FLOAT)
+
+
+def read_float_input(graph: Graph, program: Program) -> str:
+    """From the graph's input to the inner tensor of the program's input, whose name is given."""
+    raw = tensor_name(program, program.input)
+    if program.input.dtype != "bits":
+        return raw
+    doubled = graph.node("Mul", [raw, graph.scalar("float32", 2)], f"{raw}/doubled")
+    return graph.node("Add", [doubled, graph.scalar("float32", -1)], f"{raw}/signs")
+
+
+class FloatLowering(Lowering):
+    """Adds the ops of one member to `graph` in the float form."""
+
+    def encode(self, op: Encode, y: str) -> None:
+        _, table = self.table(op.table)
+        channels = op.x.shape[2]
+        tables = np.broadcast_to(table.astype(np.float32), (channels, 256))
+        steps = np.diff(tables, axis=1)
+        count = max(1, int((steps != 0).sum(axis=1).max()))
+        # The values at which each channel's code changes, and by how much; channels with fewer changes add zeros.
+        order = np.argsort(steps == 0, axis=1, kind="stable")[:, :count]
+        limits = (order + 1).reshape(-1)
+        rises = np.take_along_axis(steps, order, axis=1).reshape(channels, count, 1, 1)
+        x = self.maps(op.x, y)
+        kernel = self.constant(f"{op.table}/gain", np.full((channels * count, 1, 1, 1), GAIN, dtype=np.float32))
+        bias = self.constant(f"{self.table(op.table)[0]}/limits", (GAIN * (0.5 - limits)).astype(np.float32))
+        x = self.node("Conv", [x, kernel, bias], f"{y}/compared", kernel_shape=[1, 1], group=channels)
+        x = self.clip(x, 0, f"{y}/reached")
+        kernel = self.constant(f"{self.table(op.table)[0]}/rises", rises)
+        bias = self.constant(f"{self.table(op.table)[0]}/first", np.ascontiguousarray(tables[:, 0]))
+        x = self.node("Conv", [x, kernel, bias], self.entry(op.y, y), kernel_shape=[1, 1], group=channels)
+        self.leave(op.y, y, x)
+
+    def convolution(self, op: Conv, y: str) -> None:
+        bias = self.threshold(op)
+        name, packed = self.table(op.weights)
+        signs = unpack_signs(packed, op.group_channels).transpose(0, 3, 1, 2)
+        kernel = self.constant(f"{name}/kernel", np.ascontiguousarray(GAIN * signs, dtype=np.float32))
+        x = self.node("Conv", [self.maps(op.x, y), kernel, bias], f"{y}/sum", **geometry(op.window), group=op.groups)
+        if op.pool is None:
+            self.leave(op.y, y, self.clip(x, -1, self.entry(op.y, y)))
+        else:
+            self.leave(op.y, y, self.pool(self.clip(x, -1, f"{y}/reached"), op.pool, self.entry(op.y, y)))
+
+    def dense(self, op: Conv, y: str) -> None:
+        bias = self.threshold(op)
+        name, packed = self.table(op.weights)
+        weights = (GAIN * matrix_of(unpack_signs(packed, op.group_channels))).astype(np.float32)
+        x = self.node("MatMul", [self.rows(op.x, y), self.constant(f"{name}/matrix", weights)], f"{y}/sum")
+        self.clip(self.node("Add", [x, bias], f"{y}/compared"), -1, y)
+
+    def scores(self, op: Scores, y: str) -> None:
+        name, weights = self.table(op.weights)
+        bias_name, bias = self.table(op.bias)
+        sums = np.abs(weights.astype(np.int64)).reshape(len(weights), -1).sum(axis=1)
+        self.require_exact(op, int((sums + np.abs(bias.astype(np.int64))).max()), INTEGERS)
+        matrix = self.constant(f"{name}/matrix", matrix_of(weights).astype(np.float32))
+        x = self.node("MatMul", [self.rows(op.x, y), matrix], f"{y}/sum")
+        self.node("Add", [x, self.constant(bias_name, bias.astype(np.float32))], y)
+
+    def binary_scores(self, op: BinaryScores, y: str) -> None:
+        name, packed = self.table(op.weights)
+        multiplier_name, multiplier = self.table(op.multiplier)
+        bias_name, bias = self.table(op.bias)
+        reach = np.abs(multiplier.astype(np.int64)) * op.fan_in + np.abs(bias.astype(np.int64))
+        self.require_exact(op, int(reach.max()), INTEGERS)
+        matrix = self.constant(f"{name}/matrix", matrix_of(unpack_signs(packed, op.x.shape[2])).astype(np.float32))
+        z = self.node("MatMul", [self.rows(op.x, y), matrix], f"{y}/sum")
+        scaled = self.node("Mul", [z, self.constant(multiplier_name, multiplier.astype(np.float32))], f"{y}/scaled")
+        self.node("Add", [scaled, self.constant(bias_name, bias.astype(np.float32))], y)
+
+    def pool(self, x: str, window: Window, output: str) -> str:
+        """Maximum over the window. Nothing is below -1, so padding with -1 is padding that is absent."""
+        return self.pool_padded_with(x, window, output, self.graph.scalar("float32", -1))
+
+    def clip(self, x: str, low: int, output: str) -> str:
+        return self.node("Clip", [x, self.graph.scalar("float32", low), self.graph.scalar("float32", 1)], output)
+
+    def threshold(self, op: Conv) -> str:
+        """The bias that compares with the thresholds."""
+        low, high = self.program.bounds(op)
+        name, thresholds = self.table(op.thresholds)
+        limits = thresholds.astype(np.int64)
+        self.require_exact(op, max(-low, high) + int(np.abs(limits).max()) + 1, HALVES)
+        bias: NDArray[Any] = (GAIN * (0.5 - limits)).astype(np.float32)
+        return self.constant(f"{name}/bias", bias)
+
+    def require_exact(self, op: Conv | Scores | BinaryScores, largest: int, bound: int) -> None:
+        if largest > bound:
+            raise BlrcError(
+                f"target onnx: layer {op.name!r}: its sums reach {largest}, which float32 does not hold exactly (up to "
+                f"{bound}); leave out --onnx-form float"
+            )

@@ -1,0 +1,284 @@
+"""How each op becomes ONNX nodes.
+
+Every value of the program is a tensor of its own name, (N, C, H, W), or (N, C) where H = W = 1. Its type is uint8 with
+a zero point, because that is what every runtime's integer kernels take: **bits are 0 and 2 with zero point 1**, **int8
+codes are code + 128 with zero point 128**. Padding with the zero point is padding with 0. The scores are int32.
+
+Convolution and threshold are one `QLinearConv` with all scales 1, weights +-2 and bias 1 - 2t:
+
+    acc = 2z + 1 - 2t = 2 (z - t) + 1,      y = clip(acc + 1, 0, 255): 0 where z < t, at least 2 where z >= t.
+
+acc is odd, so never 0: the float32 rescaling inside the runtime may round a large acc but cannot change its sign, so
+this is exact at every size. The largest value left is cut to 2 after the pool, with which the cut commutes. Runtimes
+keep their fastest int8 kernels behind this op (benchmarks/onnx_forms.py times the exact forms). A dense layer is
+`MatMulInteger` and z >= t. A binary weight takes one byte in the file, or one bit (`onnx_nodes.Graph.signs`), an int16
+score weight two bytes.
+
+x86 without VNNI adds pairs of products of uint8 x int8 in int16, and saturates. No pair here can: activations of
+{0, 2} x any int8 stay below 2 x 2 x 128, codes x +-2 below 2 x 255 x 2. (uint8 x uint8, for the low bytes, does not.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, assert_never
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from onnx import TensorProto, helper
+
+from blrc.errors import BlrcError
+from blrc.net.bits import unpack_signs
+from blrc.program.program import (
+    INT32_MAX,
+    BinaryScores,
+    Conv,
+    Encode,
+    Op,
+    Pool,
+    Program,
+    Scores,
+    Value,
+    Window,
+    constant_names,
+)
+from blrc.targets.onnx.head import OUTPUTS
+from blrc.targets.onnx.nodes import Graph
+
+ONE, TWO = (np.int8(-1), np.int8(1)), (np.int8(-2), np.int8(2))
+
+
+def tensor_name(program: Program, value: Value, member: int = 0) -> str:
+    """Name of the tensor that holds `value` of one member.
+
+    * ``input`` for the program's input, ``scores`` for the scores of a program of one member;
+    * the value's own name where all members have the same (with one member, always);
+    * else ``mK/`` and the value's own name, where K is the first member that has the same constants up to here.
+    """
+    if value == program.input:
+        return "input"
+    origins = _origins(program, value)
+    if len(origins) > 1 and (value == program.output or len(set(origins)) > 1):
+        return f"m{origins.index(origins[member])}/{value.name}"
+    if value == program.output:
+        return "scores"
+    return f"{value.name}/value" if value.name in ("input", "scores", *OUTPUTS) else value.name
+
+
+def _origins(program: Program, value: Value) -> list[tuple[int, ...]]:
+    """Of each member: which tables `value` is computed from. Members that agree here have the same value."""
+    makers = {op.y.name: op for op in program.ops}
+    names: list[str] = []
+    while value.name in makers:
+        names += constant_names(makers[value.name])
+        value = makers[value.name].x
+    used = [program.constants[name].of_member for name in names]
+    return [tuple(of_member[k] for of_member in used) for k in range(len(program.members))]
+
+
+def tensor_info(program: Program, value: Value, member: int = 0) -> onnx.ValueInfoProto:
+    """Name, type and shape of the inner tensor of `value`."""
+    kind = TensorProto.INT32 if value.dtype == "int32" else TensorProto.UINT8
+    return value_info(tensor_name(program, value, member), value, kind)
+
+
+def value_info(name: str, value: Value, kind: int) -> onnx.ValueInfoProto:
+    """A tensor of type `kind` in the shape of `value`."""
+    height, width, channels = value.shape
+    shape: list[str | int] = ["N", channels] if is_flat(value) else ["N", channels, height, width]
+    return helper.make_tensor_value_info(name, kind, shape)
+
+
+def is_flat(value: Value) -> bool:
+    """Whether tensors of `value` are (N, C)."""
+    return value.shape[:2] == (1, 1)
+
+
+def read_input(graph: Graph, program: Program) -> str:
+    """From the graph's input to the inner tensor of the program's input, whose name is given."""
+    value = program.input
+    raw = tensor_name(program, value)
+    if value.dtype == "bits":
+        return choose(graph, graph.node("Cast", [raw], f"{raw}/bool", to=TensorProto.BOOL), f"{raw}/bits")
+    if value.dtype == "int8":
+        wide = graph.node("Cast", [raw], f"{raw}/wide", to=TensorProto.INT32)
+        shifted = graph.node("Add", [wide, graph.scalar("int32", 128)], f"{raw}/shifted")
+        return graph.node("Cast", [shifted], f"{raw}/codes", to=TensorProto.UINT8)
+    return raw
+
+
+def choose(graph: Graph, condition: str, output: str) -> str:
+    """Bits of booleans (by Where, because old runtimes cannot multiply uint8)."""
+    return graph.node("Where", [condition, graph.scalar("uint8", 2), graph.scalar("uint8", 0)], output)
+
+
+class Lowering:
+    """Adds the ops of one member to `graph`; `start` is the inner tensor of the program's input."""
+
+    def __init__(self, graph: Graph, program: Program, member: int, start: str) -> None:
+        self.graph = graph
+        self.program = program
+        self.member = member
+        self.start = start
+
+    def lower(self, op: Op) -> str:
+        """Add the nodes of `op`, unless an earlier member has them already; gives the name of its output."""
+        y = tensor_name(self.program, op.y, self.member)
+        if y in self.graph.made:
+            return y
+        if isinstance(op, Encode):
+            self.encode(op, y)
+        elif isinstance(op, Conv):
+            self.dense(op, y) if _is_product(op) else self.convolution(op, y)
+        elif isinstance(op, Pool):
+            self.leave(op.y, y, self.pool(self.maps(op.x, y), op.window, self.entry(op.y, y)))
+        elif isinstance(op, Scores):
+            self.scores(op, y)
+        elif isinstance(op, BinaryScores):
+            self.binary_scores(op, y)
+        else:
+            assert_never(op)
+        return y
+
+    def node(self, kind: str, inputs: Sequence[str], output: str, **attributes: Any) -> str:
+        return self.graph.node(kind, inputs, output, **attributes)
+
+    def constant(self, name: str, array: NDArray[Any]) -> str:
+        return self.graph.constant(name, array)
+
+    def scalar(self, kind: str, number: int) -> str:
+        return self.graph.scalar(kind, number)
+
+    def table(self, name: str) -> tuple[str, NDArray[Any]]:
+        """The member's table of constant `name`, and a name for what is made of it; equal tables have one name."""
+        return f"{name}/{self.program.constants[name].of_member[self.member]}", self.program.constant(name, self.member)
+
+    def tensor(self, value: Value) -> str:
+        return self.start if value == self.program.input else tensor_name(self.program, value, self.member)
+
+    def maps(self, value: Value, y: str) -> str:
+        """`value` as (N, C, H, W), for the op that makes `y`."""
+        x = self.tensor(value)
+        if not is_flat(value):
+            return x
+        return self.node("Unsqueeze", [x, self.graph.integers(2, 3)], f"{y}/x")
+
+    def rows(self, value: Value, y: str) -> str:
+        """`value` as (N, C x H x W), for the op that makes `y`."""
+        x = self.tensor(value)
+        return x if is_flat(value) else self.node("Flatten", [x], f"{y}/x", axis=1)
+
+    def entry(self, value: Value, y: str) -> str:
+        """What the (N, C, H, W) result is called that `leave` turns into `y`."""
+        return f"{y}/map" if is_flat(value) else y
+
+    def leave(self, value: Value, y: str, x: str) -> None:
+        """Make `y` of the (N, C, H, W) tensor `x`."""
+        if is_flat(value):
+            self.node("Flatten", [x], y, axis=1)
+
+    def encode(self, op: Encode, y: str) -> None:
+        """One long table, the channels' tables in a row: its index is 256 x channel + raw value."""
+        name, table = self.table(op.table)
+        index = self.node("Cast", [self.tensor(op.x)], f"{y}/raw", to=TensorProto.INT32)
+        if len(table) > 1:
+            offsets = (256 * np.arange(len(table), dtype=np.int32)).reshape((-1,) if is_flat(op.x) else (-1, 1, 1))
+            index = self.node("Add", [index, self.constant(f"{name}/offsets", offsets)], f"{y}/index")
+        codes = (table.astype(np.int16) + 128).astype(np.uint8).reshape(-1)
+        self.node("Gather", [self.constant(name, codes), index], y)
+
+    def convolution(self, op: Conv, y: str) -> None:
+        self.require_int32(op, max(255 * 2 * op.fan_in, 4 * self.program.bounds(op)[1] + 2))
+        name, packed = self.table(op.weights)
+        signs = unpack_signs(packed, op.group_channels).transpose(0, 3, 1, 2)
+        kernel = self.graph.signs(f"{name}/kernel", np.ascontiguousarray(signs), *TWO)
+        name, thresholds = self.table(op.thresholds)
+        bias = self.constant(f"{name}/bias", (1 - 2 * thresholds.astype(np.int64)).astype(np.int32))
+        scale = self.constant("float32/1", np.array(1, dtype=np.float32))
+        x, x_zero = self.maps(op.x, y), self.scalar("uint8", _zero_point(op.x))
+        weight_zero, y_zero = self.scalar("int8", 0), self.scalar("uint8", 1)
+        inputs = [x, scale, x_zero, kernel, scale, weight_zero, scale, y_zero, bias]
+        reached = self.node("QLinearConv", inputs, f"{y}/reached", **geometry(op.window), group=op.groups)
+        if op.pool is not None:
+            reached = self.pool(reached, op.pool, f"{y}/pool")
+        self.leave(op.y, y, self.node("Clip", [reached, "", self.scalar("uint8", 2)], self.entry(op.y, y)))
+
+    def dense(self, op: Conv, y: str) -> None:
+        self.require_int32(op, max(255 * 2 * op.fan_in, 4 * self.program.bounds(op)[1] + 2))
+        name, packed = self.table(op.weights)
+        matrix = self.graph.signs(f"{name}/matrix", matrix_of(unpack_signs(packed, op.group_channels)), *ONE)
+        z = self.product(op, self.rows(op.x, y), matrix, f"{y}/sum")
+        thresholds = self.constant(*self.table(op.thresholds))
+        choose(self.graph, self.node("GreaterOrEqual", [z, thresholds], f"{y}/reached"), y)
+
+    def scores(self, op: Scores, y: str) -> None:
+        name, weights = self.table(op.weights)
+        row = self.rows(op.x, y)
+        if weights.dtype == np.int8:
+            total = self.product(op, row, self.constant(f"{name}/matrix", matrix_of(weights)), f"{y}/sum")
+        else:
+            # MatMulInteger takes bytes: w = 256 high + low, where low is unsigned.
+            self.require_int32(op, INT32_MAX // 2 + 2 * 255 * weights[0].size)
+            low = self.constant(f"{name}/low", matrix_of((weights & 255).astype(np.uint8)))
+            high = self.constant(f"{name}/high", matrix_of((weights >> 8).astype(np.int8)))
+            lows, highs = self.product(op, row, low, f"{y}/low"), self.product(op, row, high, f"{y}/high")
+            total = self.node(
+                "Add", [self.node("Mul", [highs, self.scalar("int32", 256)], f"{y}/high256"), lows], f"{y}/sum"
+            )
+        self.node("Add", [total, self.constant(*self.table(op.bias))], y)
+
+    def binary_scores(self, op: BinaryScores, y: str) -> None:
+        self.require_int32(op, 255 * 2 * op.fan_in)
+        name, packed = self.table(op.weights)
+        matrix = self.graph.signs(f"{name}/matrix", matrix_of(unpack_signs(packed, op.x.shape[2])), *ONE)
+        z = self.product(op, self.rows(op.x, y), matrix, f"{y}/sum")
+        scaled = self.node("Mul", [z, self.constant(*self.table(op.multiplier))], f"{y}/scaled")
+        self.node("Add", [scaled, self.constant(*self.table(op.bias))], y)
+
+    def product(self, op: Conv | Scores | BinaryScores, row: str, matrix: str, output: str) -> str:
+        return self.node("MatMulInteger", [row, matrix, self.scalar("uint8", _zero_point(op.x))], output)
+
+    def pool(self, x: str, window: Window, output: str) -> str:
+        """Maximum over the window. Nothing is below 0, so padding with 0 is padding that is absent.
+
+        Padding of dilated windows gets its own node: runtimes refuse MaxPool's where it reaches the kernel's size.
+        """
+        return self.pool_padded_with(x, window, output, self.scalar("uint8", 0))
+
+    def pool_padded_with(self, x: str, window: Window, output: str, pad: str) -> str:
+        if any(window.padding) and window.dilation != (1, 1):
+            top, left, bottom, right = window.padding
+            pads = self.graph.integers(0, 0, top, left, 0, 0, bottom, right)
+            x = self.node("Pad", [x, pads, pad], f"{output}/padded")
+            window = Window(window.kernel, window.stride, dilation=window.dilation)
+        return self.node("MaxPool", [x], output, **geometry(window))
+
+    def require_int32(self, op: Conv | Scores | BinaryScores, largest: int) -> None:
+        """Runtimes add in int32, and before they subtract zero points."""
+        if largest > INT32_MAX:
+            raise BlrcError(f"target onnx: layer {op.name!r}: its sums may not fit int32; use target c")
+
+
+def _zero_point(value: Value) -> int:
+    return 1 if value.dtype == "bits" else 128
+
+
+def _is_product(op: Conv) -> bool:
+    """Whether the op is a plain matrix product."""
+    return op.is_dense and op.groups == 1 and op.pool is None and not any(op.window.padding)
+
+
+def matrix_of(weights: NDArray[Any]) -> NDArray[Any]:
+    """(out, H, W, C) to (C x H x W, out): the order in which Flatten reads a map here."""
+    return np.ascontiguousarray(weights.transpose(0, 3, 1, 2).reshape(len(weights), -1).T)
+
+
+def geometry(window: Window) -> dict[str, list[int]]:
+    """Attributes of a convolution or pool."""
+    return {
+        "kernel_shape": list(window.kernel),
+        "strides": list(window.stride),
+        "pads": list(window.padding),
+        "dilations": list(window.dilation),
+    }

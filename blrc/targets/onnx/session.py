@@ -1,0 +1,240 @@
+"""Run what `onnx.py` emits in ONNX Runtime, and give values as `reference.run` does."""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+from numpy.typing import NDArray
+
+from blrc.errors import BlrcError
+from blrc.program import head
+from blrc.program.program import Op, Program, Value
+from blrc.targets.onnx import worker
+from blrc.targets.onnx.emit import FORMS, op_model
+from blrc.targets.onnx.graph import is_flat, tensor_name
+from blrc.targets.onnx.head import OUTPUTS
+from blrc.targets.onnx_options import OnnxForm
+
+Arrays = dict[str, NDArray[Any]]
+Engine = Callable[[bytes, Mapping[str, NDArray[Any]]], Arrays]
+"""Model and inputs (any number of samples) to all outputs, by name."""
+
+BATCH = 256
+
+
+class OnnxRun:
+    """One ONNX file and the program that it was emitted from.
+
+    Args:
+        model: the file's bytes.
+        program: gives the values' names, types and shapes.
+        threads: of the runtime; 0 leaves the choice to it.
+        batch: samples given to the runtime at once.
+        python: another interpreter, whose ONNX Runtime is used instead of this one's (it needs nothing of blrc).
+    """
+
+    def __init__(
+        self, model: bytes, program: Program, threads: int = 1, batch: int = BATCH, python: Path | None = None
+    ) -> None:
+        self.model = model
+        self.program = program
+        self.form: OnnxForm = form_of(model)
+        self._instrumented: dict[int, bytes] = {}
+        self._engine = here(threads, batch) if python is None else elsewhere(python, threads, batch)
+
+    def classify(self, raw: NDArray[Any]) -> tuple[head.Answer, NDArray[np.int32]]:
+        """What the file as it is says: the answer, as `reference.answer`, and scores ``(N, members, classes)``.
+
+        Where the file has no head, the answer is `head.ensemble` of the file's scores.
+
+        `raw` is in device layout, N, H, W, C.
+        """
+        count, members, classes = len(raw), len(self.program.members), self.program.classes
+        if count == 0:
+            none, log_p = np.empty(0, np.int64), np.empty((0, classes), np.int64)
+            return head.Answer(none, log_p, none, none, none), np.empty((0, members, classes), np.int32)
+        found = self._engine(self.model, {"input": _input_tensor(self.program.input, raw, self.form)})
+        scores = integers("scores", found["scores"]).astype(np.int32, copy=False).reshape(count, members, classes)
+        if OUTPUTS[0] not in found:
+            scale = head.scale_of(self.program.score_scale)
+            return head.ensemble(list(scores.transpose(1, 0, 2)), scale, self.program.gate), scores
+        return head.Answer(*(found[name] for name in OUTPUTS)), scores
+
+    def run(self, raw: NDArray[Any], member: int = 0) -> Arrays:
+        """All values of one member, as `reference.run` gives them, from a copy in which each is an output.
+
+        Raises:
+            BlrcError: the file lacks a value of the program, or the runtime refuses it.
+        """
+        values = [op.y for op in self.program.ops]
+        found: Arrays = {self.program.input.name: raw.astype(bool) if self.program.input.dtype == "bits" else raw}
+        if len(raw) == 0:
+            return {**found, **{value.name: np.empty((0, *value.shape), _array_type(value)) for value in values}}
+        if member not in self._instrumented:
+            self._instrumented[member] = instrumented(self.model, self.program, member)
+        outputs = self._engine(self._instrumented[member], {"input": _input_tensor(self.program.input, raw, self.form)})
+        for value in values:
+            found[value.name] = from_tensor(value, outputs[tensor_name(self.program, value, member)], self.form)
+        return found
+
+
+def run_op(
+    program: Program,
+    op: Op,
+    x: NDArray[Any],
+    threads: int = 1,
+    python: Path | None = None,
+    member: int = 0,
+    form: OnnxForm = "integer",
+) -> NDArray[Any]:
+    """One op alone, on a batch of its input; arrays as in `reference.apply`."""
+    engine = here(threads, BATCH) if python is None else elsewhere(python, threads, BATCH)
+    if len(x) == 0:
+        return np.empty((0, *op.y.shape), _array_type(op.y))
+    feeds = {tensor_name(program, op.x, member): to_tensor(op.x, x, form)}
+    outputs = engine(op_model(program, op, member, form), feeds)
+    return from_tensor(op.y, outputs[tensor_name(program, op.y, member)], form)
+
+
+def instrumented(model: bytes, program: Program, member: int = 0) -> bytes:
+    """A copy of the file that outputs every value of one member, and nothing else.
+
+    What only other members or the head need is left out; the rest is not touched.
+    """
+    try:
+        proto = onnx.load_from_string(model)
+    except Exception as error:  # protobuf's own error type is private
+        raise BlrcError(f"the ONNX file is damaged ({error}); export the model again") from None
+    graph = proto.graph
+    made = {name for node in graph.node for name in node.output}
+    wanted = [FORMS[form_of(model)].info(program, op.y, member) for op in program.ops]
+    for info in wanted:
+        if info.name not in made:
+            raise BlrcError(
+                f"the ONNX file has no tensor {info.name!r}: it is of another program; export the model again"
+            )
+    needed = {info.name for info in wanted}
+    nodes = []
+    for node in reversed(graph.node):  # in topological order, as ONNX demands
+        if needed.intersection(node.output):
+            nodes.append(node)
+            needed.update(node.input)
+    constants = [tensor for tensor in graph.initializer if tensor.name in needed]
+    copy = onnx.helper.make_graph(nodes[::-1], graph.name, graph.input, wanted, constants)
+    proto.graph.CopyFrom(copy)
+    content: bytes = proto.SerializeToString(deterministic=True)
+    return content
+
+
+def form_of(model: bytes) -> OnnxForm:
+    """The form of a file: the element type of its input says it. What cannot be read is refused when it is run."""
+    try:
+        inputs = onnx.load_from_string(model).graph.input
+    except Exception:  # protobuf's own error type is private
+        return "integer"
+    floats = [info for info in inputs if info.type.tensor_type.elem_type == onnx.TensorProto.FLOAT]
+    return "float" if floats else "integer"
+
+
+def to_tensor(value: Value, maps: NDArray[Any], form: OnnxForm = "integer") -> NDArray[Any]:
+    """An array ``(N, H, W, C)`` of the reference as the inner tensor of `value` (conventions in `onnx.py`)."""
+    if form == "float":
+        maps = (2 * maps.astype(np.float32) - 1) if value.dtype == "bits" else maps.astype(np.float32)
+    elif value.dtype == "bits":
+        maps = 2 * maps.astype(np.uint8)
+    elif value.dtype == "int8":
+        maps = (maps.astype(np.int16) + 128).astype(np.uint8)
+    return _channels_first(value, maps)
+
+
+def from_tensor(value: Value, tensor: NDArray[Any], form: OnnxForm = "integer") -> NDArray[Any]:
+    """Inverse of `to_tensor`."""
+    height, width, channels = value.shape
+    maps = tensor.reshape(-1, channels, height, width).transpose(0, 2, 3, 1)
+    if form == "float":
+        maps = integers(value.name, maps)
+        # The same numbers as in the integer form.
+        maps = maps + 1 if value.dtype == "bits" else maps + 128 if value.dtype == "int8" else maps
+    if value.dtype == "bits":
+        strange = (maps != 0) & (maps != 2)
+        if strange.any():
+            found = np.unique(maps[strange]).tolist()[:5]
+            raise BlrcError(f"ONNX tensor {value.name!r} holds {found}, but a bit is 0 or 2")
+        return np.ascontiguousarray(maps == 2, dtype=bool)
+    if value.dtype == "int8":
+        return np.ascontiguousarray((maps.astype(np.int16) - 128).astype(np.int8))
+    return np.ascontiguousarray(maps.astype(value.dtype, copy=False))
+
+
+def integers(name: str, tensor: NDArray[Any]) -> NDArray[Any]:
+    """The tensor, as int64 where it is float32.
+
+    Raises:
+        BlrcError: it holds something else than integers.
+    """
+    if tensor.dtype.kind != "f":
+        return tensor
+    whole: NDArray[Any] = np.rint(tensor)
+    if not np.array_equal(whole, tensor):
+        found = tensor[whole != tensor].reshape(-1)[:5].tolist()
+        raise BlrcError(f"ONNX tensor {name!r} holds {found}, but only integers are exact")
+    return np.asarray(whole.astype(np.int64))
+
+
+def _input_tensor(value: Value, raw: NDArray[Any], form: OnnxForm) -> NDArray[Any]:
+    if form == "float":
+        return _channels_first(value, raw.astype(np.float32))
+    return _channels_first(value, raw.astype(np.uint8) if value.dtype == "bits" else raw)
+
+
+def _channels_first(value: Value, maps: NDArray[Any]) -> NDArray[Any]:
+    return np.ascontiguousarray(maps[:, 0, 0] if is_flat(value) else maps.transpose(0, 3, 1, 2))
+
+
+def _array_type(value: Value) -> np.dtype[Any]:
+    return np.dtype(bool if value.dtype == "bits" else value.dtype)
+
+
+def here(threads: int, batch: int) -> Engine:
+    """The ONNX Runtime of this interpreter. Files stay loaded as long as the engine lives."""
+    loaded: dict[bytes, onnxruntime.InferenceSession] = {}
+
+    def engine(model: bytes, feeds: Mapping[str, NDArray[Any]]) -> Arrays:
+        try:
+            if model not in loaded:
+                loaded[model] = worker.load(model, threads)
+            return worker.run(loaded[model], feeds, batch)
+        except Exception as error:  # the runtime's exceptions share no base class
+            raise _refused(onnxruntime.__version__, str(error)) from None
+
+    return engine
+
+
+def elsewhere(python: Path, threads: int, batch: int) -> Engine:
+    """The ONNX Runtime of another interpreter, as a subprocess."""
+
+    def engine(model: bytes, feeds: Mapping[str, NDArray[Any]]) -> Arrays:
+        with tempfile.TemporaryDirectory() as folder:
+            files = [Path(folder) / name for name in ("model.onnx", "in.npz", "out.npz")]
+            files[0].write_bytes(model)
+            np.savez(files[1], allow_pickle=False, **feeds)
+            # -I: the script's own folder holds a module named onnx, which must not hide the real one.
+            script = [python, "-I", worker.__file__, *files, threads, batch]
+            done = subprocess.run(list(map(str, script)), capture_output=True, text=True, check=False)
+            if done.returncode != 0:
+                raise _refused(f"of {python}", (done.stderr.strip() or "no message").splitlines()[-1])
+            with np.load(files[2], allow_pickle=False) as file:
+                return {name: file[name] for name in file.files}
+
+    return engine
+
+
+def _refused(runtime: str, reason: str) -> BlrcError:
+    return BlrcError(f"ONNX Runtime {runtime} refuses the file: {' '.join(reason.split())}")

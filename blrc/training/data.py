@@ -1,0 +1,71 @@
+"""What a recipe trains on: the data set, split, and whitened where it says so."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from blrc.datasets import idx
+from blrc.datasets import whitening as whiten
+from blrc.datasets.cifar import cifar10
+from blrc.datasets.idx import Dataset
+from blrc.datasets.whitening import Whitening
+from blrc.errors import BlrcError
+from blrc.net import encoding as encode
+from blrc.net.encoding import InputEncoding
+from blrc.training.recipe import Recipe
+
+MNIST = encode.pixels((1, 28, 28), mean=(0.1307,), std=(0.3081,))
+CIFAR10 = encode.pixels((3, 32, 32), mean=(0.4914, 0.4822, 0.4465), std=(0.2470, 0.2435, 0.2616))
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """Data as the network takes them.
+
+    Attributes:
+        training, validation: raw input of the network: pixels, or whitened codes.
+        encoding: of that input.
+        whitening: how raw images become it, fitted on the training images; None: they are it.
+        digest: of the images and labels as they lie in the files.
+    """
+
+    training: Dataset
+    validation: Dataset
+    encoding: InputEncoding
+    whitening: Whitening | None
+    digest: str
+
+
+def prepare(recipe: Recipe, folder: str | Path | None) -> Prepared:
+    """Read, split and whiten.
+
+    Args:
+        folder: of the data set's files; by default the cache, downloaded when absent.
+
+    Raises:
+        BlrcError: no such data, or fewer than the recipe takes.
+    """
+    whole = idx.mnist(folder) if recipe.task == "mnist" else cifar10(folder)
+    training, validation = idx.split(whole, recipe.validation)
+    if recipe.model != "fp" and recipe.calibration > len(training):  # full precision keeps none
+        raise BlrcError(
+            f"{folder or 'the data'}: only {len(training)} training samples beside {recipe.validation} for validation; "
+            f"norms are re-estimated on {recipe.calibration} of them, so it takes "
+            f"{recipe.calibration + recipe.validation} in all"
+        )
+    digest = _digest(training, validation)
+    if not recipe.whiten:
+        return Prepared(training, validation, MNIST if recipe.task == "mnist" else CIFAR10, None, digest)
+    whitening = whiten.fit(training.images)
+    parts = [Dataset(whitening.codes(part.images), part.labels) for part in (training, validation)]
+    return Prepared(parts[0], parts[1], whitening.encoding, whitening, digest)
+
+
+def _digest(*parts: Dataset) -> str:
+    sha = hashlib.sha256()
+    for part in parts:
+        sha.update(part.images.tobytes())
+        sha.update(part.labels.tobytes())
+    return sha.hexdigest()

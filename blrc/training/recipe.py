@@ -1,0 +1,221 @@
+"""The options of a training run (paper, section 5.1; values where the paper has none, or slow ones, are measured)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Literal
+
+from blrc.errors import BlrcError
+
+PLATEAU_PATIENCE, PLATEAU_FACTOR = 3, 0.1
+_PRETRAINING = ("pretrain_lr", "pretrain_decay", "dropout")
+_RESTART = ("restart_weight_lr", "restart_lr", "restart_spread")
+_STOCHASTIC = (
+    *("init", "pretrain_epochs", "weight_lr", "weight_decay", "objective", "variance_penalty", "hard", "tau"),
+    *("temperature", *_RESTART),
+)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Everything that a run's result depends on, besides the data and the number of threads.
+
+    Attributes:
+        task: ``mnist`` or ``cifar10``: which of the paper's networks (`blrc.models`); defaults here are MNIST's.
+        width: factor on the channels of CIFAR-10's network.
+        whiten: CIFAR-10's images are whitened (`blrc.datasets.whitening`), and the network takes the whitened codes.
+        model: ``blrnet`` (stochastic), ``bnn`` (Binarized NN) or ``fp`` (full precision); the latter two are baselines.
+        norm: norms behind the binary layers; False is the paper's ablation.
+        init: where the stochastic network starts: ``transfer`` from a pretrained one, or ``xavier`` (ablation).
+        seed: of initialisation, order of samples, noise, and the choice of calibration samples.
+        epochs: of the binary network.
+        pretrain_epochs: of the full-precision network whose weights it starts from; 0 starts from random ones.
+        batch: samples a step.
+        pretrain_lr, pretrain_decay, dropout: of pretraining: peak learning rate (AdamW, one cycle), weight decay,
+            share of inputs of each dense layer that are dropped.
+        weight_lr: peak learning rate of the weights' logits (Adam, cosine to 0). The paper's 0.01 is slow on them.
+        lr: the same of everything else.
+        schedule: of the binary networks' rates: ``cosine`` to 0, or ``plateau``: constant, but times `PLATEAU_FACTOR`
+            whenever `PLATEAU_PATIENCE` epochs in a row brought no better validation accuracy.
+        weight_decay: L2 factor on the softmax layer.
+        objective: ``penalty`` adds `variance_penalty` times ||sigmoid(W) (1 - sigmoid(W))||_1 to the cross entropy;
+            ``bound`` is the variational bound, cross entropy minus H[p(B)] / N.
+        hard, tau: of the activations (`blrc.nn.StochasticSign`).
+        precision: ``bfloat16`` multiplies +-1 inputs in it (`blrc.nn.multiply_signs_in`).
+        compile: steps go through torch.compile (`blrc.training.machine.torch_compile`), those of the pretraining
+            excepted.
+        shifts: training images are moved at random by up to so many pixels.
+        translate: the same, but height and width apart, and with the mean coming in at the edges instead of 0.
+        flip: half of the training images are turned left to right.
+        rotation, zoom: they are turned by up to so many degrees, and stretched by up to this share of their size.
+        distillation: share of the cross entropy that gives way to the divergence from the pretrained network's soft
+            labels, T^2 KL(pretrained || binary) at `temperature` T (Hinton et al. 2015).
+        validation: how many of the last training samples choose the best epoch.
+        calibration: how many training samples go into the checkpoint.
+        restart_epochs: the best network is trained on for so many epochs with rates that start anew
+            (`restart_weight_lr`, `restart_lr`: a warm-up over the first tenth, then cosine), while V[B] is multiplied
+            by a factor that falls to `restart_spread` (`blrc.training.stages.networks.restrain_at`). 0: no restart.
+    """
+
+    task: Literal["mnist", "cifar10"] = "mnist"
+    width: float = 1.0
+    whiten: bool = False
+    model: Literal["blrnet", "bnn", "fp"] = "blrnet"
+    norm: bool = True
+    init: Literal["transfer", "xavier"] = "transfer"
+    seed: int = 0
+    epochs: int = 13
+    pretrain_epochs: int = 3
+    batch: int = 128
+    pretrain_lr: float = 3e-3
+    pretrain_decay: float = 0.0
+    dropout: float = 0.0
+    weight_lr: float = 0.04
+    lr: float = 0.01
+    schedule: Literal["cosine", "plateau"] = "cosine"
+    weight_decay: float = 1e-4
+    objective: Literal["penalty", "bound"] = "penalty"
+    variance_penalty: float = 1e-6
+    hard: bool = True
+    tau: float = 1.0
+    precision: Literal["float32", "bfloat16"] = "float32"
+    compile: bool = False
+    shifts: int = 0
+    translate: int = 0
+    flip: bool = False
+    rotation: float = 0.0
+    zoom: float = 0.0
+    distillation: float = 0.0
+    temperature: float = 3.0
+    validation: int = 5_000
+    calibration: int = 2_560
+    restart_epochs: int = 0
+    restart_weight_lr: float = 0.03
+    restart_lr: float = 0.003
+    restart_spread: float = 0.25
+
+    def __post_init__(self) -> None:
+        for name, least in (("seed", 0), ("epochs", 1), ("pretrain_epochs", 0), ("batch", 2), ("validation", 1),
+                            ("calibration", 2), ("shifts", 0), ("translate", 0), ("restart_epochs", 0)):  # fmt: skip
+            if getattr(self, name) < least:
+                raise BlrcError(f"{name} {getattr(self, name)}: must be at least {least}")
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, float) and not (math.isfinite(value) and value >= 0):
+                raise BlrcError(f"{field.name} {value}: must be finite and not negative")
+        for name in ("tau", "temperature"):
+            if getattr(self, name) == 0:
+                raise BlrcError(f"{name} 0.0: must be positive")
+        if self.distillation > 1:
+            raise BlrcError(f"distillation {self.distillation}: a share, at most 1")
+        if self.zoom >= 1:
+            raise BlrcError(f"zoom {self.zoom}: a share of the image's size, below 1")
+        if self.dropout >= 1:
+            raise BlrcError(f"dropout {self.dropout}: a share, below 1")
+        if self.distillation > 0 and self.pretrain_epochs == 0:
+            raise BlrcError(f"distillation {self.distillation}: needs a pretrained network; give pretrain_epochs")
+        for name, known in (("objective", ("penalty", "bound")), ("model", ("blrnet", "bnn", "fp")),
+                            ("init", ("transfer", "xavier")), ("task", ("mnist", "cifar10")),
+                            ("schedule", ("cosine", "plateau")), ("precision", ("float32", "bfloat16"))):  # fmt: skip
+            if getattr(self, name) not in known:
+                raise BlrcError(f"{name} {getattr(self, name)!r}: {' or '.join(map(repr, known))}")
+        if self.task == "mnist" and (self.width != 1 or self.whiten):
+            raise BlrcError("width and whiten are CIFAR-10's (blrc train cifar10)")
+        if self.whiten and (self.rotation or self.zoom):
+            raise BlrcError("rotation and zoom take pixels, not whitened images; leave them out")
+        if not 0 < self.restart_spread <= 1:
+            raise BlrcError(f"restart_spread {self.restart_spread}: must be above 0 and at most 1")
+        if self.model != "blrnet" and (self.distillation or self.restart_epochs):
+            raise BlrcError(
+                f"model {self.model!r}: distillation and restart are for blrnet; take recipe plain, no restart epochs"
+            )
+
+    @property
+    def idle(self) -> Mapping[str, str]:
+        """Fields that change nothing as the others are, each with the field that is the reason."""
+        if self.model != "blrnet":
+            own = _PRETRAINING if self.model == "bnn" else ("lr", "schedule", "precision", "calibration")
+            return dict.fromkeys((*_STOCHASTIC, *own), "model")
+        found: dict[str, str] = {}
+        if not self.pretrains:
+            found |= dict.fromkeys(_PRETRAINING, "init" if self.init == "xavier" else "pretrain_epochs")
+            found |= {"pretrain_epochs": "init"} if self.init == "xavier" else {}
+        found |= {} if self.distillation else {"temperature": "distillation"}
+        found |= {} if self.restart_epochs else dict.fromkeys(_RESTART, "restart_epochs")
+        return found | ({"variance_penalty": "objective"} if self.objective == "bound" else {})
+
+    @property
+    def pretrains(self) -> bool:
+        """Whether a full-precision network is trained first."""
+        wanted = self.init == "transfer" or self.distillation > 0
+        return self.model == "blrnet" and self.pretrain_epochs > 0 and wanted
+
+
+PAPER: Mapping[str, Any] = {"lr": 0.01, "weight_lr": 0.01, "schedule": "plateau", "hard": False}
+DISTILLED: Mapping[str, Any] = {
+    "epochs": 20,
+    "pretrain_epochs": 12,
+    "pretrain_decay": 1e-2,
+    "dropout": 0.2,
+    "shifts": 2,
+    "rotation": 10.0,
+    "zoom": 0.1,
+    "weight_lr": 0.06,
+    "distillation": 0.7,
+    "restart_epochs": 8,
+}
+CIFAR10: Mapping[str, Any] = {"task": "cifar10", "translate": 4, "flip": True, "epochs": 20, "pretrain_epochs": 5}
+CIFAR10_DISTILLED: Mapping[str, Any] = {
+    "epochs": 40,
+    "pretrain_epochs": 25,
+    "pretrain_decay": 1e-2,
+    "dropout": 0.2,
+    "distillation": 0.7,
+    "restart_epochs": 12,
+}
+RECIPES: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
+    "mnist": {"plain": {}, "paper": PAPER, "distilled": DISTILLED},
+    "cifar10": {
+        "plain": CIFAR10,
+        "paper": {**CIFAR10, **PAPER, "epochs": 40},
+        "distilled": {**CIFAR10, **CIFAR10_DISTILLED},
+    },
+}
+"""What differs from `Recipe`'s defaults, by task and name. ``plain`` learns from the images alone; ``paper`` too, with
+the paper's rates, schedule and soft samples."""
+
+
+def plateau(accuracies: Sequence[float]) -> float:
+    """Share of the peak rate in the epoch that follows these: `PLATEAU_FACTOR` for every `PLATEAU_PATIENCE` epochs in a
+    row without a new best."""
+    share, best, waited = 1.0, -math.inf, 0
+    for accuracy in accuracies:
+        waited = 0 if accuracy > best else waited + 1
+        best = max(best, accuracy)
+        if waited == PLATEAU_PATIENCE:
+            share, waited = share * PLATEAU_FACTOR, 0
+    return share
+
+
+def constant(_: float) -> float:
+    """Share of the peak rate: all of it."""
+    return 1.0
+
+
+def one_cycle(progress: float) -> float:
+    """Share of the peak rate after `progress` in [0, 1]: from 1/25 up over the first 30 %, then down to 0."""
+    if progress < 0.3:
+        return 1.0 / 25.0 + (1.0 - 1.0 / 25.0) * (1.0 - cosine(progress / 0.3))
+    return cosine((progress - 0.3) / 0.7)
+
+
+def warm_cosine(progress: float) -> float:
+    """Share of the peak rate after `progress` in [0, 1]: linear from 0 over the first tenth, then cosine to 0."""
+    return progress / 0.1 if progress < 0.1 else cosine((progress - 0.1) / 0.9)
+
+
+def cosine(progress: float) -> float:
+    """Share of the peak rate after `progress` in [0, 1]: (1 + cos(pi progress)) / 2."""
+    return 0.5 * (1.0 + math.cos(math.pi * min(progress, 1.0)))

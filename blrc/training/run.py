@@ -1,0 +1,191 @@
+"""One training run: data, stages, checkpoint; resumable after any epoch."""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, TextIO
+
+import torch
+from torch import nn
+from tqdm import tqdm
+
+from blrc.errors import BlrcError
+from blrc.frontend import full_precision, saving
+from blrc.store import steps
+from blrc.training.data import prepare
+from blrc.training.loop import run_stages
+from blrc.training.machine import bf16, torch_compile
+from blrc.training.machine.memory import keep_freed_memory
+from blrc.training.machine.ranks import Ranks, joined
+from blrc.training.recipe import Recipe
+from blrc.training.stages import networks
+from blrc.training.stages.registry import best_stage, choice, stages_of
+from blrc.training.state import TrainingState, load_state, run_alone, save_state, state_file
+
+MOST_THREADS = 1024  # more than any machine has for one process
+
+
+class FinishedError(BlrcError):
+    """There is nothing to resume: the output is there, and no unfinished run."""
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What came out of a run.
+
+    Attributes:
+        model: the best epoch of the network.
+        accuracies: validation accuracy in [0, 1] of every epoch, by stage; a stochastic network's are those of its MAP
+            network.
+        history: a row an epoch (`blrc.training.state.TrainingState`).
+    """
+
+    model: nn.Sequential
+    accuracies: Mapping[str, list[float]]
+    history: Sequence[Mapping[str, Any]]
+
+
+def run(
+    output: str | Path,
+    data: str | Path | None,
+    recipe: Recipe,
+    resume: bool = False,
+    stream: TextIO | None = None,
+    threads: int | None = None,
+    log: str | Path | None = None,
+    device: str = "cpu",
+    minutes: float = math.inf,
+) -> Trained:
+    """Train one of the paper's networks, or a baseline, and write its checkpoint.
+
+    The network is trained on the device's own input codes. After every epoch the run's state goes to
+    ``<output>.training``; a run that was killed goes on from there with `resume`, and ends with the same bytes as an
+    uninterrupted one at the same number of threads. The file is removed when the checkpoint is written. A lock on
+    ``.<output>.blrc-lock`` keeps other runs away meanwhile; the kernel releases it however the process ends. A
+    full-precision network cannot be compiled; its file is for `blrc.frontend.full_precision.load_real`.
+
+    Args:
+        output: the checkpoint's path.
+        data: folder of the data set's files; by default the cache, downloaded when absent.
+        recipe: options.
+        resume: go on from the state that is there; without one, and without an output, a new run begins, and a line
+            says so.
+        stream: for progress (stderr); a bar on a terminal, else a line an epoch.
+        threads: torch's threads during the run; by default as many as it has now.
+        log: a CSV file with a line an epoch, written after each.
+        device: ``cpu``, ``cuda``, or ``auto``: a GPU where there is one.
+        minutes: stop by itself before so many are over, after an epoch, to be resumed.
+
+    Started by torchrun, each process takes its share of every batch; the first one writes and speaks. Order and
+    augmentation do not depend on the number of processes, the noise does. All have to see the same files.
+
+    Raises:
+        BlrcError: bad options or data; a state is there, but `resume` is off or the options differ from its own;
+            another run that writes `output` is at work.
+        OutOfTimeError: `minutes` are nearly over.
+        FinishedError: `resume`, but the run is finished: its output is there.
+    """
+    if threads is not None and not 1 <= threads <= MOST_THREADS:
+        raise BlrcError(f"threads {threads}: must be from 1 to {MOST_THREADS:,}")
+    if not minutes > 0:
+        raise BlrcError(f"minutes {minutes}: must be positive")
+    until = time.monotonic() + 60 * minutes
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads or before)
+    try:
+        path = None if log is None else Path(log)
+        with joined(device) as ranks, ExitStack() as held:
+            # Of several processes the first one keeps the lock for all; it reads and writes the state.
+            ranks.of_first(lambda: held.enter_context(run_alone(Path(output))))
+            ranks.of_first(lambda: _refuse_finished(Path(output), resume))
+            return _run(Path(output), data, recipe, resume, stream or sys.stderr, path, ranks, until)
+    finally:
+        torch.set_num_threads(before)
+
+
+def _run(
+    output: Path,
+    data: str | Path | None,
+    recipe: Recipe,
+    resume: bool,
+    stream: TextIO,
+    log: Path | None,
+    ranks: Ranks,
+    until: float,
+) -> Trained:
+    _refuse_early(recipe, ranks)
+    if ranks.first and recipe.whiten:
+        tqdm.write("fitting and applying the whitening: up to a minute", file=stream)
+    prepared = ranks.of_first(lambda: prepare(recipe, data))
+    training, encoding = prepared.training, prepared.encoding
+    ranks.check(min(recipe.batch, len(training)))
+    options = {**asdict(recipe), "data": prepared.digest, **({"ranks": ranks.count} if ranks.count > 1 else {})}
+    device = torch.device(ranks.device).type
+    state = ranks.of_first(lambda: _state(state_file(output), options, resume, stream, device))
+    if ranks.first and output.exists() and not resume:
+        tqdm.write(f"{output}: is there, and will be replaced when this run ends", file=stream)
+    keep_freed_memory()
+    in_bf16 = ranks.first and device == "cpu" and recipe.precision == "bfloat16"
+    if in_bf16 and (note := bf16.advice(bf16.slowdown())):
+        tqdm.write(note, file=stream)
+    with torch.random.fork_rng(devices=[]):
+        stages = stages_of(recipe, training, prepared.validation, encoding, ranks.device)
+        run_stages(
+            stages, state, state_file(output), training, encoding, recipe.batch, recipe.seed, stream, log, ranks, until
+        )
+        model = networks.new(recipe)
+    model.load_state_dict(state.results[best_stage(recipe, state.accuracies)])
+    model.eval()
+    if ranks.first:
+        if recipe.model == "fp":
+            full_precision.save_real(model, output, encoding.kind)
+        else:
+            samples = training.images[choice(len(training), recipe.calibration, recipe.seed)]
+            whitening = prepared.whitening
+            saving.save(model, output, input=encoding, calibration=samples, compact=True, whitening=whitening)
+        steps.remove(state_file(output))
+        steps.sync_folder(output.parent)
+    return Trained(model, state.accuracies, state.history)
+
+
+def _refuse_early(recipe: Recipe, ranks: Ranks) -> None:
+    """Refuse what cannot be trained before anything is read or written."""
+    with torch.random.fork_rng(devices=[]):
+        networks.new(recipe)
+    if recipe.compile:
+        if ranks.count > 1 and recipe.model != "blrnet":
+            raise BlrcError(
+                f"--compile on several processes is for stochastic networks, not for {recipe.model}: leave it out"
+            )
+        torch_compile.check(ranks.device)
+
+
+def _refuse_finished(output: Path, resume: bool) -> None:
+    if resume and output.exists() and not state_file(output).exists():
+        raise FinishedError(f"{output}: this run is finished; without --resume the same command trains anew")
+
+
+def _state(state_path: Path, options: dict[str, Any], resume: bool, stream: TextIO, device: str) -> TrainingState:
+    """The state to go on from, or a new one, which is written."""
+    if not resume and state_path.exists():
+        raise BlrcError(f"{state_path}: an unfinished run; go on with --resume, or delete the file to train anew")
+    if resume and state_path.exists():
+        state = load_state(state_path, options)
+        tqdm.write(f"going on after {len(state.history)} epochs", file=stream)
+        was, now = (state.threads, state.device), (torch.get_num_threads(), device)
+        if was != now:
+            tqdm.write(
+                "the run had {} threads on {}, now {} on {}: last bits may differ".format(*was, *now), file=stream
+            )
+    else:
+        if resume:
+            tqdm.write(f"{state_path}: no unfinished run; starting a new one", file=stream)
+        state = TrainingState(options, torch.get_num_threads(), device)
+        save_state(state, state_path)  # a folder that cannot be written is found now, not after an epoch
+    return state

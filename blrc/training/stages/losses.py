@@ -1,0 +1,60 @@
+"""The objectives of training."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from blrc.nn import entropy, shared_moments, squared_hinge, variance_regulariser
+from blrc.training.recipe import Recipe
+from blrc.training.stages import networks
+from blrc.training.stages.stage import Loss, Tensors
+
+
+def cross_entropy(model: nn.Module, inputs: Tensor, labels: Tensor) -> Tensor:
+    """Mean cross entropy in nats."""
+    return F.cross_entropy(model(inputs), labels)
+
+
+def squared_hinge_loss(model: nn.Module, inputs: Tensor, labels: Tensor) -> Tensor:
+    """The Binarized NN's: squared hinge with targets +-1."""
+    return squared_hinge(model(inputs), labels)
+
+
+def stochastic_losses(
+    recipe: Recipe, results: Mapping[str, Tensors], samples: int, device: torch.device | str = "cpu"
+) -> Loss:
+    """The loss of a stochastic network (paper, sections 3 and 4.4): fit to the labels, and the weights' variance.
+
+    Args:
+        results: of earlier stages; distillation takes its soft labels from ``fp``.
+        samples: N of the training set, by which the bound scales the entropy.
+    """
+    fit: Loss = cross_entropy
+    if recipe.distillation:
+        fit = distillation(recipe, networks.pretrained(recipe, results).to(device))
+
+    def loss(model: nn.Module, inputs: Tensor, labels: Tensor) -> Tensor:
+        if recipe.objective == "bound":
+            return fit(model, inputs, labels) - entropy(model) / samples
+        with shared_moments(model):
+            return fit(model, inputs, labels) + recipe.variance_penalty * variance_regulariser(model)
+
+    return loss
+
+
+def distillation(recipe: Recipe, teacher: nn.Module) -> Loss:
+    """(1 - d) cross entropy + d T^2 KL(teacher || network), both softened by the temperature T."""
+    share, temperature = recipe.distillation, recipe.temperature
+
+    def loss(model: nn.Module, inputs: Tensor, labels: Tensor) -> Tensor:
+        logits = model(inputs)
+        with torch.no_grad():
+            soft = F.log_softmax(teacher(inputs) / temperature, 1)
+        divergence = F.kl_div(F.log_softmax(logits / temperature, 1), soft, reduction="batchmean", log_target=True)
+        return (1 - share) * F.cross_entropy(logits, labels) + share * temperature**2 * divergence
+
+    return loss

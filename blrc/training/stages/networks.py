@@ -1,0 +1,100 @@
+"""The networks of a recipe, before and after training, and their parameter groups."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Any
+
+from torch import nn
+
+from blrc.nn import (
+    SoftmaxLinear,
+    SteConv2d,
+    SteLinear,
+    StochasticSign,
+    WeightDistribution,
+    glorot_scale,
+    models,
+    restrain,
+)
+from blrc.training.recipe import Recipe
+from blrc.training.stages.stage import Tensors
+
+
+def new(recipe: Recipe) -> nn.Sequential:
+    """A new network of the recipe's flavour, as its checkpoint holds it."""
+    return stochastic(recipe) if recipe.model == "blrnet" else named(recipe, recipe.model)
+
+
+def named(recipe: Recipe, flavour: models.Flavour) -> nn.Sequential:
+    """A new network of the recipe's task in some flavour."""
+    if recipe.task == "mnist":
+        return models.mnist(flavour, norm=recipe.norm)
+    return models.cifar10(flavour, width=recipe.width, norm=recipe.norm)
+
+
+def stochastic(recipe: Recipe) -> nn.Sequential:
+    """A new stochastic network."""
+    model = named(recipe, "blrnet")
+    for name, module in model.named_children():
+        if isinstance(module, StochasticSign):
+            setattr(model, name, StochasticSign(recipe.tau, recipe.hard))
+    return model
+
+
+def real(recipe: Recipe) -> nn.Sequential:
+    """A new full-precision network; dropout before its dense layers, whose tensors keep their names."""
+    layers: OrderedDict[str, nn.Module] = OrderedDict()
+    for name, module in named(recipe, "fp").named_children():
+        if isinstance(module, nn.Linear) and recipe.dropout:
+            layers[f"dropout_{name}"] = nn.Dropout(recipe.dropout)
+        layers[name] = module
+    return nn.Sequential(layers)
+
+
+def pretrained(recipe: Recipe, results: Mapping[str, Tensors]) -> nn.Sequential:
+    """The full-precision network of an earlier stage, in evaluation and without gradients."""
+    model = named(recipe, "fp")
+    model.load_state_dict(results["fp"])
+    return model.eval().requires_grad_(False)
+
+
+def binary_groups(model: nn.Module, weight_lr: float, lr: float, weight_decay: float) -> list[dict[str, Any]]:
+    """Parameter groups of a stochastic network: logits of weights, softmax layers (with weight decay), the rest."""
+    logits = [p for m in model.modules() if isinstance(m, WeightDistribution) for p in m.parameters()]
+    softmax = [p for m in model.modules() if isinstance(m, SoftmaxLinear) for p in m.parameters()]
+    taken = set(map(id, logits + softmax))
+    rest = [p for p in model.parameters() if id(p) not in taken]
+    return [
+        {"params": logits, "lr": weight_lr},
+        {"params": softmax, "lr": lr, "weight_decay": weight_decay},
+        {"params": rest, "lr": lr},
+    ]
+
+
+def straight_through_groups(model: nn.Module, lr: float) -> list[dict[str, Any]]:
+    """Parameter groups of a Binarized NN: each layer's shadow weights (rate over Glorot coefficient), the rest.
+
+    Source: Hubara et al. (2016), section 2.4 and their code.
+    """
+    layers = [m for m in model.modules() if isinstance(m, SteConv2d | SteLinear)]
+    taken = {id(layer.weight) for layer in layers}
+    rest = [p for p in model.parameters() if id(p) not in taken]
+    return [
+        *({"params": [layer.weight], "lr": lr / glorot_scale(layer)} for layer in layers),
+        {"params": rest, "lr": lr},
+    ]
+
+
+def restrain_at(model: nn.Module, recipe: Recipe, progress: float) -> None:
+    """Set the variance of the weights and the temperature of the activations for a point of the restart.
+
+    kappa goes from 1 to `recipe.restart_spread`, log-linearly between 30 % and 90 % of it; tau is kappa^(-1/2) times
+    the recipe's.
+    """
+    kappa = recipe.restart_spread ** min(max((progress - 0.3) / 0.6, 0.0), 1.0)
+    restrain(model, kappa)
+    for module in model.modules():
+        if isinstance(module, StochasticSign):
+            module.tau = recipe.tau * kappa**-0.5

@@ -1,0 +1,125 @@
+"""A stage of training as plain data, and one epoch of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from blrc.datasets.idx import Dataset
+from blrc.net.encoding import InputEncoding
+from blrc.training.machine.ranks import Ranks
+from blrc.training.stages.augment import Augment
+
+Tensors = Mapping[str, Tensor]
+Loss = Callable[[nn.Module, Tensor, Tensor], Tensor]
+EVALUATION_BATCH = 500
+ONE = Ranks()
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One network trained for some epochs.
+
+    Attributes:
+        name: in log lines and in the training state.
+        epochs: how many.
+        build: the network to start from, given the results (best tensors) of earlier stages by name.
+        groups: the optimiser's parameter groups; ``lr`` is the peak rate.
+        schedule: share of the peak rate, given the share of the stage's steps that are done.
+        losses: the loss of a batch (network, inputs, labels), given the results of earlier stages.
+        validate: accuracy in [0, 1]; the best epoch by it is the stage's result.
+        augment: alters a batch of raw training images at random (`blrc.training.stages.augment`).
+        decay: a further factor on the rates of an epoch, given the validation accuracies of those before it.
+        decoupled: weight decay apart from the gradient (AdamW) instead of L2 (Adam).
+        also: further figures after every epoch, by name; they do not choose.
+        prepare: called before every step, with the share of the stage's steps that are done.
+        finish: called after every step of the optimiser.
+        compile: steps go through torch.compile.
+    """
+
+    name: str
+    epochs: int
+    build: Callable[[Mapping[str, Tensors]], nn.Module]
+    groups: Callable[[nn.Module], list[dict[str, Any]]]
+    schedule: Callable[[float], float]
+    losses: Callable[[Mapping[str, Tensors]], Loss]
+    validate: Callable[[nn.Module], float]
+    augment: Augment = lambda images, rng: images
+    decay: Callable[[Sequence[float]], float] = lambda accuracies: 1.0
+    decoupled: bool = False
+    also: Mapping[str, Callable[[nn.Module], float]] = field(default_factory=dict)
+    prepare: Callable[[nn.Module, float], None] = lambda model, progress: None
+    finish: Callable[[nn.Module], None] = lambda model: None
+    compile: bool = False
+
+
+def optimiser(stage: Stage, model: nn.Module) -> torch.optim.Optimizer:
+    """Adam, or AdamW, over the stage's groups. Each group remembers its peak rate."""
+    groups = [{**group, "peak": group["lr"]} for group in stage.groups(model)]
+    return (torch.optim.AdamW if stage.decoupled else torch.optim.Adam)(groups, fused=True)
+
+
+def run_epoch(
+    stage: Stage,
+    epoch: int,
+    model: nn.Module,
+    loss_of: Loss,
+    adam: torch.optim.Optimizer,
+    data: Dataset,
+    encoding: InputEncoding,
+    batch: int,
+    seed: int,
+    report: Callable[[int, float], None],
+    decay: float = 1.0,
+    ranks: Ranks = ONE,
+) -> float:
+    """Train one epoch (numbered from 1), with rates times `decay`. Returns the mean loss.
+
+    All randomness comes from `seed`, so that an epoch can be run again without the ones before it. Of every batch each
+    of the `ranks` takes its share: order and augmentation are those of a single process, noise is each one's own.
+    """
+    torch.manual_seed(ranks.seed(seed))
+    rng = np.random.default_rng(seed)
+    order = rng.permutation(len(data))
+    steps = -(-len(data) // batch)
+    if 0 < len(data) % batch < max(2, ranks.count):  # a last batch of one sample has no batch statistics
+        steps -= 1
+    model.train()
+    total = 0.0
+    for step in range(steps):
+        progress = (epoch - 1 + step / steps) / stage.epochs
+        stage.prepare(model, progress)
+        rate = stage.schedule(progress) * decay
+        for group in adam.param_groups:
+            group["lr"] = group["peak"] * rate
+        chosen = order[step * batch : (step + 1) * batch]
+        images = ranks.share(stage.augment(data.images[chosen], rng))
+        inputs = torch.from_numpy(encoding.real(images)).to(ranks.device)
+        labels = torch.from_numpy(ranks.share(data.labels[chosen]).astype(np.int64)).to(ranks.device)
+        adam.zero_grad(set_to_none=True)
+        loss = loss_of(model, inputs, labels)
+        if ranks.count > 1:
+            loss = loss * ranks.weight(len(chosen))
+        loss.backward()  # type: ignore[no-untyped-call, unused-ignore]
+        adam.step()
+        stage.finish(model)
+        total += float(loss.detach())
+        report(step + 1, total / (step + 1))
+    return ranks.mean(total / steps)
+
+
+@torch.no_grad()
+def accuracy(network: nn.Module, data: Dataset, encoding: InputEncoding) -> float:
+    """Share of samples whose highest score is their label's; the network is used in the mode that it is in."""
+    correct = 0
+    device = next((tensor.device for tensor in network.parameters()), torch.device("cpu"))
+    for start in range(0, len(data), EVALUATION_BATCH):
+        part = data[start : start + EVALUATION_BATCH]
+        scores: Tensor = network(torch.from_numpy(encoding.real(part.images)).to(device))
+        correct += int((scores.argmax(1).cpu().numpy() == part.labels).sum())
+    return correct / len(data)

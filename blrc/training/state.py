@@ -1,0 +1,147 @@
+"""The state of an unfinished run, in a file of its own beside the output."""
+
+from __future__ import annotations
+
+import io
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from blrc.errors import BlrcError
+from blrc.reading.archive import read_stored
+from blrc.store import steps
+from blrc.store.atomic import cannot_write, hidden, write_atomically
+from blrc.store.lock import lock_file
+from blrc.training.stages.stage import Tensors
+
+FORMAT = 5  # a new one with every change of fields, of the recipe's too, or of what the same options compute
+
+
+@dataclass
+class TrainingState:
+    """What a run needs to go on after its last finished epoch.
+
+    Attributes:
+        options: what the run's result depends on (the recipe's fields and the data's digest), as plain values.
+        threads: torch's threads; another number gives other last bits.
+        device: ``cpu`` or ``cuda``, where it began; another one gives other last bits.
+        stage: index of the stage at work.
+        epoch: its finished epochs.
+        model, adam: its network's and optimiser's state dicts.
+        best, best_accuracy, best_epoch: its best tensors so far.
+        results: best tensors of finished stages, by name.
+        history: a row for every epoch so far: stage, epoch, loss, validation (accuracy in [0, 1]), what else the stage
+            measures, and the epoch's CPU seconds.
+    """
+
+    options: dict[str, Any]
+    threads: int
+    device: str = "cpu"
+    stage: int = 0
+    epoch: int = 0
+    model: Tensors = field(default_factory=dict)
+    adam: dict[str, Any] = field(default_factory=dict)
+    best: Tensors = field(default_factory=dict)
+    best_accuracy: float = -1.0
+    best_epoch: int = 0
+    results: dict[str, Tensors] = field(default_factory=dict)
+    history: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def accuracies(self) -> dict[str, list[float]]:
+        """Validation accuracy of every epoch so far, by stage."""
+        found: dict[str, list[float]] = {}
+        for row in self.history:
+            found.setdefault(row["stage"], []).append(row["validation"])
+        return found
+
+
+def state_file(output: Path) -> Path:
+    """Where the state of a run that writes `output` lies."""
+    return output.with_name(output.name + ".training")
+
+
+@contextmanager
+def run_alone(output: Path) -> Iterator[None]:
+    """Keep other runs away from `output` and its state, until this one ends or its process dies.
+
+    Raises:
+        BlrcError: another run has them, or the folder cannot be written.
+    """
+    held = f"{output}: another blrc train that writes it is running; wait for it to end, or choose another file with -o"
+    made: list[Path] = []
+    try:
+        made = steps.make_folders(output.parent)
+        lock = lock_file(output.parent / hidden(output.name, "lock"), held)
+    except (OSError, ValueError) as error:
+        raise cannot_write(output, error) from None
+    try:
+        yield
+    finally:
+        lock.release()
+        for folder in reversed(made):
+            with suppress(OSError):  # it holds what was trained
+                folder.rmdir()
+
+
+def save_state(state: TrainingState, path: Path) -> None:
+    """Write atomically: a run killed here still has its epoch before."""
+    content = {f.name: getattr(state, f.name) for f in fields(state)}
+    buffer = io.BytesIO()
+    torch.save({"format": FORMAT, **content}, buffer)
+    write_atomically(path, buffer.getvalue())
+
+
+def load_state(path: Path, options: dict[str, Any]) -> TrainingState:
+    """Read a state, for a run with these options.
+
+    Raises:
+        BlrcError: no training state, of another version, or of a run with other options (each is named).
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what a version of torch has to say of a file is no reason to refuse it
+            content = torch.load(io.BytesIO(read_stored(path)), map_location="cpu", weights_only=True)
+        if content.pop("format") != FORMAT:
+            raise BlrcError(f"{path}: written by another version of blrc: delete it and train anew")
+        state = TrainingState(**content)
+        _check(state)
+    except BlrcError:
+        raise
+    except Exception:  # a damaged file can make torch's reader and unpickler raise anything
+        raise BlrcError(f"{path}: not a training state, or damaged: delete it and train anew") from None
+    differing = [
+        f"{name} {state.options.get(name)!r}, now {options.get(name)!r}"
+        for name in sorted(state.options.keys() | options.keys())
+        if state.options.get(name) != options.get(name)
+    ]
+    if differing:
+        raise BlrcError(
+            f"{path}: the interrupted run had other options ({'; '.join(differing)}): "
+            "give the same ones, or delete the file and train anew"
+        )
+    return state
+
+
+def _check(state: TrainingState) -> None:
+    """Raise a `TypeError` where a field has not the type that it has to have."""
+    whole = (state.threads, state.stage, state.epoch, state.best_epoch)
+    held = (state.model, state.best, *state.results.values())
+    good = isinstance(state.options, dict) and isinstance(state.history, list)
+    good = (
+        good
+        and all(type(number) is int and number >= 0 for number in whole)
+        and type(state.device) is str
+        and type(state.best_accuracy) is float
+        and all(type(name) is str for name in (*state.options, *state.results))
+        and all(type(key) is str and isinstance(value, torch.Tensor) for each in held for key, value in each.items())
+        and isinstance(state.adam, dict)
+        and all(type(row["stage"]) is str and type(row["validation"]) is float for row in state.history)
+    )
+    if not good:
+        raise TypeError("a field of another type")

@@ -1,0 +1,138 @@
+"""Agreement with the torch network: +-1 weights, float64 norms written out, real softmax weights, on the same input
+codes.
+
+Integers are equal everywhere, but the torch network decides in floating point. Each decision is compared on the sums
+that it is taken from; the only difference allowed is a tie, where gamma (z - m) / sqrt(v + eps) + beta is 0 up to
+float64's rounding. Labels may also differ through the rounding of the scores to integers, which is counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blrc.lowering.affine import real_scores
+from blrc.lowering.calibrate import decide, fan_in, folded, passes
+from blrc.lowering.fold import float64_decision
+from blrc.lowering.preactivations import max_pool, preactivation
+from blrc.net.net import Flatten, MaxPool, Net, Norm, ScoreStage, Softmax, Stage, pieces
+
+CHUNK = 512  # inputs, and rows of sums
+AT_ONCE = 2**19  # values compared at once
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """Counts over all inputs.
+
+    Attributes:
+        decisions: binarised values compared (layers with a norm).
+        ties: decisions where float64 and the exact threshold differ on a tie.
+        differences: decisions that differ elsewhere; must be 0.
+        labels: inputs compared.
+        same_labels: inputs to which the torch network gives the same label.
+    """
+
+    decisions: int
+    ties: int
+    differences: int
+    labels: int
+    same_labels: int
+
+
+def torch_agreement(net: Net, raw: NDArray[Any], labels: NDArray[np.int64]) -> Agreement:
+    """Compare a calibrated net, in torch and float64, with the program's `labels` for `raw` ``(N, *shape)``."""
+    stages: dict[str, _Decisions] = {}
+    binary = net.encoding.kind == "bits"
+    for piece in pieces(net):
+        if isinstance(piece, Stage):
+            peak, scale = (1, 1.0) if binary else (net.encoding.peak, net.encoding.scale)
+            stages[piece.linear.name] = _Decisions(piece, scale, peak)
+            binary = True
+    same = 0
+    for i in range(0, len(raw), CHUNK):
+        same += _same_labels(net, stages, raw[i : i + CHUNK], labels[i : i + CHUNK])
+    counts = sum((stage.compare() for stage in stages.values()), np.zeros(3, dtype=np.int64))
+    decisions, ties, differences = map(int, counts)
+    return Agreement(decisions, ties, differences, len(raw), same)
+
+
+class _Decisions:
+    """One stage: its folded rule, and the decisions compared so far.
+
+    A decision depends on the sum z and the channel only. Where a batch has more values than there are such pairs, as
+    maps have, each pair is counted and decided once in float64, however often it occurs. Elsewhere, as in dense layers
+    of raw input, that table would take gigabytes: every value is decided by itself. So memory stays that of a batch.
+    """
+
+    def __init__(self, stage: Stage, scale: float, peak: int) -> None:
+        self.stage, self.scale, self.peak = stage, scale, peak
+        self.rule = folded(stage, stage.norm, scale, peak)
+        self.lowest = -fan_in(stage.linear) * peak
+        self.channels = len(stage.linear.weights)
+        self.pairs = (1 - 2 * self.lowest) * self.channels
+        self.seen: NDArray[np.int64] | None = None
+        self.counts = np.zeros(3, dtype=np.int64)
+
+    def run(self, x: NDArray[np.int8]) -> NDArray[np.int8]:
+        """The stage's output for a batch, counting or comparing its sums."""
+        z = preactivation(self.stage.linear, x, self.peak)
+        if self.stage.norm is not None:
+            if self.pairs <= z.size:
+                self._count(z)
+            else:
+                for part in np.array_split(z, min(len(z), 1 + z.size // AT_ONCE)):
+                    rows = np.moveaxis(part, 1, -1).reshape(-1, self.channels).astype(np.int64)
+                    self.counts += self._compared(self.stage.norm, rows, np.broadcast_to(np.int64(1), rows.shape))
+        return decide(self.stage, self.rule, z)
+
+    def _count(self, z: NDArray[Any]) -> None:
+        if self.seen is None:
+            self.seen = np.zeros(self.pairs, dtype=np.int64)
+        channel = np.arange(self.channels).reshape(1, -1, *[1] * (z.ndim - 2))
+        for part in np.array_split(z, max(1, len(z) // 32)):
+            cell = (part.astype(np.int64) - self.lowest) * self.channels + channel
+            self.seen += np.bincount(cell.ravel(order="K"), minlength=self.pairs)
+
+    def compare(self) -> NDArray[np.int64]:
+        """Numbers of decisions, of differences on ties, and of other differences."""
+        counts = self.counts.copy()
+        norm = self.stage.norm
+        if norm is None or self.seen is None:
+            return counts
+        seen = self.seen.reshape(-1, self.channels)
+        for i in range(0, len(seen), CHUNK):
+            times = seen[i : i + CHUNK]
+            z = np.arange(self.lowest + i, self.lowest + i + len(times))[:, None] + np.zeros_like(times)
+            counts += self._compared(norm, z, times)
+        return counts
+
+    def _compared(self, norm: Norm, z: NDArray[np.int64], times: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The counts of `compare` for sums z ``(n, channels)`` that occur so many times."""
+        theirs, tie = float64_decision(self.stage.linear, norm, self.scale, z)
+        wrong = passes(self.rule, z.astype(np.int32)) != theirs
+        return np.array([times.sum(), times[wrong & tie].sum(), times[wrong & ~tie].sum()], dtype=np.int64)
+
+
+def _same_labels(net: Net, stages: Mapping[str, _Decisions], raw: NDArray[Any], labels: NDArray[np.int64]) -> int:
+    """Run a batch through all stages; how many labels are the program's."""
+    x: NDArray[np.int8] = net.encoding.codes(raw)
+    same = 0
+    for piece in pieces(net):
+        if isinstance(piece, Stage):
+            x = stages[piece.linear.name].run(x)
+        elif isinstance(piece, MaxPool):
+            x = max_pool(x, piece.window)
+        elif isinstance(piece, Flatten):
+            x = x.reshape(len(x), -1)
+        elif isinstance(piece, Softmax):
+            scores = x.reshape(len(x), -1).astype(np.float64) @ piece.weights.T + piece.bias
+            same = int((scores.argmax(axis=1) == labels).sum())
+        elif isinstance(piece, ScoreStage):
+            scores = real_scores(piece, preactivation(piece.linear, x, 1))
+            same = int((scores.argmax(axis=1) == labels).sum())
+    return same

@@ -1,0 +1,64 @@
+"""Whether a program decides as the net that it was lowered from: its bits, layer by layer, and binary layers' scores.
+
+Engines are compared with the program, and torch with the net's exact thresholds. This closes the chain between the two:
+a flip that lowering forgets, or weights in another order, would make every engine equally wrong.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blrc.lowering.affine import affine
+from blrc.lowering.calibrate import decide, folded
+from blrc.lowering.preactivations import max_pool, preactivation
+from blrc.net.encoding import device_layout
+from blrc.net.net import Flatten, MaxPool, Net, ScoreStage, Stage, pieces
+from blrc.program import reference
+from blrc.program.program import Program
+
+CHUNK = 128
+
+
+def first_other_bits(program: Program, net: Net, raw: NDArray[Any], member: int = 0) -> str | None:
+    """Name of the first layer whose bits in the program are not the net's for `raw` ``(N, *shape)``; None if all are.
+
+    Args:
+        net: the calibrated net of that member.
+    """
+    for i in range(0, len(raw), CHUNK):
+        name = _chunk(program, net, raw[i : i + CHUNK], member)
+        if name is not None:
+            return name
+    return None
+
+
+def _chunk(program: Program, net: Net, raw: NDArray[Any], member: int) -> str | None:
+    device = device_layout(raw)
+    values = reference.run(program, device, member)
+    outputs = {op.name: op.y.name for op in program.ops}
+    x: NDArray[np.int8] = net.encoding.codes(raw)
+    binary = net.encoding.kind == "bits"
+    for piece in pieces(net):
+        if isinstance(piece, Stage):
+            peak, scale = (1, 1.0) if binary else (net.encoding.peak, net.encoding.scale)
+            x = decide(piece, folded(piece, piece.norm, scale, peak), preactivation(piece.linear, x, peak))
+            binary = True
+            # Its last pool is an op of its own, or fused into the layer.
+            name = next((p.name for p in reversed(piece.pools) if p.name in outputs), piece.linear.name)
+        elif isinstance(piece, MaxPool):
+            x = max_pool(x, piece.window)
+            name = piece.name
+        elif isinstance(piece, ScoreStage):
+            rule = affine(piece, Fraction(program.score_scale))
+            scores = rule.multiplier * preactivation(piece.linear, x, 1) + rule.bias
+            return None if np.array_equal(values[program.output.name][:, 0, 0], scores) else piece.linear.name
+        else:
+            x = x.reshape(len(x), -1) if isinstance(piece, Flatten) else x
+            continue
+        if name in outputs and not np.array_equal(values[outputs[name]], device_layout(x) > 0):
+            return name
+    return None

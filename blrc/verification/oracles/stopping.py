@@ -1,0 +1,128 @@
+"""What an ensemble that stops early has to say: what `head` defines, one member after the other, for every input."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blrc.program import head
+from blrc.program.head import FLOOR, ONE, Answer, Scale, Sums
+from blrc.program.program import Program
+from blrc.targets.c.build.answers import Answers
+from blrc.verification.compare import Comparison, Difference
+
+STOPPING = "predict"
+"""The name of what is compared here, in reports."""
+
+FIELDS = ("label", "log_p", "p", "p_squared", "mean", "variance", "members", "settled")
+
+
+def predicted(scores: Sequence[NDArray[np.int32]], scale: Scale, gate: int, confidence: int) -> Answers:
+    """What ``NAME_predict`` has to give, from the scores ``(N, classes)`` of each member.
+
+    Args:
+        gate: Q16; 0 is none.
+        confidence: Q16; 0 is off.
+    """
+    sums = Sums.start(*scores[0].shape)
+    running = np.ones(len(scores[0]), np.bool_)
+    result: Answers | None = None
+    for member in scores:
+        sums = sums.add(member, scale)
+        answer, settled = sums.answer(), sums.settled(len(scores) - sums.members)
+        now = _all(sums, answer, settled)
+        result = now if result is None else _where(running, now, result)
+        stops = settled | ((confidence != 0) & (answer.mean >= confidence))
+        if sums.members == 1 and gate:
+            stops |= answer.mean >= gate
+        running &= ~stops
+    assert result is not None
+    return result
+
+
+def confidences(program: Program, scores: Sequence[NDArray[np.int32]]) -> tuple[int, ...]:
+    """Confidences to ask for, Q16: off, 0.9, 0.99, and one that some input has exactly, and the next above it.
+
+    Of an input that would go on otherwise, if there is one: only there does it change anything.
+
+    One network alone always stops after its member, whatever the confidence.
+    """
+    if len(scores) == 1:
+        return (0,)
+    first = Sums.start(*scores[0].shape).add(scores[0], head.scale_of(program.score_scale))
+    mean = first.answer().mean
+    goes_on = ~first.settled(len(scores) - 1) & ((program.gate == 0) | (mean < program.gate))
+    mean = np.sort(mean[goes_on] if goes_on.any() else mean)
+    exact = int(mean[len(mean) // 2])
+    return tuple(dict.fromkeys((0, round(0.9 * ONE), round(0.99 * ONE), exact, exact + 1)))
+
+
+def ties(program: Program) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Sums of log p ``(N, classes)`` and members ``(N,)`` whose label is just settled, or just not.
+
+    The label leads an earlier and a later class by what the remaining members can take away, by one less and one more.
+    """
+    classes, total = program.classes, len(program.members)
+    rows, members = [], []
+    for used in range(1, total + 1):
+        for label in range(min(classes, 3)):
+            for other in range(min(classes, 4)):
+                for beside in (-1, 0, 1, 2):
+                    lead = (total - used) * FLOOR + beside
+                    if other != label and lead >= 0:
+                        row = np.full(classes, -used * FLOOR, np.int64)
+                        row[label] = 0
+                        row[other] = -lead
+                        rows.append(row)
+                        members.append(used)
+    return np.array(rows, np.int64).reshape(-1, classes), np.array(members, np.int64)
+
+
+def compare_ties(program: Program, found: NDArray[np.bool_], engine: str) -> Comparison:
+    """Compare what the C's ``NAME_settled`` says of all `ties` with `head.Sums.settled`."""
+    log_p, members = ties(program)
+    expected = np.array(
+        [
+            Sums(row[None], row[None], row[None], int(used)).settled(len(program.members) - int(used))[0]
+            for row, used in zip(log_p, members, strict=True)
+        ],
+        np.bool_,
+    )
+    wrong = np.flatnonzero(expected != found)
+    if not len(wrong):
+        return Comparison({STOPPING: len(members)}, None)
+    i = int(wrong[0])
+    where = (engine, "sums where the label is just settled", i, f"after {members[i]}", "settled", (0, 0), 0)
+    return Comparison({STOPPING: len(members)}, Difference(*where, int(expected[i]), int(found[i])))
+
+
+def compare_stopping(expected: Answers, found: Answers, what: str, engine: str, inputs: str, first: int) -> Comparison:
+    """Compare every field of every answer; `what` was asked, for messages."""
+    count = 0
+    for field in FIELDS:
+        ours, theirs = getattr(expected, field), getattr(found, field)
+        count += ours.size
+        if not np.array_equal(ours, theirs):
+            at = tuple(int(i[0]) for i in np.nonzero(ours != theirs))
+            channel = at[1] if len(at) > 1 else 0
+            where = (engine, inputs, first + at[0], what, field, (0, 0), channel)
+            return Comparison({STOPPING: count}, Difference(*where, int(ours[at]), int(theirs[at])))
+    return Comparison({STOPPING: count}, None)
+
+
+def _all(sums: Sums, answer: Answer, settled: NDArray[np.bool_]) -> Answers:
+    return Answers(
+        answer.label, sums.log_p, sums.p, sums.p_squared, answer.mean, answer.variance, answer.members, settled
+    )
+
+
+def _where(running: NDArray[np.bool_], now: Answers, before: Answers) -> Answers:
+    """`now` for the inputs that go on, `before` for the others."""
+    chosen = {}
+    for field in FIELDS:
+        new, old = getattr(now, field), getattr(before, field)
+        chosen[field] = np.where(running[:, None] if new.ndim > 1 else running, new, old)
+    return replace(now, **chosen)

@@ -1,0 +1,126 @@
+"""The twins of a network in other runtimes compute what their description says, on every geometry."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+import torch
+from numpy.typing import NDArray
+from random_programs import random_program
+
+from blrc.benchmark.rivals import torch_twin
+from blrc.benchmark.rivals.twins import INPUT, float32_model, input_shape, int8_model, is_product, weights
+from blrc.program import reference
+from blrc.program.program import Conv, Encode, Pool, Program
+
+SEEDS = range(12)
+
+
+def in_ort(model: bytes, x: NDArray[Any]) -> NDArray[Any]:
+    session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
+    (y,) = session.run(None, {INPUT: x})
+    return np.asarray(y)
+
+
+def convolutions(program: Program) -> list[Conv]:
+    return [op for op in program.ops if isinstance(op, Conv)]
+
+
+def signs_for(op: Conv, count: int = 1) -> tuple[NDArray[np.bool_], NDArray[np.float32]]:
+    """Random bits for a layer, (N, H, W, C), and the same as -1 and +1, as its twin takes them."""
+    bits = np.random.default_rng(5).random((count, *op.x.shape)) < 0.5
+    real = (bits * 2.0 - 1.0).astype(np.float32).transpose(0, 3, 1, 2)
+    return bits, np.ascontiguousarray(real[:, :, 0, 0] if op.x.shape[:2] == (1, 1) else real)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_bare_layer_is_the_sum_before_the_threshold(seed: int) -> None:
+    program = random_program(seed, "bits")
+    for op in convolutions(program):
+        bits, real = signs_for(op)
+        z = reference.preactivation(program, op, bits).transpose(0, 3, 1, 2)
+        y = in_ort(float32_model(program, [op], bare=True), real)
+        assert np.array_equal(y.reshape(z.shape), z)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_layer_has_relu_and_pooling(seed: int) -> None:
+    program = random_program(seed, "bits")
+    for op in convolutions(program):
+        bits, real = signs_for(op)
+        z = np.maximum(reference.preactivation(program, op, bits), 0)[0]
+        if op.pool is not None:
+            top, left, bottom, right = op.pool.padding
+            z = np.pad(z, ((top, bottom), (left, right), (0, 0)))  # of sums from 0 on, 0 is the least
+            (kh, kw), (sh, sw) = op.pool.kernel, op.pool.stride
+            z = np.array(
+                [
+                    [z[i * sh : i * sh + kh, j * sw : j * sw + kw].max(axis=(0, 1)) for j in range(op.y.shape[1])]
+                    for i in range(op.y.shape[0])
+                ]
+            )
+        y = in_ort(float32_model(program, [op]), real)
+        assert np.array_equal(y.reshape(op.y.shape[2], *op.y.shape[:2]), z.transpose(2, 0, 1))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("kind", ["uint8", "bits"])
+def test_networks_are_the_same_in_onnx_runtime_and_pytorch(seed: int, kind: str) -> None:
+    program = random_program(seed, kind)
+    x = np.random.default_rng(3).integers(0, 2, input_shape(program, program.ops)).astype(np.float32) * 2 - 1
+    found = in_ort(float32_model(program, program.ops), x)
+    assert found.shape == (1, program.classes)
+    with torch.inference_mode():
+        again = torch_twin.network(program, program.ops)(torch.from_numpy(x)).numpy()
+    assert np.array_equal(found, again)  # sums of small integers are exact in float32
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_int8_twin_has_the_same_shapes_and_is_int8_throughout(seed: int) -> None:
+    program = random_program(seed)
+    shape = input_shape(program, program.ops)
+    x = np.random.default_rng(3).integers(0, 256, shape).astype(np.uint8)
+    y = in_ort(int8_model(program, program.ops), x)
+    assert y.dtype == np.uint8 and y.shape == (1, program.classes)
+
+
+def test_int8_multiplies_and_cuts_at_0() -> None:
+    program = random_program(3, "bits", (5, 6, 3))
+    op = next(op for op in convolutions(program) if not is_product(op))
+    x = np.random.default_rng(3).integers(0, 256, input_shape(program, [op])).astype(np.uint8)
+    found = in_ort(int8_model(program, [op], bare=True), x)
+    real = in_ort(float32_model(program, [op], bare=True), x.astype(np.float32))
+    assert (found[real <= 0] == 0).all() and (found[real > 40] > 0).all() and len(np.unique(found)) > 2
+
+
+def test_weights_are_those_of_the_program() -> None:
+    program = random_program(1, "bits", binary=False)
+    op = convolutions(program)[0]
+    assert set(np.unique(weights(program, op))) <= {-1, 1}
+    scores = program.ops[-1]
+    assert np.array_equal(weights(program, scores).transpose(0, 2, 3, 1), program.constant(scores.weights))
+
+
+def test_look_up_and_pool_are_no_products() -> None:
+    for seed in SEEDS:
+        for op in random_program(seed).ops:
+            if isinstance(op, Encode | Pool):
+                assert not is_product(op)
+
+
+def test_pytorch_gets_its_threads_back() -> None:
+    before = torch.get_num_threads()
+    with torch_twin.one_thread():
+        assert torch.get_num_threads() == 1
+    assert torch.get_num_threads() == before
+
+
+def test_a_run_repeats_the_whole_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[int] = []
+    monkeypatch.setattr(torch_twin, "network", lambda program, ops: lambda x: calls.append(len(x)))
+    program = random_program(1)
+    torch_twin.in_torch(program, program.ops)(4)
+    assert calls == [1, 1, 1, 1]

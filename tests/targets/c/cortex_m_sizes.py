@@ -1,0 +1,178 @@
+"""Measures code and stack of the runtime and of generated files on a Cortex-M4 and a Cortex-M55 with -Os.
+
+Write `blrc/targets/c/size/cortex_m4.py` and `cortex_m55.py` again after a change of the runtime or of what the C target
+generates:
+
+    python tests/targets/c/cortex_m_sizes.py
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from blrc.targets.c.build import compiler
+from blrc.targets.c.build.callgraph import FLAG, CallGraph, deepest, read_call_graph
+from blrc.targets.c.kernels.hosts import is_for_hosts
+from blrc.targets.c.runtime_files import runtime_files
+from blrc.workers import thread_pool
+
+COMPILER = ("arm-none-eabi-gcc",)
+Flags = tuple[str, ...]
+M4, M55 = ("-mcpu=cortex-m4", "-mthumb", "-Os"), ("-mcpu=cortex-m55", "-mthumb", "-mfloat-abi=hard", "-Os")
+WRITTEN = {M4: "cortex_m4.py", M55: "cortex_m55.py"}
+
+# Settings of the runtime's macros: every pair of code buffers that layers can ask for, from the smallest on.
+VARIANTS = [
+    {
+        "BLRC_BIT_THRESHOLDS": bits,
+        "BLRC_CODE_THRESHOLDS": bits,
+        "BLRC_GATHER_WORDS": gathered,
+        "BLRC_CODES": codes,
+        "BLRC_CODE_ROWS": rows,
+    }
+    for bits in (16, 32)
+    for gathered, codes, rows in (
+        *((1, codes, 8) for codes in (4, 8)),
+        *((9, codes, 8) for codes in (12, 16, 20)),
+        *((36, codes, 8) for codes in (24, 28, 32)),
+        (36, 32, 16),
+    )
+]
+
+
+WITH_CODES = "blrc_conv_[cp][oa][dli]*.c"  # conv_codes, conv_columns, conv_pairs: they need no other file
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Bytes of code by object, and who calls whom."""
+
+    code: Mapping[str, int]
+    graph: CallGraph
+
+
+def measure_folder(folder: Path, include: Path, objects: Path, cpu: Flags, files: str = "*.c") -> Measured:
+    """Compile every C file of `folder`, or those that match."""
+    objects.mkdir()
+    made = [
+        compiler.compile_object(COMPILER, (*cpu, FLAG), source, objects / f"{source.stem}.o", include)
+        for source in sorted(folder.glob(files))
+    ]
+    sizes = compiler.measure(made, "arm-none-eabi-size")
+    assert not any(size.data or size.bss for size in sizes.values())
+    return Measured({Path(name).stem: size.text for name, size in sizes.items()}, read_call_graph(objects))
+
+
+# What a firmware brings itself: start-up, and what a compiler may call in any program.
+_FIRMWARE = """
+#include <stddef.h>
+void *memcpy(void *to, const void *from, size_t n)
+{ char *t = to; const char *f = from; while (n-- > 0) *t++ = *f++; return to; }
+void *memset(void *to, int value, size_t n) { char *t = to; while (n-- > 0) *t++ = (char)value; return to; }
+void *volatile keep[] = {(void *)memcpy, (void *)memset};
+void start(void) { CALL; for (;;) { } }
+"""
+
+
+def linked_bytes(folder: Path, objects: Path, calls: str) -> int:
+    """Flash that the export in `folder` brings to a firmware which has the C statement `calls` and links only what it
+    needs: that of the linked image, libgcc included, minus that of a firmware without the model."""
+    objects.mkdir()
+    flags = (*M4, "-ffunction-sections", "-fdata-sections")
+    library = [
+        compiler.compile_object(COMPILER, flags, source, objects / f"{source.stem}.o", folder)
+        for source in sorted(folder.glob("*.c"))
+    ]
+
+    def image(name: str, call: str, parts: Sequence[Path]) -> int:
+        main = objects / f"{name}.c"
+        main.write_text(('#include "net.h"\n' if parts else "") + _FIRMWARE.replace("CALL", call), encoding="ascii")
+        made = compiler.compile_object(COMPILER, [*flags, "-fno-builtin"], main, objects / f"{name}.o", folder)
+        elf = objects / f"{name}.elf"
+        link = [*COMPILER, *flags[:2], "-nostdlib", "-Wl,--gc-sections,-e,start,--undefined=keep", str(made)]
+        compiler.run_tool([*link, *map(str, parts), "-lgcc", "-o", str(elf)], "linking")
+        return next(iter(compiler.measure([elf], "arm-none-eabi-size").values())).text
+
+    return image("with", calls, library) - image("without", "", [])
+
+
+def measure_runtime(variant: Mapping[str, int], folder: Path, cpu: Flags) -> Measured:
+    """The runtime's files under one setting of its macros."""
+    sources = folder / "src"
+    sources.mkdir(parents=True)
+    for path in runtime_files().values():
+        if is_for_hosts(path.name):
+            continue
+        text = path.read_text(encoding="ascii")
+        for macro, value in variant.items():
+            text = re.sub(rf"^(#define {macro}) \d+$", rf"\1 {value}", text, flags=re.MULTILINE)
+        (sources / path.name).write_text(text, encoding="ascii")
+    # Files that have no code buffers are the same in most variants.
+    files = "*.c" if variant["BLRC_CODES"] in (4, 12, 28) or variant["BLRC_CODE_ROWS"] == 16 else WITH_CODES
+    return measure_folder(sources, sources, folder / "objects", cpu, files)
+
+
+def runtime_figures(cpu: Flags) -> tuple[dict[str, int], dict[str, int]]:
+    """Code of each file, and stack of each function that generated code calls without the buffers that macros size:
+    the largest over all variants, with and without -ffreestanding."""
+    from blrc.targets.c.size.footprint import buffer_bytes
+
+    code: dict[str, int] = {}
+    stack: dict[str, int] = {}
+
+    # Firmware is often compiled as freestanding, where compilers make no calls of memcpy and memset out of loops.
+    cases = [(variant, flags) for flags in (cpu, (*cpu, "-ffreestanding")) for variant in VARIANTS]
+
+    def measured_case(case: tuple[Mapping[str, int], Flags]) -> Measured:
+        with tempfile.TemporaryDirectory() as folder:
+            return measure_runtime(case[0], Path(folder) / "runtime", case[1])
+
+    with thread_pool() as pool:
+        found = list(pool.map(measured_case, cases))
+    for (variant, _), measured in zip(cases, found, strict=True):
+        for file, nbytes in measured.code.items():
+            name = file.removeprefix("blrc_")
+            code[name] = max(code.get(name, 0), nbytes)
+        for title in measured.graph.frames:
+            name = title.removeprefix("blrc_")
+            if ":" not in title and not name.startswith("digest_"):
+                own = deepest(measured.graph, title) - buffer_bytes(name, variant)
+                stack[name] = max(stack.get(name, 0), own)
+    return dict(sorted(code.items())), dict(sorted(stack.items()))
+
+
+def module(cpu: Flags, code: Mapping[str, int], stack: Mapping[str, int], version: str) -> str:
+    """The text of a data module."""
+    title = "Cortex-" + cpu[0].removeprefix("-mcpu=cortex-").upper()
+
+    def entries(figures: Mapping[str, int]) -> str:
+        return "".join(f'    "{name}": {nbytes},\n' for name, nbytes in figures.items())
+
+    return (
+        f'"""Bytes on a {title} at -Os: written by `python tests/targets/c/cortex_m_sizes.py`, not by hand.\n\n'
+        "A test measures again and compares.\n"
+        '"""\n\n'
+        f'COMPILER = "{version}, {" ".join(cpu)}"\n\n'
+        "# Code and constants of each file of the runtime, the largest over the settings of its macros, with\n"
+        "# -ffreestanding and without.\n"
+        f"CODE = {{\n{entries(code)}}}\n\n"
+        "# Stack of each function with its callees, without the buffers that macros size (`memory.buffer_bytes`).\n"
+        f"STACK = {{\n{entries(stack)}}}\n"
+    )
+
+
+def compiler_version() -> str:
+    """Such as ``gcc 12.2.1``."""
+    return f"gcc {compiler.run_tool([*COMPILER, '-dumpfullversion'], 'asking the compiler').strip()}"
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).parents[3]))
+    for flags, name in WRITTEN.items():
+        text = module(flags, *runtime_figures(flags), compiler_version())
+        (Path(compiler.__file__).parent / name).write_text(text, encoding="ascii")

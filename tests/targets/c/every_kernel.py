@@ -1,0 +1,87 @@
+"""Three small programs that between them run every kernel of the runtime: what compilers and analyzers are shown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from random_programs import Builder, gated, random_inputs, top_probability
+
+from blrc.program.program import Program, Value, Window
+
+SAME = Window((3, 3), padding=(1, 1, 1, 1))
+HALF = Window((2, 2), (2, 2))
+
+
+def gated_members() -> Program:
+    """Pixels that two convolutions read, so that their codes are stored; every kind of binary layer; a gate."""
+    builder = Builder(Value("input", "uint8", (6, 7, 3)), np.random.default_rng(0), members=3)
+    builder.encode()
+    codes = builder.x, builder.sample
+    builder.conv("unread", Window((2, 2)), None, groups=1, per_group=9)
+    builder.x, builder.sample = codes
+    builder.conv("columns", Window((3, 1), padding=(1, 0, 1, 0)), None, groups=1, per_group=9)
+    builder.x, builder.sample = codes
+    builder.conv("codes", SAME, HALF, groups=1, per_group=33)
+    builder.conv("packed", SAME, None, groups=1, per_group=129)
+    builder.conv("rows", SAME, None, groups=1, per_group=6)
+    builder.conv("depthwise", Window((2, 2), padding=(1, 1, 0, 0)), None, groups=6, per_group=1)
+    builder.pool("pool")
+    builder.conv("dense", Window(builder.x.shape[:2]), None, groups=1, per_group=37)
+    program = builder.finish(np.int8)
+    top = np.sort(top_probability(gated(program, 1), random_inputs(program, 60)))
+    return gated(program, int(top[30]))
+
+
+def words_of_groups() -> Program:
+    """Bits, kernels of groups, scores of 16 bits; one network."""
+    builder = Builder(Value("input", "bits", (4, 4, 64)), np.random.default_rng(1), members=1)
+    builder.conv("gather", SAME, None, groups=1, per_group=96)
+    builder.conv("apart", Window((2, 2), (2, 2)), None, groups=3, per_group=15)
+    builder.conv("wide", Window((1, 1)), None, groups=1, per_group=300)
+    builder.conv("taps", SAME, None, groups=2, per_group=4)
+    builder.conv("dense", Window((2, 2)), None, groups=1, per_group=40)
+    return builder.finish(np.int16)
+
+
+def binary_scores() -> Program:
+    """Codes read from memory; taps one by one with single rows; a binary last layer; two members."""
+    builder = Builder(Value("input", "int8", (5, 5, 4)), np.random.default_rng(2), members=2)
+    builder.conv("codes", SAME, HALF, groups=2, per_group=7)
+    builder.conv("wide", Window((1, 1)), None, groups=1, per_group=300)
+    builder.conv("taps", SAME, None, groups=2, per_group=3)
+    return builder.finish_binary()
+
+
+def smallest() -> Program:
+    """A network of some 1.8 KB, small enough to be proved free of errors for every input."""
+    builder = Builder(Value("input", "uint8", (4, 4, 2)), np.random.default_rng(5), members=2)
+    builder.encode()
+    builder.conv("codes", SAME, HALF, groups=1, per_group=5)
+    builder.conv("packed", Window((2, 2), padding=(1, 1, 0, 0)), None, groups=1, per_group=33)
+    builder.conv("whole", Window((2, 2)), None, groups=1, per_group=6)
+    builder.conv("dense", Window((1, 1)), None, groups=1, per_group=9)
+    return gated(builder.finish(np.int8), 60000)
+
+
+PROGRAMS: dict[str, Callable[[], Program]] = {
+    "gated": gated_members,
+    "groups": words_of_groups,
+    "binary": binary_scores,
+}
+
+KERNELS = {
+    *(
+        "encode",
+        "conv_codes",
+        "conv_columns",
+        "conv_pairs",
+        "conv_packed",
+        "conv_rows",
+        "conv_gather",
+        "conv_taps",
+        "dense",
+        "pool_or",
+    ),
+    *("scores_int8", "scores_int16", "scores_binary"),
+}

@@ -1,0 +1,101 @@
+"""clang's sanitizers on every kernel, on memory that nobody has written, and a fuzzer that calls the API in any order.
+
+gcc's address and undefined behaviour sanitizers, and all programs against the reference: test_c_agreement.py.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from c_exports import export, share_runtime_objects
+from every_kernel import KERNELS, PROGRAMS
+from random_programs import random_inputs
+
+from blrc.targets.c.build import compiler
+from blrc.targets.c.build.compiler import STRICT
+from blrc.targets.c.layout.layout import lay_out
+
+HERE = Path(__file__).parent
+RUNS = int(os.environ.get("BLRC_FUZZ_RUNS") or 500)
+FLAGS = (
+    "-O1",
+    "-gline-tables-only",
+    "-fno-omit-frame-pointer",
+    "-fno-sanitize-recover=all",
+    "-fsanitize=fuzzer-no-link",
+)
+SANITIZERS = {
+    "address": ("-fsanitize=address,undefined",),
+    # It loses sight of what is not initialized in the checks of the undefined behaviour sanitizer, and in the products
+    # of the portable popcount.
+    "memory": ("-fsanitize=memory", "-DNET_BLRC_HAS_POPCOUNT=1"),
+}
+
+
+@pytest.fixture(scope="module")
+def objects(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("objects")
+
+
+@pytest.fixture(scope="module", params=list(SANITIZERS))
+def sanitizer(request: pytest.FixtureRequest) -> tuple[str, ...]:
+    return SANITIZERS[request.param]
+
+
+@pytest.fixture(scope="module", params=list(PROGRAMS))
+def built(
+    request: pytest.FixtureRequest, sanitizer: tuple[str, ...], objects: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Path, tuple[str, ...]]]:
+    """A folder with an export's objects, and the flags that they were compiled with."""
+    program = PROGRAMS[request.param]()
+    folder = export(program, tmp_path_factory.mktemp("net"), random_inputs(program, 4))
+    kind = {"bits": "uint32_t", "int8": "int8_t", "uint8": "uint8_t"}[program.input.dtype]
+    flags = (*FLAGS, *sanitizer, *STRICT, f"-DINPUT={kind}")
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        share_runtime_objects(monkeypatch, objects)
+        for source in compiler.sources(folder, "net"):
+            compiler.compile_object(("clang",), flags, source, folder / f"{source.stem}.o", folder)
+        yield folder, flags
+
+
+def linked(folder: Path, flags: tuple[str, ...], main: str, *more: str) -> Path:
+    own = compiler.compile_object(("clang",), flags, HERE / main, folder / "main" / "main.o", folder)
+    return compiler.link(("clang",), (*flags, *more), [*folder.glob("*.o"), own], folder / "main" / main.split(".")[0])
+
+
+def run(command: list[str | Path]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=550, check=False)
+
+
+@pytest.mark.needs("clang")
+def test_the_whole_api_on_memory_that_nobody_has_written(built: tuple[Path, tuple[str, ...]]) -> None:
+    folder, flags = built
+    (folder / "main").mkdir(exist_ok=True)
+    done = run([linked(folder, flags, "heap_main.c")])
+    assert (done.returncode, done.stderr) == (0, ""), f"heap_main.c, line {done.returncode}"
+    if (
+        "-fsanitize=memory" in flags
+    ):  # it does see what is not written: where a table is read there, or through all layers in the label
+        done = run([linked(folder, (*flags, "-DUNWRITTEN"), "heap_main.c")])
+        assert re.search(r"use-of-uninitialized-value\n.* in net_blrc_(argmax|encode)", done.stderr), done.stderr
+
+
+@pytest.mark.needs("clang")
+def test_any_calls_in_any_order(built: tuple[Path, tuple[str, ...]]) -> None:
+    """From no corpus, the same calls in every run; BLRC_FUZZ_RUNS asks for more than 500."""
+    folder, flags = built
+    (folder / "main").mkdir(exist_ok=True)
+    binary = linked(folder, flags, "fuzz_api.c", "-fsanitize=fuzzer")
+    done = run([binary, f"-runs={RUNS}", "-seed=1", "-max_len=96", "-len_control=0", f"-artifact_prefix={folder}/"])
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert re.search(rf"^Done {RUNS} runs", done.stderr, re.MULTILINE)
+
+
+def test_the_programs_have_every_kernel() -> None:
+    found = {step.kernel for make in PROGRAMS.values() for step in lay_out(make()).steps}
+    assert found == KERNELS
