@@ -25,7 +25,8 @@ import numpy as np
 import torch
 
 import blrc
-from blrc import encode, nn
+from blrc import nn
+from blrc.net import encoding
 
 torch.manual_seed(0)
 model = torch.nn.Sequential(
