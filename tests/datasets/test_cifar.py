@@ -205,7 +205,7 @@ def test_a_crafted_array_is_no_address(tmp_path: Path, crafted: str) -> None:
         "try:\n    cifar._read_python(pathlib.Path(sys.argv[1]))\n"
         "except errors.BlrcError as error:\n    print(error)\n"
     )
-    environment = {**os.environ, "PYTHONPATH": str(Path(cifar.__file__).parents[1])}
+    environment = {**os.environ, "PYTHONPATH": str(Path(cifar.__file__).parents[2])}
     done = subprocess.run(
         [sys.executable, "-c", program, str(tmp_path / "crafted")], env=environment, capture_output=True, text=True
     )
