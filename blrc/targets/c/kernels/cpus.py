@@ -68,6 +68,8 @@ _ROWS = (
     # docs/decisions/020-vectors.md, MNIST's dense layer: 174,000 instructions for 1.61 million multiply-adds, 0.11.
     # One count for each output of up to 144 words, and not one for each kernel row, is worth the stack there.
     Cpu(CORTEX_M55, counted=0.12, lanes=128, gather_words=144, sizes="cortex-m55"),
+    # The portable kernels count bits in its vectors (docs/decisions/020-vectors.md), so that it has none of its own.
+    Cpu("rv64gcv"),
 )
 CPUS: Mapping[str, Cpu] = {cpu.name: cpu for cpu in _ROWS}
 HOSTS = tuple(cpu.name for cpu in _ROWS if cpu.levels)
