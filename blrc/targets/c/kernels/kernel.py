@@ -51,7 +51,9 @@ class Kernel(Generic[T]):
         op: the type of the ops that it computes.
         about: what it does, in a sentence for docs/kernels.md.
         needs: for which ops it exists, likewise; `fits` says it in code.
-        fits: whether it can compute an op on a CPU that has its `inner` loops.
+        chosen: where it is the cheapest, likewise; `cost` says it in code.
+        on: whether it is made for a CPU.
+        fits: whether it can compute an op on a CPU that it is made for.
         cost: about how many instructions it takes, or `NOT_WORTH_IT`. Only costs of kernels for one op are compared.
         lay: makes its tables.
         arguments: of its call, from the step, the expression for its geometry, and those for its tables.
@@ -73,6 +75,8 @@ class Kernel(Generic[T]):
     cost: Callable[[Task[T]], float]
     lay: Callable[[Task[T]], Laid]
     arguments: Callable[[Step, str, Sequence[str]], Sequence[str]]
+    chosen: str = "the first that fits"
+    on: Callable[[Cpu], bool] = lambda _: True
     geometry: Literal["conv", "pool", ""] = ""
     strips: bool = False
     takes_ram: bool = False
@@ -83,8 +87,8 @@ class Kernel(Generic[T]):
     inner: tuple[str, ...] = ()
 
     def exists_on(self, cpu: Cpu) -> bool:
-        """Return whether the runtime has the kernel's inner loops for a CPU."""
-        return all(cpu.inner_loops(family) for family in self.inner)
+        """Return whether the kernel is made for a CPU, and the runtime has its inner loops for it."""
+        return self.on(cpu) and all(cpu.inner_loops(family) for family in self.inner)
 
     def step(self, task: Task[T]) -> Step:
         """Return the call that computes a task which fits."""
