@@ -18,6 +18,7 @@ from blrc.program.program import Constant, Conv, Pool, Program, Value, Window
 from blrc.targets.c.build import compiler as build
 from blrc.targets.c.build.compiler import STRICT
 from blrc.targets.c.build.host import SANITIZE, HostBuild
+from blrc.targets.c.kernels import thresholds
 from blrc.targets.c.kernels.registry import KERNELS
 
 SAME = Window((3, 3), padding=(1, 1, 1, 1))
