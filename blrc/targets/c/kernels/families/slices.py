@@ -32,6 +32,10 @@ are pixels: MNIST's second layer takes 598 thousand instructions on a Cortex-M4 
 282 and not 873, so 0.28. In CIFAR-10's third to sixth layer it is 0.20 to 0.25 on a Cortex-M4 (docs/performance.md,
 docs/decisions/020-vectors.md)."""
 EIGHT = 8  # taps of a kind that are added at a time
+TAP, KIND, MERGED, DECIDED = 8, 25, 11, 18
+"""About how many instructions a Cortex-M4 takes to add a tap, to begin a kind of taps, to add a plane of the running
+sum to an output's, and to decide by one. They make 4 outputs share 288 taps, and 6
+2,304 (docs/decisions/024-shared-taps.md)."""
 _SAME = Window((3, 3), padding=(1, 1, 1, 1))
 _HALF = Window((2, 2), (2, 2))
 
@@ -84,8 +88,8 @@ def sharing(op: Conv) -> int:
 
     def cost(outputs: int) -> float:
         kinds = 1 << (outputs - 1)
-        walk = 8 * (taps + kinds * (EIGHT - 1) / 2) + 25 * kinds + 11 * each * (kinds - 1)
-        return walk / outputs + 18 * each
+        walk = TAP * (taps + kinds * (EIGHT - 1) / 2) + KIND * kinds + MERGED * each * (kinds - 1)
+        return walk / outputs + DECIDED * each
 
     return min(range(1, min(SHARING, op.y.shape[2]) + 1), key=cost)
 
