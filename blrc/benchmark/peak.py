@@ -15,8 +15,7 @@ from types import TracebackType
 from blrc.benchmark.clock import Run
 from blrc.targets.c.build import compiler as build
 from blrc.targets.c.build.compiled import temporary_files
-from blrc.targets.c.kernels.cpus import TIERS, X86_64
-from blrc.targets.c.kernels.hosts import HOSTS, tier_file
+from blrc.targets.c.kernels.cpus import HOSTS, TIERS, X86_64, tier_file
 from blrc.targets.c.kernels.tiers import host_cpu
 from blrc.targets.c.native.library import host_flags
 from blrc.targets.c.runtime_files import include_flags, runtime_dir, runtime_files

@@ -13,6 +13,7 @@ from blrc.datasets import idx, jpeg
 from blrc.datasets.cifar import cifar10
 from blrc.datasets.whitening import Whitening
 from blrc.errors import BlrcError
+from blrc.net.elements import ELEMENTS
 from blrc.net.encoding import device_layout
 from blrc.program.program import Value
 from blrc.reading import npz
@@ -20,8 +21,6 @@ from blrc.store.places import is_folder
 
 MOST_SAMPLES = 1 << 24
 """Samples of a file: 300 times MNIST's. Their labels take eight bytes each, whatever they take in the file."""
-
-_DTYPES = {"uint8": np.uint8, "int8": np.int8, "bits": np.uint8}
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +101,7 @@ def _read_npz(path: Path, value: Value) -> tuple[NDArray[Any], NDArray[Any]]:
 def _fit(path: Path, images: NDArray[Any], labels: NDArray[Any], value: Value, classes: int) -> Labelled:
     if not len(images.shape) or not len(images):
         raise BlrcError(f"{path}: holds no images")
-    if images.ndim not in (2, 4) or images.dtype != _DTYPES[value.dtype]:
+    if images.ndim not in (2, 4) or images.dtype != ELEMENTS[value.dtype].given:
         white = value.dtype == "int8" and images.dtype == np.uint8
         remedy = (
             "; if it was trained on whitened images, give a folder of the data set, and its checkpoint" if white else ""

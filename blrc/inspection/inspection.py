@@ -224,8 +224,10 @@ def _kind(op: Op, kinds: Mapping[str, str]) -> str:
 def _geometry(op: Op, kinds: Mapping[str, str]) -> str:
     if isinstance(op, Pool):
         return _window(op.window)
-    if not isinstance(op, Conv):
+    if isinstance(op, Encode | Scores | BinaryScores):
         return ""
+    if not isinstance(op, Conv):
+        assert_never(op)
     parts = [] if _OP[kinds[op.name]] == "dense" else [_window(op.window)]
     if op.groups > 1:
         parts.append(f"{op.groups} groups")

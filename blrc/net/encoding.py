@@ -16,15 +16,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import index
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from blrc.errors import BlrcError
+from blrc.net.elements import ELEMENTS
 
 InputKind = Literal["uint8", "int8", "bits"]
-_DTYPES = {"uint8": np.dtype(np.uint8), "int8": np.dtype(np.int8), "bits": np.dtype(np.uint8)}
 
 LEAST = 1e-30
 """Scales and deviations, and the inverse of the largest: no quotient of them overflows float64, nor codes / scale
@@ -49,7 +49,7 @@ class InputEncoding:
     std: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.kind not in _DTYPES:
+        if self.kind not in get_args(InputKind):
             raise BlrcError(f"input kind {self.kind!r}: a device takes raw uint8, int8 or bits")
         if len(self.shape) not in (1, 3) or any(not isinstance(n, int) or n < 1 for n in self.shape):
             raise BlrcError(
@@ -73,7 +73,7 @@ class InputEncoding:
     @property
     def dtype(self) -> np.dtype[Any]:
         """NumPy type of raw samples (bits are uint8 zeros and ones)."""
-        return _DTYPES[self.kind]
+        return ELEMENTS[self.kind].given
 
     @property
     def code_range(self) -> tuple[int, int]:

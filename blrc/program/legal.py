@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import prod
-from typing import Any
+from typing import Any, assert_never
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,9 +58,11 @@ def check(program: Program) -> Program:
         elif isinstance(op, Pool):
             _check_pool(op, op.window, op.x.shape, op.y.shape)
             _require(op, op.x.dtype == "bits" and op.y.dtype == "bits", "max pooling takes and gives bits")
-        else:
+        elif isinstance(op, Scores | BinaryScores):
             _require(op, op is program.ops[-1], "scores must come last")
             _check_scores(program, op)
+        else:
+            assert_never(op)
         for value in (op.x, op.y):
             _require(op, prod(value.shape) <= MOST_VALUES, f"a map {value.shape} has over {MOST_VALUES:,} values")
         names.add(op.name)

@@ -22,15 +22,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, assert_never
 
 import numpy as np
 from numpy.typing import NDArray
 
 from blrc.net.bits import words
+from blrc.net.elements import ELEMENTS, DType
 from blrc.net.window import Window
 
-DType = Literal["uint8", "int8", "int32", "bits"]
 Shape = tuple[int, int, int]
 
 __all__ = [
@@ -64,11 +64,8 @@ class Value:
     def nbytes(self) -> int:
         """Bytes in memory; bits are packed, each pixel in whole uint32 words."""
         height, width, channels = self.shape
-        return (
-            height
-            * width
-            * {"uint8": channels, "int8": channels, "int32": 4 * channels, "bits": 4 * words(channels)}[self.dtype]
-        )
+        each = words(channels) if self.dtype == "bits" else channels
+        return height * width * each * ELEMENTS[self.dtype].stored.itemsize
 
 
 @dataclass(frozen=True)
@@ -239,7 +236,7 @@ class Program:
 
 
 def constant_names(op: Op) -> tuple[str, ...]:
-    """Names of the constants that `op` refers to."""
+    """Return the names of the constants that `op` refers to."""
     if isinstance(op, Encode):
         return (op.table,)
     if isinstance(op, Conv):
@@ -248,4 +245,6 @@ def constant_names(op: Op) -> tuple[str, ...]:
         return op.weights, op.bias
     if isinstance(op, BinaryScores):
         return op.weights, op.multiplier, op.bias
-    return ()
+    if isinstance(op, Pool):
+        return ()
+    assert_never(op)

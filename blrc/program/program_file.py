@@ -133,7 +133,10 @@ def _structure(program: Program) -> bytes:
 
 
 def _kind(op: Op) -> str:
-    return next(kind for kind, cls in _OPS.items() if type(op) is cls)
+    for kind, cls in _OPS.items():
+        if type(op) is cls:
+            return kind
+    raise BlrcError(f"op {op.name!r}: a program file holds no {type(op).__name__}")
 
 
 def _tables(program: Program) -> list[tuple[str, NDArray[Any]]]:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from blrc.errors import BlrcError
 from blrc.net.bits import pack
+from blrc.net.elements import ELEMENTS
 from blrc.program import reference
 from blrc.program.program import Program, Value
 from blrc.reading import npz
@@ -159,7 +160,7 @@ def _damaged(path: Path, error: Exception) -> BlrcError:
 
 
 def _check_inputs(inputs: NDArray[Any], value: Value) -> None:
-    dtype = np.dtype(bool if value.dtype == "bits" else value.dtype)
+    dtype = ELEMENTS[value.dtype].value
     if len(inputs) > MOST:
         raise ValueError(f"{len(inputs)} inputs; an export records {MOST} at most")
     if inputs.dtype != dtype or inputs.shape[1:] != value.shape or not len(inputs):

@@ -22,9 +22,12 @@ from numpy.typing import NDArray
 from blrc.net.bits import words
 from blrc.program.program import Conv, Pool, Program, Scores, Value, Window
 from blrc.targets.c.build import compiler
-from blrc.targets.c.kernels import columns, eights, slices, tiles
-from blrc.targets.c.kernels.cpus import CORTEX_M55, TIERS, X86_64
-from blrc.targets.c.kernels.steps import Step
+from blrc.targets.c.kernels import thresholds
+from blrc.targets.c.kernels.cpus import CORTEX_M55, CPUS, PORTABLE, TIERS, X86_64
+from blrc.targets.c.kernels.families import columns, tiles
+from blrc.targets.c.kernels.families.words import POOL_OR
+from blrc.targets.c.kernels.kernel import Step, Task
+from blrc.targets.c.kernels.registry import fitting
 from blrc.targets.c.layout import layout
 from blrc.targets.c.layout.macros import DEFAULTS
 from blrc.targets.c.runtime_files import include_flags, runtime_dir, runtime_sources
@@ -37,7 +40,7 @@ NAMES = (
 """Kernels in the order of the enum in kernel_main.c."""
 CODED = ("conv_codes", "conv_pairs", "conv_columns", "conv_eights", "conv_dots")
 MACROS = {
-    "BLRC_GATHER_WORDS": layout.VECTOR_GATHER_WORDS,
+    "BLRC_GATHER_WORDS": max(cpu.gather_words for cpu in CPUS.values()),
     "BLRC_TILE_LINES": tiles.MAX_LINES + 8,
     "BLRC_TILE_HELD": 4096,
     "BLRC_TILE_RUN": tiles.MAX_RUN,
@@ -59,20 +62,12 @@ class Case:
     @property
     def by_rows(self) -> bool:
         """It can run in row strips."""
-        return isinstance(self.step.op, Conv) and self.step.kernel in layout_strips()
+        return self.step.record.strips
 
     def __str__(self) -> str:
         op = self.step.op
         about = f"{op.window}, pool {op.pool}, groups {op.groups}" if isinstance(op, Conv) else ""
         return f"{self.step.kernel}, level {self.tier}, {self.step.x.dtype} {op.x.shape} to {op.y.shape}; {about}"
-
-
-def layout_strips() -> frozenset[str]:
-    """Kernels that can compute a part of their rows."""
-    return frozenset(name for name in NAMES if name.startswith("conv_")) - {
-        *layout.SLICED,
-        *("conv_dots", "conv_tiles", "conv_lanes"),
-    }
 
 
 def compile_kernels(folder: Path, told: Sequence[str] = ()) -> Path:
@@ -104,7 +99,7 @@ def compile_kernels(folder: Path, told: Sequence[str] = ()) -> Path:
 
 def cases(seeds: Sequence[int], tiers: Collection[str]) -> Iterator[Case]:
     """Random steps of every kernel, at each of these levels of x86-64."""
-    with mock.patch.object(layout, "INT16_MAX", 0):  # thresholds of 32 bits
+    with mock.patch.object(thresholds, "INT16_MAX", 0):  # thresholds of 32 bits
         for seed in seeds:
             yield from _cases(np.random.default_rng([seed, 17]), seed, tiers)
 
@@ -114,22 +109,21 @@ def _cases(rng: np.random.Generator, seed: int, tiers: Collection[str]) -> Itera
     conv = next(op for op in program.ops if isinstance(op, Conv))
     raw = _inputs(rng, program.input)
     values = evaluator.evaluate(program, raw, 0).values
-    fits = (conv.x.dtype == "bits" and (columns.fits(conv) or slices.fits(conv))) or eights.fits(conv)
     made = [layout.lay_out(program)]
-    if fits:
-        made += [layout.lay_out(program, {conv.name}, cpu=CORTEX_M55)]
-        made += [layout.lay_out(program, {conv.name})] if conv.x.dtype == "bits" else []
+    for cpu in (CORTEX_M55, PORTABLE):
+        if any(fitting(Task(program, conv, CPUS[cpu]), takes_ram=True)):
+            made.append(layout.lay_out(program, {conv.name}, cpu=cpu))
     for laid in made:
         for step in laid.steps:
             yield Case(program, step, values[step.x.name])
     for step in layout.lay_out(program, cpu=X86_64).steps:
-        for tier in tiers if step.kernel.rsplit("_", 1)[1] in ("dots", "tiles", "lanes") else []:
+        for tier in tiers if step.record.inner else []:
             yield Case(program, step, values[step.x.name], TIERS[X86_64].index(tier))
     pool = _pool(rng, conv.y.shape[:2], span=True)
     if pool is not None:
         y = Value("pooled", "bits", (*pool.output(*conv.y.shape[:2]), conv.y.shape[2]))
         op = Pool("pool", conv.y, y, pool)
-        yield Case(program, Step(op, None, "pool_or", "", 1, ()), values[conv.y.name])
+        yield Case(program, POOL_OR.step(Task(program, op, CPUS[PORTABLE])), values[conv.y.name])
 
 
 def _axis(rng: np.random.Generator, most: int) -> tuple[int, int, int, int, int]:

@@ -15,9 +15,9 @@ import farm_direct
 import numpy as np
 import pytest
 import run_farm
-from farm_kernels import FROM_NO_CHECKPOINT, kernels
+from farm_kernels import FROM_NO_CHECKPOINT
 
-from blrc.targets.c.kernels.hosts import FAMILIES
+from blrc.targets.c.kernels.registry import KERNELS
 
 HOURS = float(os.environ.get("BLRC_FARM_HOURS") or 0)
 SEEDS, BATCH = 160, 40
@@ -46,8 +46,8 @@ def test_every_kernel_at_the_edges_of_its_memory(program: Path) -> None:
         assert farm_direct.run(program, batch) is None, f"seeds {seeds}"
         if seeds.stop >= SEEDS and run_farm.cpu_seconds() - begun >= 3600 * HOURS:
             break
-    hosts = set() if tiers else {name for name in kernels() if name in FAMILIES}
-    assert reached >= kernels() - FROM_NO_CHECKPOINT - {"scores_binary"} - hosts
+    hosts = set() if tiers else {name for name, kernel in KERNELS.items() if kernel.inner}
+    assert reached >= KERNELS.keys() - FROM_NO_CHECKPOINT - {"scores_binary"} - hosts
 
 
 def test_a_scratch_buffer_that_is_too_small_is_found(program: Path, monkeypatch: pytest.MonkeyPatch) -> None:

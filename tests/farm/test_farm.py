@@ -9,11 +9,13 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import re
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
+import farm_direct
 import farm_evaluator as evaluator
 import numpy as np
 import pytest
@@ -21,7 +23,7 @@ import run_farm
 import torch
 from farm_check import SAMPLES, Outcome, Variant, WrongError, check, reaching
 from farm_harness import NAME, ExactBuild, compiled_once
-from farm_kernels import FROM_NO_CHECKPOINT, kernels, wanted
+from farm_kernels import FROM_NO_CHECKPOINT, wanted
 from farm_networks import STYLES, Network, network
 from random_networks import encoding_of, randomise, raw_samples
 
@@ -30,6 +32,8 @@ from blrc import nn as bnn
 from blrc.errors import BlrcError
 from blrc.net.encoding import device_layout
 from blrc.program.program import Conv, Program, Value, Window
+from blrc.targets.c.kernels.registry import KERNELS
+from blrc.targets.c.runtime_files import runtime_sources
 
 HOURS = float(os.environ.get("BLRC_FARM_HOURS") or 0)
 NETWORKS = 60
@@ -72,12 +76,10 @@ def test_random_networks_are_right_or_refused_by_layer(objects: Path) -> None:
 
 
 def test_all_kernels_are_known() -> None:
-    """Written out, since the farm finds them by the names of files: a new one changes this list."""
-    convs = "codes columns dots eights gather lanes packed pairs quads rows slices taps tiles"
-    found = {f"conv_{name}" for name in convs.split()} | {"dense", "encode", "pool_or"}
-    found |= {f"dense_{name}" for name in ("columns", "quads", "tiles")}
-    found |= {f"scores_{name}" for name in ("binary", "dots", "int16", "int8")}
-    assert kernels() == found > FROM_NO_CHECKPOINT
+    """Every source of the runtime that is called like a kernel has a record, and kernel_main.c knows all it should."""
+    files = {path.stem.removeprefix("blrc_") for path in runtime_sources()}
+    assert KERNELS.keys() == {name for name in files if re.match("(conv|dense|scores|pool|encode)", name)}
+    assert set(farm_direct.NAMES) == KERNELS.keys() - FROM_NO_CHECKPOINT - {"scores_binary"}
     assert {"conv_lanes@avx2", "conv_lanes"} <= wanted(["avx2"]) and "encode" not in wanted(())
 
 

@@ -78,7 +78,7 @@ ROOMS = (
 
 INSIDE = {
     "targets": "publication runtime_licence onnx_options options onnx c web registry",
-    "targets.c": "kernels layout naming size text build packages runtime_files emit native machines",
+    "targets.c": "runtime_files kernels layout naming size text build packages emit native machines",
 }
 """The same order inside of rooms that hold rooms."""
 

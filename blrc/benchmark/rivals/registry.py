@@ -14,7 +14,7 @@ from blrc.benchmark.clock import Run
 from blrc.benchmark.subject import Subject
 from blrc.errors import BlrcError
 from blrc.extras import EXTRAS
-from blrc.targets.c.kernels.steps import Step
+from blrc.targets.c.kernels.kernel import Step
 
 if TYPE_CHECKING:
     import onnxruntime

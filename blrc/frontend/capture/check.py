@@ -28,6 +28,7 @@ from blrc.frontend.capture.trace import undisturbed
 from blrc.frontend.capture.walk import named_modules
 from blrc.frontend.capture.wiring import check_wiring, own_type
 from blrc.frontend.kinds.node import Node
+from blrc.net.elements import ELEMENTS
 from blrc.net.encoding import InputEncoding
 from blrc.net.net import INPUT
 from blrc.nn import Bernoulli
@@ -110,7 +111,7 @@ def _chosen(
     if calibration is not None:
         places = sorted(set(np.linspace(0, len(calibration) - 1, min(count, len(calibration))).astype(int).tolist()))
         return calibration[places], places, "calibration sample"
-    low, high = {"uint8": (0, 256), "int8": (-128, 128), "bits": (0, 2)}[encoding.kind]
+    low, high = ELEMENTS[encoding.kind].low, ELEMENTS[encoding.kind].high + 1
     raw = np.random.default_rng(SEED).integers(low, high, (count, *encoding.shape)).astype(encoding.dtype)
     return raw, list(range(count)), "random sample"
 

@@ -10,13 +10,12 @@ from blrc.errors import BlrcError
 from blrc.program import program_file
 from blrc.program.legal import check
 from blrc.program.program import Program
-from blrc.targets.c.kernels import hosts
-from blrc.targets.c.layout.layout import HOSTS, Layout
+from blrc.targets.c.layout.layout import CPUS, HOSTS, Layout
 from blrc.targets.c.layout.macros import DEFAULTS, runtime_macros
 from blrc.targets.c.packages.example import image_header
 from blrc.targets.c.packages.library import Library
 from blrc.targets.c.packages.registry import package_files, place_of
-from blrc.targets.c.runtime_files import runtime_dir, runtime_files
+from blrc.targets.c.runtime_files import constant, runtime_files
 from blrc.targets.c.size import footprint
 from blrc.targets.c.size.choose import choose
 from blrc.targets.c.text import selftest, text
@@ -84,7 +83,7 @@ def _model(symbols: Symbols, options: EmitOptions) -> dict[str, str]:
     name, version = options.name, options.version
     return {
         f"{name}.h": header(symbols, version, selftest.count(options.vectors)),
-        f"{name}.c": source(symbols, version, {"BLRC_ABI": abi(), **runtime_macros(symbols.layout)}),
+        f"{name}.c": source(symbols, version, {"BLRC_ABI": constant("BLRC_ABI"), **runtime_macros(symbols.layout)}),
         f"{name}_ensemble.c": ensemble_file(symbols, version),
         f"{name}_weights.h": tables_header(symbols, version),
     }
@@ -103,33 +102,17 @@ def _library(symbols: Symbols, options: EmitOptions, files: Mapping[str, str]) -
     )
 
 
-def abi() -> int:
-    """The runtime's ABI number, read from its header."""
-    return int(runtime_constant("BLRC_ABI"))
-
-
-def runtime_constant(macro: str) -> str:
-    """What the runtime's header defines `macro` to be."""
-    found = re.search(rf"^#define {macro} (\S+)$", _read(runtime_dir() / "include" / "blrc.h"), re.MULTILINE)
-    if found is None:
-        raise BlrcError(f"the C runtime does not define {macro}: install blrc again")
-    return found[1]
-
-
 def runtime_sources(layout: Layout, name: str) -> dict[str, str]:
     """The runtime's files that this layout needs, under the model's prefix: two models link into one firmware."""
-    needed = {step.source for step in layout.steps} | {"blrc_argmax.c", "blrc_digest.c", "blrc_head.c"}
-    if layout.rows:
-        needed.add("blrc_strips.c")
-    if layout.cpu in HOSTS:
-        needed |= hosts.files({step.kernel for step in layout.steps}, layout.cpu)
+    sources = {source for step in layout.steps for source in step.record.sources(CPUS[layout.cpu])}
+    sources |= {"argmax", "digest", "head"} | ({"strips"} if layout.rows else set())
     texts = {file: _read(path) for file, path in runtime_files().items()}
     for macro, value in runtime_macros(layout).items():
         line, other = f"#define {macro} {DEFAULTS[macro]}", f"#define {macro} {value}"
         texts["blrc.h"], found = re.subn(f"^{line}$", other, texts["blrc.h"], flags=re.MULTILINE)
         if found != 1:
             raise BlrcError(f"the C runtime does not define {macro}: install blrc again")
-    used = _reached(texts, needed)
+    used = _with_headers(texts, {f"blrc_{source}.c" for source in sources})
     return {prefixed(file, name): prefixed(of_language(file, content), name) for file, content in used.items()}
 
 
@@ -149,13 +132,13 @@ def prefixed(text: str, name: str) -> str:
     return re.sub(r"\bblrc\.h\b", f"{name}_blrc.h", text)
 
 
-def _reached(texts: dict[str, str], roots: set[str]) -> dict[str, str]:
-    """The roots, the headers that they include, and the sources that belong to those headers, directly or not."""
-    reached, frontier = set[str](), {*roots}
+def _with_headers(texts: Mapping[str, str], sources: set[str]) -> dict[str, str]:
+    """Return the sources and the headers that they include, directly or not."""
+    reached, frontier = set[str](), sources
     while frontier:
         reached |= frontier
-        headers = {h for file in frontier for h in re.findall(r'^#include "(.+)"$', texts[file], re.MULTILINE)}
-        frontier = (headers | {h.removesuffix(".h") + ".c" for h in headers}) & set(texts) - reached
+        included = {h for file in frontier for h in re.findall(r'^#include "(.+)"$', texts[file], re.MULTILINE)}
+        frontier = included & texts.keys() - reached
     return {file: text for file, text in texts.items() if file in reached}
 
 
@@ -188,7 +171,7 @@ def _about(symbols: Symbols, vectors: int) -> dict[str, object]:
         for i, step in enumerate(layout.steps)
     ]
     return {
-        "abi": abi(),
+        "abi": constant("BLRC_ABI"),
         "members": len(layout.program.members),
         "input_bytes": layout.program.input.nbytes,
         "table_bytes": sum(step.flash for step in layout.steps),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from functools import cache
 from pathlib import Path
 
 from blrc.errors import BlrcError
@@ -23,11 +25,40 @@ def runtime_dir() -> Path:
     raise BlrcError(f"the C runtime is missing beside {package}: install blrc again")
 
 
+@cache
 def runtime_files() -> dict[str, Path]:
     """Return every header and source of the runtime by its name, which no two of them share; sorted by name."""
     folder = runtime_dir()
     paths = [*(folder / "include").iterdir(), *(folder / "src").rglob("*.[ch]")]
     return {path.name: path for path in sorted(paths, key=lambda path: path.name)}
+
+
+@cache
+def _constants() -> dict[str, set[int]]:
+    """Return the whole numbers that the runtime's headers define macros to be, each macro's in all places."""
+    found: dict[str, set[int]] = {}
+    for path in runtime_files().values():
+        for line in path.read_text(encoding="ascii").splitlines() if path.suffix == ".h" else []:
+            if match := re.match(r"#define (BLRC_\w+) (\d+)(?:\s|$)", line):
+                found.setdefault(match[1], set()).add(int(match[2]))
+    return found
+
+
+def constant(macro: str) -> int:
+    """Return what the runtime's headers define a macro to be.
+
+    Raises:
+        BlrcError: none defines it, or not all of them to be the same, so the installation is damaged.
+    """
+    values = _constants().get(macro, set())
+    if len(values) != 1:
+        raise BlrcError(f"the C runtime does not define {macro}: install blrc again")
+    return next(iter(values))
+
+
+def is_for_hosts(path: Path) -> bool:
+    """Return whether a file of the runtime serves exports for hosts alone."""
+    return "host" in path.relative_to(runtime_dir()).parts
 
 
 def runtime_sources() -> list[Path]:

@@ -33,6 +33,7 @@ from dataclasses import dataclass, field
 import onnx
 from onnx import TensorProto, helper
 
+from blrc.net.elements import ELEMENTS
 from blrc.program import head, program_file
 from blrc.program.program import Op, Program, Value
 from blrc.targets.onnx import head as onnx_head
@@ -129,7 +130,7 @@ class Form:
 
 
 def _integer_type(program: Program) -> int:
-    return int(TensorProto.INT8 if program.input.dtype == "int8" else TensorProto.UINT8)
+    return int(onnx.helper.np_dtype_to_tensor_dtype(ELEMENTS[program.input.dtype].given))
 
 
 FORMS: Mapping[OnnxForm, Form] = {

@@ -14,6 +14,7 @@ import onnxruntime
 from numpy.typing import NDArray
 
 from blrc.errors import BlrcError
+from blrc.net.elements import ELEMENTS
 from blrc.program import head
 from blrc.program.program import Op, Program, Value
 from blrc.targets.onnx import worker
@@ -201,7 +202,7 @@ def _channels_first(value: Value, maps: NDArray[Any]) -> NDArray[Any]:
 
 
 def _array_type(value: Value) -> np.dtype[Any]:
-    return np.dtype(bool if value.dtype == "bits" else value.dtype)
+    return ELEMENTS[value.dtype].value
 
 
 def here(threads: int, batch: int) -> Engine:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blrc.errors import BlrcError
+from blrc.net.elements import ELEMENTS
 from blrc.program.program import Value
 
 AT_ONCE = 1 << 21  # values that are drawn at a time
@@ -35,25 +36,25 @@ def _random(value: Value, count: int, rng: np.random.Generator) -> NDArray[Any]:
     if value.dtype == "bits":
         density = rng.random((count, 1, 1, 1))
         return np.asarray(rng.random(shape) < density)
-    low, high = (0, 255) if value.dtype == "uint8" else (-128, 127)
+    low, high = ELEMENTS[value.dtype].low, ELEMENTS[value.dtype].high
     raw = rng.integers(low, high + 1, shape)
     # Real images are flat over large areas, which noise never is.
     flat = rng.random(shape) < rng.random((count, 1, 1, 1))
     flat[: count // 2] = False
     raw = np.where(flat, rng.integers(low, high + 1, (count, 1, 1, 1)), raw)
-    return raw.astype(np.uint8 if value.dtype == "uint8" else np.int8)
+    return raw.astype(ELEMENTS[value.dtype].value)
 
 
 def adversarial_inputs(value: Value) -> NDArray[Any]:
     """All lowest, all highest, all zero codes, checkerboards, and single extreme pixels on either background (at most
     256 of them, spread over the map and always at its corners)."""
-    low, high = {"bits": (0, 1), "uint8": (0, 255), "int8": (-128, 127)}[value.dtype]
+    low, high = ELEMENTS[value.dtype].low, ELEMENTS[value.dtype].high
     height, width, channels = value.shape
     size = prod(value.shape)
     corners = [0, width - 1, (height - 1) * width, height * width - 1]
     singles = {pixel * channels for pixel in corners} | {size - 1}
     singles |= {int(i) for i in np.linspace(0, size - 1, min(size, 123, SPOTTED // size))}
-    dtype = np.dtype("bool" if value.dtype == "bits" else value.dtype)
+    dtype = ELEMENTS[value.dtype].value
     y, x, c = (axis % 2 == 1 for axis in np.ogrid[:height, :width, :channels])
     patterns = [y ^ x ^ c, ~(y ^ x ^ c), x, y]  # True: the highest value; of one byte each, as maps can be large
     whole: NDArray[Any] = np.empty((3 + len(patterns) + 2 * len(singles), *value.shape), dtype)

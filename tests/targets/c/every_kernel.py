@@ -8,6 +8,7 @@ import numpy as np
 from random_programs import Builder, gated, random_inputs, top_probability
 
 from blrc.program.program import Program, Value, Window
+from blrc.targets.c.kernels.registry import KERNELS
 
 SAME = Window((3, 3), padding=(1, 1, 1, 1))
 HALF = Window((2, 2), (2, 2))
@@ -70,18 +71,5 @@ PROGRAMS: dict[str, Callable[[], Program]] = {
     "binary": binary_scores,
 }
 
-KERNELS = {
-    *(
-        "encode",
-        "conv_codes",
-        "conv_columns",
-        "conv_pairs",
-        "conv_packed",
-        "conv_rows",
-        "conv_gather",
-        "conv_taps",
-        "dense",
-        "pool_or",
-    ),
-    *("scores_int8", "scores_int16", "scores_binary"),
-}
+PLAIN = {name for name, kernel in KERNELS.items() if not (kernel.takes_ram or kernel.inner)}
+"""Kernels that any CPU takes without being asked."""

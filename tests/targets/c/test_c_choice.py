@@ -76,6 +76,21 @@ def test_a_cortex_m55_slices_in_quads_and_gathers_more() -> None:
     assert about["cpu"] == CORTEX_M55 and about["memory"] is not None
 
 
+def test_a_risc_v_with_vectors_takes_what_is_portable() -> None:
+    """The portable C counts bits in its vectors: only the header says for which CPU the export was made."""
+    program = mnist_shaped()
+    vectors = record(program, random_inputs(program, 1))
+    for optimize in ("size", "speed", "ram"):
+        plain, named = (
+            emit(program, EmitOptions("net", vectors, "0", optimize=optimize, cpu=cpu)).files
+            for cpu in ("portable", "rv64gcv")
+        )
+        lines = named["net.h"].splitlines(keepends=True)
+        told = [line for line in lines if line not in plain["net.h"].splitlines(keepends=True)]
+        assert told == [b'#define NET_CPU "rv64gcv" /* whose kernels these are */\n']
+        assert {**named, "net.h": b"".join(line for line in lines if line not in told)} == plain
+
+
 def test_regression_no_budget_of_flash_is_refused_that_a_choice_keeps() -> None:
     """What needs most memory was given up for flash, too: here the dense layer, whose tables grow little."""
     program = mnist_shaped()

@@ -18,7 +18,7 @@ from blrc.program import legal
 from blrc.program.program import Constant, Conv, Program, Window
 from blrc.targets.c.build.compiler import STRICT
 from blrc.targets.c.build.host import SANITIZE, HostBuild
-from blrc.targets.c.kernels import columns
+from blrc.targets.c.kernels.families import columns
 from blrc.targets.c.layout.layout import CORTEX_M55, PORTABLE, lay_out
 from blrc.targets.c.machines.emulated import EmulatedBuild
 from blrc.targets.c.machines.table import Machine

@@ -9,15 +9,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 from c_exports import assert_equal, export, one_conv, share_runtime_objects
+from every_kernel import PLAIN
 from random_programs import random_inputs
 
 from blrc.net.bits import pack_signs
 from blrc.program.legal import check
-from blrc.program.program import Constant, Pool, Program, Value, Window
+from blrc.program.program import Constant, Conv, Pool, Program, Value, Window
 from blrc.targets.c.build import compiler as build
 from blrc.targets.c.build.compiler import STRICT
 from blrc.targets.c.build.host import SANITIZE, HostBuild
-from blrc.targets.c.layout import layout
+from blrc.targets.c.kernels import thresholds
+from blrc.targets.c.kernels.registry import KERNELS
 
 SAME = Window((3, 3), padding=(1, 1, 1, 1))
 SKEW = Window((3, 2), (2, 1), (2, 0, 0, 1), (1, 2))
@@ -131,7 +133,7 @@ def test_kernel_with_thresholds_of_32_bits(
     tmp_path: Path, case: int, flags: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All cases above have such as fit 16."""
-    monkeypatch.setattr(layout, "INT16_MAX", 0)
+    monkeypatch.setattr(thresholds, "INT16_MAX", 0)
     kernel, kind, shape, outputs, window, groups, pool = CASES[case]
     program = one_conv(shape, outputs, window, groups, pool, kind, seed=case)
     raw = random_inputs(program, 24, seed=case)
@@ -175,16 +177,7 @@ def test_thresholds_at_the_edge_of_16_bits(
 
 
 def test_every_kernel_has_a_case() -> None:
-    assert {case[0] for case in CASES} == {
-        "conv_gather",
-        "conv_packed",
-        "conv_rows",
-        "conv_taps",
-        "dense",
-        "conv_columns",
-        "conv_pairs",
-        "conv_codes",
-    }
+    assert {case[0] for case in CASES} == {name for name in PLAIN if KERNELS[name].op is Conv}
 
 
 def one_hot_program(channels: int) -> Program:

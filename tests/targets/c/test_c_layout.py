@@ -10,16 +10,10 @@ from blrc.errors import BlrcError
 from blrc.net.bits import pack
 from blrc.program.legal import check
 from blrc.program.program import INT32_MAX, Program, Window
-from blrc.targets.c.emit import runtime_constant
-from blrc.targets.c.layout import layout
-from blrc.targets.c.layout.layout import blocked, code_rows, column_rows, lay_out, never_padded, starts
-from blrc.targets.c.layout.macros import DEFAULTS
-
-
-def test_the_layout_and_the_runtime_agree_on_block_sizes() -> None:
-    assert int(runtime_constant("BLRC_ROWS")) == layout.ROWS
-    for macro, value in DEFAULTS.items():
-        assert int(runtime_constant(macro)) == value
+from blrc.targets.c.kernels.families.codes import code_rows, column_rows, starts
+from blrc.targets.c.kernels.families.words import blocked
+from blrc.targets.c.kernels.thresholds import never_padded
+from blrc.targets.c.layout.layout import lay_out
 
 
 @given(st.integers(1, 11), st.integers(1, 9))

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 from c_exports import export, longest_strips, one_conv
-from cortex_m_sizes import COMPILER, M4, M55, VARIANTS, compiler_version, linked_bytes, measure_folder, runtime_figures
+from cortex_m_sizes import (
+    COMPILER,
+    M4,
+    M55,
+    MEASURED,
+    VARIANTS,
+    compiler_version,
+    linked_bytes,
+    measure_folder,
+    runtime_figures,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 from random_programs import gated, random_program
@@ -20,10 +29,11 @@ from blrc.program.vectors import record
 from blrc.targets.c import emit
 from blrc.targets.c.build import compiler
 from blrc.targets.c.build.callgraph import FLAG, CallGraph, deepest, read_call_graph
+from blrc.targets.c.kernels.registry import KERNELS
 from blrc.targets.c.layout import strips
-from blrc.targets.c.layout.layout import CORTEX_M55, PORTABLE, lay_out
+from blrc.targets.c.layout.layout import CORTEX_M55, CPUS, PORTABLE, lay_out
 from blrc.targets.c.layout.macros import DEFAULTS, runtime_macros
-from blrc.targets.c.size import cortex_m4, cortex_m55, footprint
+from blrc.targets.c.size import footprint
 from blrc.targets.c.size.choose import Optimize, choose
 from blrc.targets.options import EmitOptions
 from blrc.verification.inputs.stimuli import random_inputs
@@ -34,13 +44,13 @@ SLACK = 0.01, 400  # what may be stated too much of the flash: a fraction, and b
 
 
 @pytest.mark.needs(*COMPILER, "arm-none-eabi-size")
-@pytest.mark.parametrize(("flags", "known"), [(M4, cortex_m4), (M55, cortex_m55)], ids=["m4", "m55"])
-def test_the_stored_sizes_are_those_of_the_runtime(flags: tuple[str, ...], known: Any) -> None:
-    code, stack = runtime_figures(flags)
-    if known.COMPILER.startswith(compiler_version()):
-        remedy = "run python tests/targets/c/cortex_m_sizes.py"
-        assert (code, stack) == (known.CODE, known.STACK), remedy
-    for stored, measured in ((known.CODE, code), (known.STACK, stack)):
+@pytest.mark.parametrize("cpu", MEASURED)
+def test_the_stored_sizes_are_those_of_the_runtime(cpu: str) -> None:
+    code, stack = runtime_figures(MEASURED[cpu])
+    known = footprint.measured()[cpu]
+    if known.compiler.startswith(compiler_version()):
+        assert (code, stack) == (known.code, known.stack), "run python tools/cortex_m_sizes.py"
+    for stored, measured in ((known.code, code), (known.stack, stack)):
         assert stored.keys() == measured.keys()
         assert all(measured[name] <= stored[name] <= measured[name] * 1.1 + 64 for name in stored)
 
@@ -185,6 +195,15 @@ def test_buffers_hold_the_widest_layer_and_no_more(channels: int, outputs: int, 
     assert codes["BLRC_CODE_ROWS"] == (16 if fan_in > 32 else 8)
 
 
+def test_every_cpu_has_measured_sizes() -> None:
+    assert footprint.measured().keys() == MEASURED.keys() == {cpu.sizes for cpu in CPUS.values()}
+    for sizes in footprint.measured().values():
+        for kernel in KERNELS.values():
+            assert kernel.inner or (
+                kernel.name in sizes.stack and set(kernel.sources(CPUS[PORTABLE])) <= set(sizes.code)
+            )
+
+
 def test_variants_cover_every_macro() -> None:
     portable = {macro: value for macro, value in DEFAULTS.items() if not macro.startswith("BLRC_TILE_")}
     assert all(variant.keys() == portable.keys() for variant in VARIANTS)
@@ -225,8 +244,8 @@ def test_the_bound_on_the_stack_holds_whatever_gcc_inlines(tmp_path: Path, monke
             source = tmp_path / f"{case}" / f"{name}.c"
             compiler.compile_object(COMPILER, (*M4, FLAG), source, objects / f"{name}.o", source.parent)
         graph = read_call_graph(objects)
-        buffers = {name: footprint.buffer_bytes(name, runtime_macros(layout)) for name in cortex_m4.STACK}
-        runtime = {f"net_blrc_{name}": nbytes + buffers[name] for name, nbytes in cortex_m4.STACK.items()}
+        stack, macros = footprint.sizes_for(layout).stack, runtime_macros(layout)
+        runtime = {f"net_blrc_{name}": n + footprint.buffer_bytes(name, macros) for name, n in stack.items()}
         whole = CallGraph({**graph.frames, **runtime}, graph.calls)
         for call, nbytes in footprint.measure(layout).calls.items():
             assert deepest(whole, f"net_{call}", pointers=0) <= nbytes, (call, seed, shape, layers, members)

@@ -18,8 +18,7 @@ from blrc.program import reference
 from blrc.program.program import DType, Program
 from blrc.targets.c.build.compiler import STRICT
 from blrc.targets.c.build.host import SANITIZE, HostBuild
-from blrc.targets.c.kernels.cpus import AARCH64, TIERS
-from blrc.targets.c.kernels.hosts import HOSTS
+from blrc.targets.c.kernels.cpus import AARCH64, HOSTS, TIERS
 from blrc.targets.c.kernels.tiers import VARIABLE, host_cpu
 from blrc.targets.c.machines.emulated import EmulatedBuild
 from blrc.targets.c.machines.table import Machine, find

@@ -32,14 +32,14 @@ from blrc.net.bits import unpack
 from blrc.program import reference
 from blrc.program.program import Conv, DType, Program, Window
 from blrc.targets.c.build.host import SANITIZE, HostBuild
-from blrc.targets.c.kernels import dots, lanes
 from blrc.targets.c.kernels.cpus import TIERS as ALL_TIERS
+from blrc.targets.c.kernels.families import lanes
+from blrc.targets.c.kernels.families.tiles import limits, look_bytes, units
 from blrc.targets.c.kernels.tiers import VARIABLE, tier_flags
-from blrc.targets.c.kernels.tiles import LOOK_BLOCKS, LOOK_UNITS, ROWS, limits, look_bytes, units
 from blrc.targets.c.layout.layout import lay_out
 from blrc.targets.c.native.library import library_files
 from blrc.targets.c.native.network import Native
-from blrc.targets.c.runtime_files import include_flags, runtime_dir, runtime_files
+from blrc.targets.c.runtime_files import constant, include_flags, runtime_dir, runtime_files
 from blrc.targets.c.size.choose import check_cpu
 
 TIERS = ALL_TIERS["x86-64"]
@@ -63,24 +63,11 @@ def need(tier: str) -> None:
         pytest.skip(f"this CPU has no {', '.join(sorted(missing))}")
 
 
-def test_the_runtime_counts_levels_and_blocks_as_python_does() -> None:
-    root = runtime_files()
-    tier, tile = root["blrc_tier.h"].read_text(), root["blrc_tile.h"].read_text()
-    for i, name in enumerate(TIERS):
-        assert f"#define BLRC_TIER_{name.upper()} {i}" in tier
-    assert f"#define BLRC_TIERS {len(TIERS)}\n" in tier
-    neon = root["blrc_neon.h"].read_text()
-    for i, name in enumerate(ALL_TIERS["aarch64"][1:], 1):
-        assert f"#define BLRC_TIER_{name.upper()} {i} " in neon
-    assert f"#define BLRC_TILE_ROWS {ROWS} " in tile
-    look = root["blrc_tile_lookup.h"].read_text()
-    assert f"#define BLRC_LOOK_UNITS {LOOK_UNITS} " in look
-    assert f"#define BLRC_LOOK_BLOCKS {LOOK_BLOCKS} " in look
-    assert f"#define BLRC_DOTS_ROWS {dots.ROWS} " in (root / "blrc_dots.h").read_text()
-    sliced = (root / "blrc_lanes.h").read_text()
-    for name in ("VECTOR", "SHARING", "PLANES", "FRONT"):
-        assert f"#define BLRC_LANES_{name} {getattr(lanes, name)} " in sliced
-    masks = re.search(r"enum \{(.*), BLRC_MASKS \}", sliced)
+def test_the_runtime_counts_levels_as_python_does() -> None:
+    for name, levels in ALL_TIERS.items():
+        assert [constant(f"BLRC_TIER_{level.upper()}") for level in levels] == list(range(len(levels))), name
+    assert constant("BLRC_TIERS") == len(TIERS)
+    masks = re.search(r"enum \{(.*), BLRC_MASKS \}", runtime_files()["blrc_lanes.h"].read_text())
     assert masks is not None and masks[1].count(",") + 1 == lanes.MASKS
 
 
@@ -237,7 +224,7 @@ def test_the_level_is_an_option_of_the_user() -> None:
 @pytest.mark.parametrize(
     ("cpu", "targets", "small", "message"),
     [
-        ("x86", ("c",), False, "--cpu x86: expected portable, x86-64, aarch64 or cortex-m55"),
+        ("x86", ("c",), False, "--cpu x86: expected portable, x86-64, .* or "),
         ("aarch64", ("c",), True, "--cpu aarch64 cannot be combined with --flash, --ram, --package or --optimize"),
         ("x86-64", ("onnx",), False, "--cpu x86-64 is about the C; add --target c"),
         ("x86-64", ("c",), True, "--cpu x86-64 cannot be combined with --flash, --ram, --package or --optimize"),

@@ -11,8 +11,7 @@ import pytest
 from blrc.targets.c.build import compiler as build
 from blrc.targets.c.build.compiler import STRICT
 from blrc.targets.c.build.host import SANITIZE
-from blrc.targets.c.kernels.hosts import is_for_hosts
-from blrc.targets.c.runtime_files import include_flags, runtime_dir, runtime_files, runtime_sources
+from blrc.targets.c.runtime_files import include_flags, is_for_hosts, runtime_dir, runtime_files, runtime_sources
 
 RUNTIME = runtime_dir()
 FILES = list(runtime_files().values())
@@ -99,7 +98,7 @@ def test_regression_helium_is_left_alone_in_big_endian_mode(tmp_path: Path) -> N
     flags = ("-mcpu=cortex-m55", "-mthumb", "-mfloat-abi=hard", "-mbig-endian", "-O2", "-ffreestanding")
     flags = (*flags, *STRICT, *include_flags())
     for source in SOURCES:
-        if not is_for_hosts(source.name):
+        if not is_for_hosts(source):
             build.compile_object(("arm-none-eabi-gcc",), flags, source, tmp_path / "x.o", RUNTIME / "include")
 
 
@@ -116,7 +115,7 @@ def test_house_rules(path: Path) -> None:
     )
     assert all(function.startswith("blrc_") for function in functions)
     of_hosts = {"string.h", "immintrin.h", "smmintrin.h", "tmmintrin.h", "arm_neon.h", "sys/auxv.h"}
-    of_hosts = of_hosts if is_for_hosts(path.name) else set()
+    of_hosts = of_hosts if is_for_hosts(path) else set()
     of_hosts |= (
         {"arm_mve.h", "arm_neon.h", "wasm_simd128.h"} if path.name in ("blrc_quad.h", "blrc_vector.h") else set()
     )

@@ -1,5 +1,7 @@
-"""Hold one module for each family of kernels: which ops fit, and the tables that the kernel reads.
+"""Hold the CPUs that C can be made for and the kernels that compute ops on them, and choose among these.
 
-An op and its constants come in, a `Step` with its tables goes out. `cpus` lists the CPUs and `tiers` the levels of
-their instruction sets. May import: `blrc.program`, `blrc.net` and `blrc.errors`.
+An op comes in, the cheapest kernel that fits goes out as a `Step` with its tables (`registry`). `KERNELS` is the list
+of all: one record (`kernel.Kernel`) each, in the module of its family. `cpus` is the table of CPUs, and `tiers` says
+which levels of an instruction set a user allows. May import: `blrc.program`, `blrc.net`, `blrc.errors` and
+`blrc.targets.c.runtime_files`.
 """

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from blrc.errors import BlrcError
-from blrc.targets.c.kernels.cpus import AARCH64, PORTABLE, TIERS, X86_64
+from blrc.targets.c.kernels.cpus import CPUS, PORTABLE, TIERS
 
 VARIABLE = "BLRC_TIER"
-_MACHINES = {"x86_64": X86_64, "AMD64": X86_64, "aarch64": AARCH64, "arm64": AARCH64, "ARM64": AARCH64}
+_MACHINES = {machine: cpu.name for cpu in CPUS.values() for machine in cpu.machines}
 
 
 def host_cpu() -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from blrc.net.elements import ELEMENTS
 from blrc.program.head import ensemble, scale_of
 from blrc.program.program import Value
 from blrc.program.vectors import Vectors, memory
@@ -38,7 +39,7 @@ def drawing(value: Value, image: NDArray[np.generic]) -> str:
     height, width, channels = value.shape
     if channels != 1 or not 1 < height <= LARGEST_DRAWING[0] or width > LARGEST_DRAWING[1]:
         return ""
-    low, high = {"uint8": (0, 256), "int8": (-128, 128), "bits": (0, 2)}[value.dtype]
+    low, high = ELEMENTS[value.dtype].low, ELEMENTS[value.dtype].high + 1
     shades = (image[:, :, 0].astype(np.int64) - low) * len(SHADES) // (high - low)
     if value.dtype == "bits":
         shades = image[:, :, 0].astype(np.int64) * (len(SHADES) - 1)

@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import Literal, get_args
 
 from blrc.errors import BlrcError
-from blrc.program.program import Conv, Program
-from blrc.targets.c.kernels import columns, eights, slices
-from blrc.targets.c.layout.layout import CORTEX_M55, CPUS, HOSTS, PORTABLE, Layout, lanes_of, lay_out
+from blrc.program.program import Program
+from blrc.targets.c.kernels.kernel import Step
+from blrc.targets.c.kernels.registry import cheapest
+from blrc.targets.c.layout.layout import CPUS, HOSTS, PORTABLE, Layout, lay_out, tasks
 from blrc.targets.c.size import footprint
 
 Optimize = Literal["size", "speed", "ram"]
-
-LEAST_LANES = {slices.LANES: 0.25, 4 * slices.LANES: 0.3}
-"""Of the lanes that a bit-sliced convolution computes, so many have to be pixels that are wanted."""
-LEAST_OUTPUTS = 4
-"""Outputs that share a bit-sliced convolution's taps."""
-LEAST_EIGHTS = 0.6
-"""Of the lanes of a first layer's vectors, so many have to be pixels."""
-LEAST_EIGHTS_OUTPUTS = 16
-"""Outputs that share their tables of sums."""
 
 
 def parse_optimize(optimize: str) -> Optimize:
@@ -49,38 +41,30 @@ def choose(
         flash: likewise, code and tables (`memory.Memory.flash_bytes`).
         cpu: one of `blrc.targets.c.layout.layout.CPUS`. For `HOSTS` there is nothing to choose.
     """
-    plain = lay_out(program, cpu=cpu)
+    made: dict[tuple[str, str], Step] = {}
+    plain = lay_out(program, cpu=cpu, made=made)
     if optimize == "size" or cpu in HOSTS:
         return plain
     if optimize == "ram":
-        return min(plain, lay_out(program, pays=1, cpu=cpu), key=lambda layout: footprint.measure(layout).ram_bytes)
-    lanes = lanes_of(cpu)
-    convs = [op for op in program.ops if isinstance(op, Conv)]
-    wanted = {op.name: slices.scratch_bytes(op, lanes) for op in convs if _pays(op, lanes)}
-    wanted |= {
-        op.name: columns.scratch_bytes(op, lanes) for op in convs if columns.fits(op) and columns.pays(op, lanes)
-    }
-    if cpu == CORTEX_M55:
-        wanted |= {op.name: eights.scratch_bytes(op) for op in convs if _eights_pay(op)}
+        strips = lay_out(program, pays=1, cpu=cpu, made=made)
+        return min(plain, strips, key=lambda layout: footprint.measure(layout).ram_bytes)
+    best = {task.op.name: (cheapest(task), task) for task in tasks(program, cpu)}
+    wanted = {name: kernel.scratch(task) for name, (kernel, task) in best.items() if kernel.takes_ram}
+
+    def bytes_without(name: str) -> int:
+        return footprint.measure(lay_out(program, wanted.keys() - {name}, cpu=cpu, made=made)).flash_bytes
+
     while wanted:
-        layout = lay_out(program, wanted, cpu=cpu)
+        layout = lay_out(program, wanted, cpu=cpu, made=made)
         found = footprint.measure(layout)
         if ram is not None and found.ram_bytes > ram:
             del wanted[max(wanted, key=lambda name: (wanted[name], name))]
         elif flash is not None and found.flash_bytes > flash:
-            del wanted[_heaviest(program, wanted, cpu)]
+            # The one without which the C takes the least flash; of equals, the one that needs the most memory.
+            del wanted[min(wanted, key=lambda name: (bytes_without(name), -wanted[name], name))]
         else:
             return layout
     return plain
-
-
-def _heaviest(program: Program, wanted: Mapping[str, int], cpu: str) -> str:
-    """That without which the C takes least flash; of equals, the one that needs most memory."""
-
-    def without(name: str) -> int:
-        return footprint.measure(lay_out(program, wanted.keys() - {name}, cpu=cpu)).flash_bytes
-
-    return min(wanted, key=lambda name: (without(name), -wanted[name], name))
 
 
 def check_cpu(cpu: str, targets: Collection[str], small: bool) -> None:
@@ -93,7 +77,8 @@ def check_cpu(cpu: str, targets: Collection[str], small: bool) -> None:
         BlrcError: it is not.
     """
     if cpu not in CPUS:
-        raise BlrcError(f"--cpu {cpu}: expected {', '.join(CPUS[:-1])} or {CPUS[-1]}")
+        *others, last = CPUS
+        raise BlrcError(f"--cpu {cpu}: expected {', '.join(others)} or {last}")
     if cpu != PORTABLE and "c" not in targets:
         raise BlrcError(f"--cpu {cpu} is about the C; add --target c")
     if cpu in HOSTS and small:
@@ -101,21 +86,3 @@ def check_cpu(cpu: str, targets: Collection[str], small: bool) -> None:
             f"--cpu {cpu} cannot be combined with --flash, --ram, --package or --optimize, which are about small CPUs; "
             "leave out either"
         )
-
-
-def _pays(op: Conv, lanes: int) -> bool:
-    """Being bit-sliced takes fewer instructions than counting bits."""
-    if not slices.fits(op) or op.y.shape[2] < LEAST_OUTPUTS:
-        return False
-    pool = 1 if op.pool is None else 2
-    pixels = op.y.shape[0] * op.y.shape[1] * pool * pool
-    rows = lanes // slices.pitch(op)
-    words = -(-op.y.shape[0] * pool // rows)
-    return pixels >= LEAST_LANES[lanes] * lanes * words
-
-
-def _eights_pay(op: Conv) -> bool:
-    """Eight pixels at once take fewer instructions than two."""
-    return (
-        eights.fits(op) and op.y.shape[2] >= LEAST_EIGHTS_OUTPUTS and op.unpooled[1] >= LEAST_EIGHTS * eights.lanes(op)
-    )

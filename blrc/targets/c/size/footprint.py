@@ -1,18 +1,21 @@
 """What an export takes in flash and RAM, known before anything is compiled.
 
 Tables, arena, input and scores are exact. Code and stack are upper bounds for a 32-bit Cortex-M4 with -Os (a Cortex-M55
-where the layout is for that), from sizes that were measured once; they depend on the layout only, never on the tools of
-this machine.
+where the layout is for that), from sizes that were measured once (`Sizes`); they depend on the layout only, never on
+the tools of this machine.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 
-from blrc.targets.c.layout.layout import CORTEX_M55, Layout, Step
+from blrc.targets.c.kernels.registry import KERNELS
+from blrc.targets.c.layout.layout import CPUS, Layout, Step
 from blrc.targets.c.layout.macros import runtime_macros
-from blrc.targets.c.size import cortex_m4, cortex_m55
 
 # Frames of the generated functions, and their code.
 CLASSIFY_FRAME = 16
@@ -24,26 +27,35 @@ STRIP_BYTES = 24  # the state of each of them, and the address of its map
 PART_BYTES = 112  # and the geometry of the rows at hand, of each group
 ENSEMBLE_CODE = 332
 GATE_CODE = 64
-SHAPE_BYTES = {"conv": 27 * 4, "pool": 13 * 4}
+SHAPE_BYTES = {"conv": 27 * 4, "pool": 13 * 4, "": 0}
 ALIGNMENT = 3  # bytes that may be lost before each table
 
 
 @dataclass(frozen=True, eq=False)
 class Sizes:
-    """Bytes of the runtime as a compiler makes it: code of its files, stack of its functions."""
+    """Bytes of the runtime as a compiler makes it, at -Os: ``tools/cortex_m_sizes.py`` writes ``sizes.json``.
+
+    Attributes:
+        compiler: which one, for which CPU.
+        code: of each source, without prefix and ending: code and constants, the most over all settings of its macros.
+        stack: of each function with its callees, without the buffers that macros size (`buffer_bytes`).
+    """
 
     compiler: str
     code: Mapping[str, int]
     stack: Mapping[str, int]
 
 
-_M4 = Sizes(cortex_m4.COMPILER, cortex_m4.CODE, cortex_m4.STACK)
-_M55 = Sizes(cortex_m55.COMPILER, cortex_m55.CODE, cortex_m55.STACK)
+@cache
+def measured() -> Mapping[str, Sizes]:
+    """Return what was measured, by CPU."""
+    stored = json.loads(Path(__file__).with_name("sizes.json").read_text(encoding="ascii"))
+    return {cpu: Sizes(**sizes) for cpu, sizes in stored.items()}
 
 
 def sizes_for(layout: Layout) -> Sizes:
-    """What the bounds on code and stack are for."""
-    return _M55 if layout.cpu == CORTEX_M55 else _M4
+    """Return what the bounds on code and stack are for."""
+    return measured()[CPUS[layout.cpu].sizes]
 
 
 @dataclass(frozen=True)
@@ -144,28 +156,13 @@ def given(layout: Layout) -> list[Part]:
 
 def runtime_files(layout: Layout) -> set[str]:
     """The runtime's files that a firmware links which classifies, without prefix and ending."""
-    kernels = {step.kernel for step in layout.steps}
-    files = kernels | {"argmax", "digest"}
-    if kernels & {"dense", "conv_gather", "conv_packed"}:
-        files.add("run")
-    if kernels & {"conv_gather", "conv_packed"}:
-        files.add("run_real")
-    if layout.rows:
-        files.add("strips")
-    return files
+    kernels = {source for step in layout.steps for source in step.record.sources(CPUS[layout.cpu])}
+    return kernels | {"argmax", "digest"} | ({"strips"} if layout.rows else set())
 
 
 def buffer_bytes(function: str, macros: Mapping[str, int]) -> int:
     """Bytes of the arrays that a function of the runtime has on the stack."""
-    words = macros["BLRC_GATHER_WORDS"]
-    return {
-        "conv_codes": 9 * macros["BLRC_CODES"] + 4 * macros["BLRC_CODE_ROWS"],
-        "conv_pairs": 16 * macros["BLRC_CODES"],
-        "conv_columns": 16 * macros["BLRC_CODES"],
-        "conv_gather": 8 * words,
-        "conv_packed": 8 * words,
-        "conv_taps": 4 * words,
-    }.get(function, 0)
+    return KERNELS[function].buffers(macros) if function in KERNELS else 0
 
 
 def step_stacks(layout: Layout) -> dict[str, int]:
@@ -174,7 +171,7 @@ def step_stacks(layout: Layout) -> dict[str, int]:
     frame, following = _observe_frame(layout), stack["strips_next"] if layout.rows else 0
 
     def kernel(step: Step) -> int:
-        return stack[step.kernel] + buffer_bytes(step.kernel, macros)
+        return stack[step.kernel] + step.record.buffers(macros)
 
     return {step.op.name: frame + max(following, kernel(step)) for step in layout.steps}
 
@@ -196,11 +193,7 @@ def _strip_groups(layout: Layout) -> list[int]:
 
 def _own_code(layout: Layout) -> int:
     """Code of ``<name>.c`` and its constants."""
-    shapes = sum(
-        SHAPE_BYTES["conv" if step.kernel.startswith("conv") else "pool"]
-        for step in layout.steps
-        if step.kernel.startswith("conv") or step.kernel == "pool_or"
-    )
+    shapes = sum(SHAPE_BYTES[step.record.geometry] for step in layout.steps)
     choices = sum(len(table.arrays) > 1 for step in layout.steps for table in step.tables)
     strips = sum(72 + 12 * steps for steps in _strip_groups(layout))
     return 104 + 56 * len(layout.steps) + 4 * choices + strips + shapes

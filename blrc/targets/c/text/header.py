@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 
 from blrc.errors import BlrcError
-from blrc.program.program import Conv, Program
+from blrc.program.program import Program
 from blrc.reading.schema import shown
-from blrc.targets.c.kernels import columns, eights, slices
+from blrc.targets.c.kernels.kernel import Task
+from blrc.targets.c.kernels.registry import fitting
 from blrc.targets.c.layout.layout import CPUS, HOSTS, PORTABLE, Layout, lay_out
 from blrc.targets.c.size import footprint
 from blrc.targets.c.text import text
@@ -47,7 +48,7 @@ def read_layout(program: Program, name: str, header: bytes) -> Layout:
     ops = {str(i): op for i, op in enumerate(program.ops)}
     for index in _told(rf'{upper}_SLICED "([0-9 ]*)"', given, "").split():
         op = ops.get(index)
-        if cpu in HOSTS or not isinstance(op, Conv) or not any(each.fits(op) for each in (slices, columns, eights)):
+        if op is None or not any(fitting(Task(program, op, CPUS[cpu]), takes_ram=True)):
             raise BlrcError(f"{file}: says that op {shown(index)} is bit-sliced, which it cannot be; export again")
         sliced.append(op.name)
     return lay_out(program, sliced, 1 if _told(rf"{upper}_STRIPS (1)\b", given, "") else None, cpu)
@@ -84,7 +85,7 @@ def _macros(symbols: Symbols, vectors: int) -> str:
     if layout.sliced:
         sliced = " ".join(str(i) for i, op in enumerate(program.ops) if op.name in layout.sliced)
         facts.insert(-1, ("SLICED", f'"{sliced}"', "ops of the program that are bit-sliced"))
-    if layout.rows and not lay_out(program, layout.sliced).rows:
+    if layout.has_strips_anyway:
         facts.insert(-1, ("STRIPS", 1, "steps run row by row although that saves little"))
     if layout.cpu not in HOSTS:
         bound = footprint.sizes_for(layout).compiler

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import assert_never
 
-from blrc.net.bits import words
-from blrc.program.program import BinaryScores, Conv, Encode, Pool, Scores, Window
-from blrc.targets.c.kernels import columns
+from blrc.program.program import Conv, Pool, Window
 from blrc.targets.c.layout.layout import Layout, Step, Table
 from blrc.targets.c.layout.strips import scratch_of
 from blrc.targets.c.text import stored, text
@@ -71,11 +68,10 @@ def _step(symbols: Symbols, step: Step) -> str:
     title = f"{step.op.name}: {describe(step.x)} -> {describe(step.y)}. Kernel {step.kernel}: {step.why}."
     shape = _shape(symbols, step)
     function = symbols.step(step)
-    arguments = _arguments(symbols, step)
-    part = ""
-    if symbols.layout.in_strips(step):
-        part = f"const {symbols.runtime('conv')} *shape"
-        arguments[0] = "shape"
+    in_strips = symbols.layout.in_strips(step)
+    part = f"const {symbols.runtime('conv')} *shape" if in_strips else ""
+    tables = [_table(symbols, step, table) for table in step.tables]
+    arguments = step.record.arguments(step, "shape" if in_strips else f"&{symbols.shape(step)}", tables)
     scratch = "uint32_t *scratch" if step.scratch else ""
     body = text.call(symbols.runtime(step.kernel), arguments)
     if not any(len(table.arrays) > 1 for table in step.tables):
@@ -100,51 +96,11 @@ def _table(symbols: Symbols, step: Step, table: Table) -> str:
     return f"{symbols.upper}_BLRC_MEMBER({c_type}, {name}, {length}, member)"
 
 
-def _arguments(symbols: Symbols, step: Step) -> list[str]:
-    op = step.op
-    tables = [_table(symbols, step, table) for table in step.tables]
-    height, width, channels = step.x.shape
-    if isinstance(op, Encode):
-        return [str(height * width), str(channels), "x", tables[0], str(_table_rows(step)), "y"]
-    if isinstance(op, Scores) and step.kernel == "scores_dots":
-        return [str(height * width * words(channels)), str(op.y.shape[2]), "x", *tables, "y"]
-    if isinstance(op, Scores):
-        return [str(height * width), str(channels), str(op.y.shape[2]), "x", *tables, "y"]
-    if isinstance(op, BinaryScores):
-        return [str(op.fan_in), str(height * width * words(channels)), str(op.y.shape[2]), "x", *tables, "y"]
-    if isinstance(op, Pool):
-        return [f"&{symbols.shape(step)}", "x", "y"]
-    if isinstance(op, Conv):
-        if step.kernel == "dense_tiles":
-            return [str(height * width * words(channels)), str(op.y.shape[2]), "x", *tables, "y"]
-        if step.kernel == "conv_tiles":
-            looked_up = tables[1] if len(tables) == 4 else "0"
-            return [f"&{symbols.shape(step)}", "x", tables[0], looked_up, *tables[-2:], "y"]
-        if step.kernel in ("dense_columns", "dense_quads"):
-            sizes = [str(op.fan_in), str(op.y.shape[2]), str(columns.planes(op))]
-            return [*sizes, "x", *tables, "scratch", "y"]
-        if step.kernel == "dense":
-            return [str(op.fan_in), str(height * width * words(channels)), str(op.y.shape[2]), "x", *tables, "y"]
-        if step.kernel in ("conv_codes", "conv_pairs", "conv_columns", "conv_eights", "conv_dots"):
-            table = [tables[0], str(_table_rows(step))] if step.encode is not None else ["0", "1"]
-            if step.kernel == "conv_dots":
-                quads = str(len(step.tables[-3].arrays[0]))
-                return [f"&{symbols.shape(step)}", "x", *table, tables[-3], quads, *tables[-2:], "scratch", "y"]
-            scratch = ["scratch"] if step.scratch else []
-            return [f"&{symbols.shape(step)}", "x", *table, *tables[-2:], *scratch, "y"]
-        if step.scratch:
-            return [f"&{symbols.shape(step)}", "x", *tables, "scratch", "y"]
-        return [f"&{symbols.shape(step)}", "x", *tables, "y"]
-    assert_never(op)
-
-
-def _table_rows(step: Step) -> int:
-    return len(step.tables[0].arrays[0]) // 256
-
-
 def _shape(symbols: Symbols, step: Step) -> str:
-    op = step.op
-    if isinstance(op, Conv) and not step.kernel.startswith("dense"):
+    op, kind = step.op, step.record.geometry
+    if not kind:
+        return ""
+    if isinstance(op, Conv):
         fields = [
             f"{_numbers(op.x.shape)}, /* input: height, width, channels */",
             f"{_numbers(op.unpooled[:2])}, /* before pooling */",
@@ -153,16 +109,13 @@ def _shape(symbols: Symbols, step: Step) -> str:
             f"{_window(op.window)}, /* kernel, stride, padding, dilation; each vertical, horizontal */",
             f"{_window(op.pool or _NO_POOL)}, /* pooling */",
         ]
-        kind = "conv"
-    elif isinstance(op, Pool):
+    else:
+        assert isinstance(op, Pool)
         fields = [
             f"{_numbers(op.x.shape)}, /* input: height, width, channels */",
             f"{_numbers(op.y.shape[:2])}, /* output */",
             f"{_window(op.window)}, /* kernel, stride, padding, dilation; each vertical, horizontal */",
         ]
-        kind = "pool"
-    else:
-        return ""
     lines = "".join(f"    {field}\n" for field in fields)
     return f"static const {symbols.runtime(kind)} {symbols.shape(step)} = {{\n{lines}}};\n"
 

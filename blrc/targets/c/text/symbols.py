@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from blrc.net.elements import ELEMENTS
 from blrc.program.program import Value
 from blrc.targets.c.layout.layout import Layout, Step, Table
 from blrc.targets.c.naming.names import check_name, identifiers
@@ -115,13 +116,13 @@ def name_all(layout: Layout, name: str, digest: str, license: str | None = None)
 
 
 def element(value: Value) -> str:
-    """C type of a map's elements."""
-    return {"bits": "uint32_t", "uint8": "uint8_t", "int8": "int8_t", "int32": "int32_t"}[value.dtype]
+    """Return the C type of a map's elements."""
+    return ELEMENTS[value.dtype].c_type
 
 
 def elements(value: Value) -> int:
-    """How many of them one map has."""
-    return value.nbytes // (4 if value.dtype in ("bits", "int32") else 1)
+    """Return how many of them one map has."""
+    return value.nbytes // ELEMENTS[value.dtype].stored.itemsize
 
 
 def describe(value: Value) -> str:

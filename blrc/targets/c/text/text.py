@@ -11,19 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 WIDTH = 120
-_C_TYPES = {
-    "uint32": "uint32_t",
-    "int32": "int32_t",
-    "int16": "int16_t",
-    "uint16": "uint16_t",
-    "int8": "int8_t",
-    "uint8": "uint8_t",
-}
 
 
 def c_type(dtype: np.dtype[Any]) -> str:
-    """The C type of an array's elements."""
-    return _C_TYPES[dtype.name]
+    """Return the C type of an array's elements, which are integers of a fixed size."""
+    return f"{dtype.name}_t"
 
 
 def comment(text: str) -> str:

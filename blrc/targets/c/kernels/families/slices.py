@@ -7,20 +7,35 @@ The lanes of a word are pixels, and several outputs share one walk over the taps
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from blrc.net.bits import unpack
 from blrc.net.window import Window
-from blrc.program.program import Conv, Program
-from blrc.targets.c.kernels.steps import Step, Table, mapped, paired
+from blrc.program.program import Conv
+from blrc.targets.c.kernels.kernel import NOT_WORTH_IT, Kernel, Laid, Task, by_geometry
+from blrc.targets.c.kernels.tables import Table, mapped, paired
+from blrc.targets.c.kernels.thresholds import most_differing
+from blrc.targets.c.runtime_files import constant
 
 LANES = 32
 MOST = 1816  # channels: 9 of them stay below 2^14
-SHARING = 6  # BLRC_SHARING
-MOST_PLANES = 15  # BLRC_PLANES
+SHARING = constant("BLRC_SHARING")  # outputs that share taps, at most
+MOST_PLANES = constant("BLRC_PLANES")  # bits of a sum, and its sign
+LEAST_OUTPUTS = 4
+"""With fewer outputs that share its taps, a bit-sliced convolution is not faster than counting bits."""
+SHARES = {"conv_slices": 0.25, "conv_quads": 0.3}
+"""What a bit-sliced lane takes, as a share of what a pixel takes whose bits are counted. Measured where 28 of 32 lanes
+are pixels: MNIST's second layer takes 598 thousand instructions on a Cortex-M4 and not 1,574, so 0.33; on a Cortex-M55
+282 and not 873, so 0.28. In CIFAR-10's third to sixth layer it is 0.20 to 0.25 on a Cortex-M4 (docs/performance.md,
+docs/decisions/020-vectors.md)."""
 EIGHT = 8  # taps of a kind that are added at a time
+TAP, KIND, MERGED, DECIDED = 8, 25, 11, 18
+"""About how many instructions a Cortex-M4 takes to add a tap, to begin a kind of taps, to add a plane of the running
+sum to an output's, and to decide by one. They make 4 outputs share 288 taps, and 6
+2,304 (docs/decisions/024-shared-taps.md)."""
 _SAME = Window((3, 3), padding=(1, 1, 1, 1))
 _HALF = Window((2, 2), (2, 2))
 
@@ -35,19 +50,6 @@ def fits(op: Conv) -> bool:
         and op.x.shape[1] <= LANES
         and op.x.shape[2] <= MOST
     )
-
-
-def step(program: Program, op: Conv, lanes: int = LANES) -> Step:
-    """The step of a convolution that fits."""
-    scratch, outputs = scratch_bytes(op, lanes), sharing(op)
-    weights, thresholds = program.constants[op.weights], program.constants[op.thresholds]
-    tables = (
-        equally_long(mapped("lists", weights, lambda t: lists(t, op.group_channels, outputs))),
-        paired("limits", weights, thresholds, lambda w, t: limits(op, w, t, outputs)),
-    )
-    why = f"bit-sliced, {used_lanes(op, lanes)} of {lanes} lanes, {outputs} outputs share the taps"
-    why += f", {scratch} bytes of tables in the arena"
-    return Step(op, None, "conv_slices" if lanes == LANES else "conv_quads", why, outputs, tables, scratch)
 
 
 def scratch_bytes(op: Conv, lanes: int = LANES) -> int:
@@ -86,8 +88,8 @@ def sharing(op: Conv) -> int:
 
     def cost(outputs: int) -> float:
         kinds = 1 << (outputs - 1)
-        walk = 8 * (taps + kinds * (EIGHT - 1) / 2) + 25 * kinds + 11 * each * (kinds - 1)
-        return walk / outputs + 18 * each
+        walk = TAP * (taps + kinds * (EIGHT - 1) / 2) + KIND * kinds + MERGED * each * (kinds - 1)
+        return walk / outputs + DECIDED * each
 
     return min(range(1, min(SHARING, op.y.shape[2]) + 1), key=cost)
 
@@ -148,7 +150,7 @@ def limits(op: Conv, weights: NDArray[np.uint32], thresholds: NDArray[np.int32],
         for j, (left, right) in enumerate(_inside(op.x.shape[1])):
             inside = ones[:, top:bottom, left:right].sum(axis=(1, 2))
             real = (bottom - top) * (right - left) * channels
-            limit = (real - thresholds.astype(np.int64)) // 2 + ones.sum(axis=(1, 2)) - inside
+            limit = most_differing(real, thresholds) + ones.sum(axis=(1, 2)) - inside
             start = limit.clip(-1, taps) - opposite
             found |= (start[:, None] >> np.arange(found.shape[1]) & 1) << (3 * i + j)
     return found.reshape(-1).astype(np.uint16)
@@ -162,3 +164,47 @@ def _by_tap(weights: NDArray[np.uint32], channels: int) -> NDArray[np.int64]:
 def _inside(size: int) -> list[tuple[int, int]]:
     """Taps first <= t < end that are inside the map, for the first place along an axis, one between, and the last."""
     return [(1, 2 if size == 1 else 3), (0, 3), (0, 2)]
+
+
+def _kernel(name: str, about: str, lanes: int) -> Kernel[Conv]:
+    """Return the record of the kernel whose words have so many lanes."""
+
+    def lay(task: Task[Conv]) -> Laid:
+        op, constants, outputs = task.op, task.program.constants, sharing(task.op)
+        weights, thresholds = constants[op.weights], constants[op.thresholds]
+        tables = (
+            equally_long(mapped("lists", weights, lambda t: lists(t, op.group_channels, outputs))),
+            paired("limits", weights, thresholds, lambda w, t: limits(op, w, t, outputs)),
+        )
+        why = f"bit-sliced, {used_lanes(op, lanes)} of {lanes} lanes, {outputs} outputs share the taps"
+        return Laid(tables, f"{why}, {scratch_bytes(op, lanes)} bytes of tables in the arena", outputs)
+
+    def cost(task: Task[Conv]) -> float:
+        op = task.op
+        if op.y.shape[2] < LEAST_OUTPUTS:
+            return NOT_WORTH_IT
+        rows = op.y.shape[0] * (1 if op.pool is None else op.pool.stride[0])
+        words = -(-rows // (lanes // pitch(op)))
+        return task.cpu.counted * op.fan_in * op.y.shape[2] * (SHARES[name] * lanes * words)
+
+    return Kernel(
+        name,
+        Conv,
+        about=about,
+        needs=f"3x3 convolutions in one group on maps of at most {LANES} columns, padded by 1, not pooled or by 2x2",
+        chosen=f"from {LEAST_OUTPUTS} outputs on, where at least {SHARES[name]:.0%} of the lanes are pixels",
+        on=lambda cpu: cpu.lanes == lanes,
+        fits=lambda task: fits(task.op),
+        cost=cost,
+        lay=lay,
+        arguments=by_geometry,
+        geometry="conv",
+        takes_ram=True,
+        scratch=lambda task: scratch_bytes(task.op, lanes),
+    )
+
+
+FAMILY: tuple[Kernel[Any], ...] = (
+    _kernel("conv_slices", "adds the bits of 32 pixels at once; outputs share the taps that they add", LANES),
+    _kernel("conv_quads", "as `conv_slices`, with 128 pixels in a vector", 4 * LANES),
+)

@@ -6,15 +6,23 @@ one, of the same bits, lets the CPUs before AVX-512 look up nibbles in convoluti
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
 from blrc.net.bits import unpack, words
-from blrc.program.program import Conv, Program
-from blrc.targets.c.kernels.steps import Step, Table, mapped, paired
+from blrc.program.program import Conv
+from blrc.targets.c.kernels.families.words import is_whole_map
+from blrc.targets.c.kernels.kernel import Kernel, Laid, Step, Task
+from blrc.targets.c.kernels.tables import Table, mapped, paired
+from blrc.targets.c.kernels.thresholds import most_differing
+from blrc.targets.c.runtime_files import constant
 
-ROWS = 32  # BLRC_TILE_ROWS: of a block
-LOOK_UNITS, LOOK_BLOCKS = 3, 16  # BLRC_LOOK_UNITS, BLRC_LOOK_BLOCKS: in which order bytes are read
+ROWS = constant("BLRC_TILE_ROWS")  # of a block
+PIXELS = constant("BLRC_TILE_PIXELS")  # that share the loads of weights
+LOOK_UNITS, LOOK_BLOCKS = constant("BLRC_LOOK_UNITS"), constant("BLRC_LOOK_BLOCKS")  # in which order bytes are read
 LOOK_BITS = 2**15 - 1  # the largest fan-in whose sums the look-ups hold
 MAX_RUN = 4096  # words of a run, six of which lie on the stack
 MAX_LINES = 32768  # words of the padded rows that lie there
@@ -43,32 +51,52 @@ def limit_bytes(op: Conv) -> int:
     return len(_spans(op, 0)) * len(_spans(op, 1)) * -(-op.y.shape[2] // ROWS) * ROWS * 4
 
 
-def step(program: Program, op: Conv, looks_up: bool = True) -> Step | None:
-    """The step of a binary convolution or dense layer, else None: the portable one has to do.
+def is_one_run(op: Conv) -> bool:
+    """Return whether a layer is dense, with a whole number of 64-bit units in a row of weights."""
+    return is_whole_map(op) and _total(op) % 2 == 0
 
-    Args:
-        looks_up: make the table for look-ups, where they pay.
-    """
-    if op.groups != 1:
-        return None
-    total = op.window.taps * words(op.x.shape[2])
-    whole = op.is_dense and op.pool is None and not any(op.window.padding) and total % 2 == 0
-    if not whole and (run_words(op) > MAX_RUN or line_words(op) > MAX_LINES or limit_bytes(op) > MAX_LIMITS):
-        return None
-    weights, thresholds = program.constants[op.weights], program.constants[op.thresholds]
+
+def fits(op: Conv) -> bool:
+    """Return whether the kernel can compute a convolution: its rows fit the stack, and its limits some megabytes."""
+    small = run_words(op) <= MAX_RUN and line_words(op) <= MAX_LINES and limit_bytes(op) <= MAX_LIMITS
+    return op.x.dtype == "bits" and op.groups == 1 and not is_one_run(op) and small
+
+
+def cost(task: Task[Conv]) -> float:
+    """Return what a layer takes that is counted in tiles, in units of a counted multiply-add."""
+    op = task.op
+    return task.cpu.counted * op.fan_in * op.y.shape[2] * (op.unpooled[0] * op.unpooled[1])
+
+
+def lay_tiles(task: Task[Conv]) -> Laid:
+    """Lay out the tables of a convolution that fits."""
+    op, constants = task.op, task.program.constants
+    weights, thresholds = constants[op.weights], constants[op.thresholds]
     tables = [mapped("weights", weights, lambda t: units(t.reshape(len(t), -1)))]
-    last = paired("limits", weights, thresholds, lambda w, t: limits(op, w, t))
-    if whole:
-        why = f"the kernel is the whole map: one run of {total} words"
-        return Step(op, None, "dense_tiles", why, ROWS, (*tables, last))
-    why = f"{total} words a row, six pixels at a time"
-    if looks_up and op.unpooled[0] * op.unpooled[1] >= 6 and op.fan_in <= LOOK_BITS:
+    why = f"{_total(op)} words a row, six pixels at a time"
+    if task.cpu.looks_up and op.unpooled[0] * op.unpooled[1] >= PIXELS and op.fan_in <= LOOK_BITS:
         tables.append(mapped("bytes", weights, lambda t: look_bytes(t.reshape(len(t), -1))))
         why += "; looked up by nibbles before AVX-512"
+    tables.append(paired("limits", weights, thresholds, lambda w, t: limits(op, w, t)))
     rows, columns = _places(op)
     where = np.concatenate([rows * (columns.max(initial=0) + 1), columns]).astype(np.int32)
-    every = Table("places", (where,), (0,) * len(program.members))
-    return Step(op, None, "conv_tiles", why, ROWS, (*tables, last, every))
+    every = Table("places", (where,), (0,) * len(task.program.members))
+    return Laid((*tables, every), why, ROWS)
+
+
+def _lay_run(task: Task[Conv]) -> Laid:
+    op, constants = task.op, task.program.constants
+    weights, thresholds = constants[op.weights], constants[op.thresholds]
+    tables = (
+        mapped("weights", weights, lambda t: units(t.reshape(len(t), -1))),
+        paired("limits", weights, thresholds, lambda w, t: limits(op, w, t)),
+    )
+    return Laid(tables, f"the kernel is the whole map: one run of {_total(op)} words", ROWS)
+
+
+def _total(op: Conv) -> int:
+    """Return the words of a row of weights."""
+    return op.window.taps * words(op.x.shape[2])
 
 
 def units(rows: NDArray[np.uint32]) -> NDArray[np.uint32]:
@@ -101,8 +129,7 @@ def look_bytes(rows: NDArray[np.uint32]) -> NDArray[np.uint8]:
 def limits(op: Conv, weights: NDArray[np.uint32], thresholds: NDArray[np.int32]) -> NDArray[np.int32]:
     """The most ones of (run xor weights) with which a row passes, for every kind of place: ``(places, rows)``.
 
-    With n real bits, z = n - 2 (ones - absent) where `absent` counts the ones among the weights of absent taps, so
-    z >= t is ones <= floor((n - t) / 2) + absent. Missing rows never pass: -1.
+    Absent taps read as -1, so each of their weights that is +1 differs: as many more may. Missing rows never pass: -1.
 
     Args:
         weights: uint32 ``(out, kernel h, kernel w, words)``.
@@ -114,7 +141,7 @@ def limits(op: Conv, weights: NDArray[np.uint32], thresholds: NDArray[np.int32])
         for kx in _spans(op, 1):
             inside = ones[:, ky[0] : ky[1], kx[0] : kx[1]].sum(axis=(1, 2))
             real = max(0, ky[1] - ky[0]) * max(0, kx[1] - kx[0]) * op.group_channels
-            found.append((real - thresholds.astype(np.int64)) // 2 + ones.sum(axis=(1, 2)) - inside)
+            found.append(most_differing(real, thresholds) + ones.sum(axis=(1, 2)) - inside)
     padded = np.full((len(found), -(-len(thresholds) // ROWS) * ROWS), -1, np.int32)
     padded[:, : len(thresholds)] = np.stack(found).clip(-1, 2**31 - 1)
     return padded
@@ -139,3 +166,49 @@ def _places(op: Conv) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Kind of place of every row and of every column of the map, an index into `_spans`."""
     rows, columns = (np.array([_spans(op, axis).index(span) for span in _inside(op, axis)]) for axis in (0, 1))
     return rows, columns
+
+
+def asks(op: Conv) -> dict[str, int]:
+    """Return what a convolution in tiles needs of the buffers on the stack."""
+    return {
+        "BLRC_TILE_LINES": line_words(op),
+        "BLRC_TILE_HELD": op.window.span[0],
+        "BLRC_TILE_RUN": run_words(op),
+    }
+
+
+def _tile_arguments(step: Step, geometry: str, tables: Sequence[str]) -> list[str]:
+    looked_up = tables[1] if len(tables) == 4 else "0"
+    return [geometry, "x", tables[0], looked_up, *tables[-2:], "y"]
+
+
+def _run_arguments(step: Step, geometry: str, tables: Sequence[str]) -> list[str]:
+    height, width, channels = step.x.shape
+    return [str(height * width * words(channels)), str(step.y.shape[2]), "x", *tables, "y"]
+
+
+DENSE_TILES = Kernel(
+    "dense_tiles",
+    Conv,
+    about="counts the bits of one run of 64-bit units for 32 outputs at once",
+    needs="layers whose kernel is the whole map, without padding, groups or pooling, of an even number of words",
+    fits=lambda task: task.op.x.dtype == "bits" and is_one_run(task.op),
+    cost=cost,
+    lay=_lay_run,
+    arguments=_run_arguments,
+    inner=("tile",),
+)
+CONV_TILES = Kernel(
+    "conv_tiles",
+    Conv,
+    about="collects the bits of six windows at once, and counts them for 32 outputs",
+    needs=f"convolutions in one group, of windows of at most {MAX_RUN - 4:,} words",
+    fits=lambda task: fits(task.op),
+    cost=cost,
+    lay=lay_tiles,
+    arguments=_tile_arguments,
+    geometry="conv",
+    asks=asks,
+    inner=("tile",),
+)
+FAMILY: tuple[Kernel[Any], ...] = (DENSE_TILES, CONV_TILES)

@@ -2,54 +2,61 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
 from blrc.net.bits import unpack_signs, words
-from blrc.program.program import INT32_MAX, Constant, Conv, Encode, Program, Scores
-from blrc.targets.c.kernels.steps import Step, Table, mapped, plain
+from blrc.program.program import INT32_MAX, Constant, Conv, Scores
+from blrc.targets.c.kernels.families.codes import encoded, of_codes, table_rows
+from blrc.targets.c.kernels.kernel import Kernel, Laid, Step, Task
+from blrc.targets.c.kernels.tables import Table, mapped
+from blrc.targets.c.runtime_files import constant
 
-ROWS = 32  # BLRC_DOTS_ROWS: of a block
+ROWS = constant("BLRC_DOTS_ROWS")  # of a block
 ZERO = 128  # what is added to codes, so that they have no sign
 MAX_TABLE = 2**22  # bytes of weights: 8 times the bits
 MAX_COPY = 2**26  # bytes of the copy of an input with its padding, where that is most of it
 MAX_WORDS = 2**18  # of the scores' input
 
 
-def conv(program: Program, op: Conv, encode: Encode | None) -> Step | None:
-    """The step of a convolution of codes, else None: the portable one has to do."""
-    quads = len(offsets(op))
-    if op.groups != 1 or ROWS * words(op.y.shape[2]) * 4 * quads > MAX_TABLE:
-        return None
-    if copy_bytes(op) > max(MAX_COPY, 4 * op.x.nbytes):
-        return None
-    weights, thresholds = program.constants[op.weights], program.constants[op.thresholds]
+def conv_fits(op: Conv) -> bool:
+    """Return whether a convolution of codes in one group has tables and a copy of its input of bearable sizes."""
+    table = ROWS * words(op.y.shape[2]) * 4 * len(offsets(op))
+    return op.groups == 1 and table <= MAX_TABLE and copy_bytes(op) <= max(MAX_COPY, 4 * op.x.nbytes)
+
+
+def _lay_conv(task: Task[Conv]) -> Laid:
+    op, constants = task.op, task.program.constants
+    weights, thresholds = constants[op.weights], constants[op.thresholds]
     pairs = sorted(set(zip(weights.of_member, thresholds.of_member, strict=True)))
     moved = tuple(moved_thresholds(op, weights.tables[w], thresholds.tables[t]) for w, t in pairs)
     of_member = tuple(pairs.index(pair) for pair in zip(weights.of_member, thresholds.of_member, strict=True))
     tables = [
-        Table("offsets", (offsets(op),), (0,) * len(program.members)),
+        Table("offsets", (offsets(op),), (0,) * len(task.program.members)),
         mapped("weights", weights, lambda t: quad_rows(op, t)),
         Table("thresholds", moved, of_member),
     ]
-    why = f"8-bit input, {op.fan_in} codes a row in {quads} words, four pixels at a time"
-    if encode is not None:
-        tables.insert(0, plain(program, "table", encode.table))
-        why += ", table look-up fused"
-    return Step(op, encode, "conv_dots", why, 1, tuple(tables), copy_bytes(op))
+    why = f"8-bit input, {op.fan_in} codes a row in {len(offsets(op))} words, four pixels at a time"
+    return encoded(task, tables, why)
 
 
-def scores(program: Program, op: Scores) -> Step | None:
-    """The step of scores with 8-bit weights, else None."""
-    height, width, channels = op.x.shape
-    weights, bias = program.constants[op.weights], program.constants[op.bias]
-    if weights.tables[0].dtype != np.int8 or height * width * words(channels) > MAX_WORDS:
-        return None
+def scores_fit(task: Task[Scores]) -> bool:
+    """Return whether scores have 8-bit weights, and an input of a bearable size."""
+    height, width, channels = task.op.x.shape
+    weights = task.program.constants[task.op.weights].tables[0]
+    return weights.dtype == np.int8 and height * width * words(channels) <= MAX_WORDS
+
+
+def _lay_scores(task: Task[Scores]) -> Laid:
+    weights, bias = task.program.constants[task.op.weights], task.program.constants[task.op.bias]
     pairs = sorted(set(zip(weights.of_member, bias.of_member, strict=True)))
     none = tuple(_all_unset(weights, bias, pair) for pair in pairs)
     of_member = tuple(pairs.index(pair) for pair in zip(weights.of_member, bias.of_member, strict=True))
     tables = mapped("weights", weights, word_rows), Table("bias", none, of_member)
-    return Step(op, None, "scores_dots", "int8 weights, one byte for each bit of the input", 1, tables)
+    return Laid(tables, "int8 weights, one byte for each bit of the input")
 
 
 def copy_shape(op: Conv) -> tuple[int, int]:
@@ -112,3 +119,41 @@ def _all_unset(weights: Constant, bias: Constant, pair: tuple[int, int]) -> NDAr
 def _run(op: Conv) -> int:
     """Codes that lie together under a window: of a kernel row, or of a tap where the kernel is dilated."""
     return op.x.shape[2] * (op.window.kernel[1] if op.window.dilation[1] == 1 else 1)
+
+
+def _conv_arguments(step: Step, geometry: str, tables: Sequence[str]) -> list[str]:
+    fused = [tables[0], str(table_rows(step))] if step.encode is not None else ["0", "1"]
+    quads = str(len(step.tables[-3].arrays[0]))
+    return [geometry, "x", *fused, tables[-3], quads, *tables[-2:], "scratch", "y"]
+
+
+def _scores_arguments(step: Step, geometry: str, tables: Sequence[str]) -> list[str]:
+    height, width, channels = step.x.shape
+    return [str(height * width * words(channels)), str(step.y.shape[2]), "x", *tables, "y"]
+
+
+CONV_DOTS = Kernel(
+    "conv_dots",
+    Conv,
+    about="copies codes with the padding around them, and adds products of four codes and weights of +-1 at once",
+    needs="convolutions of codes in one group, whose weights and copy take some megabytes at most",
+    fits=lambda task: of_codes(task.op) and conv_fits(task.op),
+    cost=lambda task: task.op.macs,
+    lay=_lay_conv,
+    arguments=_conv_arguments,
+    geometry="conv",
+    scratch=lambda task: copy_bytes(task.op),
+    inner=("dots",),
+)
+SCORES_DOTS = Kernel(
+    "scores_dots",
+    Scores,
+    about="adds up the weights whose input is set",
+    needs="scores with 8-bit weights",
+    fits=scores_fit,
+    cost=lambda task: task.op.macs,
+    lay=_lay_scores,
+    arguments=_scores_arguments,
+    inner=("dots",),
+)
+FAMILY: tuple[Kernel[Any], ...] = (CONV_DOTS, SCORES_DOTS)

@@ -1,15 +1,14 @@
-"""Measures code and stack of the runtime and of generated files on a Cortex-M4 and a Cortex-M55 with -Os.
+"""Measure code and stack of the runtime on a Cortex-M4 and a Cortex-M55 with -Os.
 
-Write `blrc/targets/c/size/cortex_m4.py` and `cortex_m55.py` again after a change of the runtime or of what the C target
-generates:
+Write `blrc/targets/c/size/sizes.json` again after a change of the runtime:
 
-    python tests/targets/c/cortex_m_sizes.py
+    PYTHONPATH=. python tools/cortex_m_sizes.py
 """
 
 from __future__ import annotations
 
+import json
 import re
-import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,14 +16,15 @@ from pathlib import Path
 
 from blrc.targets.c.build import compiler
 from blrc.targets.c.build.callgraph import FLAG, CallGraph, deepest, read_call_graph
-from blrc.targets.c.kernels.hosts import is_for_hosts
-from blrc.targets.c.runtime_files import runtime_files
+from blrc.targets.c.runtime_files import is_for_hosts, runtime_files
+from blrc.targets.c.size import footprint
 from blrc.workers import thread_pool
 
 COMPILER = ("arm-none-eabi-gcc",)
 Flags = tuple[str, ...]
 M4, M55 = ("-mcpu=cortex-m4", "-mthumb", "-Os"), ("-mcpu=cortex-m55", "-mthumb", "-mfloat-abi=hard", "-Os")
-WRITTEN = {M4: "cortex_m4.py", M55: "cortex_m55.py"}
+MEASURED = {"cortex-m4": M4, "cortex-m55": M55}
+"""Flags for what the rows of `blrc.targets.c.kernels.cpus` call their sizes."""
 
 # Settings of the runtime's macros: every pair of code buffers that layers can ask for, from the smallest on.
 VARIANTS = [
@@ -106,7 +106,7 @@ def measure_runtime(variant: Mapping[str, int], folder: Path, cpu: Flags) -> Mea
     sources = folder / "src"
     sources.mkdir(parents=True)
     for path in runtime_files().values():
-        if is_for_hosts(path.name):
+        if is_for_hosts(path):
             continue
         text = path.read_text(encoding="ascii")
         for macro, value in variant.items():
@@ -120,8 +120,6 @@ def measure_runtime(variant: Mapping[str, int], folder: Path, cpu: Flags) -> Mea
 def runtime_figures(cpu: Flags) -> tuple[dict[str, int], dict[str, int]]:
     """Code of each file, and stack of each function that generated code calls without the buffers that macros size:
     the largest over all variants, with and without -ffreestanding."""
-    from blrc.targets.c.size.footprint import buffer_bytes
-
     code: dict[str, int] = {}
     stack: dict[str, int] = {}
 
@@ -141,29 +139,9 @@ def runtime_figures(cpu: Flags) -> tuple[dict[str, int], dict[str, int]]:
         for title in measured.graph.frames:
             name = title.removeprefix("blrc_")
             if ":" not in title and not name.startswith("digest_"):
-                own = deepest(measured.graph, title) - buffer_bytes(name, variant)
+                own = deepest(measured.graph, title) - footprint.buffer_bytes(name, variant)
                 stack[name] = max(stack.get(name, 0), own)
     return dict(sorted(code.items())), dict(sorted(stack.items()))
-
-
-def module(cpu: Flags, code: Mapping[str, int], stack: Mapping[str, int], version: str) -> str:
-    """The text of a data module."""
-    title = "Cortex-" + cpu[0].removeprefix("-mcpu=cortex-").upper()
-
-    def entries(figures: Mapping[str, int]) -> str:
-        return "".join(f'    "{name}": {nbytes},\n' for name, nbytes in figures.items())
-
-    return (
-        f'"""Bytes on a {title} at -Os: written by `python tests/targets/c/cortex_m_sizes.py`, not by hand.\n\n'
-        "A test measures again and compares.\n"
-        '"""\n\n'
-        f'COMPILER = "{version}, {" ".join(cpu)}"\n\n'
-        "# Code and constants of each file of the runtime, the largest over the settings of its macros, with\n"
-        "# -ffreestanding and without.\n"
-        f"CODE = {{\n{entries(code)}}}\n\n"
-        "# Stack of each function with its callees, without the buffers that macros size (`memory.buffer_bytes`).\n"
-        f"STACK = {{\n{entries(stack)}}}\n"
-    )
 
 
 def compiler_version() -> str:
@@ -171,8 +149,15 @@ def compiler_version() -> str:
     return f"gcc {compiler.run_tool([*COMPILER, '-dumpfullversion'], 'asking the compiler').strip()}"
 
 
+def measured() -> dict[str, dict[str, object]]:
+    """Return what `sizes.json` holds: by CPU the compiler, code and stack."""
+    found: dict[str, dict[str, object]] = {}
+    for cpu, flags in MEASURED.items():
+        code, stack = runtime_figures(flags)
+        found[cpu] = {"compiler": f"{compiler_version()}, {' '.join(flags)}", "code": code, "stack": stack}
+    return found
+
+
 if __name__ == "__main__":
-    sys.path.insert(0, str(Path(__file__).parents[3]))
-    for flags, name in WRITTEN.items():
-        text = module(flags, *runtime_figures(flags), compiler_version())
-        (Path(compiler.__file__).parent / name).write_text(text, encoding="ascii")
+    SIZES = Path(footprint.__file__).with_name("sizes.json")
+    SIZES.write_text(json.dumps(measured(), indent=1) + "\n", encoding="ascii")

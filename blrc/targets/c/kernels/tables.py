@@ -1,4 +1,4 @@
-"""Steps of a network in C: kernel calls, and the tables that kernels read."""
+"""Constants of a step as its kernel reads them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from blrc.program.program import Constant, Encode, Op, Program, Value
+from blrc.program.program import Constant, Program
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,48 +23,6 @@ class Table:
     @property
     def nbytes(self) -> int:
         return sum(array.nbytes for array in self.arrays)
-
-
-@dataclass(frozen=True, eq=False)
-class Step:
-    """One kernel call.
-
-    Attributes:
-        op: what it computes.
-        encode: the table look-up that is fused into it, if any.
-        kernel: the runtime's function, without prefix.
-        source: the runtime's source file that holds it.
-        why: this kernel and not another.
-        rows: rows of a block of its weights (binary convolutions), or outputs that share taps (`slices`).
-        tables: in the order in which the kernel takes them.
-        scratch: bytes of the arena that it needs while it runs, besides its maps.
-    """
-
-    op: Op
-    encode: Encode | None
-    kernel: str
-    why: str
-    rows: int
-    tables: tuple[Table, ...]
-    scratch: int = 0
-
-    @property
-    def x(self) -> Value:
-        """What it reads in memory."""
-        return self.op.x if self.encode is None else self.encode.x
-
-    @property
-    def y(self) -> Value:
-        return self.op.y
-
-    @property
-    def source(self) -> str:
-        return f"blrc_{self.kernel}.c"
-
-    @property
-    def flash(self) -> int:
-        """Bytes of its tables."""
-        return sum(table.nbytes for table in self.tables)
 
 
 def plain(program: Program, role: str, name: str) -> Table:

@@ -1,0 +1,42 @@
+"""The list of all kernels, and the choice among them: the cheapest that fits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from blrc.errors import BlrcError
+from blrc.targets.c.kernels.families import codes, columns, dots, eights, lanes, scores, slices, tiles, words
+from blrc.targets.c.kernels.kernel import Kernel, Task
+
+KERNELS: Mapping[str, Kernel[Any]] = {
+    kernel.name: kernel
+    for family in (slices, lanes, tiles, words, columns, eights, codes, dots, scores)
+    for kernel in family.FAMILY
+}
+"""All kernels by name. Of those that fit and cost the same, the first is taken."""
+
+
+def fitting(task: Task[Any], takes_ram: bool | None = None) -> Iterator[Kernel[Any]]:
+    """Yield the kernels that can compute a task.
+
+    Args:
+        takes_ram: only those that trade memory for speed, or only the others; None: all of them.
+    """
+    for kernel in KERNELS.values():
+        wanted = takes_ram is None or kernel.takes_ram == takes_ram
+        if wanted and isinstance(task.op, kernel.op) and kernel.exists_on(task.cpu) and kernel.fits(task):
+            yield kernel
+
+
+def cheapest(task: Task[Any], takes_ram: bool | None = None) -> Kernel[Any]:
+    """Return the kernel that computes a task in the fewest instructions.
+
+    Raises:
+        BlrcError: none fits; the message names the op.
+    """
+    found = list(fitting(task, takes_ram))
+    if not found:
+        kind = type(task.op).__name__
+        raise BlrcError(f"layer {task.op.name!r}: the C target has no kernel for {kind} on {task.cpu.name}")
+    return min(found, key=lambda kernel: kernel.cost(task))

@@ -1,0 +1,29 @@
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+
+from blrc.net.elements import ELEMENTS, DType
+from blrc.program.program import Value
+
+
+@pytest.mark.parametrize(
+    ("dtype", "nbytes", "c_type", "given"),
+    [
+        ("uint8", 6 * 40, "uint8_t", onnx.TensorProto.UINT8),
+        ("int8", 6 * 40, "int8_t", onnx.TensorProto.INT8),
+        ("int32", 6 * 160, "int32_t", onnx.TensorProto.INT32),
+        ("bits", 6 * 8, "uint32_t", onnx.TensorProto.UINT8),  # 40 channels in two words
+    ],
+)
+def test_each_type_in_memory_in_c_and_in_onnx(dtype: DType, nbytes: int, c_type: str, given: int) -> None:
+    element = ELEMENTS[dtype]
+    assert Value("x", dtype, (2, 3, 40)).nbytes == nbytes
+    assert (element.c_type, onnx.helper.np_dtype_to_tensor_dtype(element.given)) == (c_type, given)
+    ends = np.array([element.low, element.high])
+    assert np.array_equal(ends.astype(element.value), ends) and np.array_equal(ends.astype(element.given), ends)
+
+
+def test_every_type_has_a_row() -> None:
+    assert set(ELEMENTS) == {"uint8", "int8", "int32", "bits"}
