@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from blrc.datasets import idx, jpeg
 from blrc.datasets.cifar import cifar10
 from blrc.datasets.whitening import Whitening
+from blrc.display import Brief
 from blrc.errors import BlrcError
 from blrc.net.encoding import device_layout
 from blrc.program.program import Value
@@ -24,8 +25,8 @@ MOST_SAMPLES = 1 << 24
 _DTYPES = {"uint8": np.uint8, "int8": np.int8, "bits": np.uint8}
 
 
-@dataclass(frozen=True, eq=False)
-class Labelled:
+@dataclass(frozen=True, eq=False, repr=False)
+class Labelled(Brief):
     """``raw`` in device layout ``(N, H, W, C)``, and ``labels`` ``(N,)``."""
 
     raw: NDArray[Any]

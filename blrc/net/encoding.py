@@ -21,6 +21,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from blrc.display import Brief
 from blrc.errors import BlrcError
 
 InputKind = Literal["uint8", "int8", "bits"]
@@ -31,8 +32,8 @@ LEAST = 1e-30
 float32."""
 
 
-@dataclass(frozen=True)
-class InputEncoding:
+@dataclass(frozen=True, repr=False)
+class InputEncoding(Brief):
     """How raw input becomes codes. Build one with `pixels`, `int8_codes` or `bits`.
 
     Attributes:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from blrc.program.vectors import Vectors
-from blrc.targets.onnx_options import OnnxForm, OnnxOutputs, OnnxWeights
 from blrc.targets.publication import Publication
+from blrc.targets.requests import OnnxForm, OnnxOutputs, OnnxWeights
 
 
 @dataclass(frozen=True, eq=False)

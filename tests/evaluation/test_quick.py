@@ -7,7 +7,7 @@ import pytest
 from random_networks import binarized_network, checkpoint_of, deep_network, raw_samples
 from random_programs import random_inputs, random_program
 
-from blrc.app import api
+from blrc.app.export import build
 from blrc.evaluation import quick
 from blrc.frontend.sample import MAP, Member, sample
 from blrc.lowering.lower import lower
@@ -31,7 +31,7 @@ def test_several_programs_that_share_layers(kind: str, network: object, seed: in
     model, shape = network(seed)  # type: ignore[operator]
     checkpoint = checkpoint_of(model, kind, shape, seed)
     raw = device_layout(raw_samples(checkpoint.encoding, 70, seed))
-    nets = [net for member in (MAP, Member(1, 0)) for net in api.build(checkpoint, [member])[1]]
+    nets = [net for member in (MAP, Member(1, 0)) for net in build(checkpoint, [member])[1]]
     nets.append(sample(checkpoint, MAP, running=True))  # the first one's weights with other thresholds
     programs = [lower([net]) for net in nets]
     for found, program in zip(quick.scores(programs, raw), programs, strict=True):
@@ -41,7 +41,7 @@ def test_several_programs_that_share_layers(kind: str, network: object, seed: in
 def test_where_torch_is_not_exact_the_reference_takes_over(monkeypatch: pytest.MonkeyPatch) -> None:
     model, shape = deep_network(1)
     checkpoint = checkpoint_of(model, "uint8", shape, 1)
-    first, _ = api.build(checkpoint, [MAP])
+    first, _ = build(checkpoint, [MAP])
     programs = [first, lower([sample(checkpoint, MAP, running=True)])]  # of the same weights: they share sums
     raw = device_layout(raw_samples(checkpoint.encoding, 70, 1))
     true = quick._convolve

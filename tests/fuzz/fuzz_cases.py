@@ -52,10 +52,10 @@ def prepare(folder: Path) -> None:
         bnn.SoftmaxLinear(48, 3),
     )
     encoding = encoding_of("uint8", SHAPE)
-    blrc.save(randomise(model, 0), folder / "net.pt", input=encoding, calibration=raw_samples(encoding, 8, 0))
-    blrc.export(folder / "net.pt", folder / "onnx", "onnx")
-    blrc.export(folder / "net.pt", folder / "c", "c")
-    blrc.export(folder / "net.pt", folder / "members", "onnx", members="2", gate="0.9")
+    blrc.save(randomise(model, 0), path=folder / "net.pt", input=encoding, calibration=raw_samples(encoding, 8, 0))
+    blrc.export(folder / "net.pt", folder=folder / "onnx", targets="onnx")
+    blrc.export(folder / "net.pt", folder=folder / "c", targets="c")
+    blrc.export(folder / "net.pt", folder=folder / "members", targets="onnx", members="2", gate="0.9")
 
 
 def program(rng: Random, good: Path, place: Path) -> Case:

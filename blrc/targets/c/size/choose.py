@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from typing import Literal, get_args
+from collections.abc import Mapping
 
-from blrc.errors import BlrcError
 from blrc.program.program import Conv, Program
 from blrc.targets.c.kernels import columns, eights, slices
-from blrc.targets.c.layout.layout import CORTEX_M55, CPUS, HOSTS, PORTABLE, Layout, lanes_of, lay_out
+from blrc.targets.c.layout.layout import CORTEX_M55, HOSTS, PORTABLE, Layout, lanes_of, lay_out
 from blrc.targets.c.size import footprint
-
-Optimize = Literal["size", "speed", "ram"]
+from blrc.targets.requests import Optimize
 
 LEAST_LANES = {slices.LANES: 0.25, 4 * slices.LANES: 0.3}
 """Of the lanes that a bit-sliced convolution computes, so many have to be pixels that are wanted."""
@@ -21,18 +18,6 @@ LEAST_EIGHTS = 0.6
 """Of the lanes of a first layer's vectors, so many have to be pixels."""
 LEAST_EIGHTS_OUTPUTS = 16
 """Outputs that share their tables of sums."""
-
-
-def parse_optimize(optimize: str) -> Optimize:
-    """What ``--optimize`` says.
-
-    Raises:
-        BlrcError: something else.
-    """
-    for choice in get_args(Optimize):
-        if optimize == choice:
-            return choice  # type: ignore[no-any-return]
-    raise BlrcError(f"--optimize {optimize}: expected {', '.join(get_args(Optimize)[:-1])} or {get_args(Optimize)[-1]}")
 
 
 def choose(
@@ -81,26 +66,6 @@ def _heaviest(program: Program, wanted: Mapping[str, int], cpu: str) -> str:
         return footprint.measure(lay_out(program, wanted.keys() - {name}, cpu=cpu)).flash_bytes
 
     return min(wanted, key=lambda name: (without(name), -wanted[name], name))
-
-
-def check_cpu(cpu: str, targets: Collection[str], small: bool) -> None:
-    """What ``--cpu`` says is possible.
-
-    Args:
-        small: options for microcontrollers are given too: budgets, packages, ``--optimize speed``.
-
-    Raises:
-        BlrcError: it is not.
-    """
-    if cpu not in CPUS:
-        raise BlrcError(f"--cpu {cpu}: expected {', '.join(CPUS[:-1])} or {CPUS[-1]}")
-    if cpu != PORTABLE and "c" not in targets:
-        raise BlrcError(f"--cpu {cpu} is about the C; add --target c")
-    if cpu in HOSTS and small:
-        raise BlrcError(
-            f"--cpu {cpu} cannot be combined with --flash, --ram, --package or --optimize, which are about small CPUs; "
-            "leave out either"
-        )
 
 
 def _pays(op: Conv, lanes: int) -> bool:
