@@ -48,7 +48,7 @@ def evaluate(
     validation: bool = False,
     baselines: Sequence[str | Path] = (),
     cheap: bool = False,
-    figures: str | Path | None = None,
+    plots: str | Path | None = None,
     progress: Progress = lambda what, done, total: None,
 ) -> EvalReport:
     """Measure accuracy, likelihood, calibration and certainty of a checkpoint's networks and ensembles.
@@ -63,7 +63,7 @@ def evaluate(
         baselines: further checkpoints, evaluated as ``map``.
         cheap: measure cheap ensembles too (`blrc.evaluation.cheap`), of the largest number in `members`; those of
             `sample` and `freeze` are among them.
-        figures: folder for figures (needs matplotlib); the re-estimation curve is measured for it.
+        plots: folder for figures (needs matplotlib); the re-estimation curve is measured for it.
         progress: is told what is being evaluated, how much of it is done, and how much there is.
 
     Returns:
@@ -83,7 +83,7 @@ def evaluate(
         validation=validation,
         cheap=cheap,
         baselines=tuple(Path(path) for path in baselines),
-        figures=None if figures is None else Path(figures),
+        plots=None if plots is None else Path(plots),
     )
     return run(model if isinstance(model, Checkpoint) else checkpoint.load(model), request, progress)
 
@@ -99,13 +99,13 @@ def run(source: Checkpoint, request: EvalRequest, progress: Progress) -> EvalRep
     from blrc.evaluation.cheap import evaluate_cheap
     from blrc.evaluation.report import to_plain
 
-    draw = None if request.figures is None else _drawing()
+    draw = None if request.plots is None else _drawing()
     choice = request.of(source)
     if set(choice.entries) != {"map"}:
         check_random(source, "evaluate")
     others = baselines_beside(source, request.baselines)
-    if request.figures is not None:
-        writable(request.figures)  # an evaluation takes long; what cannot be written is found before it
+    if request.plots is not None:
+        writable(request.plots)  # an evaluation takes long; what cannot be written is found before it
     labels = _labelled(source, request.data, request.validation)
     found = evaluation.evaluate(source, labels, choice, others, draw is not None, progress)
     rows = (
@@ -117,9 +117,9 @@ def run(source: Checkpoint, request: EvalRequest, progress: Progress) -> EvalRep
     )
     name = f"{request.data} (validation)" if request.validation else str(request.data)
     plain = to_plain(found, source.source, name, inspection.weight_histograms(source), rows)
-    if draw is not None and request.figures is not None:
+    if draw is not None and request.plots is not None:
         for file, content in draw(plain).items():
-            write_atomically(request.figures / file, content)
+            write_atomically(request.plots / file, content)
     return EvalReport(plain)
 
 

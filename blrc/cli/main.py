@@ -122,7 +122,7 @@ def bench(model: Path, as_json: bool, **options: Any) -> None:
 @click.option("--validation", is_flag=True, help="Take the last 5,000 training images of a folder, to choose by.")
 @click.option("--cheap", is_flag=True, help="Compare cheap ensembles: their accuracy, tables and networks run.")
 @click.option("--baseline", "baselines", type=PATH, multiple=True, help="Evaluate another checkpoint too, as map.")
-@click.option("--plots", "figures", type=PATH, help="Write figures into this folder.")
+@click.option("--plots", type=PATH, help="Write figures into this folder.")
 @jobs
 @as_json
 @spoken

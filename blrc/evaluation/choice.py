@@ -53,7 +53,7 @@ class EvalRequest:
     validation: bool = False
     cheap: bool = False
     baselines: tuple[Path, ...] = ()
-    figures: Path | None = None
+    plots: Path | None = None
 
     def __post_init__(self) -> None:
         choice = Choice(self.entries, self.repeats, self.seed, None, self.freeze)

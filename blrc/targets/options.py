@@ -16,7 +16,7 @@ class EmitOptions:
     """Options of an export.
 
     Attributes:
-        name: prefix of every file, symbol and macro: a legal C identifier, checked by `api.export`.
+        name: prefix of every file, symbol and macro: a legal C identifier, checked by `blrc.export`.
         vectors: recorded inputs with the reference's values, for self-tests.
         version: of blrc, for headers and metadata.
         packages: of the C target: as which ecosystems' libraries it is written as well.
