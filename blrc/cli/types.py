@@ -59,6 +59,8 @@ class Parsed(_Type):
         self.name, self.parse, self.words = name, parse, words
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if ctx is not None and ctx.resilient_parsing:  # the shell's completion: nothing is computed with it
+            return value
         return self.parse(value, param.opts[0] if param is not None else self.name)
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:

@@ -74,7 +74,9 @@ class Checkpoint(Preformatted):
 
     def __repr__(self) -> str:
         encoding = self.encoding
-        weights = sum(value.size for key, value in self.tensors.items() if key.endswith((LOGITS, ".weight")))
+        names = [node.name for node in self.nodes if "norm" not in node.kind]
+        held = [self.tensors.get(f"{name}{ending}") for name in names for ending in (LOGITS, ".weight")]
+        weights = sum(tensor.size for tensor in held if tensor is not None)
         samples = 0 if self.calibration is None else len(self.calibration)
         return (
             f"Checkpoint({self.source!r}: {encoding.kind} {sizes(encoding.shape)}, {len(self.nodes)} layers, "

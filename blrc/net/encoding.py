@@ -140,7 +140,7 @@ def torch_layout(maps: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
 
 
 def pixels(
-    shape: Sequence[int], mean: Sequence[float], std: Sequence[float], scale: float | None = None
+    shape: Sequence[int], *, mean: Sequence[float], std: Sequence[float], scale: float | None = None
 ) -> InputEncoding:
     """uint8 pixels that training standardises as ``(x / 255 - mean) / std`` (torchvision's convention).
 
@@ -158,7 +158,7 @@ def pixels(
     return InputEncoding("uint8", shape, float(scale), mean, std)
 
 
-def int8_codes(shape: Sequence[int], scale: float) -> InputEncoding:
+def int8_codes(shape: Sequence[int], *, scale: float) -> InputEncoding:
     """int8 input that already is a code; the real value is ``code / scale`` (whitened data, audio, sensors)."""
     return InputEncoding("int8", _sizes(shape), float(scale))
 

@@ -241,18 +241,18 @@ CHOICES: dict[str, dict[str, tuple[str, ...]]] = {
     "export": {
         "--members": NUMBERS, "--seed": NUMBERS, "--sample": TEXTS, "--freeze": NUMBERS, "--gate": NUMBERS,
         "--flash": NUMBERS, "--ram": NUMBERS, "--optimize": TEXTS, "--cpu": TEXTS, "--onnx-weights": TEXTS,
-        "--name": TEXTS, "--package": TEXTS, "--target": TEXTS,
+        "--name": TEXTS, "--package": TEXTS, "--target": TEXTS, "--jobs": NUMBERS, "--quiet": ("",),
     },
     "verify": {
         "--random": NUMBERS, "--seed": NUMBERS, "--on": TEXTS, "--data": TEXTS, "--checkpoint": TEXTS,
         "--strict": ("",),
     },
-    "inspect": {"--json": ("",)},
+    "inspect": {"--json": ("",), "--verbose": ("",)},
     "eval": {
         "--members": NUMBERS, "--repeats": NUMBERS, "--seed": NUMBERS, "--sample": TEXTS, "--freeze": NUMBERS,
         "--baseline": TEXTS, "--plots": TEXTS,
     },
-    "bench": {"--on": TEXTS, "--rounds": NUMBERS, "--json": TEXTS, "--plot": TEXTS},
+    "bench": {"--on": TEXTS, "--rounds": NUMBERS, "--json": ("",), "--plot": TEXTS, "--jobs": NUMBERS},
     "train": {
         "--seed": NUMBERS, "--epochs": NUMBERS, "--batch": NUMBERS, "--lr": NUMBERS, "--tau": NUMBERS, "--log": TEXTS,
         "--threads": NUMBERS, "--minutes": NUMBERS, "--validation": NUMBERS, "--rotation": NUMBERS, "--data": TEXTS,
@@ -273,6 +273,7 @@ def options(rng: Random, good: Path, place: Path) -> Case:
         str(place / "fifo"),
         str(place / "loop"),
         str(place / "nothing"),
+        "-",
         *TEXTS,
     )
     os.mkfifo(place / "fifo")

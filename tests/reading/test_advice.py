@@ -136,7 +136,7 @@ def test_a_module_where_a_path_is_expected(call: Callable[[Any], Any], given_: A
     assert "is expected" in said
     if isinstance(given_, nn.Module):
         assert "a module, where" in said
-        assert "blrc.save(model, path, ...)" in said
+        assert "blrc.save(model, path=...)" in said
 
 
 def test_paths_as_bytes_are_paths(tmp_path: Path) -> None:
