@@ -9,7 +9,7 @@ from typing import Any, get_args
 import click
 
 from blrc.cli.ends import show
-from blrc.cli.options import SEEDS, as_json, jobs, sampling
+from blrc.cli.options import as_json, jobs, sampling
 from blrc.cli.progress import Progress, share_cores, spoken
 from blrc.cli.types import CPU, MEMBERS, MODEL, OPTIMIZE, PACKAGE, PATH, SHARE, SIZE, TARGET
 from blrc.targets.requests import OnnxForm, OnnxOutputs, OnnxWeights
@@ -42,7 +42,7 @@ from blrc.targets.requests import OnnxForm, OnnxOutputs, OnnxWeights
     help="map: one network with the likeliest weights; or the number of networks to sample for an ensemble.",
 )
 @click.option(
-    "--seed", type=SEEDS, default=0, show_default=True, help="Random seed for sampling the members of an ensemble."
+    "--seed", type=int, default=0, show_default=True, help="Random seed for sampling the members of an ensemble."
 )
 @sampling
 @click.option(
