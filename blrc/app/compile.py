@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from pathlib import Path
 
@@ -62,14 +62,17 @@ def compile(
             program of another digest, or `members` where there is no choice.
     """
     chosen = members is not None or gate is not None or freeze != 0 or sample != "all"
-    asked = ask_members("map" if members is None else members, seed, sample, freeze, gate)
-    name, program, files = sources(model, asked, chosen, digest, trust_code)
+
+    def ask() -> MembersRequest:
+        return ask_members("map" if members is None else members, seed, sample, freeze, gate)
+
+    name, program, files = sources(model, ask, chosen, digest, trust_code)
     return Native(files, name, program, threads, flags, cc, whitening=whitening)
 
 
 def sources(
     model: str | Path | Program | Checkpoint,
-    members: MembersRequest | None = None,
+    ask: Callable[[], MembersRequest] = MembersRequest,
     chosen: bool = False,
     digest: str | None = None,
     trust_code: bool = False,
@@ -77,7 +80,7 @@ def sources(
     """Return name, program and C of what `compile` is given.
 
     Args:
-        members: which networks of a checkpoint; None is map.
+        ask: gives the networks of a checkpoint; it is not called where they are made already.
         chosen: a user named them, so that a model whose networks are made already is refused.
 
     Raises:
@@ -100,7 +103,7 @@ def sources(
         program, name = program_file.load(Path(model)), _identifier(Path(model).name.removesuffix(PROGRAM))
         files = library_files(program, name)
     else:
-        name, program = _sampled(model, members or MembersRequest())
+        name, program = _sampled(model, ask())
         files, chosen = library_files(program, name), False
     if chosen:
         raise BlrcError(
