@@ -28,6 +28,7 @@ import numpy as np
 from c_kernels import NETWORKS, network
 from goals import COUNTS, goals
 
+from blrc import display
 from blrc.benchmark.clock import SECONDS, Run, interleaved
 from blrc.benchmark.host import versions
 from blrc.benchmark.ours import compile_levels
@@ -37,7 +38,6 @@ from blrc.benchmark.rivals import lce, twins
 from blrc.benchmark.rivals.registry import FLOAT32, INT8, OURS, TORCH, in_onnx_runtime
 from blrc.benchmark.rivals.torch_twin import in_torch, one_thread
 from blrc.benchmark.run import ROUNDS
-from blrc.benchmark.show.text import columns
 from blrc.benchmark.subject import macs
 from blrc.net.bits import pack_signs
 from blrc.program import vectors
@@ -200,7 +200,7 @@ def table(shapes: Mapping[str, Mapping[str, Any]], levels: tuple[str, ...]) -> s
             for level in levels
         ]
         rows.append((name, row["title"], *cells, *(f"{us[rival]:,.1f}" if rival in us else "-" for rival in rivals)))
-    return columns(rows, left=2)
+    return "\n".join(display.table(rows, left=2))
 
 
 def goals_table(shapes: Mapping[str, Mapping[str, Any]], levels: tuple[str, ...]) -> str:
@@ -209,7 +209,7 @@ def goals_table(shapes: Mapping[str, Mapping[str, Any]], levels: tuple[str, ...]
     for goal in goals(shapes, levels):
         rows.append((goal.shape, goal.level, goal.rival, f"{goal.goal:g}", f"{goal.counts:.2f}", f"{goal.found:.2f}"))
         verdicts.append("reached" if goal.reached else f"missed: {goal.why}")
-    lines = columns(rows, left=3).splitlines()
+    lines = display.table(rows, left=3)
     return "\n".join(f"{line}  {verdict}".rstrip() for line, verdict in zip(lines, verdicts, strict=True))
 
 

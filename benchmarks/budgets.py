@@ -87,15 +87,15 @@ def save_mnist(path: Path, images: NDArray[np.uint8]) -> None:
     if shipped.is_file():
         path.write_bytes(shipped.read_bytes())
         return
-    encoding = blrc.pixels((1, 28, 28), [0.1307], [0.3081])
-    blrc.save(random_weights(models.mnist()), path, input=encoding, calibration=images[:2560], compact=True)
+    encoding = blrc.pixels((1, 28, 28), mean=[0.1307], std=[0.3081])
+    blrc.save(random_weights(models.mnist()), path=path, input=encoding, calibration=images[:2560], compact=True)
 
 
 def save_cifar10(path: Path) -> None:
     """The CIFAR-10 network at full width: random weights, 1,000 random images."""
     images = np.random.default_rng(0).integers(0, 256, (1000, 3, 32, 32)).astype(np.uint8)
-    encoding = blrc.pixels((3, 32, 32), [0.4914, 0.4822, 0.4465], [0.2470, 0.2435, 0.2616])
-    blrc.save(random_weights(models.cifar10()), path, input=encoding, calibration=images, compact=True)
+    encoding = blrc.pixels((3, 32, 32), mean=[0.4914, 0.4822, 0.4465], std=[0.2470, 0.2435, 0.2616])
+    blrc.save(random_weights(models.cifar10()), path=path, input=encoding, calibration=images, compact=True)
 
 
 def reference_of(program: Path, images: NDArray[np.uint8]) -> Figure:

@@ -19,7 +19,6 @@ from pathlib import Path
 
 import numpy as np
 
-from blrc.inspection.budget import parse_bytes
 from blrc.net.bits import pack_signs
 from blrc.program import program_file, reference
 from blrc.program.legal import check
@@ -29,7 +28,7 @@ from blrc.targets.c.build.host import HostBuild
 from blrc.targets.c.emit import emit
 from blrc.targets.c.machines.emulated import EmulatedBuild
 from blrc.targets.c.machines.table import find
-from blrc.targets.c.size.choose import parse_optimize
+from blrc.targets.c.options import parse_bytes, parse_optimize
 from blrc.targets.options import EmitOptions
 
 SAME = Window((3, 3), padding=(1, 1, 1, 1))
@@ -147,7 +146,7 @@ def main() -> None:
     for name in arguments.networks:
         program = network(*NETWORKS[name])
         nothing = record(program, np.zeros((1, *program.input.shape), np.uint8))
-        ram = None if arguments.ram is None else parse_bytes(arguments.ram, "--ram")
+        ram = parse_bytes(arguments.ram, "--ram")
         form = parse_optimize(arguments.optimize)
         options = EmitOptions("bench", nothing, "0", optimize=form, ram=ram, cpu=arguments.cpu)
         files = {**emit(program, options).files, "bench.program.npz": program_file.to_bytes(program)}

@@ -35,8 +35,8 @@ from blrc.program.vectors import Vectors
 from blrc.store.places import write_atomically
 from blrc.targets.onnx.emit import emit
 from blrc.targets.onnx.head import OUTPUTS
-from blrc.targets.onnx_options import OnnxForm
 from blrc.targets.options import EmitOptions
+from blrc.targets.requests import OnnxForm
 
 PAGE = ROOT / "docs" / "consumers.md"
 MNIST = ROOT / "examples" / "mnist"

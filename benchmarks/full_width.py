@@ -55,8 +55,8 @@ def main() -> int:
         for members, count in VERIFIED.items():
             options = {"flash": FLASH} if members == "map" else {}
             np.savez(folder / "test.npz", images=images[:count], labels=labels[:count])
-            exported = blrc.export(model, folder / members, members=members, name="cifar10", **options)
-            report = blrc.verify(exported.folder, folder / "test.npz", random=RANDOM, progress=tell)
+            exported = blrc.export(model, folder=folder / members, members=members, name="cifar10", **options)
+            report = blrc.verify(exported.folder, data=folder / "test.npz", random=RANDOM, progress=tell)
             found[members] = {
                 "equal": report.equal,
                 "images": count,
@@ -86,7 +86,7 @@ def write(found: Mapping[str, Any], given: Path | None) -> None:
 
 
 def save_random(path: Path, images: NDArray[np.uint8]) -> None:
-    blrc.save(random_weights(models.cifar10()), path, input=CIFAR10, calibration=images, compact=True)
+    blrc.save(random_weights(models.cifar10()), path=path, input=CIFAR10, calibration=images, compact=True)
 
 
 def tell(what: str, done: int, total: int) -> None:

@@ -23,8 +23,8 @@ from blrc.frontend import checkpoint
 from blrc.frontend.members import parse_members
 from blrc.program.vectors import Vectors
 from blrc.targets.onnx.emit import emit
-from blrc.targets.onnx_options import OnnxOutputs
 from blrc.targets.options import EmitOptions
+from blrc.targets.requests import OnnxOutputs
 
 MODEL = Path(__file__).parents[1] / "examples" / "mnist" / "mnist.pt"
 BATCHES = (1, 16)

@@ -66,7 +66,7 @@ def timed(rounds: int) -> dict[str, Any]:
     """What depends on this machine."""
     with tempfile.TemporaryDirectory(prefix="blrc-performance-") as temporary:
         folder = Path(temporary) / "fast"
-        blrc.export(MNIST, folder, ["c", "onnx"], cpu="x86-64")
+        blrc.export(MNIST, folder=folder, targets=["c", "onnx"], cpu="x86-64")
         return {
             "date": today(),
             "cpu": cpu(),
@@ -79,7 +79,7 @@ def counted() -> dict[str, Any]:
     """Instructions of microcontrollers."""
     with tempfile.TemporaryDirectory(prefix="blrc-performance-") as temporary:
         folder = Path(temporary) / "mnist"
-        blrc.export(MNIST, folder, ["c"])
+        blrc.export(MNIST, folder=folder, targets=["c"])
         return {
             "counted": today(),
             "devices": devices(folder),

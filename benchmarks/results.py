@@ -28,7 +28,7 @@ from typing import Any
 import torch
 from results_runs import RUNS, Run
 
-from blrc.app.api import build
+from blrc.app.export import build
 from blrc.datasets import idx
 from blrc.datasets.cifar import cifar10
 from blrc.frontend import checkpoint, full_precision

@@ -27,10 +27,10 @@ import torch
 
 from blrc.datasets.idx import Dataset
 from blrc.nn import Gaussian, shared_moments, variance_regulariser
-from blrc.training import RECIPES, Recipe
 from blrc.training.data import CIFAR10, MNIST
 from blrc.training.machine.memory import keep_freed_memory
 from blrc.training.machine.torch_compile import compiled
+from blrc.training.recipe import RECIPES, Recipe
 from blrc.training.stages.augment import augmentation
 from blrc.training.stages.registry import stages_of
 from blrc.training.stages.stage import optimiser, run_epoch

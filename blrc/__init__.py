@@ -1,7 +1,7 @@
 """Probabilistic binary neural networks, from training to bit-exact ONNX and C.
 
-    blrc.save(model, "model.pt", input=blrc.pixels(...), calibration=samples)
-    blrc.export("model.pt", "out", targets=["c", "onnx"])
+    blrc.save(model, path="model.pt", input=blrc.pixels(...), calibration=samples)
+    blrc.export("model.pt", folder="out", targets=["c", "onnx"])
     blrc.verify("out")
     net = blrc.compile("out")    # the generated C: labels = net(images)
 
@@ -11,15 +11,21 @@ Layers are in `blrc.nn`. These names load what they need when they are first use
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
-from blrc import extras, version
+from blrc import version
 
 if TYPE_CHECKING:
     from blrc import datasets, nn
     from blrc.app.anytime import anytime
-    from blrc.app.api import export, verify
     from blrc.app.compile import compile
+    from blrc.app.evaluate import evaluate
+    from blrc.app.export import export
+    from blrc.app.inspect import inspect
+    from blrc.app.train import train
+    from blrc.app.verify import verify
+    from blrc.benchmark.run import bench
     from blrc.errors import BlrcError
     from blrc.frontend.checkpoint import Checkpoint, load
     from blrc.frontend.saving import save
@@ -34,45 +40,59 @@ __all__ = [
     "InputEncoding",
     "__version__",
     "anytime",
+    "bench",
     "bits",
     "compile",
     "datasets",
+    "evaluate",
     "export",
+    "inspect",
     "int8_codes",
     "load",
     "models",
     "nn",
     "pixels",
     "save",
+    "train",
     "verify",
 ]
 
-_HOME = {
-    "BlrcError": "errors",
-    "Checkpoint": "frontend.checkpoint",
-    "InputEncoding": "net.encoding",
-    "anytime": "app.anytime",
-    "bits": "net.encoding",
-    "compile": "app.compile",
-    "export": "app.export",
-    "int8_codes": "net.encoding",
-    "load": "frontend.checkpoint",
-    "pixels": "net.encoding",
-    "save": "frontend.saving",
-    "verify": "app.api",
-}
+if not TYPE_CHECKING:  # for type checkers, a name that is not imported above is a mistake
+    _HOMES = {
+        "BlrcError": "errors",
+        "Checkpoint": "frontend.checkpoint",
+        "InputEncoding": "net.encoding",
+        "anytime": "app.anytime",
+        "bench": "benchmark.run",
+        "bits": "net.encoding",
+        "compile": "app.compile",
+        "evaluate": "app.evaluate",
+        "export": "app.export",
+        "inspect": "app.inspect",
+        "int8_codes": "net.encoding",
+        "load": "frontend.checkpoint",
+        "pixels": "net.encoding",
+        "save": "frontend.saving",
+        "train": "app.train",
+        "verify": "app.verify",
+    }
+    _MODULES = {"datasets": "datasets", "models": "nn.models", "nn": "nn"}
+    _OF_TORCH = ("models", "nn", "save")
 
-_OF_TORCH = ("models", "nn", "save")
-_MODULES = {"datasets": "datasets", "models": "nn.models", "nn": "nn"}
+    def __getattr__(name):
+        if name in _OF_TORCH:
+            from blrc.extras import require
 
+            require("torch", f"blrc.{name}")
+        if name in _MODULES:
+            return import_module(f"blrc.{_MODULES[name]}")
+        if name not in _HOMES:
+            raise AttributeError(f"module 'blrc' has no attribute {name!r}")
+        value = getattr(import_module(f"blrc.{_HOMES[name]}"), name)
+        globals()[name] = value
+        return value
 
-def __getattr__(name: str) -> Any:
-    if name in _OF_TORCH:
-        extras.require("torch", f"blrc.{name}")
-    if name in _MODULES:
-        return import_module(f"blrc.{_MODULES[name]}")
-    if name not in _HOME:
-        raise AttributeError(f"module 'blrc' has no attribute {name!r}")
-    value = getattr(import_module(f"blrc.{_HOME[name]}"), name)
-    globals()[name] = value
-    return value
+    def __dir__():
+        """List what is public; `help` and others take each name, so those of torch are left out where it is missing."""
+        missing = _OF_TORCH if find_spec("torch") is None else ()
+        return sorted({*(name for name in globals() if name.startswith("__")), *__all__} - {*missing})

@@ -17,8 +17,8 @@ from blrc.program import program_file, reference
 from blrc.program.legal import check
 from blrc.program.program import Constant, Conv, Encode, Op, Program, Scores, Value, Window
 from blrc.program.vectors import record
-from blrc.targets.c import emit
 from blrc.targets.c.build import compiler as build
+from blrc.targets.c.emit import emit
 from blrc.targets.c.layout.strips import Plan, Work, joined, placed
 from blrc.targets.c.size.choose import Optimize
 from blrc.targets.options import EmitOptions

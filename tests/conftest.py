@@ -53,7 +53,7 @@ def _seeded() -> Iterator[None]:
 def x86_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """C for x86-64 and ONNX."""
     folder = tmp_path_factory.mktemp("bench") / "x86"
-    blrc.export(GOLDEN / "tiny.pt", folder, ["c", "onnx"], cpu="x86-64")
+    blrc.export(GOLDEN / "tiny.pt", folder=folder, targets=["c", "onnx"], cpu="x86-64")
     return folder
 
 
@@ -61,7 +61,7 @@ def x86_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def ensemble_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Portable C of three members, and ONNX."""
     folder = tmp_path_factory.mktemp("bench") / "three"
-    blrc.export(GOLDEN / "tiny.pt", folder, ["c", "onnx"], members="3")
+    blrc.export(GOLDEN / "tiny.pt", folder=folder, targets=["c", "onnx"], members="3")
     return folder
 
 

@@ -13,8 +13,8 @@ from blrc.program.program import Constant, Conv, Op, Program, Scores, Value, Win
 from blrc.program.vectors import Vectors
 from blrc.targets.onnx.emit import emit
 from blrc.targets.onnx.session import OnnxRun
-from blrc.targets.onnx_options import OnnxForm, OnnxOutputs, OnnxWeights
 from blrc.targets.options import EmitOptions
+from blrc.targets.requests import OnnxForm, OnnxOutputs, OnnxWeights
 
 KINDS = ("uint8", "int8", "bits")
 

@@ -61,9 +61,11 @@ def encoding_of(kind: str, shape: tuple[int, ...]) -> InputEncoding:
     if kind == "uint8":
         channels = shape[0] if len(shape) == 3 else 1
         return pixels(
-            shape, [0.3 + 0.1 * (c % 5) for c in range(channels)], [0.2 + 0.05 * (c % 3) for c in range(channels)]
+            shape,
+            mean=[0.3 + 0.1 * (c % 5) for c in range(channels)],
+            std=[0.2 + 0.05 * (c % 3) for c in range(channels)],
         )
-    return int8_codes(shape, 40.0) if kind == "int8" else bits(shape)
+    return int8_codes(shape, scale=40.0) if kind == "int8" else bits(shape)
 
 
 def raw_samples(encoding: InputEncoding, count: int, seed: int) -> NDArray[Any]:

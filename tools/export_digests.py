@@ -70,14 +70,14 @@ def networks(folder: Path, seeds: int) -> Iterator[tuple[str, Path]]:
         grown = network(seed)
         path = folder / f"farm{seed}.pt"
         try:
-            blrc.save(grown.model, path, input=grown.encoding, calibration=grown.calibration)
+            blrc.save(grown.model, path=path, input=grown.encoding, calibration=grown.calibration)
         except BlrcError:
             continue
         yield path.stem, path
     for seed in range(seeds // 4):
         model, shape = deep_network(seed)
         path, encoding = folder / f"deep{seed}.pt", encoding_of("uint8", shape)
-        blrc.save(randomise(model, seed), path, input=encoding, calibration=raw_samples(encoding, 40, seed))
+        blrc.save(randomise(model, seed), path=path, input=encoding, calibration=raw_samples(encoding, 40, seed))
         yield path.stem, path
 
 
@@ -97,7 +97,7 @@ def digests(seeds: int) -> dict[str, dict[str, str]]:
                 made = folder / "made"
                 given = {"packages": package} if package else {}
                 try:
-                    blrc.export(path, made, target, name="net", force=True, **given, **options)
+                    blrc.export(path, folder=made, targets=target, name="net", force=True, **given, **options)
                     found[case] = {
                         str(file.relative_to(made)): _digest(file) for file in sorted(made.rglob("*")) if file.is_file()
                     }

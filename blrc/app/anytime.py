@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from fractions import Fraction
-from itertools import count
 from typing import Any
 
 from numpy.typing import NDArray
 
 from blrc.errors import BlrcError
 from blrc.frontend.checkpoint import Checkpoint
-from blrc.frontend.sample import NONE, Member, parse_freeze, sampled_layers
+from blrc.frontend.members import ask_members
+from blrc.frontend.sample import NONE, Member
 from blrc.frontend.sample import sample as sample_member
 from blrc.lowering.calibrate import calibrate
 from blrc.lowering.lower import lower
@@ -19,14 +20,30 @@ from blrc.net.encoding import device_layout
 from blrc.program import head, reference
 
 
+class Anytime(Iterator[head.Answer]):
+    """The answers of `anytime`, one a member."""
+
+    def __init__(self, source: str, samples: int, answers: Iterator[head.Answer]) -> None:
+        self._source, self._samples, self._answers, self._given = source, samples, answers, 0
+
+    def __next__(self) -> head.Answer:
+        answer = next(self._answers)
+        self._given += 1
+        return answer
+
+    def __repr__(self) -> str:
+        return f"Anytime({self._source!r}: {self._samples:,} samples, {self._given} members so far)"
+
+
 def anytime(
     checkpoint: Checkpoint,
+    *,
     raw: NDArray[Any],
     seed: int = 0,
     sample: str | Sequence[str] = "all",
     freeze: str | float | Fraction = NONE,
-) -> Iterator[head.Answer]:
-    """The answer for `raw` after one member, after two, and so on (at most `head.MAX_MEMBERS`).
+) -> Anytime:
+    """Give the answer for `raw` after one member, after two, and so on (at most `head.MAX_MEMBERS`).
 
     Member k is the one that an export with the same seed holds, whatever its number of members, and every answer is
     that of such an export bit for bit. Nothing is trained again. (Where the last layer is binary: as long as all
@@ -41,22 +58,24 @@ def anytime(
         BlrcError: samples of another type or shape, no calibration samples, or a network that cannot be compiled.
 
     Example:
-        ``for answer in anytime(blrc.load("model.pt"), images): ...`` until one is content.
+        ``for answer in anytime(blrc.load("model.pt"), raw=images): ...`` until one is content.
     """
     if not isinstance(checkpoint, Checkpoint):
         raise BlrcError(f"anytime takes a checkpoint, not {type(checkpoint).__name__}; give blrc.load(path)")
     checkpoint.encoding.check(raw, "samples")
-    samples = checkpoint.samples()
+    checkpoint.samples()  # refuses a checkpoint without
+    request = ask_members(1, seed, sample, freeze)
+    return Anytime(checkpoint.source, len(raw), _answers(checkpoint, raw, request.of(checkpoint)[0]))
+
+
+def _answers(checkpoint: Checkpoint, raw: NDArray[Any], first: Member) -> Iterator[head.Answer]:
     device = device_layout(raw)
     if checkpoint.encoding.kind == "bits":
         device = device.astype(bool)
-    layers, frozen = sampled_layers(checkpoint, sample), parse_freeze(freeze)
     sums: head.Sums | None = None
-    for index in count():
-        if index == head.MAX_MEMBERS:
-            return
-        net = sample_member(checkpoint, Member(seed, index, layers, frozen))
-        program = lower([calibrate(net, samples)])
+    for index in range(head.MAX_MEMBERS):
+        net = sample_member(checkpoint, replace(first, index=index))
+        program = lower([calibrate(net, checkpoint.samples())])
         scores = reference.scores(program, device)
         sums = (sums or head.Sums.start(*scores.shape)).add(scores, head.scale_of(program.score_scale))
         yield sums.answer()

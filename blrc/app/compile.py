@@ -4,32 +4,31 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from blrc.datasets.whitening import Whitening
 from blrc.errors import BlrcError
 from blrc.exports.again import expect_c, library_of
 from blrc.exports.door import check_digest, expect_digest, open_export
+from blrc.frontend.checkpoint import Checkpoint, load
+from blrc.frontend.members import MembersRequest, ask_members
 from blrc.program import program_file
 from blrc.program.program import Program
 from blrc.reading.given import path_of
 from blrc.store.places import is_folder
-from blrc.targets.c.naming.names import check_name
 from blrc.targets.c.native.library import library_files
 from blrc.targets.c.native.network import Native
-
-if TYPE_CHECKING:
-    from blrc.frontend.checkpoint import Checkpoint
+from blrc.targets.naming.names import check_name
 
 PROGRAM = ".program.npz"
 
 
 def compile(
     model: str | Path | Program | Checkpoint,
-    members: str | None = None,
+    *,
+    members: str | int | None = None,
     seed: int = 0,
     sample: str | Sequence[str] = "all",
     freeze: str | float | Fraction = 0,
@@ -62,26 +61,31 @@ def compile(
         BlrcError: no compiler, no such model, one that cannot be compiled, a folder that does not fit its manifest, a
             program of another digest, or `members` where there is no choice.
     """
-    name, program, files = sources(model, members, seed, sample, freeze, gate, digest, trust_code)
+    chosen = members is not None or gate is not None or freeze != 0 or sample != "all"
+
+    def ask() -> MembersRequest:
+        return ask_members("map" if members is None else members, seed, sample, freeze, gate)
+
+    name, program, files = sources(model, ask, chosen, digest, trust_code)
     return Native(files, name, program, threads, flags, cc, whitening=whitening)
 
 
 def sources(
     model: str | Path | Program | Checkpoint,
-    members: str | None = None,
-    seed: int = 0,
-    sample: str | Sequence[str] = "all",
-    freeze: str | float | Fraction = 0,
-    gate: str | float | Fraction | None = None,
+    ask: Callable[[], MembersRequest] = MembersRequest,
+    chosen: bool = False,
     digest: str | None = None,
     trust_code: bool = False,
 ) -> tuple[str, Program, dict[str, bytes]]:
-    """Name, program and C of what `compile` is given.
+    """Return name, program and C of what `compile` is given.
+
+    Args:
+        ask: gives the networks of a checkpoint; it is not called where they are made already.
+        chosen: a user named them, so that a model whose networks are made already is refused.
 
     Raises:
         BlrcError: as for `compile`, but for the compiler.
     """
-    chosen = members is not None or gate is not None or freeze != 0 or sample != "all"
     if isinstance(model, bytes | os.PathLike):
         model = path_of(model)
     if digest is not None:
@@ -99,7 +103,7 @@ def sources(
         program, name = program_file.load(Path(model)), _identifier(Path(model).name.removesuffix(PROGRAM))
         files = library_files(program, name)
     else:
-        name, program = _sampled(model, "map" if members is None else members, seed, sample, freeze, gate)
+        name, program = _sampled(model, ask())
         files, chosen = library_files(program, name), False
     if chosen:
         raise BlrcError(
@@ -110,23 +114,11 @@ def sources(
     return name, program, files
 
 
-def _sampled(
-    model: str | Path | Checkpoint,
-    members: str,
-    seed: int,
-    sample: str | Sequence[str],
-    freeze: str | float | Fraction,
-    gate: str | float | Fraction | None,
-) -> tuple[str, Program]:
-    from blrc.app.export import build
-    from blrc.frontend.checkpoint import Checkpoint, load  # an exported folder and a program do without all this
-    from blrc.frontend.members import parse_gate, parse_members
-    from blrc.frontend.sample import parse_freeze, sampled_layers
+def _sampled(model: str | Path | Checkpoint, members: MembersRequest) -> tuple[str, Program]:
+    from blrc.app.export import build  # an exported folder and a program do without all this
 
     source = model if isinstance(model, Checkpoint) else load(model)
-    q16 = parse_gate(gate)
-    chosen = parse_members(members, seed, sampled_layers(source, sample), parse_freeze(freeze), q16)
-    return _identifier(Path(source.source).stem), build(source, chosen, q16)[0]
+    return _identifier(Path(source.source).stem), build(source, members.of(source), members.gate)[0]
 
 
 def _identifier(text: str) -> str:

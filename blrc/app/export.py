@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 from blrc.app.provenance import describe, notes, recorded_inputs
+from blrc.app.sizes import sizes_of
+from blrc.display import Preformatted
 from blrc.errors import BlrcError
 from blrc.exports.door import previous_files
 from blrc.exports.manifest import SUFFIX, Manifest, listed, to_bytes
 from blrc.exports.recorded import to_plain
 from blrc.frontend import checkpoint
 from blrc.frontend.checkpoint import Checkpoint
-from blrc.frontend.members import parse_gate, parse_members
-from blrc.frontend.sample import MAP, NONE, Member, binary_layers, parse_freeze, sample, sampled_layers
-from blrc.inspection.budget import Form, check_budget, parse_budget
+from blrc.frontend.members import MembersRequest, ask_members
+from blrc.frontend.sample import MAP, NONE, Member, binary_layers, sample
 from blrc.lowering.calibrate import calibrate
 from blrc.lowering.lower import lower
 from blrc.net.net import Net
@@ -27,13 +29,12 @@ from blrc.program.program import Program
 from blrc.reading.given import path_of
 from blrc.reading.regular import check_place
 from blrc.store.claim import claimed
-from blrc.targets.c.naming.names import check_name
-from blrc.targets.c.packages.registry import parse_packages
-from blrc.targets.c.size.choose import check_cpu, parse_optimize
-from blrc.targets.onnx_options import parse_onnx
+from blrc.targets.naming.names import check_name
+from blrc.targets.onnx.options import parse_onnx
 from blrc.targets.options import EmitOptions
-from blrc.targets.publication import parse_publication
-from blrc.targets.registry import NEEDS, TARGETS
+from blrc.targets.publication import Publication, parse_publication
+from blrc.targets.registry import NEEDS, TARGETS, parse_targets, refuse_options
+from blrc.targets.requests import COptions, OnnxOptions
 from blrc.version import VERSION
 
 Say = Callable[[str], None]
@@ -43,13 +44,61 @@ def quiet(what: str) -> None:
     """Say nothing."""
 
 
-@dataclass(frozen=True, eq=False)
-class Exported:
-    """What an export wrote."""
+@dataclass(frozen=True)
+class ExportRequest:
+    """What is to be exported, and where to. Each part was checked by the room that owns it.
+
+    Attributes:
+        folder, force: where to write, and whether to replace an earlier export.
+        targets: by name, sorted, each once.
+        members: which networks.
+        publication: what is known of the model where it is published.
+        c, onnx: options of these targets; None where they are not asked for.
+        name: prefix of every file and symbol; None takes the checkpoint's file name.
+    """
 
     folder: Path
-    program: Program = field(repr=False)
-    manifest: Manifest = field(repr=False)
+    targets: tuple[str, ...]
+    members: MembersRequest
+    publication: Publication
+    c: COptions | None
+    onnx: OnnxOptions | None
+    name: str | None
+    force: bool
+
+    def emit_options(self, name: str, recorded: vectors.Vectors, source: Checkpoint) -> EmitOptions:
+        """Return what the targets are told."""
+        c, onnx = self.c or COptions(), self.onnx or OnnxOptions()
+        return EmitOptions(
+            name=name,
+            vectors=recorded,
+            version=VERSION,
+            **vars(c),
+            onnx_weights=onnx.weights,
+            onnx_outputs=onnx.outputs,
+            onnx_form=onnx.form,
+            license=self.publication.license,
+            author=self.publication.author,
+            url=self.publication.url,
+            package_version=self.publication.version,
+            input_scale=source.encoding.scale if source.encoding.kind == "int8" else None,
+        )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Exported(Preformatted):
+    """What an export wrote; ``print`` shows its sizes."""
+
+    folder: Path
+    program: Program
+    manifest: Manifest
+
+    def __repr__(self) -> str:
+        targets = ", ".join(self.manifest.targets)
+        return f"Exported('{self.folder}': {targets} of {self.manifest.name!r}, program {self.manifest.digest[:16]})"
+
+    def __str__(self) -> str:
+        return "\n".join(sizes_of(self.folder, self.manifest))
 
 
 def build(source: Checkpoint, members: Sequence[Member], gate: int = 0) -> tuple[Program, list[Net]]:
@@ -68,9 +117,10 @@ def build(source: Checkpoint, members: Sequence[Member], gate: int = 0) -> tuple
 
 def export(
     model: str | Path | Checkpoint,
+    *,
     folder: str | Path,
     targets: str | Sequence[str] = ("c", "onnx"),
-    members: str = "map",
+    members: str | int = "map",
     seed: int = 0,
     name: str | None = None,
     force: bool = False,
@@ -94,7 +144,7 @@ def export(
     """Compile a checkpoint and write the artefacts of every target into one folder.
 
     Args:
-        model: a checkpoint or its path.
+        model: a checkpoint, or its path.
         folder: is created; if it holds an earlier export, `force` replaces that export's files.
         targets: one or several names from `blrc.targets.registry.TARGETS`.
         members: ``map``, or a number of networks sampled from `seed`.
@@ -105,7 +155,7 @@ def export(
         freeze: weights whose rarer sign is less likely than this stay at MAP too: 0 to 0.5, taken as the decimal it is.
         gate: MAP becomes the first member, and where its top probability is at least this (above 0, at most 1), it
             answers alone; elsewhere it votes together with the sampled members. None: no gate.
-        packages: one or several names from `blrc.targets.c.packages.registry.PACKAGES`: a library of that ecosystem,
+        packages: one or several names from `blrc.targets.c.options.PACKAGES`: a library of that ecosystem,
             with an example, in ``<package>/<name>`` of the folder. Needs the target ``c``.
         flash, ram: bytes that the C may take of each, as numbers or such as ``256K``; what does not fit is refused.
         optimize: ``size``, or ``speed``: the C takes more RAM, at most `ram`, where that saves instructions on CPUs
@@ -123,39 +173,43 @@ def export(
     Raises:
         BlrcError: for every mistake that a user can make; nothing is written then.
     """
-    folder = check_place(path_of(folder, "the path of the folder to write"))
-    targets = (targets,) if isinstance(targets, str) else targets
-    unknown = [target for target in targets if target not in TARGETS]
-    if unknown or not targets:
-        raise BlrcError(f"unknown target {', '.join(map(repr, unknown)) or '(none)'}; known: {', '.join(TARGETS)}")
-    wanted = parse_packages(packages)
-    if wanted and "c" not in targets:
-        raise BlrcError(f"package {', '.join(wanted)}: packages hold the C; add the target c (--target c)")
-    for target in set(targets) & set(NEEDS):
+    wanted = parse_targets(targets)
+    for target in set(wanted) & set(NEEDS):
         NEEDS[target]()
-    limits = parse_budget(flash, ram, targets)
-    wanted_speed = parse_optimize(optimize)
-    check_cpu(cpu, targets, flash is not None or ram is not None or bool(wanted) or optimize != "size")
-    onnx = parse_onnx(onnx_weights, onnx_outputs, onnx_form, targets)
-    if optimize != "size" and "c" not in targets:
-        raise BlrcError(f"--optimize {optimize} is about the C; add --target c")
-    publication = parse_publication(license, author, url, package_version)
-    q16 = parse_gate(gate)
-    parse_members(members, seed, gate=q16)  # refuses bad numbers before a file is read
-    source = model if isinstance(model, Checkpoint) else checkpoint.load(model)
-    chosen = parse_members(members, seed, sampled_layers(source, sample), parse_freeze(freeze), q16)
+    request = ExportRequest(
+        folder=check_place(path_of(folder, "the path of the folder to write")),
+        targets=wanted,
+        c=_c_options(wanted, packages, optimize=optimize, cpu=cpu, flash=flash, ram=ram),
+        onnx=_onnx_options(wanted, weights=onnx_weights, outputs=onnx_outputs, form=onnx_form),
+        publication=parse_publication(license, author, url, package_version),
+        members=ask_members(members, seed, sample, freeze, gate),
+        name=name,
+        force=force,
+    )
+    return run(model if isinstance(model, Checkpoint) else checkpoint.load(model), request, say)
+
+
+def run(source: Checkpoint, request: ExportRequest, say: Say = quiet) -> Exported:
+    """Export a checkpoint as a request asks.
+
+    Raises:
+        BlrcError: the network cannot be compiled, the folder cannot be written, or the C exceeds its budget.
+    """
+    chosen, gate = request.members.of(source), request.members.gate
     if set(chosen) != {MAP}:
         check_random(source, "export")
-    name = check_name(re.sub(r"[^A-Za-z0-9_]", "_", Path(source.source).stem) if name is None else name)
-    with claimed(folder) as place:  # before the earlier export is looked at, until the new one is written
-        replaced = previous_files(folder, force)
+    stem = re.sub(r"[^A-Za-z0-9_]", "_", Path(source.source).stem)
+    name = check_name(stem if request.name is None else request.name)
+    with claimed(request.folder) as place:  # before the earlier export is looked at, until the new one is written
+        replaced = previous_files(request.folder, request.force)
         for note in notes(source):
             say(f"warning: {source.source}: {note}")
             if say is quiet:  # whoever calls from Python and listens to nothing
-                warnings.warn(f"{source.source}: {note}", stacklevel=2)
+                warnings.warn(f"{source.source}: {note}", stacklevel=3)
         say("calibrating")
-        program, _ = build(source, chosen, q16)
-        check_budget(source.source, program, limits, chosen[-1].layers is None, Form(wanted_speed, cpu))
+        program, _ = build(source, chosen, gate)
+        if request.c is not None and (request.c.flash or request.c.ram):
+            _check_budget(source, program, request.c, chosen[-1].layers is None)
         digest = program_file.digest(program)
         say(f"recording vectors of program {digest}")
         recorded = vectors.record(program, recorded_inputs(source, program))
@@ -163,35 +217,46 @@ def export(
             f"{name}.program.npz": program_file.to_bytes(program),
             f"{name}.vectors.npz": vectors.to_bytes(program, recorded),
         }
-        options = EmitOptions(
-            name=name,
-            vectors=recorded,
-            version=VERSION,
-            packages=wanted,
-            optimize=wanted_speed,
-            ram=limits.ram,
-            flash=limits.flash,
-            cpu=cpu,
-            onnx_weights=onnx.weights,
-            onnx_outputs=onnx.outputs,
-            onnx_form=onnx.form,
-            license=publication.license,
-            author=publication.author,
-            url=publication.url,
-            package_version=publication.version,
-            input_scale=source.encoding.scale if source.encoding.kind == "int8" else None,
-        )
+        options = request.emit_options(name, recorded, source)
         about = {}
-        for target in sorted(set(targets)):
+        for target in request.targets:
             say(f"emitting {target}")
             emitted = TARGETS[target](program, options)
             files.update(emitted.files)
             about[target] = emitted.about
-        settings = describe(source, chosen[-1], q16)
+        settings = describe(source, chosen[-1], gate)
         manifest = Manifest(name, digest, VERSION, program.members, settings, to_plain(options), about, listed(files))
         files[f"{name}{SUFFIX}"] = to_bytes(manifest)
         place.write(files, replaced)
-    return Exported(folder, program, manifest)
+    return Exported(request.folder, program, manifest)
+
+
+def _c_options(targets: Sequence[str], packages: str | Iterable[str], **given: Any) -> COptions | None:
+    """Return the options of the C; its room is entered only where there is C."""
+    packages = (packages,) if isinstance(packages, str) else tuple(packages)
+    if "c" in targets:
+        from blrc.targets.c.options import parse_c
+
+        return parse_c(packages, **given)
+    defaults = vars(COptions())
+    named = {f"--{name}": value if value != defaults[name] else None for name, value in given.items()}
+    refuse_options("c", {"--package": ", ".join(name for name in packages if name != "none") or None, **named})
+    return None
+
+
+def _onnx_options(targets: Sequence[str], **given: Any) -> OnnxOptions | None:
+    if "onnx" in targets:
+        return parse_onnx(**given)
+    defaults = {**vars(OnnxOptions()), "outputs": None}
+    named = {f"--onnx-{name}": value if value != defaults[name] else None for name, value in given.items()}
+    refuse_options("onnx", named)
+    return None
+
+
+def _check_budget(source: Checkpoint, program: Program, c: COptions, all_sampled: bool) -> None:
+    from blrc.inspection.budget import Budget, Form, check_budget  # it knows the C
+
+    check_budget(source.source, program, Budget(c.flash, c.ram), all_sampled, Form(c.optimize, c.cpu))
 
 
 def check_random(source: Checkpoint, what: str) -> None:

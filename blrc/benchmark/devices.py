@@ -17,8 +17,9 @@ from blrc.targets.c.emit import emit
 from blrc.targets.c.layout.layout import CPUS, HOSTS, PORTABLE
 from blrc.targets.c.machines.emulated import EmulatedBuild
 from blrc.targets.c.machines.table import Machine, find
-from blrc.targets.c.size.choose import Optimize, choose
+from blrc.targets.c.size.choose import choose
 from blrc.targets.options import EmitOptions
+from blrc.targets.requests import Optimize
 from blrc.version import VERSION
 
 OPTIMIZE: tuple[Optimize, ...] = ("size", "speed", "ram")

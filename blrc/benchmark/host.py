@@ -18,7 +18,8 @@ from blrc.program.program import BinaryScores, Conv, Op, Scores
 from blrc.targets.c.kernels.tiers import allowed, host_cpu
 from blrc.targets.c.layout.layout import HOSTS, PORTABLE, Layout
 from blrc.targets.c.native.library import library_files
-from blrc.targets.c.size.choose import Optimize, choose
+from blrc.targets.c.size.choose import choose
+from blrc.targets.requests import Optimize
 from blrc.version import VERSION
 
 Progress = Callable[[str, int, int], None]

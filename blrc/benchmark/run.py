@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,9 @@ from blrc.benchmark.clock import SECONDS
 from blrc.benchmark.devices import measure_devices
 from blrc.benchmark.host import Progress, measure
 from blrc.benchmark.report import to_plain
-from blrc.benchmark.subject import load
+from blrc.benchmark.show.text import to_text
+from blrc.benchmark.subject import Subject, load
+from blrc.display import Figures
 from blrc.errors import BlrcError
 from blrc.program.program import Program
 from blrc.store.places import writable, write_atomically
@@ -23,59 +25,91 @@ if TYPE_CHECKING:
 ROUNDS = 15
 
 
+@dataclass(frozen=True)
+class BenchRequest:
+    """What `bench` is asked for; see there.
+
+    Raises:
+        BlrcError: a number of rounds that is none, or rounds for machines, whose instructions are counted.
+    """
+
+    machines: tuple[str, ...] = ()
+    rounds: int | None = None
+    others: bool = True
+    plot: Path | None = None
+    seconds: float = SECONDS
+
+    def __post_init__(self) -> None:
+        if self.machines and self.rounds is not None:
+            raise BlrcError(f"--rounds {self.rounds} is about times, and --on counts instructions; leave out either")
+        if self.rounds is not None and self.rounds < 1:
+            raise BlrcError(f"rounds {self.rounds}: must be at least 1")
+
+
+class BenchReport(Figures):
+    """What `bench` measured: plain data (`blrc.benchmark.report.to_plain`)."""
+
+    def __repr__(self) -> str:
+        """Name what was measured; ``print`` shows the tables."""
+        return f"BenchReport({self['name']!r} for {self['cpu']} CPUs: {', '.join(self.keys() & {'host', 'devices'})})"
+
+    def __str__(self) -> str:
+        return to_text(self)
+
+
 def bench(
     model: str | Path | Program | Checkpoint,
-    on: str | None = None,
+    *,
+    on: str | Sequence[str] | None = None,
     rounds: int | None = None,
     others: bool = True,
-    json_file: str | Path | None = None,
     plot: str | Path | None = None,
     seconds: float | None = None,
     progress: Progress = lambda what, done, total: None,
     digest: str | None = None,
     trust_code: bool = False,
-) -> dict[str, Any]:
-    """How fast a model's C is: on this machine beside its rivals, or on others in instructions.
+) -> BenchReport:
+    """Measure how fast a model's C is: on this machine beside its rivals, or on others in instructions.
 
     Args:
         model: what `blrc.compile` takes: an exported folder, a checkpoint, a program.
-        on: machines in emulators, with commas between (`machines.ALL`); then nothing is timed here.
+        on: machines in emulators, as for `blrc.verify`; then nothing is timed here.
         rounds: in each of which everything that is timed has its turn; by default 15.
         others: show what other choices of options would have cost.
-        json_file: is written with what is returned.
         plot: a file for a figure, SVG (needs matplotlib).
         seconds: of one measurement; by default 0.01.
         progress: is told what is being done, how much of it is done, and how much there is.
         digest, trust_code: as for `blrc.compile`.
 
     Returns:
-        plain data, see `blrc.benchmark.report.to_plain`.
+        plain data, see `blrc.benchmark.report.to_plain`; ``print`` shows it as tables.
 
     Raises:
         BlrcError: for every mistake that a user can make.
     """
-    if on is not None and rounds is not None:
-        raise BlrcError(f"--rounds {rounds} is about times, and --on counts instructions; leave out either")
-    rounds = ROUNDS if rounds is None else rounds
-    if rounds < 1:
-        raise BlrcError(f"rounds {rounds}: must be at least 1")
+    request = BenchRequest(
+        machines=parse_machines(on),
+        rounds=rounds,
+        others=others,
+        plot=None if plot is None else Path(plot),
+        seconds=SECONDS if seconds is None else seconds,
+    )
     draw = None if plot is None else _figure()
-    machines = () if on is None else parse_machines(on)
-    for file in (json_file, plot):  # measuring takes long; what cannot be written is found before it
-        if file is not None:
-            writable(Path(file).parent)
-    subject = load(model, digest, trust_code)
-    if machines:
-        plain = to_plain(subject, None, measure_devices(subject, machines, others, progress))
-    else:
-        plain = to_plain(
-            subject, measure(subject, rounds, others, SECONDS if seconds is None else seconds, progress), ()
-        )
-    if json_file is not None:
-        write_atomically(Path(json_file), (json.dumps(plain, indent=2) + "\n").encode())
-    if draw is not None and plot is not None:
-        write_atomically(Path(plot), draw(plain))
+    if request.plot is not None:  # measuring takes long; what cannot be written is found before it
+        writable(request.plot.parent)
+    plain = run(load(model, digest, trust_code), request, progress)
+    if draw is not None and request.plot is not None:
+        write_atomically(request.plot, draw(plain))
     return plain
+
+
+def run(subject: Subject, request: BenchRequest, progress: Progress) -> BenchReport:
+    """Measure a model as a request asks."""
+    if request.machines:
+        devices = measure_devices(subject, request.machines, request.others, progress)
+        return BenchReport(to_plain(subject, None, devices))
+    rounds = ROUNDS if request.rounds is None else request.rounds
+    return BenchReport(to_plain(subject, measure(subject, rounds, request.others, request.seconds, progress), ()))
 
 
 def _figure() -> Callable[[dict[str, Any]], bytes]:

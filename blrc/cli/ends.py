@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 
 import click
 
+from blrc.cli.progress import coloured
 from blrc.errors import UNCHECKED, WELL, BlrcError
 
 STATUSES = """\b
@@ -81,7 +82,7 @@ def show(text: str) -> None:
 def complain(message: str) -> None:
     """Print a mistake on standard error, if anybody hears it."""
     with suppress(OSError):
-        click.echo(f"Error: {message}", err=True)
+        click.echo(f"{coloured('Error:', 'red', sys.stderr)} {message}", err=True)
 
 
 def _no_output(error: OSError) -> BlrcError:

@@ -1,12 +1,20 @@
-"""Show on standard error what a command is doing."""
+"""Say on standard error what a command is doing, as much of it as -q and -v ask for."""
 
 from __future__ import annotations
 
+import io
 import os
 import sys
+import time
+from collections.abc import Callable
 from contextlib import suppress
+from typing import Any, TextIO
 
 import click
+
+Command = Callable[..., Any]
+TENTHS = 10
+"""A log gets a line for each tenth of a task's steps."""
 
 
 def share_cores() -> None:
@@ -15,40 +23,75 @@ def share_cores() -> None:
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 
-def say(what: str, end: bool = True) -> None:
-    """Print a line of progress. A standard error that takes no more stops no command."""
+def spoken(command: Command) -> Command:
+    """Add -q and -v to a command; `Progress` reads them."""
+    for flag, name, text in (
+        ("-v", "verbose", "Show every step on a line of its own, with the seconds since the start."),
+        ("-q", "quiet", "Show no progress, only warnings, errors and the result."),
+    ):
+        command = click.option(flag, f"--{name}", is_flag=True, expose_value=False, callback=_keep, help=text)(command)
+    return command
+
+
+def _keep(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    ctx.meta[f"blrc.{param.name}"] = value
+
+
+class Progress:
+    """What the running command says of its progress.
+
+    On a terminal a line is rewritten; a log gets a line where a task begins, ends, changes its name or has done another
+    tenth of its steps.
+    """
+
+    def __init__(self) -> None:
+        context = click.get_current_context(silent=True)
+        meta = {} if context is None else context.meta
+        self.quiet, self.verbose = bool(meta.get("blrc.quiet")), bool(meta.get("blrc.verbose"))
+        self.start, self.said = time.monotonic(), ("", -1)
+
+    def __call__(self, what: str, done: int, total: int) -> None:
+        """Say that `done` of `total` steps are done."""
+        before, self.said = self.said, (what, TENTHS * done // max(total, 1))
+        line = f"{what}: {done:,} of {total:,}"
+        if self.verbose or not sys.stderr.isatty():
+            if self.verbose or done == 0 or done >= total or before != self.said:
+                self.say(line)
+        elif not self.quiet:
+            warn(f"\r\033[K{line}" + ("\n" if done >= total else ""), end=False)
+
+    def say(self, what: str) -> None:
+        """Say a line; warnings are said also to those who want quiet."""
+        if self.verbose:
+            warn(f"{time.monotonic() - self.start:8.2f} s  {what}")
+        elif not self.quiet or what.startswith("warning: "):
+            warn(what)
+
+    @property
+    def stream(self) -> TextIO:
+        """Return where a bar or lines of progress go."""
+        if self.quiet:
+            return io.StringIO()
+        return _Lines() if self.verbose else sys.stderr
+
+
+class _Lines(io.StringIO):
+    """Standard error as a stream that is no terminal, so that what writes to it writes lines."""
+
+    def write(self, text: str) -> int:
+        return sys.stderr.write(text)
+
+    def flush(self) -> None:
+        sys.stderr.flush()
+
+
+def warn(what: str, end: bool = True) -> None:
+    """Print on standard error. One that takes no more stops no command."""
     with suppress(OSError):
         click.echo(what, nl=end, err=True)
 
 
-class Changes:
-    """Progress of several tasks: in a log a line for the first and last of each, and where it says something new."""
-
-    def __init__(self) -> None:
-        self.said = ""
-
-    def __call__(self, what: str, done: int, total: int) -> None:
-        show_progress(what, done, total, every=what != self.said)
-        self.said = what
-
-
-class Steps:
-    """Progress of many steps: in a log a line for each tenth of them."""
-
-    def __init__(self) -> None:
-        self.said = -1
-
-    def __call__(self, what: str, done: int, total: int) -> None:
-        tenth = 10 * done // total
-        if sys.stderr.isatty() or done == 0 or tenth != self.said:
-            show_progress(what, done, total, every=True)
-        self.said = tenth
-
-
-def show_progress(what: str, done: int, total: int, every: bool = False) -> None:
-    """Rewritten on a terminal; in a log the first and the last, or every one."""
-    if sys.stderr.isatty():
-        end = "\n" if done >= total else ""
-        say(f"\r\033[K{what}: {done:,} of {total:,}{end}", end=False)
-    elif every or done == 0 or done >= total:
-        say(f"{what}: {done:,} of {total:,}")
+def coloured(text: str, colour: str, stream: TextIO | None) -> str:
+    """Colour a text where a terminal shows it and the user has not asked for none (https://no-color.org)."""
+    plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    return text if plain or stream is None or not stream.isatty() else click.style(text, fg=colour)

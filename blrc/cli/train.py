@@ -12,11 +12,11 @@ from typing import Any
 import click
 
 from blrc.cli.ends import show
-from blrc.cli.paths import OUTPUT, PATH
-from blrc.cli.progress import say
+from blrc.cli.progress import Progress, spoken, warn
+from blrc.cli.types import OUTPUT, PATH
 from blrc.errors import BlrcError
-from blrc.training import RECIPES, FinishedError, OutOfTimeError, Recipe, best_stage, run
-from blrc.training.state import state_file
+from blrc.extras import require
+from blrc.training.recipe import RECIPES, Recipe
 
 _DEFAULT = Recipe()
 AGAIN = 75  # EX_TEMPFAIL of sysexits.h: run the same command again
@@ -127,6 +127,7 @@ def _options(task: str, files: str, *own: Decorator) -> Decorator:
     )
 
     def decorate(command: Command) -> Command:
+        command = spoken(command)
         for decorator in reversed(decorators):
             command = decorator(command)
         return command
@@ -192,19 +193,35 @@ def _train(
     minutes: float,
     **options: Any,
 ) -> None:
+    require("torch", "blrc train")
+    from blrc.training.loop import OutOfTimeError
+    from blrc.training.run import FinishedError, run
+    from blrc.training.stages.registry import best_stage
+    from blrc.training.state import state_file
+
     given = {name: value for name, value in options.items() if value is not None}
     recipe = Recipe(**{**RECIPES[task][base], **given})
     _refuse_idle(recipe, base, given)
     first = os.environ.get("RANK", "0") == "0"  # of several processes (torchrun) the first one speaks
     try:
-        trained = run(output, data, recipe, resume, threads=threads, log=log, device=device, minutes=minutes)
+        trained = run(
+            output,
+            data,
+            recipe,
+            resume,
+            stream=Progress().stream,
+            threads=threads,
+            log=log,
+            device=device,
+            minutes=minutes,
+        )
     except FinishedError as error:
         if first:
             show(str(error))
         return
     except OutOfTimeError as error:
         if first:
-            say(str(error))
+            warn(str(error))
         sys.exit(AGAIN)
     except KeyboardInterrupt:
         raise BlrcError(

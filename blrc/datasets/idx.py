@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from blrc.display import Brief
 from blrc.errors import BlrcError
 from blrc.reading import inflate, regular
 from blrc.store.places import cache_folder, expect_folder, fill_cache
@@ -47,8 +48,8 @@ _LONGEST_HEADER = 4 + 4 * MOST_DIMENSIONS
 Bytes = NDArray[np.uint8]
 
 
-@dataclass(frozen=True)
-class Dataset:
+@dataclass(frozen=True, repr=False)
+class Dataset(Brief):
     """Labelled images.
 
     Attributes:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from blrc.datasets import idx, jpeg
 from blrc.datasets.cifar import cifar10
 from blrc.datasets.whitening import Whitening
+from blrc.display import Brief
 from blrc.errors import BlrcError
 from blrc.net.elements import ELEMENTS
 from blrc.net.encoding import device_layout
@@ -23,8 +24,8 @@ MOST_SAMPLES = 1 << 24
 """Samples of a file: 300 times MNIST's. Their labels take eight bytes each, whatever they take in the file."""
 
 
-@dataclass(frozen=True, eq=False)
-class Labelled:
+@dataclass(frozen=True, eq=False, repr=False)
+class Labelled(Brief):
     """``raw`` in device layout ``(N, H, W, C)``, and ``labels`` ``(N,)``."""
 
     raw: NDArray[Any]

@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from blrc.display import Brief
 from blrc.errors import BlrcError
 from blrc.net.encoding import LEAST, InputEncoding, int8_codes
 from blrc.reading.schema import unknown_field
@@ -33,8 +34,8 @@ CHUNK = 2_000  # images at a time
 _LARGEST = (1 << 15) - 1
 
 
-@dataclass(frozen=True, eq=False)
-class Whitening:
+@dataclass(frozen=True, eq=False, repr=False)
+class Whitening(Brief):
     """A fitted map from uint8 images to int8 codes.
 
     Attributes:
@@ -56,7 +57,7 @@ class Whitening:
     @property
     def encoding(self) -> InputEncoding:
         """The input of a network that takes the codes."""
-        return int8_codes(self.shape, self.scale)
+        return int8_codes(self.shape, scale=self.scale)
 
     def codes(self, images: NDArray[Any]) -> NDArray[np.int8]:
         """Whitened codes of raw images, uint8 ``(N, C, H, W)``; int8 of the same shape.

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from pathlib import Path
 
 from blrc.errors import BlrcError
-from blrc.frontend.sample import NONE, Member
+from blrc.frontend.checkpoint import Checkpoint
+from blrc.frontend.sample import NONE, Member, sampled_layers
 from blrc.program import head
 
 
@@ -32,6 +34,40 @@ class Choice:
 
     def member(self, repeat: int, index: int) -> Member:
         return Member(self.seed + repeat, index, self.layers, self.freeze)
+
+
+@dataclass(frozen=True)
+class EvalRequest:
+    """What `blrc.evaluate` is asked for; see there.
+
+    Raises:
+        BlrcError: entries or numbers that are none, or ``cheap`` without an ensemble; the option is named.
+    """
+
+    data: Path
+    entries: tuple[str, ...]
+    repeats: int = 1
+    seed: int = 0
+    sample: str | tuple[str, ...] = "all"
+    freeze: Fraction = NONE
+    validation: bool = False
+    cheap: bool = False
+    baselines: tuple[Path, ...] = ()
+    plots: Path | None = None
+
+    def __post_init__(self) -> None:
+        choice = Choice(self.entries, self.repeats, self.seed, None, self.freeze)
+        if self.cheap and max(choice.sizes, default=0) < 2:
+            more = ",".join((*self.entries, "16"))
+            raise BlrcError(f"--cheap is about ensembles; name one of 2 or more in --members, for example {more}")
+
+    def of(self, checkpoint: Checkpoint) -> Choice:
+        """Return the choice of a checkpoint's networks.
+
+        Raises:
+            BlrcError: it has no such layers.
+        """
+        return Choice(self.entries, self.repeats, self.seed, sampled_layers(checkpoint, self.sample), self.freeze)
 
 
 def parse_entries(text: str) -> tuple[str, ...]:

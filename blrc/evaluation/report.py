@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from blrc.display import NO_TERMINAL, table
 from blrc.evaluation.cheap import Cheap
 from blrc.evaluation.evaluation import NORMS, Evaluation, Measured
 
@@ -74,7 +75,7 @@ def _row(measured: Mapping[str, Measured]) -> dict[str, float]:
 _HEAD = ("", "accuracy %", "not re-estimated %", "NLL", "Brier", "ECE %", "error-coverage area %")
 
 
-def to_text(plain: Mapping[str, Any]) -> str:
+def to_text(plain: Mapping[str, Any], width: int = NO_TERMINAL) -> str:
     """The tables for a person, from the plain data."""
     rows: list[Sequence[str]] = [_HEAD]
     for name, row in {**plain["members"], **plain["baselines"]}.items():
@@ -88,25 +89,25 @@ def to_text(plain: Mapping[str, Any]) -> str:
         f"{plain['repeats']} repeat{'' if plain['repeats'] == 1 else 's'}",
         "",
     ]
-    lines += _columns(rows)
+    lines += table(rows, width=width)
     lines += [
         "",
         "mean ± standard deviation over repeats (map is one network); norms re-estimated for each network, or as in",
         "training (a stochastic network has only these); NLL in nats; label and certainty as on the device",
     ]
     if "cheap" in plain:
-        lines += ["", *_cheap(plain["cheap"])]
+        lines += ["", *_cheap(plain["cheap"], width)]
     return "\n".join(lines)
 
 
-def _cheap(found: Sequence[Mapping[str, Any]]) -> list[str]:
+def _cheap(found: Sequence[Mapping[str, Any]], width: int) -> list[str]:
     rows: list[Sequence[str]] = [("export with", "accuracy %", "flash", "of map", "networks run")]
     for row in found:
         accuracy = _pair(row, "accuracy", 2)
         size = (f"{row['flash']:,}", f"{row['flash_ratio']:.2f} x")
         rows.append((row["options"], accuracy, *size, f"{row['networks_mean']:.2f}"))
     return [
-        *_columns(rows),
+        *table(rows, width=width),
         "",
         "flash: bytes, an upper bound for a Cortex-M4; networks run: mean work of NAME_predict, in networks as costly",
         "as map; it stops at the gate or when the label is settled. Choose the gate on validation data (--validation),",
@@ -117,14 +118,3 @@ def _cheap(found: Sequence[Mapping[str, Any]]) -> list[str]:
 def _pair(row: Mapping[str, Any], name: str, digits: int, suffix: str = "") -> str:
     mean, deviation = row[f"{name}_mean{suffix}"], row[f"{name}_std{suffix}"]
     return f"{mean:.{digits}f}" + (f" ± {deviation:.{digits}f}" if deviation else "")
-
-
-def _columns(rows: Sequence[Sequence[str]]) -> list[str]:
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    return [
-        "  ".join(
-            cell.ljust(width) if i == 0 else cell.rjust(width)
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]

@@ -11,12 +11,13 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from blrc.display import Brief
 from blrc.errors import BlrcError
 from blrc.program import head
 from blrc.reading import schema
 from blrc.reading.schema import MisfitError, shown
 from blrc.store.listing import MOST_FILES, check_apart, check_path, check_sha256, check_total, content_of, files_up_to
-from blrc.targets.c.naming.names import check_name
+from blrc.targets.naming.names import check_name
 from blrc.targets.registry import TARGETS
 
 FORMAT = 2
@@ -41,8 +42,8 @@ class Listed:
     sha256: str
 
 
-@dataclass(frozen=True)
-class Manifest:
+@dataclass(frozen=True, repr=False)
+class Manifest(Brief):
     """What was exported.
 
     Attributes:

@@ -11,9 +11,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 from blrc.errors import BlrcError
 from blrc.program.vectors import Vectors
 from blrc.reading.schema import MisfitError, shown
-from blrc.targets.c.layout.layout import CPUS
-from blrc.targets.c.packages.registry import PACKAGES
-from blrc.targets.onnx_options import parse_onnx
+from blrc.targets.onnx.options import parse_onnx
 from blrc.targets.options import EmitOptions
 from blrc.targets.publication import parse_publication
 
@@ -32,6 +30,8 @@ def from_plain(plain: Mapping[str, Any], name: str, vectors: Vectors, version: s
     Raises:
         MisfitError: an option is unknown, missing, of another type, or not one of its choices.
     """
+    from blrc.targets.c.options import CPUS, PACKAGES  # what only writes an export does without
+
     found = _typed(EmitOptions, plain, "options", ELSEWHERE)
     if found["cpu"] not in CPUS:
         raise MisfitError(f"options.cpu is {shown(found['cpu'])}, expected one of {', '.join(CPUS)}")
@@ -45,7 +45,7 @@ def from_plain(plain: Mapping[str, Any], name: str, vectors: Vectors, version: s
     options = EmitOptions(name=name, vectors=vectors, version=version, **found)
     try:  # they stand in comments of the C, which would end there if anything went
         parse_publication(options.license, options.author, options.url, options.package_version)
-        parse_onnx(options.onnx_weights, options.onnx_outputs, options.onnx_form, ("onnx",))
+        parse_onnx(options.onnx_weights, options.onnx_outputs, options.onnx_form)
     except BlrcError as error:
         raise MisfitError(f"options: {error}") from None
     if options.input_scale is not None and not (isfinite(options.input_scale) and options.input_scale > 0):

@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 
 from blrc.datasets import whitening as whiten
 from blrc.datasets.whitening import Whitening
+from blrc.display import Preformatted, sizes, table
 from blrc.errors import BlrcError
 from blrc.extras import require
 from blrc.frontend import logits
@@ -51,8 +52,8 @@ MOST_SAMPLES = 2**20  # for calibration: a few hundred suffice
 MOST_SAMPLE_BYTES = 2**28  # of all of them together, in memory
 
 
-@dataclass(frozen=True, eq=False)
-class Checkpoint:
+@dataclass(frozen=True, eq=False, repr=False)
+class Checkpoint(Preformatted):
     """A loaded checkpoint.
 
     Attributes:
@@ -70,6 +71,21 @@ class Checkpoint:
     calibration: NDArray[Any] | None
     source: str
     whitening: Whitening | None = None
+
+    def __repr__(self) -> str:
+        encoding = self.encoding
+        names = [node.name for node in self.nodes if "norm" not in node.kind]
+        held = [self.tensors.get(f"{name}{ending}") for name in names for ending in (LOGITS, ".weight")]
+        weights = sum(tensor.size for tensor in held if tensor is not None)
+        samples = 0 if self.calibration is None else len(self.calibration)
+        return (
+            f"Checkpoint({self.source!r}: {encoding.kind} {sizes(encoding.shape)}, {len(self.nodes)} layers, "
+            f"{weights:,} weights, {samples:,} calibration samples)"
+        )
+
+    def __str__(self) -> str:
+        rows = [("layer", "kind"), *((node.name, node.kind) for node in self.nodes)]
+        return "\n".join([repr(self), *table(rows, left=2)])
 
     def model(self) -> nn.Module:
         """The network as a torch module, in training mode, with the state_dict keys of the one that was saved.

@@ -2,11 +2,60 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 
 from blrc.errors import BlrcError
-from blrc.frontend.sample import MAP, NONE, Member, exact
+from blrc.frontend.checkpoint import Checkpoint
+from blrc.frontend.sample import MAP, NONE, Member, exact, parse_freeze, sampled_layers
 from blrc.program.head import MAX_MEMBERS, gate_of
+
+
+@dataclass(frozen=True)
+class MembersRequest:
+    """Which networks of a checkpoint are asked for. What can be checked without the checkpoint is checked here.
+
+    Attributes:
+        members, seed: ``map``, or how many networks to sample from `seed`.
+        sample: which binary layers of a member are sampled (`blrc.frontend.sample.sampled_layers`).
+        freeze: see `Member`.
+        gate: see `blrc.program.program.Program.gate`; 0 is none.
+    """
+
+    members: str = "map"
+    seed: int = 0
+    sample: str | tuple[str, ...] = "all"
+    freeze: Fraction = NONE
+    gate: int = 0
+
+    def __post_init__(self) -> None:
+        parse_members(self.members, self.seed, freeze=self.freeze, gate=self.gate)
+
+    def of(self, checkpoint: Checkpoint) -> list[Member]:
+        """Return the members that the request names of a checkpoint.
+
+        Raises:
+            BlrcError: it has no such layers, or nothing is sampled of which layers were chosen.
+        """
+        layers = sampled_layers(checkpoint, self.sample)
+        return parse_members(self.members, self.seed, layers, self.freeze, self.gate)
+
+
+def ask_members(
+    members: str | int = "map",
+    seed: int = 0,
+    sample: str | Sequence[str] = "all",
+    freeze: str | float | Fraction = NONE,
+    gate: str | float | Fraction | None = None,
+) -> MembersRequest:
+    """Make a request of what a user writes.
+
+    Raises:
+        BlrcError: an option that is none, or options that have no use beside the others; the option is named.
+    """
+    layers = sample if isinstance(sample, str) else tuple(sample)
+    return MembersRequest(str(members), seed, layers, parse_freeze(freeze), parse_gate(gate))
 
 
 def parse_members(

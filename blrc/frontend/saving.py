@@ -32,8 +32,8 @@ from blrc.store.places import write_atomically
 
 def save(
     model: nn.Module,
-    path: str | Path,
     *,
+    path: str | Path,
     input: InputEncoding,
     calibration: NDArray[Any] | torch.Tensor | None,
     compact: bool = False,

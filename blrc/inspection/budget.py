@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import get_args
 
-from blrc.errors import BlrcError, DiffersError
+from blrc.display import table
+from blrc.errors import DiffersError
 from blrc.inspection import what_if
 from blrc.program.program import Conv, Program
 from blrc.targets.c.layout.layout import PORTABLE
 from blrc.targets.c.size import footprint
-from blrc.targets.c.size.choose import Optimize, choose
+from blrc.targets.c.size.choose import choose
 from blrc.targets.c.size.footprint import Memory, Part
+from blrc.targets.requests import Optimize
 
-_UNITS = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3}
 _WIDTHS = [Fraction(eighths, 8) for eighths in range(7, 0, -1)]
 
 
@@ -35,37 +35,6 @@ class Budget:
 
     def fits(self, found: Memory) -> bool:
         return self.over(found) == (0, 0)
-
-
-def parse_bytes(size: str | int, option: str) -> int:
-    """``262144``, ``256K``, ``0.5M``: K is 1024 bytes and M 1024 K; B, iB and spaces may follow.
-
-    Raises:
-        BlrcError: something else, or not a whole number of bytes above 0; `option` is named.
-    """
-    # Python makes no number of more than some thousand digits; nothing has as many bytes as twenty can say.
-    found = re.fullmatch(r"(\d{1,20}(?:\.\d{1,20})?) ?([KMG]?)I?B?", str(size).strip(), re.IGNORECASE | re.ASCII)
-    nbytes = Fraction(found[1]) * _UNITS[found[2].upper()] if found else Fraction(0)
-    if nbytes <= 0 or nbytes.denominator != 1:
-        zero = "must be more than 0; " if found and not nbytes else ""
-        raise BlrcError(
-            f"{option} {str(size)[:40]!r}: {zero}expected a number of bytes such as 262144, 256K or 0.5M (K is 1024)"
-        )
-    return int(nbytes)
-
-
-def parse_budget(flash: str | int | None, ram: str | int | None, targets: Collection[str]) -> Budget:
-    """What the options ``--flash`` and ``--ram`` say.
-
-    Raises:
-        BlrcError: a size that is none, or no C among the targets: only its sizes are known.
-    """
-    if (flash is not None or ram is not None) and "c" not in targets:
-        raise BlrcError("--flash and --ram are about the C; add --target c")
-    return Budget(
-        None if flash is None else parse_bytes(flash, "--flash"),
-        None if ram is None else parse_bytes(ram, "--ram"),
-    )
 
 
 @dataclass(frozen=True)
@@ -119,7 +88,7 @@ def _refusal(
     helpful = list(remedies(program, budget, found, all_sampled, form))
     if helpful:
         yield "What would help:"
-        yield from (f"  {line}" for line in _table([remedy.row(budget) for remedy in helpful]))
+        yield from (f"  {line}" for line in table([remedy.row(budget) for remedy in helpful]))
     else:
         yield "No option of blrc export makes it fit: train a smaller network."
 
@@ -156,7 +125,7 @@ def to_text(found: Memory) -> list[str]:
         whose = "" if part.what in ("arena", "stack") else "caller's "
         ram.append((f"{whose}{_called(part, found)}", "", "", f"{part.nbytes:,}"))
     ram.append(("total", "", "", f"{found.ram_bytes:,}"))
-    return [*_table(rows), "", *_table(ram)]
+    return [*table(rows), "", *table(ram)]
 
 
 def _called(part: Part, found: Memory) -> str:
@@ -170,15 +139,6 @@ def _called(part: Part, found: Memory) -> str:
 
 def _cell(nbytes: int) -> str:
     return f"{nbytes:,}" if nbytes else ""
-
-
-def _table(rows: Sequence[Sequence[str]]) -> list[str]:
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    lines = []
-    for row in rows:
-        numbers = [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]
-        lines.append("  ".join([row[0].ljust(widths[0]), *numbers]).rstrip())
-    return lines
 
 
 @dataclass(frozen=True)

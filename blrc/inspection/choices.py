@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from blrc.display import NO_TERMINAL, table
 from blrc.frontend.checkpoint import Checkpoint
 from blrc.frontend.sample import binary_layers
 from blrc.targets.c.layout.layout import Layout
@@ -71,22 +72,18 @@ def _tables(checkpoint: Checkpoint, layout: Layout, sampled: Collection[str], st
     for step in layout.steps:
         name = step.op.name
         differs = differs or name in sampled
-        for table in step.tables:
-            own = name in sampled if table.role == "weights" else differs and name in normed and table.role != "table"
-            total += table.nbytes * (stored if own else 1)
+        for each in step.tables:
+            own = name in sampled if each.role == "weights" else differs and name in normed and each.role != "table"
+            total += each.nbytes * (stored if own else 1)
     return total
 
 
-def to_text(found: Collection[Choice]) -> list[str]:
-    """Lines of a table for a person."""
+def to_text(found: Collection[Choice], width: int = NO_TERMINAL) -> list[str]:
+    """Return the lines of a table for a person."""
     rows = [("blrc export", "tables", "networks run", "operations")]
     for c in found:
         networks, operations = f"{c.networks_min}", f"{c.operations_min:,}"
         if c.networks_max > c.networks_min:
             networks, operations = f"{networks} to {c.networks_max}", f"{operations} to {c.operations_max:,}"
         rows.append((c.options, f"{c.tables:,}", networks, operations))
-    widths = [max(len(row[i]) for row in rows) for i in range(4)]
-    return [
-        "  ".join([row[0].ljust(widths[0]), *(cell.rjust(w) for cell, w in zip(row[1:], widths[1:], strict=True))])
-        for row in rows
-    ]
+    return table(rows, width=width)

@@ -7,7 +7,6 @@ the same sizes and counts, so no calibration samples are needed.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import assert_never
 
 import numpy as np
@@ -16,8 +15,8 @@ from blrc.frontend.checkpoint import Checkpoint
 from blrc.frontend.logits import from_codes
 from blrc.frontend.sample import binary_layers, sample
 from blrc.inspection import choices
+from blrc.inspection.report import Inspection, LayerReport
 from blrc.lowering.lower import lower
-from blrc.net.encoding import InputEncoding
 from blrc.net.window import Window
 from blrc.program.program import BinaryScores, Conv, Encode, Op, Pool, Scores
 from blrc.reading.given import check_loaded
@@ -27,92 +26,6 @@ from blrc.targets.c.size import footprint
 SETTLED = 0.1  # a weight is settled where the less likely sign has a probability below this
 HISTOGRAM = 40
 _OP = {"binary_linear": "dense", "binary_conv2d": "conv", "ste_linear": "dense", "ste_conv2d": "conv"}
-
-
-@dataclass(frozen=True)
-class LayerReport:
-    """One layer as the C target runs it; a max pool that is fused into a convolution is in the latter's `geometry`.
-
-    Attributes:
-        name: the user's, ``input.encode`` for the look-up of input codes.
-        kind: ``encode``, ``conv``, ``grouped conv``, ``depthwise conv``, ``dense``, ``pool`` or ``softmax``.
-        geometry: kernel, and stride, dilation and fused pool where there are any; how many rows of the output are kept
-            at a time where layers run row by row.
-        input, output: shapes (height, width, channels).
-        kernel: the runtime's function that computes it, without its prefix ``blrc_``.
-        weights: how many.
-        certainty: mean of max(p, 1-p) over the binary weights, from their 8-bit logit codes; None without such, or
-            where they are fixed (a Binarized NN).
-        settled: fraction of them with min(p, 1-p) < 0.1.
-        bits_per_weight: bits of the C's weight table for each weight, padding included; None without weights.
-        flash: bytes of all constant tables (weights, thresholds, biases, input codes), without code.
-        ram: bytes of the output's slot in the arena; 0 for what is never stored, and for the scores, which are the
-            caller's.
-        stack: bytes of ``NAME_predict`` while it runs the layer; 0 where its kernel does more than that layer.
-        binary_operations: multiply-adds of +-1 with +-1 (XNOR and popcount) in one inference; a tap outside the map is
-            not computed, hence not counted.
-        integer_operations: the same of an integer with +-1.
-    """
-
-    name: str
-    kind: str
-    geometry: str
-    input: tuple[int, int, int]
-    output: tuple[int, int, int]
-    kernel: str
-    weights: int
-    certainty: float | None
-    settled: float | None
-    bits_per_weight: float | None
-    flash: int
-    ram: int
-    stack: int
-    binary_operations: int
-    integer_operations: int
-
-
-@dataclass(frozen=True)
-class Inspection:
-    """All layers in order, and totals.
-
-    Attributes:
-        source: the checkpoint.
-        encoding: of the input.
-        calibration_samples: that the checkpoint holds.
-        weights, flash, binary_operations, integer_operations: sums over the layers.
-        certainty, settled: over all binary weights; None without such.
-        bits_per_weight: of all weight tables together.
-        arena: bytes of scratch memory: less than the sum of the layers' `ram`, since slots are shared over time.
-        input_bytes, scores_bytes: the caller's buffers.
-        stack, classify_stack: bytes, upper bounds on a Cortex-M4 (`blrc.targets.c.size.footprint`): of the deeper call,
-            which is ``NAME_predict``, and of ``NAME_classify``.
-        code, certainty_code: likewise: of ``NAME_classify``, and what ``NAME_predict`` brings on top.
-        alignment: bytes that may be lost before tables.
-        flash_total: tables, code and alignment: what `blrc export --flash` and the manifest count.
-        choices: what one network and ensembles of it cost.
-    """
-
-    source: str
-    encoding: InputEncoding
-    calibration_samples: int
-    layers: tuple[LayerReport, ...]
-    weights: int
-    certainty: float | None
-    settled: float | None
-    bits_per_weight: float
-    flash: int
-    arena: int
-    input_bytes: int
-    scores_bytes: int
-    stack: int
-    classify_stack: int
-    code: int
-    certainty_code: int
-    alignment: int
-    flash_total: int
-    binary_operations: int
-    integer_operations: int
-    choices: tuple[choices.Choice, ...]
 
 
 def inspect(checkpoint: Checkpoint) -> Inspection:

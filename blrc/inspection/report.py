@@ -2,11 +2,108 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
+from blrc.display import NO_TERMINAL, Preformatted, sizes, table
 from blrc.inspection import choices
-from blrc.inspection.inspection import Inspection, LayerReport
+from blrc.net.encoding import InputEncoding
+
+
+@dataclass(frozen=True)
+class LayerReport:
+    """One layer as the C target runs it; a max pool that is fused into a convolution is in the latter's `geometry`.
+
+    Attributes:
+        name: the user's, ``input.encode`` for the look-up of input codes.
+        kind: ``encode``, ``conv``, ``grouped conv``, ``depthwise conv``, ``dense``, ``pool`` or ``softmax``.
+        geometry: kernel, and stride, dilation and fused pool where there are any; how many rows of the output are kept
+            at a time where layers run row by row.
+        input, output: shapes (height, width, channels).
+        kernel: the runtime's function that computes it, without its prefix ``blrc_``.
+        weights: how many.
+        certainty: mean of max(p, 1-p) over the binary weights, from their 8-bit logit codes; None without such, or
+            where they are fixed (a Binarized NN).
+        settled: fraction of them with min(p, 1-p) < 0.1.
+        bits_per_weight: bits of the C's weight table for each weight, padding included; None without weights.
+        flash: bytes of all constant tables (weights, thresholds, biases, input codes), without code.
+        ram: bytes of the output's slot in the arena; 0 for what is never stored, and for the scores, which are the
+            caller's.
+        stack: bytes of ``NAME_predict`` while it runs the layer; 0 where its kernel does more than that layer.
+        binary_operations: multiply-adds of +-1 with +-1 (XNOR and popcount) in one inference; a tap outside the map is
+            not computed, hence not counted.
+        integer_operations: the same of an integer with +-1.
+    """
+
+    name: str
+    kind: str
+    geometry: str
+    input: tuple[int, int, int]
+    output: tuple[int, int, int]
+    kernel: str
+    weights: int
+    certainty: float | None
+    settled: float | None
+    bits_per_weight: float | None
+    flash: int
+    ram: int
+    stack: int
+    binary_operations: int
+    integer_operations: int
+
+
+@dataclass(frozen=True, repr=False)
+class Inspection(Preformatted):
+    """All layers in order, and totals.
+
+    Attributes:
+        source: the checkpoint.
+        encoding: of the input.
+        calibration_samples: that the checkpoint holds.
+        weights, flash, binary_operations, integer_operations: sums over the layers.
+        certainty, settled: over all binary weights; None without such.
+        bits_per_weight: of all weight tables together.
+        arena: bytes of scratch memory: less than the sum of the layers' `ram`, since slots are shared over time.
+        input_bytes, scores_bytes: the caller's buffers.
+        stack, classify_stack: bytes, upper bounds on a Cortex-M4 (`blrc.targets.c.size.footprint`): of the deeper call,
+            which is ``NAME_predict``, and of ``NAME_classify``.
+        code, certainty_code: likewise: of ``NAME_classify``, and what ``NAME_predict`` brings on top.
+        alignment: bytes that may be lost before tables.
+        flash_total: tables, code and alignment: what `blrc export --flash` and the manifest count.
+        choices: what one network and ensembles of it cost.
+    """
+
+    source: str
+    encoding: InputEncoding
+    calibration_samples: int
+    layers: tuple[LayerReport, ...]
+    weights: int
+    certainty: float | None
+    settled: float | None
+    bits_per_weight: float
+    flash: int
+    arena: int
+    input_bytes: int
+    scores_bytes: int
+    stack: int
+    classify_stack: int
+    code: int
+    certainty_code: int
+    alignment: int
+    flash_total: int
+    binary_operations: int
+    integer_operations: int
+    choices: tuple[choices.Choice, ...]
+
+    def __repr__(self) -> str:
+        """Name the totals; ``print`` shows the table."""
+        return (
+            f"Inspection({self.source!r}: {len(self.layers)} layers, {self.weights:,} weights, "
+            f"flash {self.flash_total:,} bytes, arena {self.arena:,} bytes)"
+        )
+
+    def __str__(self) -> str:
+        return to_text(self)
 
 
 def to_plain(inspection: Inspection) -> dict[str, Any]:
@@ -34,18 +131,11 @@ _COLUMNS = (
 _TEXT_COLUMNS = 6
 
 
-def to_text(inspection: Inspection) -> str:
-    """The inspection as a table for a person."""
+def to_text(inspection: Inspection, width: int = NO_TERMINAL) -> str:
+    """The inspection as a table for a person, in lines of at most `width` characters where words allow it."""
     total = ("total", *[""] * (_TEXT_COLUMNS - 1), *_numbers(inspection, inspection.arena, inspection.stack))
     rows = [_COLUMNS, *(_row(layer) for layer in inspection.layers), total]
-    widths = [max(len(row[i]) for row in rows) for i in range(len(_COLUMNS))]
-    lines = [_input_line(inspection), ""]
-    for row in rows:
-        cells = [
-            cell.ljust(width) if i < _TEXT_COLUMNS else cell.rjust(width)
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        lines.append("  ".join(cells).rstrip())
+    lines = [_input_line(inspection), "", *table(rows, _TEXT_COLUMNS, width)]
     ram = inspection.arena + inspection.input_bytes + inspection.scores_bytes + inspection.stack
     lines += [
         "",
@@ -59,14 +149,14 @@ def to_text(inspection: Inspection) -> str:
         f"{inspection.scores_bytes:,}, stack {inspection.stack:,}: {ram:,} bytes",
         f"stack: of predict; classify takes {inspection.classify_stack:,} bytes",
         "",
-        *choices.to_text(inspection.choices),
+        *choices.to_text(inspection.choices, width),
         "networks run: by predict in the C, which stops when the label is settled",
     ]
     return "\n".join(lines)
 
 
 def _row(layer: LayerReport) -> tuple[str, ...]:
-    shapes = ("x".join(map(str, layer.input)), "x".join(map(str, layer.output)))
+    shapes = (sizes(layer.input), sizes(layer.output))
     return (layer.name, layer.kind, layer.geometry, *shapes, layer.kernel, *_numbers(layer, layer.ram, layer.stack))
 
 
@@ -86,7 +176,7 @@ def _numbers(of: LayerReport | Inspection, ram: int, stack: int) -> tuple[str, .
 
 def _input_line(inspection: Inspection) -> str:
     encoding = inspection.encoding
-    shape = "x".join(map(str, encoding.shape))
+    shape = sizes(encoding.shape)
     text = f"{inspection.source}: input {encoding.kind} {shape}" + (" (C, H, W)" if len(encoding.shape) == 3 else "")
     if encoding.kind != "bits":
         text += f", {encoding.scale:.4g} codes a unit"

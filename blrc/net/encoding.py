@@ -21,6 +21,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from blrc.display import Brief
 from blrc.errors import BlrcError
 from blrc.net.elements import ELEMENTS
 
@@ -31,8 +32,8 @@ LEAST = 1e-30
 float32."""
 
 
-@dataclass(frozen=True)
-class InputEncoding:
+@dataclass(frozen=True, repr=False)
+class InputEncoding(Brief):
     """How raw input becomes codes. Build one with `pixels`, `int8_codes` or `bits`.
 
     Attributes:
@@ -139,7 +140,7 @@ def torch_layout(maps: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
 
 
 def pixels(
-    shape: Sequence[int], mean: Sequence[float], std: Sequence[float], scale: float | None = None
+    shape: Sequence[int], *, mean: Sequence[float], std: Sequence[float], scale: float | None = None
 ) -> InputEncoding:
     """uint8 pixels that training standardises as ``(x / 255 - mean) / std`` (torchvision's convention).
 
@@ -157,7 +158,7 @@ def pixels(
     return InputEncoding("uint8", shape, float(scale), mean, std)
 
 
-def int8_codes(shape: Sequence[int], scale: float) -> InputEncoding:
+def int8_codes(shape: Sequence[int], *, scale: float) -> InputEncoding:
     """int8 input that already is a code; the real value is ``code / scale`` (whitened data, audio, sensors)."""
     return InputEncoding("int8", _sizes(shape), float(scale))
 

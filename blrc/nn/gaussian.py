@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 from torch import Tensor
 
@@ -22,6 +22,27 @@ class Gaussian(NamedTuple):
 
     mean: Tensor
     var: Tensor
+
+    def __repr__(self) -> str:
+        return f"Gaussian(mean={tuple(self.mean.shape)}, var={tuple(self.var.shape)}, {self.mean.dtype})"
+
+    def __add__(self, other: object) -> NoReturn:
+        raise TypeError(
+            "a Gaussian (mean and variance) takes no +, which would only join two tuples; a sum of independent "
+            "variables is Gaussian(a.mean + b.mean, a.var + b.var)"
+        )
+
+    def __radd__(self, other: object) -> NoReturn:
+        self.__add__(other)
+
+    def __mul__(self, other: object) -> NoReturn:
+        raise TypeError(
+            "a Gaussian (mean and variance) takes no *, which would only repeat a tuple; c times a variable is "
+            "Gaussian(c * a.mean, c**2 * a.var)"
+        )
+
+    def __rmul__(self, other: object) -> NoReturn:
+        self.__mul__(other)
 
 
 def expect_gaussian(x: object, layer: str) -> Gaussian:

@@ -36,6 +36,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from blrc.display import Brief
+
 Int64s = NDArray[np.int64]
 
 FRACTION_BITS = 16
@@ -120,8 +122,8 @@ def log2(total: Int64s) -> Int64s:
     return np.asarray((power << FRACTION_BITS) + ((fraction + 128) >> 8))
 
 
-@dataclass(frozen=True, eq=False)
-class Answer:
+@dataclass(frozen=True, eq=False, repr=False)
+class Answer(Brief):
     """What an ensemble says of N inputs after some members.
 
     Attributes:

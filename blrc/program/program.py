@@ -27,6 +27,7 @@ from typing import Any, assert_never
 import numpy as np
 from numpy.typing import NDArray
 
+from blrc.display import Brief
 from blrc.net.bits import words
 from blrc.net.elements import ELEMENTS, DType
 from blrc.net.window import Window
@@ -189,8 +190,8 @@ class Constant:
         return sum(table.nbytes for table in self.tables)
 
 
-@dataclass(frozen=True, eq=False)
-class Program:
+@dataclass(frozen=True, eq=False, repr=False)
+class Program(Brief):
     """A compiled network or ensemble.
 
     Attributes:

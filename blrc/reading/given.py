@@ -80,7 +80,7 @@ def check_module(model: object) -> None:
             f"model: {model.__name__} is a class; make a module of it, {model.__name__}(...), and save that"
         )
     if isinstance(model, str | bytes | os.PathLike):
-        raise BlrcError("model: is a path; the module comes first and the path second: blrc.save(model, path, ...)")
+        raise BlrcError("model: is a path; the module comes first: blrc.save(model, path=...)")
     if _is_checkpoint(model):
         raise BlrcError("model: is a loaded checkpoint; save the module that its .model() makes")
     if isinstance(model, dict):
@@ -103,7 +103,7 @@ def path_of(given: object, what: str = "the path of a checkpoint that blrc.save(
             pass  # a path-like object whose path is neither text nor bytes
     name = type(given).__name__
     if _is(given, *_MODULE) or wrapper(given) is not None:
-        raise BlrcError(f"{name}: a module, where {what} is expected; write it with blrc.save(model, path, ...) first")
+        raise BlrcError(f"{name}: a module, where {what} is expected; write it with blrc.save(model, path=...) first")
     if isinstance(given, dict):
         raise BlrcError(
             f"a dictionary (a state_dict?), where {what} is expected; load it into your model, and then blrc.save"

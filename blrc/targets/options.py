@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from blrc.program.vectors import Vectors
-from blrc.targets.onnx_options import OnnxForm, OnnxOutputs, OnnxWeights
 from blrc.targets.publication import Publication
+from blrc.targets.requests import OnnxForm, OnnxOutputs, OnnxWeights
 
 
 @dataclass(frozen=True, eq=False)
@@ -16,7 +16,7 @@ class EmitOptions:
     """Options of an export.
 
     Attributes:
-        name: prefix of every file, symbol and macro: a legal C identifier, checked by `api.export`.
+        name: prefix of every file, symbol and macro: a legal C identifier, checked by `blrc.export`.
         vectors: recorded inputs with the reference's values, for self-tests.
         version: of blrc, for headers and metadata.
         packages: of the C target: as which ecosystems' libraries it is written as well.

@@ -15,6 +15,7 @@ import torch
 from torch import nn
 from tqdm import tqdm
 
+from blrc.display import Brief
 from blrc.errors import BlrcError
 from blrc.frontend import full_precision, saving
 from blrc.store import steps
@@ -35,8 +36,8 @@ class FinishedError(BlrcError):
     """There is nothing to resume: the output is there, and no unfinished run."""
 
 
-@dataclass(frozen=True)
-class Trained:
+@dataclass(frozen=True, repr=False)
+class Trained(Brief):
     """What came out of a run.
 
     Attributes:
@@ -148,7 +149,7 @@ def _run(
         else:
             samples = training.images[choice(len(training), recipe.calibration, recipe.seed)]
             whitening = prepared.whitening
-            saving.save(model, output, input=encoding, calibration=samples, compact=True, whitening=whitening)
+            saving.save(model, path=output, input=encoding, calibration=samples, compact=True, whitening=whitening)
         steps.remove(state_file(output))
         steps.sync_folder(output.parent)
     return Trained(model, state.accuracies, state.history)

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
+from blrc.display import table
 from blrc.errors import BlrcError
 from blrc.program.program import Program
 from blrc.targets.c.build.compiler import ToolError
@@ -61,12 +62,18 @@ class Device:
     sets: Mapping[str, int] = field(default_factory=dict)
 
 
-def parse_machines(text: str) -> tuple[str, ...]:
-    """Names with commas between, or ``all``; in the order of `machines.ALL`, each once. Capitals do not matter.
+def parse_machines(machines: str | Sequence[str] | None) -> tuple[str, ...]:
+    """Give the machines that a user names, in the order of the table, each once. Capitals do not matter.
+
+    Args:
+        machines: a list of names, or a text of them with commas between, or ``all``; None is none.
 
     Raises:
-        BlrcError: a name that there is not.
+        BlrcError: a name that there is not, or no name.
     """
+    if machines is None:
+        return ()
+    text = machines if isinstance(machines, str) else ",".join(machines)
     names = [name.strip().lower() for name in text.split(",") if name.strip()]
     unknown = [name for name in names if name != "all" and name not in ALL]
     if unknown or not names:
@@ -196,15 +203,10 @@ def to_table(devices: Sequence[Device]) -> str:
         (d.name, d.status, *(_number(n) for n in (d.inputs or None, d.flash, d.ram, d.stack, d.instructions)))
         for d in devices
     ]
-    widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
-    lines = []
-    for row, detail in zip((head, *rows), ("", *(d.detail for d in devices)), strict=True):
-        cells = [
-            cell.ljust(width) if i < 2 else cell.rjust(width)
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        lines.append("  " + "  ".join(cells).rstrip())
-        lines += [f"      {detail}"] if detail else []
+    details = ("", *(d.detail for d in devices))
+    lines: list[str] = []
+    for line, detail in zip(table([head, *rows], left=2), details, strict=True):
+        lines += [f"  {line}", *([f"      {detail}"] if detail else [])]
     return "\n".join(lines)
 
 

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from math import prod
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -34,6 +33,7 @@ from blrc.verification.oracles.agreement import Agreement, torch_agreement
 from blrc.verification.oracles.lowered import first_other_bits
 from blrc.verification.oracles.stopping import STOPPING
 from blrc.verification.report import Report
+from blrc.verification.request import VerifyRequest
 from blrc.verification.run import InputSet, Progress, Tally, compare_inputs, compare_ops, compare_ties, not_compared
 
 RANDOM_INPUTS = 10_000
@@ -47,20 +47,16 @@ Lower = Callable[[Sequence[str], int], tuple[Program, list[Net]]]
 
 
 def verify_folder(
-    folder: Path,
-    data: Path | None,
-    lower: Lower | None,
-    random: int | None,
-    seed: int,
-    progress: Progress,
-    on: Sequence[str] = (),
-    strict: bool = False,
-    whitening: Whitening | None = None,
-    digest: str | None = None,
-    trust_code: bool = False,
+    request: VerifyRequest, progress: Progress, lower: Lower | None = None, whitening: Whitening | None = None
 ) -> Report:
-    """See `blrc.app.api.verify`. `whitening` is what images of `data` go through."""
-    opened = open_export(folder, digest, trust_code)
+    """Compare everything in a folder with the reference, as `blrc.verify` says.
+
+    Args:
+        lower: lowers the checkpoint again, where there is one.
+        whitening: what images of the test data go through.
+    """
+    folder, on, seed = request.folder, request.machines, request.seed
+    opened = open_export(folder, request.digest, request.trust_code)
     manifest, program = opened.manifest, opened.program
     if on and "c" not in manifest.targets:
         raise BlrcError(f"{folder}: holds no C to run on {', '.join(on)}; export it again with --target c")
@@ -68,7 +64,9 @@ def verify_folder(
     content = opened.contents[f"{opened.name}{VECTORS}"]
     problems = vectors.differences(content, opened.path(VECTORS), program, recorded)
     code = code_of(opened, recorded)
-    test = None if data is None else labelled.load(data, program.input, program.classes, whitening=whitening)
+    test = None
+    if request.data is not None:
+        test = labelled.load(request.data, program.input, program.classes, whitening=whitening)
     relowered = None if lower is None else lower(program.members, program.gate)
     if relowered is not None and (again := program_file.digest(relowered[0])) != opened.digest:
         problems.append(
@@ -82,7 +80,7 @@ def verify_folder(
     ]
     if test is not None:
         inputs.append(InputSet("test set", test.raw, test.labels))
-    count = default_random(program) if random is None else random
+    count = default_random(program) if request.random is None else request.random
     if count:
         inputs.append(InputSet("random inputs", random_inputs(program.input, count, seed)))
 
@@ -145,7 +143,7 @@ def verify_folder(
             problems.append(f"{agreement.differences} decisions differ from the torch network's where there is no tie")
     if tally.difference is None:
         problems += not_compared(program, engines, tally)
-    left_out += unchecked(devices, strict)
+    left_out += unchecked(devices, request.strict)
     report = _report(opened, program, engines, tally, tuple(problems), agreement, flash, ram)
     differs = not report.equal or any(device.status == "differs" for device in devices)
     return replace(

@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from blrc.display import Preformatted
 from blrc.verification.devices import Device, to_table
 from blrc.verification.oracles.agreement import Agreement
 
 
-@dataclass(frozen=True)
-class Report:
+@dataclass(frozen=True, repr=False)
+class Report(Preformatted):
     """What was compared, and whether all of it was equal.
 
     Attributes:
@@ -55,6 +56,20 @@ class Report:
     devices: tuple[Device, ...] = ()
     unchecked: tuple[str, ...] = ()
 
+    def __repr__(self) -> str:
+        """Name the verdict; ``print`` shows all of it."""
+        return f"Report({self.name!r}: bit-exact: {self.verdict}; {self.values_compared:,} values compared)"
+
+    def __str__(self) -> str:
+        return to_text(self)
+
+    @property
+    def verdict(self) -> str:
+        """Say in words whether all is equal."""
+        if self.equal:
+            return "yes"
+        return "NO" if self.differs else "what was compared is, but not everything was checked"
+
 
 def to_plain(report: Report) -> dict[str, Any]:
     """The report as plain data for JSON."""
@@ -95,8 +110,5 @@ def to_text(report: Report) -> str:
         lines.append(f"flash: {report.flash} bytes")
     if report.ram is not None:
         lines.append(f"ram: {report.ram} bytes")
-    verdict = (
-        "yes" if report.equal else "NO" if report.differs else "what was compared is, but not everything was checked"
-    )
-    lines.append(f"bit-exact: {verdict}")
+    lines.append(f"bit-exact: {report.verdict}")
     return "\n".join(lines)

@@ -66,8 +66,8 @@ for epoch in range(3):
     print(f"epoch {epoch + 1}: loss {loss.item():.3f}")
 
 # The calibration samples are raw; norm statistics of the deterministic network are measured on them at export.
-blrc.save(model, folder / "digits.pt", input=encoding, calibration=train.images[:1000])
-blrc.export(folder / "digits.pt", folder / "out", targets=["c", "onnx"], force=True)
+blrc.save(model, path=folder / "digits.pt", input=encoding, calibration=train.images[:1000])
+blrc.export(folder / "digits.pt", folder=folder / "out", targets=["c", "onnx"], force=True)
 
 # Compile the C, run it and the ONNX file, and compare every layer with the reference, also on the unseen images.
 np.savez(folder / "test.npz", images=test.images, labels=test.labels)

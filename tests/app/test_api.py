@@ -21,7 +21,7 @@ from torch import nn
 
 import blrc
 from blrc import nn as bnn
-from blrc.app import api
+from blrc.app.export import build
 from blrc.cli.main import main
 from blrc.errors import BlrcError
 from blrc.exports.door import read_manifest
@@ -46,7 +46,7 @@ def tree(folder: Path) -> dict[str, bytes]:
 
 def test_a_folder_is_complete(checkpoint: Checkpoint, tmp_path: Path) -> None:
     said: list[str] = []
-    done = blrc.export(checkpoint, tmp_path / "new" / "out", name="net", say=said.append)
+    done = blrc.export(checkpoint, folder=tmp_path / "new" / "out", name="net", say=said.append)
     assert done.folder == tmp_path / "new" / "out"
     files = tree(done.folder)
     assert {"net.c", "net.h", "net.onnx", "net.program.npz", "net.vectors.npz", f"net{SUFFIX}"} < set(files)
@@ -70,9 +70,9 @@ def test_the_same_request_gives_the_same_bytes(checkpoint: Checkpoint, tmp_path:
     """Also from a file, from another folder, in another order of targets, and in another process."""
     model = checkpoint.model()
     assert checkpoint.calibration is not None
-    blrc.save(model, tmp_path / "net.pt", input=checkpoint.encoding, calibration=checkpoint.calibration)
-    api.export(checkpoint, tmp_path / "a", name="net", members="1", seed=7)
-    api.export(tmp_path / "net.pt", tmp_path / "b" / "c", targets=["onnx", "c", "onnx"], members="1", seed=7)
+    blrc.save(model, path=tmp_path / "net.pt", input=checkpoint.encoding, calibration=checkpoint.calibration)
+    blrc.export(checkpoint, folder=tmp_path / "a", name="net", members="1", seed=7)
+    blrc.export(tmp_path / "net.pt", folder=tmp_path / "b" / "c", targets=["onnx", "c", "onnx"], members="1", seed=7)
     command = [sys.executable, "-m", "blrc", "export", "net.pt", "--target", "c", "--target", "onnx", "-o", "d"]
     environment = {**os.environ, "PYTHONHASHSEED": "77", "OMP_NUM_THREADS": "1", "TZ": "Asia/Tokyo"}
     root = str(Path(blrc.__file__).parent.parent)
@@ -82,8 +82,10 @@ def test_the_same_request_gives_the_same_bytes(checkpoint: Checkpoint, tmp_path:
     assert tree(tmp_path / "b" / "c") == first
     assert tree(tmp_path / "d") == first
     # A compact checkpoint holds the same network.
-    blrc.save(model, tmp_path / "net.pt", input=checkpoint.encoding, calibration=checkpoint.calibration, compact=True)
-    api.export(tmp_path / "net.pt", tmp_path / "e", members="1", seed=7)
+    blrc.save(
+        model, path=tmp_path / "net.pt", input=checkpoint.encoding, calibration=checkpoint.calibration, compact=True
+    )
+    blrc.export(tmp_path / "net.pt", folder=tmp_path / "e", members="1", seed=7)
     assert tree(tmp_path / "e") == first
     assert str(tmp_path).encode() not in b"".join(first.values())
 
@@ -91,7 +93,7 @@ def test_the_same_request_gives_the_same_bytes(checkpoint: Checkpoint, tmp_path:
 def test_members(checkpoint: Checkpoint, tmp_path: Path) -> None:
     digests = set()
     for i, (members, seed) in enumerate([("map", 0), ("map", 5), ("1", 0), ("1", 5), ("1", 2**64 - 1)]):
-        done = api.export(checkpoint, tmp_path / str(i), targets=["onnx"], members=members, seed=seed)
+        done = blrc.export(checkpoint, folder=tmp_path / str(i), targets=["onnx"], members=members, seed=seed)
         assert done.program.members == ("map" if members == "map" else f"sample {seed}:0",)
         digests.add(done.manifest.digest)
     assert len(digests) == 4
@@ -99,7 +101,7 @@ def test_members(checkpoint: Checkpoint, tmp_path: Path) -> None:
     assert parse_members("1", 3) == [Member(3, 0)]
     assert parse_members("016", 3)[:2] == [Member(3, 0), Member(3, 1)]
     assert len(parse_members("16", 3)) == 16
-    small, large = (api.build(checkpoint, parse_members(n, 3))[0] for n in ("2", "3"))
+    small, large = (build(checkpoint, parse_members(n, 3))[0] for n in ("2", "3"))
     for name, constant in small.constants.items():
         for member in range(2):  # a member is the same whatever their number
             assert np.array_equal(small.constant(name, member), large.constant(name, member))
@@ -108,39 +110,45 @@ def test_members(checkpoint: Checkpoint, tmp_path: Path) -> None:
 
 def test_a_choice_of_layers_is_exported_and_lowered_again(checkpoint: Checkpoint, tmp_path: Path) -> None:
     assert checkpoint.calibration is not None
-    blrc.save(checkpoint.model(), tmp_path / "net.pt", input=checkpoint.encoding, calibration=checkpoint.calibration)
+    blrc.save(
+        checkpoint.model(), path=tmp_path / "net.pt", input=checkpoint.encoding, calibration=checkpoint.calibration
+    )
     kinds = binary_layers(checkpoint)
-    done = api.export(tmp_path / "net.pt", tmp_path / "out", ["onnx"], "3", 4, sample="conv", freeze="0.1")
+    done = blrc.export(
+        tmp_path / "net.pt", folder=tmp_path / "out", targets=["onnx"], members="3", seed=4, sample="conv", freeze="0.1"
+    )
     convolutions = [name for name, kind in kinds.items() if kind == "binary_conv2d"]
     assert done.program.members[2] == f"sample 4:2 layers {','.join(convolutions)} freeze 1/10"
     stored = {name: len(done.program.constants[f"{name}.weights"].tables) for name in kinds}
     assert all(count == (3 if name in convolutions else 1) for name, count in stored.items())
-    report = api.verify(tmp_path / "out", model=tmp_path / "net.pt", random=20)
+    report = blrc.verify(tmp_path / "out", model=tmp_path / "net.pt", random=20)
     assert report.equal
     # A checkpoint without that layer cannot have given the program.
     blrc.save(
         nn.Sequential(bnn.BinaryLinear(9, 8), bnn.StochasticSign(), bnn.SoftmaxLinear(8, 3)),
-        tmp_path / "other.pt",
-        input=blrc.pixels((9,), (0.5,), (0.5,)),
+        path=tmp_path / "other.pt",
+        input=blrc.pixels((9,), mean=(0.5,), std=(0.5,)),
         calibration=np.zeros((4, 9), np.uint8),
     )
     with pytest.raises(BlrcError, match=r"other.pt: cannot sample '.*its binary layers are '0'"):
-        api.verify(tmp_path / "out", model=tmp_path / "other.pt", random=0)
+        blrc.verify(tmp_path / "out", model=tmp_path / "other.pt", random=0)
     with pytest.raises(BlrcError, match="map samples nothing"):
-        api.export(checkpoint, tmp_path / "map", sample="conv")
+        blrc.export(checkpoint, folder=tmp_path / "map", sample="conv")
     with pytest.raises(BlrcError, match="map samples nothing"):
-        api.export(checkpoint, tmp_path / "map", freeze=0.1)
+        blrc.export(checkpoint, folder=tmp_path / "map", freeze=0.1)
 
 
 @pytest.mark.needs("cc", "size")
 def test_a_gate_is_exported_and_verified(checkpoint: Checkpoint, tmp_path: Path) -> None:
     assert checkpoint.calibration is not None
-    blrc.save(checkpoint.model(), tmp_path / "net.pt", input=checkpoint.encoding, calibration=checkpoint.calibration)
+    blrc.save(
+        checkpoint.model(), path=tmp_path / "net.pt", input=checkpoint.encoding, calibration=checkpoint.calibration
+    )
     raw = device_layout(checkpoint.calibration)
-    tops = np.sort(top_probability(api.build(checkpoint, [MAP])[0], raw))
+    tops = np.sort(top_probability(build(checkpoint, [MAP])[0], raw))
     probability = Fraction(int(tops[20]), 65536)
-    done = api.export(
-        tmp_path / "net.pt", tmp_path / "out", members="2", seed=4, sample="conv", gate=probability, name="net"
+    done = blrc.export(
+        tmp_path / "net.pt", folder=tmp_path / "out", members="2", seed=4, sample="conv", gate=probability, name="net"
     )
     names = [str(member) for member in parse_members("2", 4, sampled_layers(checkpoint, "conv"))]
     assert done.program.members == ("map", *names)
@@ -153,14 +161,16 @@ def test_a_gate_is_exported_and_verified(checkpoint: Checkpoint, tmp_path: Path)
     expected = reference.answer(done.program, raw)
     assert set(expected.members.tolist()) == {1, 3}
     np.savez(tmp_path / "data.npz", images=checkpoint.calibration, labels=expected.label)
-    report = api.verify(tmp_path / "out", tmp_path / "data.npz", tmp_path / "net.pt", random=20)
+    report = blrc.verify(tmp_path / "out", data=tmp_path / "data.npz", model=tmp_path / "net.pt", random=20)
     assert report.equal, (report.difference, report.problems)
     assert report.accuracy == 100.0
 
 
 def test_the_command_takes_the_choices(checkpoint: Checkpoint, tmp_path: Path) -> None:
     assert checkpoint.calibration is not None
-    blrc.save(checkpoint.model(), tmp_path / "net.pt", input=checkpoint.encoding, calibration=checkpoint.calibration)
+    blrc.save(
+        checkpoint.model(), path=tmp_path / "net.pt", input=checkpoint.encoding, calibration=checkpoint.calibration
+    )
 
     def run(*options: str) -> Result:
         folder = str(tmp_path / f"out{len(options)}")
@@ -188,21 +198,21 @@ def test_gates_without_a_meaning(checkpoint: Checkpoint, tmp_path: Path) -> None
     assert parse_gate("0.99") == parse_gate(0.99) == 64881
     assert parse_gate(1) == 65536
     with pytest.raises(BlrcError, match="map samples nothing; add --members 16"):
-        api.export(checkpoint, tmp_path / "out", gate=0.5)
+        blrc.export(checkpoint, folder=tmp_path / "out", gate=0.5)
     with pytest.raises(BlrcError, match="1365 members at most"):
-        api.export(checkpoint, tmp_path / "out", members="1365", gate=0.5)
+        blrc.export(checkpoint, folder=tmp_path / "out", members="1365", gate=0.5)
     assert len(parse_members("1364", 0, gate=1)) == 1365
     assert not list(tmp_path.iterdir())
 
 
 def test_one_target_alone(checkpoint: Checkpoint, tmp_path: Path) -> None:
-    api.export(checkpoint, tmp_path / "c", targets=["c"], name="net")
-    api.export(checkpoint, tmp_path / "onnx", targets=["onnx"], name="net")
-    both = tree(api.export(checkpoint, tmp_path / "both", name="net").folder)
+    blrc.export(checkpoint, folder=tmp_path / "c", targets=["c"], name="net")
+    blrc.export(checkpoint, folder=tmp_path / "onnx", targets=["onnx"], name="net")
+    both = tree(blrc.export(checkpoint, folder=tmp_path / "both", name="net").folder)
     one, other = tree(tmp_path / "c"), tree(tmp_path / "onnx")
     assert "net.onnx" not in one
     # One name need not stand in a list: its letters were taken for targets.
-    assert tree(api.export(checkpoint, tmp_path / "text", targets="onnx", name="net").folder) == other
+    assert tree(blrc.export(checkpoint, folder=tmp_path / "text", targets="onnx", name="net").folder) == other
     assert not [name for name in other if name.endswith((".c", ".h"))]
     for name, content in {**one, **other}.items():
         if not name.endswith(SUFFIX):
@@ -215,27 +225,29 @@ def test_a_network_without_random_weights_has_no_members(tmp_path: Path) -> None
     model, shape = binarized_network(1)
     source = checkpoint_of(model, "uint8", shape, 1)
     with pytest.raises(BlrcError, match=r"no weight of it is random .* export it with --members map"):
-        api.export(source, tmp_path / "out", members="2")
+        blrc.export(source, folder=tmp_path / "out", members="2")
     images = np.zeros((4, *source.encoding.shape), np.uint8)
     np.savez(tmp_path / "data.npz", images=images, labels=np.zeros(4, np.int64))
     with pytest.raises(BlrcError, match=r"no weight of it is random .* evaluate it with --members map"):
-        api.evaluate(source, tmp_path / "data.npz", members="stochastic,map,2")
+        blrc.evaluate(source, data=tmp_path / "data.npz", members="stochastic,map,2")
     assert not (tmp_path / "out").exists()
 
 
 def test_weights_of_the_onnx_file_as_bits(checkpoint: Checkpoint, tmp_path: Path) -> None:
     assert checkpoint.calibration is not None
-    blrc.save(checkpoint.model(), tmp_path / "net.pt", input=checkpoint.encoding, calibration=checkpoint.calibration)
+    blrc.save(
+        checkpoint.model(), path=tmp_path / "net.pt", input=checkpoint.encoding, calibration=checkpoint.calibration
+    )
     line = ["export", str(tmp_path / "net.pt"), "--target", "onnx", "--onnx-weights", "bits", "-o"]
     done = CliRunner().invoke(main, [*line, str(tmp_path / "bits")])
     assert done.exit_code == 0, done.output
-    api.export(checkpoint, tmp_path / "bytes", targets="onnx", name="net")
+    blrc.export(checkpoint, folder=tmp_path / "bytes", targets="onnx", name="net")
     sizes = {name: (tmp_path / name / "net.onnx").stat().st_size for name in ("bits", "bytes")}
     about = {name: read_manifest(tmp_path / name).targets["onnx"] for name in sizes}
     assert {name: (found["weights"], found["bytes"]) for name, found in about.items()} == {
         name: (name, size) for name, size in sizes.items()
     }
-    assert api.verify(tmp_path / "bits", random=20).equal
+    assert blrc.verify(tmp_path / "bits", random=20).equal
 
 
 @pytest.mark.parametrize("option", [("--onnx-form", "float"), ("--onnx-outputs", "scores")])
@@ -243,21 +255,23 @@ def test_other_forms_of_the_onnx_file_are_verified(
     option: tuple[str, str], checkpoint: Checkpoint, tmp_path: Path
 ) -> None:
     assert checkpoint.calibration is not None
-    blrc.save(checkpoint.model(), tmp_path / "net.pt", input=checkpoint.encoding, calibration=checkpoint.calibration)
+    blrc.save(
+        checkpoint.model(), path=tmp_path / "net.pt", input=checkpoint.encoding, calibration=checkpoint.calibration
+    )
     line = ["export", str(tmp_path / "net.pt"), "--target", "onnx", "-o", str(tmp_path / "out")]
     done = CliRunner().invoke(main, [*line, *option])
     assert done.exit_code == 0, done.output
     about = read_manifest(tmp_path / "out").targets["onnx"]
     assert (about["form"], about["outputs"]) == ("float" if option[0] == "--onnx-form" else "integer", "scores")
-    assert api.verify(tmp_path / "out", random=20).equal
+    assert blrc.verify(tmp_path / "out", random=20).equal
     assert "[integer|float]" in CliRunner().invoke(main, ["export", "--help"]).output
 
 
 @pytest.mark.parametrize(("file", "name"), [("my-net v2.pt", "my_net_v2"), ("x.y.pt", "x_y"), ("Net", "Net")])
 def test_the_name_comes_from_the_file(file: str, name: str, checkpoint: Checkpoint, tmp_path: Path) -> None:
     assert checkpoint.calibration is not None
-    blrc.save(checkpoint.model(), tmp_path / file, input=checkpoint.encoding, calibration=checkpoint.calibration)
-    assert api.export(tmp_path / file, tmp_path / "out", targets=["onnx"]).manifest.name == name
+    blrc.save(checkpoint.model(), path=tmp_path / file, input=checkpoint.encoding, calibration=checkpoint.calibration)
+    assert blrc.export(tmp_path / file, folder=tmp_path / "out", targets=["onnx"]).manifest.name == name
     assert (tmp_path / "out" / f"{name}.onnx").is_file()
 
 
@@ -273,10 +287,10 @@ def test_mistakes(checkpoint: Checkpoint, tmp_path: Path) -> None:
         ({"onnx_outputs": "label"}, "--onnx-outputs label: expected all or scores"),
     ]:
         with pytest.raises(BlrcError, match=words):
-            api.export(checkpoint, tmp_path / "out", **arguments)  # type: ignore[arg-type]
+            blrc.export(checkpoint, folder=tmp_path / "out", **arguments)  # type: ignore[arg-type]
     for numbers in ({"seed": -1}, {"random": -1}):
         with pytest.raises(BlrcError, match="must not be negative"):
-            api.verify(tmp_path, **numbers)
+            blrc.verify(tmp_path, **numbers)
     assert not list(tmp_path.iterdir())
 
 
@@ -309,7 +323,7 @@ def test_any_name_of_a_layer_compiles(names: list[str], tmp_path: Path) -> None:
             )
         )
     )
-    done = api.export(checkpoint_of(model, "uint8", (9,), 0), tmp_path / "out", name="net")
+    done = blrc.export(checkpoint_of(model, "uint8", (9,), 0), folder=tmp_path / "out", name="net")
     assert [op.name for op in done.program.ops] == ["input.encode", names[0], names[2], names[4]]
     objects = tmp_path / "objects"
     objects.mkdir()
@@ -326,7 +340,7 @@ def test_any_name_of_a_layer_compiles(names: list[str], tmp_path: Path) -> None:
 
 
 def test_settings_are_those_of_the_checkpoint(checkpoint: Checkpoint, tmp_path: Path) -> None:
-    done = api.export(checkpoint, tmp_path / "out", targets=["onnx"])
+    done = blrc.export(checkpoint, folder=tmp_path / "out", targets=["onnx"])
     plain: dict[str, Any] = json.loads((done.folder / f"drawn{SUFFIX}").read_bytes())["settings"]
     encoding = checkpoint.encoding
     assert plain["calibration_samples"] == 40

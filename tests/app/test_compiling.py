@@ -27,7 +27,7 @@ def source() -> blrc.Checkpoint:
 @pytest.fixture(scope="module")
 def exported(source: blrc.Checkpoint, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("compiling") / "out"
-    blrc.export(source, folder, ["c"], members="2", seed=3, name="deep")
+    blrc.export(source, folder=folder, targets=["c"], members="2", seed=3, name="deep")
     return folder
 
 
@@ -51,7 +51,7 @@ def test_every_kind_of_model_gives_the_same(source: blrc.Checkpoint, exported: P
 
 def test_a_checkpoint_s_file_is_compiled_at_map(source: blrc.Checkpoint, tmp_path: Path) -> None:
     model, _ = deep_network(4)
-    blrc.save(model, tmp_path / "in a-file.pt", input=source.encoding, calibration=source.samples())
+    blrc.save(model, path=tmp_path / "in a-file.pt", input=source.encoding, calibration=source.samples())
     raw = device_layout(raw_samples(source.encoding, 9, 1))
     with blrc.compile(tmp_path / "in a-file.pt", flags=QUICK) as net:
         assert net.program.members == ("map",)
@@ -78,7 +78,7 @@ def test_a_folder_is_compiled_without_torch(exported: Path) -> None:
 
 
 def test_what_cannot_be_compiled_is_said(source: blrc.Checkpoint, exported: Path, tmp_path: Path) -> None:
-    blrc.export(source, tmp_path / "onnx", ["onnx"])
+    blrc.export(source, folder=tmp_path / "onnx", targets=["onnx"])
     program = program_file.load(exported / "deep.program.npz")
     for model, options, message in (
         (tmp_path / "onnx", {}, r"onnx: holds no C; export it again with --target c"),

@@ -66,7 +66,7 @@ def test_a_machine_with_kernels_of_its_own_shows_what_they_cost() -> None:
 
 @pytest.mark.needs("arm-none-eabi-gcc", "qemu-system-arm")
 def test_an_export_for_a_machine_is_counted_as_it_is(tmp_path: Path) -> None:
-    blrc.export(TINY, tmp_path / "out", "c", cpu="cortex-m55")
+    blrc.export(TINY, folder=tmp_path / "out", targets="c", cpu="cortex-m55")
     subject = load(tmp_path / "out")
     assert subject.layout.cpu == "cortex-m55"
     (found,) = measure_devices(subject, ["cortex-m55"], others=False)

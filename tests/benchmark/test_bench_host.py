@@ -136,7 +136,7 @@ def test_kernels_that_the_manifest_does_not_name_are_not_timed(x86_folder: Path,
 
 
 def test_a_folder_without_c_is_refused(tmp_path: Path) -> None:
-    blrc.export(TINY, tmp_path / "only", ["onnx"])
+    blrc.export(TINY, folder=tmp_path / "only", targets=["onnx"])
     with pytest.raises(BlrcError, match="holds no C"):
         load(tmp_path / "only")
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from blrc.datasets.idx import Dataset
-from blrc.training import Recipe
+from blrc.training.recipe import Recipe
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 

@@ -41,7 +41,7 @@ def network(layers: Layers, shape: tuple[int, ...] = SHAPE, kind: str = "uint8",
         model = randomise(nn.Sequential(OrderedDict(layers)), 0)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("blrc.frontend.saving.check_equal", lambda *_: None)
-            blrc.save(model, path, input=encoding, calibration=raw_samples(encoding, 8, 0) if calibrated else None)
+            blrc.save(model, path=path, input=encoding, calibration=raw_samples(encoding, 8, 0) if calibrated else None)
         return path
 
     return write
@@ -62,7 +62,7 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A good checkpoint, ``net.pt``, and its export, ``out``; only read by tests."""
     folder = tmp_path_factory.mktemp("good")
     network(good_layers())(folder / "net.pt")
-    blrc.export(folder / "net.pt", folder / "out")
+    blrc.export(folder / "net.pt", folder=folder / "out")
     return folder
 
 
@@ -268,7 +268,7 @@ class Residual(nn.Module):
 def test_networks_that_are_no_chain_are_refused_when_saved(used: str, words: list[str], tmp_path: Path) -> None:
     encoding = encoding_of("uint8", SHAPE)
     with pytest.raises(blrc.BlrcError) as error:
-        blrc.save(Residual(used), tmp_path / "net.pt", input=encoding, calibration=None)
+        blrc.save(Residual(used), path=tmp_path / "net.pt", input=encoding, calibration=None)
     assert all(word in str(error.value) for word in words)
     assert not list(tmp_path.iterdir())
 
@@ -276,7 +276,7 @@ def test_networks_that_are_no_chain_are_refused_when_saved(used: str, words: lis
 def test_a_branch_is_refused(tmp_path: Path) -> None:
     encoding = encoding_of("uint8", SHAPE)
     samples = raw_samples(encoding, 8, 0)
-    blrc.save(Residual("branch"), tmp_path / "net.pt", input=encoding, calibration=samples)
+    blrc.save(Residual("branch"), path=tmp_path / "net.pt", input=encoding, calibration=samples)
     line = export_fails(tmp_path / "net.pt")
     assert "'b'" in line
     assert "branches are not supported" in line
@@ -605,7 +605,7 @@ def test_edited_manifests(change: dict[str, Any], good: Path, tmp_path: Path) ->
 
 def test_a_digest_that_does_not_match(good: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    blrc.export(good / "net.pt", out, targets=["onnx"], name="net")
+    blrc.export(good / "net.pt", folder=out, targets=["onnx"], name="net")
     path = out / f"net{SUFFIX}"
     path.write_text(json.dumps({**json.loads(path.read_bytes()), "digest": "0" * 64}))
     line = fails("verify", out, "--random", "1")

@@ -168,8 +168,8 @@ def test_a_current_folder_that_is_gone(tmp_path: Path) -> None:
 
 def test_ctrl_c_is_a_message(tmp_path: Path) -> None:
     before = signal.getsignal(signal.SIGINT)
-    script = LISTENS + "from blrc.app import api\nfrom blrc.cli.main import main\n"
-    script += "def verify(*_): os.kill(os.getpid(), signal.SIGINT); time.sleep(9)\napi.verify = verify\n"
+    script = LISTENS + "import blrc\nfrom blrc.cli.main import main\n"
+    script += "def verify(*_, **__): os.kill(os.getpid(), signal.SIGINT); time.sleep(9)\nblrc.verify = verify\n"
     script += "main(['verify', 'x'])"
     done = subprocess.run([sys.executable, "-c", script], check=False, timeout=300, capture_output=True)
     assert (done.returncode, done.stderr.decode().split("\n")[-2]) == (2, "Error: stopped")
@@ -189,8 +189,8 @@ def test_every_option_that_is_a_path_takes_no_device_and_no_impossible_name(tmp_
     model = tmp_path / "net.pt"
     encoding = encoding_of("bits", (4,))
     network = nn.Sequential(bnn.BinaryLinear(4, 3), bnn.StochasticSign(), bnn.SoftmaxLinear(3, 2))
-    blrc.save(randomise(network, 0), model, input=encoding, calibration=raw_samples(encoding, 4, 0))
-    blrc.export(model, tmp_path / "out", "onnx")
+    blrc.save(randomise(network, 0), path=model, input=encoding, calibration=raw_samples(encoding, 4, 0))
+    blrc.export(model, folder=tmp_path / "out", targets="onnx")
     os.mkfifo(tmp_path / "fifo")
     (tmp_path / "loop").symlink_to("loop")
     given = {
@@ -249,7 +249,7 @@ def test_single_outputs_and_equal_samples(tmp_path: Path) -> None:
     """A label that is always 0 is refused; statistics of one input are warned of, in the manifest too."""
     one = nn.Sequential(bnn.BinaryLinear(4, 3), bnn.StochasticSign(), bnn.SoftmaxLinear(3, 1))
     with pytest.raises(BlrcError, match=r"layer '2': one output is no choice: its label would always be 0"):
-        blrc.export(checkpoint_of(one, "bits", (4,)), tmp_path / "one", "onnx")
+        blrc.export(checkpoint_of(one, "bits", (4,)), folder=tmp_path / "one", targets="onnx")
     assert not (tmp_path / "one").exists()
     encoding = encoding_of("bits", (4,))
     two = nn.Sequential(
@@ -258,7 +258,7 @@ def test_single_outputs_and_equal_samples(tmp_path: Path) -> None:
     samples = raw_samples(encoding, 4, 0)
     for name, calibration, warns in (("equal", samples[:1].repeat(4, 0), True), ("good", samples, False)):
         path = tmp_path / f"{name}.pt"
-        blrc.save(randomise(two, 0), path, input=encoding, calibration=calibration)
+        blrc.save(randomise(two, 0), path=path, input=encoding, calibration=calibration)
         out = tmp_path / name
         result = CliRunner().invoke(main, ["export", str(path), "--target", "onnx", "-o", str(out)])
         assert result.exit_code == 0
@@ -266,7 +266,7 @@ def test_single_outputs_and_equal_samples(tmp_path: Path) -> None:
         manifest = (out / f"{name}.manifest.json").read_text()
         assert ("all calibration samples are equal" in manifest) == warns
     with pytest.warns(UserWarning, match="all calibration samples are equal"):
-        blrc.export(tmp_path / "equal.pt", tmp_path / "api", "onnx")
+        blrc.export(tmp_path / "equal.pt", folder=tmp_path / "api", targets="onnx")
 
 
 class Ternary(bnn.Bernoulli):
@@ -283,5 +283,5 @@ def test_an_unknown_distribution_of_weights_is_refused_by_layer(tmp_path: Path) 
     with pytest.raises(
         BlrcError, match=r"layer '2': its weights: Ternary .*, which cannot be compiled; use Bernoulli itself"
     ):
-        blrc.save(model, tmp_path / "net.pt", input=encoding, calibration=raw_samples(encoding, 4, 0))
+        blrc.save(model, path=tmp_path / "net.pt", input=encoding, calibration=raw_samples(encoding, 4, 0))
     assert not list(tmp_path.iterdir())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import pytest
 from click.testing import CliRunner
@@ -12,19 +12,21 @@ from torch import nn
 
 from blrc.cli import train
 from blrc.cli.main import main
-from blrc.training import RECIPES, OutOfTimeError, Recipe, Trained
+from blrc.training.loop import OutOfTimeError
+from blrc.training.recipe import RECIPES, Recipe
+from blrc.training.run import Trained
 
 
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
     calls: list[tuple[Any, ...]] = []
 
-    def run(*args: Any, threads: int, log: Path | None, device: str, minutes: float) -> Trained:
+    def run(*args: Any, stream: TextIO, threads: int, log: Path | None, device: str, minutes: float) -> Trained:
         assert device == "cpu" and minutes == math.inf
         calls.append((*args, threads, log))
         return Trained(nn.Sequential(), {"fp": [0.999], "blrnet": [0.97, 0.9912, 0.98]}, [])
 
-    monkeypatch.setattr(train, "run", run)
+    monkeypatch.setattr("blrc.training.run.run", run)
     return calls
 
 
@@ -96,7 +98,7 @@ def test_an_interrupted_run_says_how_to_go_on(monkeypatch: pytest.MonkeyPatch) -
     def run(*_: Any, **__: Any) -> Trained:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(train, "run", run)
+    monkeypatch.setattr("blrc.training.run.run", run)
     result = CliRunner().invoke(main, ["train", "mnist", "-o", "m.pt"])
     assert result.exit_code == 2
     assert "the same command with --resume goes on after the last finished epoch (m.pt.training)" in result.output
@@ -107,7 +109,7 @@ def test_a_run_that_is_out_of_time_has_a_status_of_its_own(monkeypatch: pytest.M
         assert minutes == 9.5
         raise OutOfTimeError("m.pt.training: out of time")
 
-    monkeypatch.setattr(train, "run", run)
+    monkeypatch.setattr("blrc.training.run.run", run)
     result = CliRunner().invoke(main, ["train", "mnist", "-o", "m.pt", "--minutes", "9.5"])
     assert result.exit_code == 75 and result.stderr == "m.pt.training: out of time\n"
 

@@ -47,7 +47,7 @@ def train(folder: Path) -> None:
 def save(folder: Path) -> None:
     encoding = blrc.pixels((1, 28, 28), mean=(0.1307,), std=(0.3081,))
     raw = np.random.default_rng(0).integers(0, 256, (40, 1, 28, 28)).astype(np.uint8)
-    blrc.save(small_mnist.small_mnist(), folder / "small.pt", input=encoding, calibration=raw)
+    blrc.save(small_mnist.small_mnist(), path=folder / "small.pt", input=encoding, calibration=raw)
     assert blrc.load(folder / "small.pt").encoding == encoding
 
 

@@ -41,7 +41,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shipped = checkpoint.load(EXAMPLE / "mnist.pt")
     assert shipped.calibration is not None
     path = tmp_path_factory.mktemp("model") / "mnist.pt"
-    saving.save(shipped.model(), path, input=shipped.encoding, calibration=shipped.calibration[:256], compact=True)
+    saving.save(shipped.model(), path=path, input=shipped.encoding, calibration=shipped.calibration[:256], compact=True)
     return path
 
 
@@ -140,6 +140,6 @@ def test_a_baseline_for_other_data_is_refused(model: Path, data: Path, tmp_path:
     network, shape = deep_network(4)
     other = checkpoint_of(network, "uint8", shape, 4)
     path = tmp_path / "other.pt"
-    saving.save(other.model(), path, input=other.encoding, calibration=other.calibration)
+    saving.save(other.model(), path=path, input=other.encoding, calibration=other.calibration)
     result = evaluate(model, "--data", data, "--members", "map", "--baseline", path)
     assert result.exit_code == 2 and f"--baseline {path}: takes uint8" in result.output

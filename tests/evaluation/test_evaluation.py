@@ -10,7 +10,7 @@ import pytest
 import torch
 from random_networks import binarized_network, checkpoint_of, deep_network, raw_samples
 
-from blrc.app import api
+from blrc.app.export import build
 from blrc.datasets.labelled import Labelled
 from blrc.errors import BlrcError
 from blrc.evaluation import cheap, evaluation
@@ -18,7 +18,7 @@ from blrc.evaluation.choice import Choice, parse_entries
 from blrc.evaluation.evaluation import evaluate
 from blrc.frontend.checkpoint import Checkpoint
 from blrc.frontend.members import parse_gate, parse_members
-from blrc.frontend.sample import MAP, NONE, Member, binary_layers, sample
+from blrc.frontend.sample import MAP, NONE, Member, binary_layers, sample, sampled_layers
 from blrc.inspection.inspection import weight_histograms
 from blrc.lowering.lower import lower
 from blrc.net.encoding import device_layout
@@ -37,7 +37,7 @@ def checkpoint() -> Checkpoint:
 def data(checkpoint: Checkpoint) -> Labelled:
     """Labels that MAP gets right two times in three, or so."""
     raw = device_layout(raw_samples(checkpoint.encoding, 90, 1))
-    program, _ = api.build(checkpoint, [MAP])
+    program, _ = build(checkpoint, [MAP])
     labels = reference.labels(reference.scores(program, raw))
     labels[::3] = np.random.default_rng(0).integers(0, program.classes, len(labels[::3]))
     return Labelled(raw, labels)
@@ -50,14 +50,14 @@ def accuracy(label: np.ndarray, data: Labelled) -> float:
 def test_accuracies_are_those_of_the_exported_programs(checkpoint: Checkpoint, data: Labelled) -> None:
     found = evaluate(checkpoint, data, Choice(("map", "2", "4"), repeats=3, seed=7), {})
     for repeat in range(3):
-        program, _ = api.build(checkpoint, parse_members("4", 7 + repeat))
+        program, _ = build(checkpoint, parse_members("4", 7 + repeat))
         for members in (2, 4):
             expected = accuracy(reference.answer(program, data.raw, members).label, data)
             assert found.accuracies[str(members)]["re-estimated"][repeat] == expected
         nets = [sample(checkpoint, Member(7 + repeat, k), running=True) for k in range(4)]
         expected = accuracy(reference.answer(lower(nets), data.raw).label, data)
         assert found.accuracies["4"]["running"][repeat] == expected
-    program, _ = api.build(checkpoint, [MAP])
+    program, _ = build(checkpoint, [MAP])
     expected = accuracy(reference.labels(reference.scores(program, data.raw)), data)
     assert found.accuracies["map"]["re-estimated"] == (expected,)
     quality = found.entries["4"]["re-estimated"].quality
@@ -101,7 +101,7 @@ def test_each_norm_statistics_have_the_scale_of_their_scores() -> None:
     measured = evaluate(far, data, Choice(("map",), 1), {}).entries["map"]
     scales = []
     for norms, program in (
-        ("re-estimated", api.build(far, [MAP])[0]),
+        ("re-estimated", build(far, [MAP])[0]),
         ("running", lower([sample(far, MAP, running=True)])),
     ):
         scales.append(program.score_scale)
@@ -117,7 +117,7 @@ def test_reestimation_by_batches(checkpoint: Checkpoint, data: Labelled) -> None
     curve = evaluate(rich, data, Choice(("map",), 2), {}, reestimation=True).reestimation
     assert curve is not None and curve.batches == (0, 1, 2) and curve.networks == 2
     for accuracy_of, calibration in zip(curve.map[1:], (many[:128], many), strict=True):
-        program, _ = api.build(replace(rich, calibration=calibration), [MAP])
+        program, _ = build(replace(rich, calibration=calibration), [MAP])
         assert accuracy_of == accuracy(reference.labels(reference.scores(program, data.raw)), data)
     program = lower([sample(rich, MAP, running=True)])
     assert curve.map[0] == accuracy(reference.labels(reference.scores(program, data.raw)), data)
@@ -159,7 +159,7 @@ def test_histograms_of_weights(checkpoint: Checkpoint) -> None:
 
 def test_predict_is_what_the_gate_and_early_stopping_say(checkpoint: Checkpoint, data: Labelled) -> None:
     gate = head.gate_of(Fraction(6, 10))
-    program, _ = api.build(checkpoint, parse_members("4", 0, gate=gate), gate)
+    program, _ = build(checkpoint, parse_members("4", 0, gate=gate), gate)
     scores = [reference.scores(program, data.raw, member) for member in range(5)]
     label, networks = cheap.predict(scores, head.scale_of(program.score_scale), gate)
     answer = reference.answer(program, data.raw)
@@ -180,9 +180,9 @@ def test_cheap_choices_side_by_side(checkpoint: Checkpoint, data: Labelled) -> N
     ):
         accuracies = []
         for seed in (5, 6):
-            which = api.sampled_layers(checkpoint, layers)
+            which = sampled_layers(checkpoint, layers)
             held = parse_gate(gate)
-            program, _ = api.build(checkpoint, parse_members("3", seed, which, freeze, held), held)
+            program, _ = build(checkpoint, parse_members("3", seed, which, freeze, held), held)
             accuracies.append(accuracy(reference.answer(program, data.raw).label, data))
             if seed == 5:
                 assert rows[options].tables == sum(step.flash for step in lay_out(program).steps), options
@@ -195,7 +195,7 @@ def test_cheap_choices_have_the_one_that_was_asked_for(checkpoint: Checkpoint, d
     first = next(iter(binary_layers(checkpoint)))
     rows = cheap.evaluate_cheap(checkpoint, data, 2, layers=(first,), freeze=Fraction(3, 10))
     own = f"--members 2 --sample {first} --freeze 0.3"
-    program, _ = api.build(checkpoint, parse_members("2", 0, (first,), Fraction(3, 10)))
+    program, _ = build(checkpoint, parse_members("2", 0, (first,), Fraction(3, 10)))
     found = {row.options: row for row in rows}
     assert found[own].flash == measure(lay_out(program)).flash_bytes
     assert found[own].accuracy_mean == accuracy(reference.answer(program, data.raw).label, data)

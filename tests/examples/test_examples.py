@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from random_networks import checkpoint_of
 from torch import nn
 
+import blrc
 from blrc import nn as bnn
-from blrc.app import api
+from blrc.app.export import Exported
 from blrc.datasets import idx as datasets
 from blrc.program import reference
 from blrc.targets.c.build.compiler import STRICT
@@ -25,7 +26,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 @pytest.fixture(scope="module")
-def exported(tmp_path_factory: pytest.TempPathFactory) -> api.Exported:
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Exported:
     """A small random network in the place of the shipped one: same name, input and classes."""
     model = nn.Sequential(
         bnn.BinaryConv2d(1, 8, 3, padding="same"),
@@ -35,13 +36,13 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> api.Exported:
         nn.Flatten(),
         bnn.SoftmaxLinear(8 * 7 * 7, 10),
     )
-    return api.export(
-        checkpoint_of(model, "uint8", (1, 28, 28)), tmp_path_factory.mktemp("mnist") / "out", name="mnist"
+    return blrc.export(
+        checkpoint_of(model, "uint8", (1, 28, 28)), folder=tmp_path_factory.mktemp("mnist") / "out", name="mnist"
     )
 
 
 @pytest.fixture(scope="module")
-def program(exported: api.Exported, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def program(exported: Exported, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """`examples/mnist/main.c`, built by its Makefile."""
     folder = tmp_path_factory.mktemp("example")
     for name in ("main.c", "Makefile"):
@@ -52,7 +53,7 @@ def program(exported: api.Exported, tmp_path_factory: pytest.TempPathFactory) ->
     return folder / "classify"
 
 
-def expected(exported: api.Exported, images: NDArray[np.uint8]) -> list[str]:
+def expected(exported: Exported, images: NDArray[np.uint8]) -> list[str]:
     scores = reference.scores(exported.program, images.reshape(-1, 28, 28, 1))
     return [f"label {int(row.argmax())}, scores {' '.join(map(str, row))}" for row in scores]
 
@@ -66,7 +67,7 @@ def run(program: Path, *files: Path) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.needs("make", "cc")
-def test_main_c_classifies_an_idx_file(exported: api.Exported, program: Path, tmp_path: Path) -> None:
+def test_main_c_classifies_an_idx_file(exported: Exported, program: Path, tmp_path: Path) -> None:
     images = datasets.mnist(EXAMPLES / "mnist" / "data", train=False).images[:50, 0]
     (tmp_path / "images.idx").write_bytes(idx(images))
     done = run(program, tmp_path / "images.idx")
@@ -76,7 +77,7 @@ def test_main_c_classifies_an_idx_file(exported: api.Exported, program: Path, tm
 
 
 @pytest.mark.needs("make", "cc")
-def test_main_c_classifies_a_pgm_file(exported: api.Exported, program: Path, tmp_path: Path) -> None:
+def test_main_c_classifies_a_pgm_file(exported: Exported, program: Path, tmp_path: Path) -> None:
     image = np.random.default_rng(0).integers(0, 256, (1, 28, 28)).astype(np.uint8)
     image[0, 0, :2] = (ord("\n"), ord(" "))  # only one white space ends the header
     (tmp_path / "image.pgm").write_bytes(b"P5\n28 28\n255\n" + image.tobytes())
@@ -85,7 +86,7 @@ def test_main_c_classifies_a_pgm_file(exported: api.Exported, program: Path, tmp
 
 
 @pytest.mark.needs("make", "cc")
-def test_main_c_classifies_its_own_drawing(exported: api.Exported, program: Path) -> None:
+def test_main_c_classifies_its_own_drawing(exported: Exported, program: Path) -> None:
     rows = re.findall(r'^    "(.{28})";?$', (EXAMPLES / "mnist" / "main.c").read_text(), re.MULTILINE)
     levels = {" ": 0, ".": 85, "+": 170, "#": 255}
     image = np.array([[levels[pixel] for pixel in row] for row in rows], dtype=np.uint8)
@@ -108,7 +109,7 @@ def test_main_c_refuses_other_files(content: bytes | None, program: Path, tmp_pa
 
 @pytest.mark.needs("cc")
 @pytest.mark.parametrize("language", [["-x", "c", "-std=c99"], ["-x", "c++", "-std=c++11"]])
-def test_main_c_compiles_without_a_warning(language: list[str], exported: api.Exported, tmp_path: Path) -> None:
+def test_main_c_compiles_without_a_warning(language: list[str], exported: Exported, tmp_path: Path) -> None:
     main = EXAMPLES / "mnist" / "main.c"
     command = ["cc", *language, *STRICT, f"-I{exported.folder}", "-c", str(main), "-o", str(tmp_path / "main.o")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from random_networks import checkpoint_of
 from torch import nn
 
+import blrc
 from blrc import nn as bnn
-from blrc.app import api
 from blrc.datasets import idx
 from blrc.program.program import Program
 from blrc.targets.c.build.compiler import STRICT
@@ -48,7 +48,7 @@ def small_network() -> nn.Module:
 def small_export(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a small random network's export that takes the place of the shipped one."""
     folder = tmp_path_factory.mktemp("small") / "out"
-    api.export(checkpoint_of(small_network(), "uint8", (1, 28, 28)), folder, "c", name="mnist")
+    blrc.export(checkpoint_of(small_network(), "uint8", (1, 28, 28)), folder=folder, targets="c", name="mnist")
     return folder
 
 

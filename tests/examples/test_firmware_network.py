@@ -27,7 +27,7 @@ def network(path: Path, kind: str, shape: tuple[int, int, int], seed: int) -> Pa
         bnn.SoftmaxLinear(4 * (height - 2) * (width - 2), 3),
     )
     encoding = encoding_of(kind, shape)
-    blrc.save(randomise(model, seed), path, input=encoding, calibration=raw_samples(encoding, 8, seed))
+    blrc.save(randomise(model, seed), path=path, input=encoding, calibration=raw_samples(encoding, 8, seed))
     os.utime(path, (1, 1))
     return path
 

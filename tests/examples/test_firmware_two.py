@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from random_networks import checkpoint_of
 from torch import nn
 
+import blrc
 from blrc import nn as bnn
-from blrc.app import api
 from blrc.datasets import idx
 from blrc.net.encoding import device_layout
 from blrc.program import program_file
@@ -96,7 +96,7 @@ def test_two_networks_in_one_firmware_give_their_own_answers(tmp_path: Path) -> 
     STM32F405: one after the other on every input, in the same arena."""
     count = 6
     digits = tmp_path / "digits"
-    api.export(EXAMPLES / "mnist" / "mnist.pt", digits, "c", name="mnist")
+    blrc.export(EXAMPLES / "mnist" / "mnist.pt", folder=digits, targets="c", name="mnist")
     model = nn.Sequential(
         bnn.BinaryConv2d(2, 32, 3, padding="same"),
         bnn.StochasticBatchNorm2d(32),
@@ -104,7 +104,13 @@ def test_two_networks_in_one_firmware_give_their_own_answers(tmp_path: Path) -> 
         nn.Flatten(),
         bnn.SoftmaxLinear(32 * 9 * 5, 4),
     )
-    other = api.export(checkpoint_of(model, "int8", (2, 9, 5), seed=3), tmp_path / "other", "c", "3", name="other")
+    other = blrc.export(
+        checkpoint_of(model, "int8", (2, 9, 5), seed=3),
+        folder=tmp_path / "other",
+        targets="c",
+        members="3",
+        name="other",
+    )
     images = idx.mnist(EXAMPLES / "mnist" / "data", train=False).images[NUMBER : NUMBER + count]
     samples = np.random.default_rng(5).integers(-128, 128, (count, 2, 9, 5)).astype(np.int8)
 

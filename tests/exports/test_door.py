@@ -39,7 +39,9 @@ MANIFEST = f"tiny{SUFFIX}"
 @pytest.fixture(scope="module")
 def export(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """C, ONNX and a package: files in the folder and in folders of it."""
-    return blrc.export(TINY, tmp_path_factory.mktemp("door") / "out", ["c", "onnx"], packages="cmake").folder
+    return blrc.export(
+        TINY, folder=tmp_path_factory.mktemp("door") / "out", targets=["c", "onnx"], packages="cmake"
+    ).folder
 
 
 @pytest.fixture
@@ -112,7 +114,7 @@ def test_regression_an_export_with_a_warning_in_its_manifest_fits(tmp_path: Path
     source = blrc.load(TINY)
     assert source.calibration is not None
     equal = replace(source, calibration=np.repeat(source.calibration[:1], 4, axis=0))
-    out = blrc.export(equal, tmp_path / "out", ["c"]).folder
+    out = blrc.export(equal, folder=tmp_path / "out", targets=["c"]).folder
     fits(out)
     [note] = plain(out)["settings"]["notes"]
     assert note.startswith("all calibration samples are equal") and "tiny" not in note
@@ -294,7 +296,7 @@ def test_regression_force_does_not_write_through_a_link(out: Path, place: str) -
         fits(out)  # nothing of it is listed
     else:
         with pytest.raises(BlrcError, match=f"{place}: is in the way of a folder of the export"):
-            blrc.export(TINY, out, ["c"], packages="arduino", force=True)
+            blrc.export(TINY, folder=out, targets=["c"], packages="arduino", force=True)
     assert tree(out.parent) == before
 
 
@@ -302,7 +304,7 @@ def test_force_replaces_an_export_that_fits_and_nothing_else(out: Path) -> None:
     (out / "mine.txt").write_text("mine")
     replaced = previous_files(out, True)
     assert replaced is not None and set(replaced) == {*plain(out)["files"], MANIFEST}
-    blrc.export(TINY, out, ["onnx"], force=True)
+    blrc.export(TINY, folder=out, targets=["onnx"], force=True)
     assert sorted(path.name for path in out.iterdir()) == [
         "mine.txt",
         MANIFEST,
@@ -318,9 +320,9 @@ def test_an_export_without_sizes_is_refused_but_can_be_replaced(out: Path) -> No
     assert "another version of blrc; this one reads 2; export again" in everybody_refuses(out, force=False)
     _flipped(out / "tiny.h")
     with pytest.raises(BlrcError, match=r"tiny\.h: was changed"):
-        blrc.export(TINY, out, ["onnx"], force=True)
+        blrc.export(TINY, folder=out, targets=["onnx"], force=True)
     _flipped(out / "tiny.h")
-    blrc.export(TINY, out, ["onnx"], force=True)
+    blrc.export(TINY, folder=out, targets=["onnx"], force=True)
     fits(out)
 
 

@@ -106,7 +106,7 @@ def _check(
     network: Network, variants: Sequence[Variant], folder: Path, outcome: Outcome, say: Callable[[str], None]
 ) -> None:
     path = folder / "model.pt"
-    blrc.save(network.model, path, input=network.encoding, calibration=network.calibration)
+    blrc.save(network.model, path=path, input=network.encoding, calibration=network.calibration)
     exports: dict[tuple[str, str], Path] = {}
     expected: list[evaluator.Evaluated] = []
     raw = device_layout(network.inputs(SAMPLES))
@@ -116,7 +116,7 @@ def _check(
         if key not in exports:
             made = folder / f"export{len(exports)}"
             exported = blrc.export(
-                path, made, "c", name=NAME, optimize=variant.optimize, cpu=variant.cpu, **network.options
+                path, folder=made, targets="c", name=NAME, optimize=variant.optimize, cpu=variant.cpu, **network.options
             )
             exports[key] = made
             program = exported.program
@@ -228,11 +228,11 @@ def reaching(network: Network, kernels: Collection[str], tiers: Sequence[str]) -
     with tempfile.TemporaryDirectory(prefix="blrc-farm-") as folder:
         path = Path(folder) / "model.pt"
         try:
-            blrc.save(network.model, path, input=network.encoding, calibration=network.calibration)
+            blrc.save(network.model, path=path, input=network.encoding, calibration=network.calibration)
             for variant in [*_plain(), *(Variant(X86_64, "size", HOST, tier) for tier in tiers[-1:])]:
                 made = Path(folder) / f"{variant.cpu}-{variant.optimize}"
                 options = {"optimize": variant.optimize, "cpu": variant.cpu, **network.options}
-                blrc.export(path, made, "c", name=NAME, **options)
+                blrc.export(path, folder=made, targets="c", name=NAME, **options)
                 if not set(kernels).isdisjoint(step.kernel for step in Compiled(made, NAME).layout.steps):
                     found.append(variant)
         except BlrcError:

@@ -136,8 +136,8 @@ def small(seed: int = 3, bits: bool = False) -> Network:
 def exported(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Program, np.ndarray]:  # type: ignore[type-arg]
     folder = tmp_path_factory.mktemp("small")
     grown = small()
-    blrc.save(grown.model, folder / "model.pt", input=grown.encoding, calibration=grown.calibration)
-    program = blrc.export(folder / "model.pt", folder / "net", "c", name=NAME).program
+    blrc.save(grown.model, path=folder / "model.pt", input=grown.encoding, calibration=grown.calibration)
+    program = blrc.export(folder / "model.pt", folder=folder / "net", targets="c", name=NAME).program
     return folder / "net", program, device_layout(grown.inputs(SAMPLES))
 
 

@@ -41,7 +41,7 @@ def write_small(path: Path, model: nn.Module | None = None, compact: bool = Fals
     encoding = encoding_of("int8", (4,))
     saving.save(
         small() if model is None else model,
-        path,
+        path=path,
         input=encoding,
         calibration=raw_samples(encoding, 4, 0),
         compact=compact,
@@ -59,7 +59,7 @@ def test_round_trip(seed: int, compact: bool, tmp_path: Path) -> None:
     randomise(model, seed)
     encoding = encoding_of(["uint8", "int8", "bits"][seed % 3], shape)
     raw = raw_samples(encoding, 5, seed)
-    blrc.save(model, tmp_path / "a.pt", input=encoding, calibration=raw, compact=compact)
+    blrc.save(model, path=tmp_path / "a.pt", input=encoding, calibration=raw, compact=compact)
     loaded = blrc.load(tmp_path / "a.pt")
     assert loaded.encoding == encoding
     assert loaded.calibration is not None
@@ -80,7 +80,7 @@ def test_round_trip(seed: int, compact: bool, tmp_path: Path) -> None:
             for field, value in vars(one).items():
                 np.testing.assert_array_equal(getattr(other, field), value)
     # And again, from the model that was loaded.
-    blrc.save(loaded.model(), tmp_path / "b.pt", input=encoding, calibration=raw, compact=compact)
+    blrc.save(loaded.model(), path=tmp_path / "b.pt", input=encoding, calibration=raw, compact=compact)
     assert (tmp_path / "b.pt").read_bytes() == (tmp_path / "a.pt").read_bytes()
 
 
@@ -92,7 +92,7 @@ def test_round_trip_of_a_binarized_nn(seed: int, tmp_path: Path) -> None:
     raw = raw_samples(encoding, 5, seed)
     nets = []
     for compact in (False, True):
-        blrc.save(model, tmp_path / "a.pt", input=encoding, calibration=raw, compact=compact)
+        blrc.save(model, path=tmp_path / "a.pt", input=encoding, calibration=raw, compact=compact)
         loaded = blrc.load(tmp_path / "a.pt")
         again = loaded.model()
         assert list(again.state_dict()) == list(model.state_dict())
@@ -104,7 +104,7 @@ def test_round_trip_of_a_binarized_nn(seed: int, tmp_path: Path) -> None:
         x = torch.from_numpy(encoding.real(raw))
         assert torch.equal(again.eval()(x), model.eval()(x))
         nets += [sample(loaded), sample(loaded, Member(3, 1))]
-        blrc.save(again, tmp_path / "b.pt", input=encoding, calibration=raw, compact=compact)
+        blrc.save(again, path=tmp_path / "b.pt", input=encoding, calibration=raw, compact=compact)
         assert (tmp_path / "b.pt").read_bytes() == (tmp_path / "a.pt").read_bytes()
     for net in nets[1:]:
         for one, other in zip(nets[0].layers, net.layers, strict=True):
@@ -129,7 +129,7 @@ def test_compact_codes_keep_every_map_bit(tmp_path: Path) -> None:
     model = nn.Sequential(bnn.BinaryLinear(len(values), 1), bnn.StochasticSign(), bnn.SoftmaxLinear(1, 2))
     model[0].weight.logits.data = torch.from_numpy(values[None].copy())  # type: ignore[union-attr]
     encoding = blrc.bits((len(values),))
-    blrc.save(model, tmp_path / "a.pt", input=encoding, calibration=None, compact=True)
+    blrc.save(model, path=tmp_path / "a.pt", input=encoding, calibration=None, compact=True)
     codes = blrc.load(tmp_path / "a.pt").logit_codes("0")
     assert codes.dtype == np.int8
     # p(B = -1) = sigmoid(W) > 1/2 exactly where W > 0.
@@ -162,7 +162,7 @@ def test_a_users_own_class_saves_loads_and_exports_without_registering(tmp_path:
     model = randomise(Own(), 0)
     encoding = encoding_of("uint8", (2, 5, 5))
     raw = raw_samples(encoding, 8, 0)
-    blrc.save(model, tmp_path / "own.pt", input=encoding, calibration=raw)
+    blrc.save(model, path=tmp_path / "own.pt", input=encoding, calibration=raw)
     loaded = blrc.load(tmp_path / "own.pt")
     again = loaded.model()
     assert not isinstance(again, Own)
@@ -173,7 +173,7 @@ def test_a_users_own_class_saves_loads_and_exports_without_registering(tmp_path:
     expected = model(x)
     torch.manual_seed(5)
     assert torch.equal(again(x), expected)
-    done = blrc.export(tmp_path / "own.pt", tmp_path / "out")
+    done = blrc.export(tmp_path / "own.pt", folder=tmp_path / "out")
     assert [op.name for op in done.program.ops] == ["input.encode", "inner.conv", "last"]
 
 
@@ -202,7 +202,7 @@ def test_tensors_in_other_layouts_are_read_right(
         assert any(not t.is_contiguous() for t in model.state_dict().values())
     blrc.save(
         model,
-        tmp_path / "a.pt",
+        path=tmp_path / "a.pt",
         input=encoding,
         calibration=change(torch.from_numpy(raw)) if name != "float64" else raw,
     )
@@ -248,7 +248,7 @@ def test_the_file_is_plain_data_with_a_version_and_a_seal(tmp_path: Path) -> Non
 
 
 def test_without_calibration(tmp_path: Path) -> None:
-    blrc.save(small(), tmp_path / "a.pt", input=encoding_of("int8", (4,)), calibration=None)
+    blrc.save(small(), path=tmp_path / "a.pt", input=encoding_of("int8", (4,)), calibration=None)
     assert blrc.load(tmp_path / "a.pt").calibration is None
 
 
@@ -260,7 +260,7 @@ def test_regression_numpy_options_and_numbers_load_again(tmp_path: Path) -> None
         bnn.SoftmaxLinear(3, 2),
     )
     encoding = blrc.InputEncoding("int8", (4,), np.float64(3.0))
-    blrc.save(model, tmp_path / "a.pt", input=encoding, calibration=None)
+    blrc.save(model, path=tmp_path / "a.pt", input=encoding, calibration=None)
     assert blrc.load(tmp_path / "a.pt").encoding == encoding
 
 
@@ -271,7 +271,7 @@ def test_every_flipped_byte_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.pt"
     encoding = blrc.bits((2,))
     model = nn.Sequential(bnn.BinaryLinear(2, 1), bnn.StochasticSign(), bnn.SoftmaxLinear(1, 2, bias=False))
-    blrc.save(model, path, input=encoding, calibration=raw_samples(encoding, 2, 0), compact=True)
+    blrc.save(model, path=path, input=encoding, calibration=raw_samples(encoding, 2, 0), compact=True)
     good = path.read_bytes()
     refused = 0
     with path.open("r+b", buffering=0) as file:
@@ -498,7 +498,7 @@ def test_what_is_not_finite_is_named(key: str, layer: str, what: str, bad: float
 )
 def test_calibration_that_does_not_fit(samples: Any, words: list[str], tmp_path: Path) -> None:
     with pytest.raises(BlrcError) as error:
-        blrc.save(small(), tmp_path / "a.pt", input=encoding_of("int8", (4,)), calibration=samples)
+        blrc.save(small(), path=tmp_path / "a.pt", input=encoding_of("int8", (4,)), calibration=samples)
     for word in words:
         assert word in str(error.value)
     assert not (tmp_path / "a.pt").exists()
@@ -506,7 +506,7 @@ def test_calibration_that_does_not_fit(samples: Any, words: list[str], tmp_path:
 
 def test_bits_that_are_not_bits(tmp_path: Path) -> None:
     with pytest.raises(BlrcError, match="bits must be 0 or 1, found 2"):
-        blrc.save(small(), tmp_path / "a.pt", input=blrc.bits((4,)), calibration=np.full((3, 4), 2, np.uint8))
+        blrc.save(small(), path=tmp_path / "a.pt", input=blrc.bits((4,)), calibration=np.full((3, 4), 2, np.uint8))
 
 
 def test_a_failed_save_keeps_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -50,7 +50,7 @@ def small() -> nn.Module:
 def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("hostile") / "good.pt"
     raw = np.random.default_rng(0).integers(0, 256, (4, 1, 4, 4)).astype(np.uint8)
-    blrc.save(small(), path, input=blrc.pixels((1, 4, 4), [0.3], [0.2]), calibration=raw, compact=True)
+    blrc.save(small(), path=path, input=blrc.pixels((1, 4, 4), mean=[0.3], std=[0.2]), calibration=raw, compact=True)
     return path
 
 
@@ -317,7 +317,7 @@ def test_regression_a_module_has_the_signs_of_its_checkpoint(layer: str, number:
     linear = bnn.BinaryLinear(4, 2) if layer == "binary" else bnn.SteLinear(4, 2)
     sign = bnn.StochasticSign() if layer == "binary" else bnn.SteSign()
     model = nn.Sequential(linear, sign, bnn.SoftmaxLinear(2, 2))
-    blrc.save(model, tmp_path / "a.pt", input=blrc.bits((4,)), calibration=np.eye(4, dtype=np.uint8))
+    blrc.save(model, path=tmp_path / "a.pt", input=blrc.bits((4,)), calibration=np.eye(4, dtype=np.uint8))
     content = content_of(tmp_path / "a.pt")
     key = "0.weight.logits" if layer == "binary" else "0.weight"
     content["tensors"][key] = torch.full((2, 4), number, dtype=torch.float64)

@@ -52,10 +52,10 @@ def prepare(folder: Path) -> None:
         bnn.SoftmaxLinear(48, 3),
     )
     encoding = encoding_of("uint8", SHAPE)
-    blrc.save(randomise(model, 0), folder / "net.pt", input=encoding, calibration=raw_samples(encoding, 8, 0))
-    blrc.export(folder / "net.pt", folder / "onnx", "onnx")
-    blrc.export(folder / "net.pt", folder / "c", "c")
-    blrc.export(folder / "net.pt", folder / "members", "onnx", members="2", gate="0.9")
+    blrc.save(randomise(model, 0), path=folder / "net.pt", input=encoding, calibration=raw_samples(encoding, 8, 0))
+    blrc.export(folder / "net.pt", folder=folder / "onnx", targets="onnx")
+    blrc.export(folder / "net.pt", folder=folder / "c", targets="c")
+    blrc.export(folder / "net.pt", folder=folder / "members", targets="onnx", members="2", gate="0.9")
 
 
 def program(rng: Random, good: Path, place: Path) -> Case:
@@ -241,18 +241,18 @@ CHOICES: dict[str, dict[str, tuple[str, ...]]] = {
     "export": {
         "--members": NUMBERS, "--seed": NUMBERS, "--sample": TEXTS, "--freeze": NUMBERS, "--gate": NUMBERS,
         "--flash": NUMBERS, "--ram": NUMBERS, "--optimize": TEXTS, "--cpu": TEXTS, "--onnx-weights": TEXTS,
-        "--name": TEXTS, "--package": TEXTS, "--target": TEXTS,
+        "--name": TEXTS, "--package": TEXTS, "--target": TEXTS, "--jobs": NUMBERS, "--quiet": ("",),
     },
     "verify": {
         "--random": NUMBERS, "--seed": NUMBERS, "--on": TEXTS, "--data": TEXTS, "--checkpoint": TEXTS,
         "--strict": ("",),
     },
-    "inspect": {"--json": ("",)},
+    "inspect": {"--json": ("",), "--verbose": ("",)},
     "eval": {
         "--members": NUMBERS, "--repeats": NUMBERS, "--seed": NUMBERS, "--sample": TEXTS, "--freeze": NUMBERS,
         "--baseline": TEXTS, "--plots": TEXTS,
     },
-    "bench": {"--on": TEXTS, "--rounds": NUMBERS, "--json": TEXTS, "--plot": TEXTS},
+    "bench": {"--on": TEXTS, "--rounds": NUMBERS, "--json": ("",), "--plot": TEXTS, "--jobs": NUMBERS},
     "train": {
         "--seed": NUMBERS, "--epochs": NUMBERS, "--batch": NUMBERS, "--lr": NUMBERS, "--tau": NUMBERS, "--log": TEXTS,
         "--threads": NUMBERS, "--minutes": NUMBERS, "--validation": NUMBERS, "--rotation": NUMBERS, "--data": TEXTS,
@@ -273,6 +273,7 @@ def options(rng: Random, good: Path, place: Path) -> Case:
         str(place / "fifo"),
         str(place / "loop"),
         str(place / "nothing"),
+        "-",
         *TEXTS,
     )
     os.mkfifo(place / "fifo")

@@ -25,6 +25,7 @@ def test_every_input_ends_in_an_answer_or_a_refusal() -> None:
     wanted = [f"{kind}:0:{-(-share * INPUTS // whole)}" for kind, (share, _) in KINDS.items()]
     done = subprocess.run(
         [sys.executable, str(WORKER), *wanted],
+        stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
         check=False,

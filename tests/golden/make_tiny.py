@@ -48,4 +48,4 @@ if __name__ == "__main__":
     encoding = blrc.pixels((2, 6, 7), mean=(0.25, 0.5), std=(0.25, 0.5))
     samples = (np.arange(32 * 2 * 6 * 7, dtype=np.int64) * 2654435761 >> 7) % 256
     raw = samples.astype(np.uint8).reshape(32, 2, 6, 7)
-    blrc.save(network(), Path(__file__).parent / "tiny.pt", input=encoding, calibration=raw, compact=True)
+    blrc.save(network(), path=Path(__file__).parent / "tiny.pt", input=encoding, calibration=raw, compact=True)

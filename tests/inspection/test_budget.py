@@ -18,16 +18,17 @@ from torch import nn
 
 import blrc
 from blrc import nn as bnn
-from blrc.app import api
+from blrc.app.export import build
 from blrc.cli.main import main
 from blrc.errors import BlrcError
 from blrc.frontend.checkpoint import Checkpoint, load
 from blrc.frontend.members import parse_gate, parse_members
-from blrc.inspection.budget import Budget, Form, check_budget, parse_budget, parse_bytes, remedies, to_text
+from blrc.inspection.budget import Budget, Form, check_budget, remedies, to_text
 from blrc.inspection.what_if import first_members
 from blrc.program.legal import check
 from blrc.program.program import Constant, Conv, Program, Scores, Value, Window
 from blrc.targets.c.layout.layout import CORTEX_M55, PORTABLE, lay_out
+from blrc.targets.c.options import parse_bytes
 from blrc.targets.c.size import footprint
 from blrc.targets.c.size.choose import Optimize, choose
 from blrc.targets.c.size.footprint import Memory
@@ -56,13 +57,6 @@ def test_sizes(text: str | int, nbytes: int) -> None:
 def test_what_is_no_size(text: str) -> None:
     with pytest.raises(BlrcError, match=r"--ram .*expected a number of bytes such as 262144, 256K or 0\.5M"):
         parse_bytes(text, "--ram")
-
-
-def test_a_budget_is_about_the_c() -> None:
-    assert parse_budget("1K", None, ["onnx", "c"]) == Budget(1024, None)
-    assert parse_budget(None, None, ["onnx"]) == Budget()
-    with pytest.raises(BlrcError, match="add --target c"):
-        parse_budget(None, "1K", ["onnx"])
 
 
 def of(program: Program) -> Memory:
@@ -120,8 +114,8 @@ def test_named_options_give_what_is_said_of_them(tmp_path: Path, members: str, g
     source = checkpoint_of(network(), "uint8", (1, 8, 8))
     path = tmp_path / "net.pt"
     chosen = parse_members(members, 0, gate=parse_gate(gate))
-    program, _ = api.build(source, chosen, parse_gate(gate))
-    one, all_of_them = of(api.build(source, chosen[:1])[0]), of(program)
+    program, _ = build(source, chosen, parse_gate(gate))
+    one, all_of_them = of(build(source, chosen[:1])[0]), of(program)
     limits = [one.flash_bytes - 100, one.flash_bytes, (one.flash_bytes + all_of_them.flash_bytes) // 2]
     seen = set()
     for limit in [nbytes for nbytes in limits if nbytes < all_of_them.flash_bytes]:
@@ -133,7 +127,16 @@ def test_named_options_give_what_is_said_of_them(tmp_path: Path, members: str, g
             asked = options[options.index("--members") + 1]
             sample = "conv" if "--sample" in options else "all"
             kept = None if asked == "map" else gate
-            done = api.export(source, tmp_path / "out", "c", asked, name="net", force=True, sample=sample, gate=kept)
+            done = blrc.export(
+                source,
+                folder=tmp_path / "out",
+                targets="c",
+                members=asked,
+                name="net",
+                force=True,
+                sample=sample,
+                gate=kept,
+            )
             about = done.manifest.targets["c"]["memory"]
             assert about["flash_bytes"] == remedy.memory.flash_bytes, remedy.what
             assert about["ram_bytes"] == remedy.memory.ram_bytes, remedy.what
@@ -171,7 +174,9 @@ def test_the_budget_is_of_what_is_exported(tmp_path: Path, optimize: Optimize, c
     source = checkpoint_of(model, "uint8", (1, 16, 16))
 
     def stated(name: str, **limits: int) -> dict[str, Any]:
-        done = api.export(source, tmp_path / name, "c", name="net", optimize=optimize, cpu=cpu, **limits)
+        done = blrc.export(
+            source, folder=tmp_path / name, targets="c", name="net", optimize=optimize, cpu=cpu, **limits
+        )
         footprint: dict[str, Any] = done.manifest.targets["c"]["memory"]
         return footprint
 
@@ -202,7 +207,7 @@ def bnn_of_two() -> nn.Module:
 
 
 def program_of(source: Checkpoint) -> Program:
-    return api.build(source, parse_members("map", 0))[0]
+    return build(source, parse_members("map", 0))[0]
 
 
 def check_both(program: Program, optimize: Optimize, cpu: str) -> dict[str, int]:
@@ -254,7 +259,7 @@ def test_the_command_refuses_before_it_writes(tmp_path: Path) -> None:
     model, shape = deep_network(0)
     source = checkpoint_of(model, "uint8", shape)
     path = tmp_path / "net.pt"
-    blrc.save(model, path, input=source.encoding, calibration=source.samples())
+    blrc.save(model, path=path, input=source.encoding, calibration=source.samples())
     arguments = (path, "--target", "c", "-o", tmp_path / "out", "--flash", "1M")
     status, output = command(*arguments, "--ram", "64")
     assert status == 1 and not (tmp_path / "out").exists()
@@ -267,7 +272,7 @@ def test_one_figure_for_the_shipped_network_everywhere(tmp_path: Path) -> None:
     """The README, the refusal, `blrc inspect` and the manifest say the same bytes."""
     root = Path(__file__).parents[2]
     model = root / "examples" / "mnist" / "mnist.pt"
-    manifest = api.export(model, tmp_path / "out", ["c"]).manifest.targets["c"]["memory"]
+    manifest = blrc.export(model, folder=tmp_path / "out", targets=["c"]).manifest.targets["c"]["memory"]
     found = CliRunner().invoke(main, ["inspect", str(model)]).output
     refused = CliRunner().invoke(
         main, ["export", str(model), "--target", "c", "-o", str(tmp_path / "no"), "--flash", "9"]
@@ -280,7 +285,7 @@ def test_one_figure_for_the_shipped_network_everywhere(tmp_path: Path) -> None:
     assert f"and {stack} bytes of stack" in readme
     assert f": {flash} bytes;" in found and f"stack {stack}:" in found and f"arena {arena} bytes" in found
     assert f"flash {flash} of 9 bytes" in refused.output
-    fast = api.export(model, tmp_path / "fast", ["c"], optimize="speed").manifest.targets["c"]["memory"]
+    fast = blrc.export(model, folder=tmp_path / "fast", targets=["c"], optimize="speed").manifest.targets["c"]["memory"]
     more = fast["ram_bytes"] - manifest["ram_bytes"], fast["flash_bytes"] - manifest["flash_bytes"]
     assert f"{more[0]:,} bytes of RAM and {more[1]:,} of flash more" in readme
 

@@ -10,8 +10,8 @@ import pytest
 from random_networks import checkpoint_of, deep_network
 from torch import nn
 
+import blrc
 from blrc import nn as bnn
-from blrc.app import api
 from blrc.frontend.checkpoint import Checkpoint
 from blrc.frontend.sample import sample
 from blrc.inspection.choices import Choice, choices, to_text
@@ -67,7 +67,7 @@ def test_tables_are_those_of_exports(which: str, kind: str, tmp_path: Path) -> N
     for i, (options, choice) in enumerate(found.items()):
         words = options.split()
         given = dict(zip((word.removeprefix("--") for word in words[::2]), words[1::2], strict=True))
-        done = api.export(checkpoint, tmp_path / str(i), "c", name="net", **given)  # type: ignore[arg-type]
+        done = blrc.export(checkpoint, folder=tmp_path / str(i), targets="c", name="net", **given)  # type: ignore[arg-type]
         assert choice.tables == exported_tables(done.folder), options
         assert choice.networks_max == len(done.program.members)
 

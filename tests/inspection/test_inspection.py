@@ -18,7 +18,6 @@ from torch import nn
 
 import blrc
 from blrc import nn as bnn
-from blrc.app import api
 from blrc.cli.main import main
 from blrc.errors import BlrcError
 from blrc.inspection.inspection import Inspection, LayerReport, inspect
@@ -161,7 +160,7 @@ def test_taps_inside_against_a_padded_map_of_ones(
 def test_bytes_are_those_of_the_exported_c(kind: str, tmp_path: Path) -> None:
     source = checkpoint_of(network(), kind, (2, 9, 10))
     found = inspect(source)
-    api.export(source, tmp_path / "out", ["c"], name="net")
+    blrc.export(source, folder=tmp_path / "out", targets=["c"], name="net")
     per_type = {"uint32_t": 4, "int32_t": 4, "int8_t": 1, "uint8_t": 1, "int16_t": 2}
     tables = "".join(path.read_text() for path in (tmp_path / "out").glob("net_weights*.c"))
     declared = re.findall(
@@ -242,7 +241,7 @@ def run(*arguments: Any) -> tuple[int, str]:
 
 def test_the_command_needs_no_calibration_samples(tmp_path: Path) -> None:
     path = tmp_path / "net.pt"
-    blrc.save(network(), path, input=encoding_of("uint8", (2, 9, 10)), calibration=None)
+    blrc.save(network(), path=path, input=encoding_of("uint8", (2, 9, 10)), calibration=None)
     status, output = run(path, "--json")
     assert status == 0
     assert json.loads(output) == json.loads(json.dumps(to_plain(inspect(blrc.load(path)))))
@@ -263,7 +262,7 @@ def test_the_command_refuses_what_is_no_checkpoint_or_cannot_be_compiled(tmp_pat
     encoding = encoding_of("bits", (4,))
     with pytest.MonkeyPatch.context() as patch:  # save refuses a module that cannot run
         patch.setattr("blrc.frontend.saving.check_equal", lambda *_: None)
-        blrc.save(wrong, tmp_path / "wrong.pt", input=encoding, calibration=raw_samples(encoding, 2, 0))
+        blrc.save(wrong, path=tmp_path / "wrong.pt", input=encoding, calibration=raw_samples(encoding, 2, 0))
     status, output = run(tmp_path / "wrong.pt")
     assert status == 2
     assert "layer '1'" in output

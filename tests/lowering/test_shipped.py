@@ -11,7 +11,7 @@ import pytest
 from test_fold import every_decision
 
 import blrc
-from blrc.app import api
+from blrc.app.export import build
 from blrc.datasets import labelled
 from blrc.frontend import checkpoint
 from blrc.frontend.sample import Member, sample
@@ -38,7 +38,7 @@ def test_every_channel_decides_right_on_every_reachable_integer(member: Member) 
 
 def test_accuracy_of_the_likeliest_weights() -> None:
     shipped = checkpoint.load(MNIST / "mnist.pt")
-    program, nets = api.build(shipped, [Member()])
+    program, nets = build(shipped, [Member()])
     test = labelled.load(MNIST / "data", program.input, program.classes)
     labels = reference.labels(reference.scores(program, test.raw))
     assert len(labels) == 10_000
@@ -90,10 +90,10 @@ def test_the_test_images_of_cifar10_are_the_first_1000(data_folder: Path) -> Non
 
 @pytest.mark.needs("cc")
 def test_cifar10_exports_and_verifies(tmp_path: Path) -> None:
-    api.export(CIFAR10 / "cifar10-quarter.pt", tmp_path / "out", members="2", name="cifar")
+    blrc.export(CIFAR10 / "cifar10-quarter.pt", folder=tmp_path / "out", members="2", name="cifar")
     test = cifar10_images()
     np.savez(tmp_path / "few.npz", images=test.raw[:50].transpose(0, 3, 1, 2), labels=test.labels[:50])
-    report = blrc.verify(tmp_path / "out", tmp_path / "few.npz", random=10)
+    report = blrc.verify(tmp_path / "out", data=tmp_path / "few.npz", random=10)
     assert report.equal and not report.skipped
     with blrc.compile(CIFAR10 / "cifar10-quarter.pt") as net:
         assert np.mean(net(test.raw) == test.labels) >= 0.7

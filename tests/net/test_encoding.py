@@ -20,7 +20,7 @@ STDS = st.floats(0.01, 2.0)
 
 @given(MEANS, STDS, st.floats(0.5, 200.0))
 def test_a_code_is_the_nearest_integer_to_the_scaled_standardised_pixel(mean: float, std: float, scale: float) -> None:
-    table = encode.pixels((1, 2, 2), [mean], [std], scale).table()
+    table = encode.pixels((1, 2, 2), mean=[mean], std=[std], scale=scale).table()
     assert table.dtype == np.int8 and table.shape == (1, 256)
     for x in range(256):
         exact = Fraction(scale) * (Fraction(x, 255) - Fraction(mean)) / Fraction(std)
@@ -31,7 +31,7 @@ def test_a_code_is_the_nearest_integer_to_the_scaled_standardised_pixel(mean: fl
 
 def test_ties_go_to_the_even_code() -> None:
     # x / 255 x 127.5 is x / 2, exact for even multiples: 255 steps of one half.
-    codes = encode.pixels((1, 1, 1), [0.0], [1.0], 127.5).table()[0].tolist()
+    codes = encode.pixels((1, 1, 1), mean=[0.0], std=[1.0], scale=127.5).table()[0].tolist()
     assert codes[:8] == [0, 0, 1, 2, 2, 2, 3, 4]
     assert codes == [min(round(x / 255.0 * 127.5), 127) for x in range(256)]
 
@@ -39,7 +39,7 @@ def test_ties_go_to_the_even_code() -> None:
 @given(st.lists(st.tuples(MEANS, STDS), min_size=1, max_size=4))
 def test_the_default_scale_uses_the_whole_range_and_saturates_nothing(channels: list[tuple[float, float]]) -> None:
     means, stds = [m for m, _ in channels], [s for _, s in channels]
-    encoding = encode.pixels((len(channels), 1, 1), means, stds)
+    encoding = encode.pixels((len(channels), 1, 1), mean=means, std=stds)
     peak = max(abs((x - m) / s) for m, s in channels for x in (0.0, 1.0))
     assert math.isclose(encoding.scale * peak, 127.0)
     assert int(np.abs(encoding.table().astype(int)).max()) == 127
@@ -47,25 +47,25 @@ def test_the_default_scale_uses_the_whole_range_and_saturates_nothing(channels: 
 
 
 def test_every_channel_has_its_own_table_and_all_share_the_scale() -> None:
-    encoding = encode.pixels((2, 3, 4), [0.2, 0.7], [0.1, 0.9], 10.0)
+    encoding = encode.pixels((2, 3, 4), mean=[0.2, 0.7], std=[0.1, 0.9], scale=10.0)
     raw = np.random.default_rng(0).integers(0, 256, (5, 2, 3, 4)).astype(np.uint8)
     codes = encoding.codes(raw)
     assert codes.dtype == np.int8 and codes.shape == raw.shape
     for c, (mean, std) in enumerate([(0.2, 0.1), (0.7, 0.9)]):
-        single = encode.pixels((1, 3, 4), [mean], [std], 10.0)
+        single = encode.pixels((1, 3, 4), mean=[mean], std=[std], scale=10.0)
         assert np.array_equal(codes[:, c : c + 1], single.codes(raw[:, c : c + 1]))
     assert not np.array_equal(*encoding.table())
 
 
 def test_dense_pixels_share_one_table() -> None:
-    encoding = encode.pixels((7,), [0.5], [0.25])
+    encoding = encode.pixels((7,), mean=[0.5], std=[0.25])
     assert encoding.channels == 1
     raw = np.arange(14, dtype=np.uint8).reshape(2, 7) * 18
     assert np.array_equal(encoding.codes(raw), encoding.table()[0][raw])
 
 
 def test_int8_input_is_its_own_code() -> None:
-    encoding = encode.int8_codes((3,), 4.0)
+    encoding = encode.int8_codes((3,), scale=4.0)
     raw = np.array([[-128, 0, 127]], dtype=np.int8)
     assert np.array_equal(encoding.codes(raw), raw)
     assert encoding.code_range == (-128, 127)
@@ -82,7 +82,7 @@ def test_bits_are_signs() -> None:
 
 
 def test_real_values_are_codes_over_scale_in_float32() -> None:
-    encoding = encode.pixels((1, 1, 1), [0.1307], [0.3081])
+    encoding = encode.pixels((1, 1, 1), mean=[0.1307], std=[0.3081])
     raw = np.arange(256, dtype=np.uint8).reshape(256, 1, 1, 1)
     real = encoding.real(raw)
     assert real.dtype == np.float32
@@ -135,18 +135,22 @@ def test_bad_encodings_are_refused(arguments: tuple[object, ...], message: str) 
 @pytest.mark.parametrize(("mean", "std"), [(NAN, 1.0), (0.5, 0.0), (0.5, NAN), (0.5, -1.0)])
 def test_pixels_without_a_scale_refuse_bad_statistics(mean: float, std: float) -> None:
     with pytest.raises(BlrcError, match="mean must be finite and std positive"):
-        encode.pixels((1, 1, 1), [mean], [std])
+        encode.pixels((1, 1, 1), mean=[mean], std=[std])
 
 
 @pytest.mark.parametrize(
     ("encoding", "raw", "message"),
     [
-        (encode.int8_codes((3,), 1.0), np.zeros((2, 3), np.uint8), "type uint8, but this network takes raw int8"),
+        (encode.int8_codes((3,), scale=1.0), np.zeros((2, 3), np.uint8), "type uint8, but this network takes raw int8"),
         (encode.bits((3,)), np.zeros((2, 3), bool), r"type bool, but this network takes raw bits \(uint8\)"),
         (encode.bits((3,)), np.full((2, 3), 2, np.uint8), "bits must be 0 or 1, found 2"),
-        (encode.int8_codes((3,), 1.0), np.zeros((2, 4), np.int8), r"shape \(2, 4\), but this network takes \(N, 3\)"),
-        (encode.int8_codes((3,), 1.0), np.zeros(3, np.int8), r"shape \(3,\), but this network takes"),
-        (encode.int8_codes((1, 2, 3), 1.0), np.zeros((1, 2, 3), np.int8), r"takes \(N, 1, 2, 3\)"),
+        (
+            encode.int8_codes((3,), scale=1.0),
+            np.zeros((2, 4), np.int8),
+            r"shape \(2, 4\), but this network takes \(N, 3\)",
+        ),
+        (encode.int8_codes((3,), scale=1.0), np.zeros(3, np.int8), r"shape \(3,\), but this network takes"),
+        (encode.int8_codes((1, 2, 3), scale=1.0), np.zeros((1, 2, 3), np.int8), r"takes \(N, 1, 2, 3\)"),
     ],
 )
 def test_bad_samples_are_refused_by_name(encoding: InputEncoding, raw: np.ndarray, message: str) -> None:  # type: ignore[type-arg]
@@ -168,8 +172,8 @@ def test_mean_in_units_of_0_to_255_is_refused() -> None:
 
 def test_numbers_of_numpy_are_taken_and_others_refused() -> None:
     one, shape = np.array([0.5]), np.array([1, 2, 2])
-    assert encode.pixels(shape, one, one) == encode.pixels((1, 2, 2), [0.5], [0.5])  # type: ignore[arg-type]
+    assert encode.pixels(shape, mean=one, std=one) == encode.pixels((1, 2, 2), mean=[0.5], std=[0.5])  # type: ignore[arg-type]
     with pytest.raises(BlrcError, match=r"input mean 0\.5: expected one number for each channel"):
         encode.pixels((1, 2, 2), mean=0.5, std=0.5)  # type: ignore[arg-type]
     with pytest.raises(BlrcError, match="input shape"):
-        encode.pixels((1, 2.5, 2), [0.5], [0.5])  # type: ignore[arg-type]
+        encode.pixels((1, 2.5, 2), mean=[0.5], std=[0.5])  # type: ignore[arg-type]

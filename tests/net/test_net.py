@@ -63,7 +63,7 @@ LEGAL = {"bits": re.compile(BEHIND_BITS), "int8": re.compile(f"f*[cd]n?p*s{BEHIN
 @pytest.mark.parametrize("kind", LEGAL)
 @pytest.mark.parametrize(("alphabet", "longest"), [("cnpsfm", 6), ("cdnpsfm", 5)])
 def test_every_word(kind: str, alphabet: str, longest: int) -> None:
-    encoding = bits((2, 1, 1)) if kind == "bits" else int8_codes((2, 1, 1), 1.0)
+    encoding = bits((2, 1, 1)) if kind == "bits" else int8_codes((2, 1, 1), scale=1.0)
     legal = refused = 0
     for length in range(longest + 1):
         for letters in itertools.product(alphabet, repeat=length):
@@ -112,7 +112,7 @@ def spelled(found: list[Piece]) -> str:
 
 
 def test_a_stage_bears_the_names_of_its_layers() -> None:
-    found = pieces(net("cnppsfcsm", int8_codes((2, 1, 1), 1.0)))
+    found = pieces(net("cnppsfcsm", int8_codes((2, 1, 1), scale=1.0)))
     first, flat, second, last = found
     assert isinstance(first, Stage)
     assert isinstance(second, Stage)

@@ -9,7 +9,7 @@ import pytest
 import torch
 from random_networks import checkpoint_of, raw_samples
 
-from blrc.app import api
+import blrc
 from blrc.net.encoding import device_layout
 from blrc.nn import models
 from blrc.program import program_file, reference
@@ -21,7 +21,7 @@ from blrc.targets.onnx.session import OnnxRun
 def test_full_width_is_equal_everywhere(tmp_path: Path) -> None:
     torch.manual_seed(0)
     checkpoint = checkpoint_of(models.cifar10(), "uint8", (3, 32, 32), samples=16)
-    api.export(checkpoint, tmp_path / "out", name="cifar")
+    blrc.export(checkpoint, folder=tmp_path / "out", name="cifar")
     program = program_file.load(tmp_path / "out" / "cifar.program.npz")
     raw = device_layout(raw_samples(checkpoint.encoding, 4, 1))
     expected = reference.run(program, raw)

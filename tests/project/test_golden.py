@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from blrc.app import api
+from blrc.app.export import build
 from blrc.frontend import checkpoint
 from blrc.frontend.sample import Member
 from blrc.program import program_file, reference
@@ -16,17 +16,17 @@ TINY = Path(__file__).parents[1] / "golden" / "tiny.pt"
 
 
 def test_program_of_the_likeliest_weights() -> None:
-    program, _ = api.build(checkpoint.load(TINY), [Member()])
+    program, _ = build(checkpoint.load(TINY), [Member()])
     assert program_file.digest(program) == MAP_DIGEST
 
 
 def test_program_of_two_samples() -> None:
-    program, _ = api.build(checkpoint.load(TINY), [Member(7, 0), Member(7, 1)])
+    program, _ = build(checkpoint.load(TINY), [Member(7, 0), Member(7, 1)])
     assert program_file.digest(program) == SAMPLES_DIGEST
 
 
 def test_scores() -> None:
-    program, _ = api.build(checkpoint.load(TINY), [Member()])
+    program, _ = build(checkpoint.load(TINY), [Member()])
     scores = reference.scores(program, adversarial_inputs(program.input)[:7])
     assert np.array_equal(scores, SCORES), scores.tolist()
 

@@ -92,7 +92,7 @@ def test_wheel_holds_every_source_and_nothing_else(wheel: Path) -> None:
     assert "blrc/_runtime/include/blrc.h" in package
     web = {f"blrc/targets/web/{name}" for name in files(ROOT / "blrc" / "targets" / "web", "*.c", "*.js", "page/*")}
     assert "blrc/targets/web/page/index.html" in web
-    assert package == runtime | python | web | {"blrc/benchmark/peak.c", "blrc/targets/c/naming/taken_names.txt"}
+    assert package == runtime | python | web | {"blrc/benchmark/peak.c", "blrc/targets/naming/taken_names.txt"}
     assert any(name.endswith("/LICENSE") for name in names)
 
 

@@ -32,8 +32,8 @@ def test_help_loads_nothing_heavy(arguments: list[str]) -> None:
 
 def test_loading_a_checkpoint_leaves_torchs_compiler_alone(tmp_path: Path) -> None:
     """Random initial values on the meta device loaded it: two seconds for every command that reads a checkpoint."""
-    encoding = blrc.pixels((1, 28, 28), [0.1307], [0.3081])
-    blrc.save(models.mnist(), tmp_path / "mnist.pt", input=encoding, calibration=None)
+    encoding = blrc.pixels((1, 28, 28), mean=[0.1307], std=[0.3081])
+    blrc.save(models.mnist(), path=tmp_path / "mnist.pt", input=encoding, calibration=None)
     script = "import sys, blrc; blrc.load(sys.argv[1]); print('torch._dynamo' in sys.modules)"
     command = [sys.executable, "-c", script, str(tmp_path / "mnist.pt")]
     done = subprocess.run(command, capture_output=True, text=True, check=True)

@@ -63,7 +63,7 @@ def test_export_verify_bench_and_compile(notorch_python: Path, tmp_path: Path) -
     ours, theirs = tmp_path / "ours", tmp_path / "theirs"
     assert "certainty" in run(notorch_python, "-m", "blrc", "inspect", MNIST / "mnist.pt")
     run(notorch_python, "-m", "blrc", "export", MNIST / "mnist.pt", "--target", "c", "-o", ours)
-    blrc.export(MNIST / "mnist.pt", theirs, "c")
+    blrc.export(MNIST / "mnist.pt", folder=theirs, targets="c")
     same(ours, theirs)
     program = program_file.load(theirs / "mnist.program.npz")
     test = labelled.load(MNIST / "data", program.input, program.classes)
@@ -84,5 +84,5 @@ def test_members_without_torch_are_the_same_bytes(notorch_python: Path, tmp_path
     ours, theirs = tmp_path / "ours", tmp_path / "theirs"
     options = ("--target", "c", "--members", "2", "--sample", "conv")
     run(notorch_python, "-m", "blrc", "export", MNIST / "mnist.pt", *options, "-o", ours)
-    blrc.export(MNIST / "mnist.pt", theirs, "c", members="2", sample="conv")
+    blrc.export(MNIST / "mnist.pt", folder=theirs, targets="c", members="2", sample="conv")
     same(ours, theirs)

@@ -82,7 +82,7 @@ class DistributedDataParallel(nn.Module):
 def test_wrappers_and_other_things_in_place_of_a_module(
     wrap: Callable[[nn.Module], Any], words: list[str], tmp_path: Path
 ) -> None:
-    said = line(lambda: blrc.save(wrap(network()), tmp_path / "a.pt", input=ENCODING, calibration=SAMPLES))
+    said = line(lambda: blrc.save(wrap(network()), path=tmp_path / "a.pt", input=ENCODING, calibration=SAMPLES))
     for word in words:
         assert word in said
     assert not list(tmp_path.iterdir())
@@ -95,7 +95,9 @@ def test_torchscript_in_place_of_a_module(tmp_path: Path) -> None:
         scripted = torch.jit.trace(nn.Sequential(nn.Flatten()), torch.zeros(1, 1, 4, 4))
         torch.jit.save(scripted, tmp_path / "script.pt")
     for module in (scripted, nn.Sequential(nn.Sequential(scripted)), nn.DataParallel(scripted)):
-        said = line(lambda module=module: blrc.save(module, tmp_path / "a.pt", input=ENCODING, calibration=SAMPLES))  # type: ignore[misc]
+        said = line(
+            lambda module=module: blrc.save(module, path=tmp_path / "a.pt", input=ENCODING, calibration=SAMPLES)
+        )  # type: ignore[misc]
         assert "scripted or traced from" in said
     assert "a TorchScript file: save the module that it was made from" in line(
         lambda: blrc.load(tmp_path / "script.pt")
@@ -117,11 +119,11 @@ def test_a_module_compiled_in_place() -> None:
     "call",
     [
         blrc.load,
-        lambda m: blrc.export(m, "out"),
+        lambda m: blrc.export(m, folder="out"),
         blrc.compile,
         inspect,
         lambda m: blrc.verify(m),
-        lambda m: blrc.save(network(), m, input=ENCODING, calibration=SAMPLES),
+        lambda m: blrc.save(network(), path=m, input=ENCODING, calibration=SAMPLES),
     ],
 )
 @pytest.mark.parametrize(
@@ -134,12 +136,12 @@ def test_a_module_where_a_path_is_expected(call: Callable[[Any], Any], given_: A
     assert "is expected" in said
     if isinstance(given_, nn.Module):
         assert "a module, where" in said
-        assert "blrc.save(model, path, ...)" in said
+        assert "blrc.save(model, path=...)" in said
 
 
 def test_paths_as_bytes_are_paths(tmp_path: Path) -> None:
     path = tmp_path / "a.pt"
-    blrc.save(network(), bytes(path), input=ENCODING, calibration=SAMPLES)  # type: ignore[arg-type]
+    blrc.save(network(), path=bytes(path), input=ENCODING, calibration=SAMPLES)  # type: ignore[arg-type]
 
     class Fspath:
         def __fspath__(self) -> bytes:
@@ -172,7 +174,7 @@ REAL = torch.rand(8, 1, 4, 4)
     ids=lambda x: type(x).__name__,
 )
 def test_calibration_that_is_something_else(samples: Any, words: list[str], tmp_path: Path) -> None:
-    said = line(lambda: blrc.save(network(), tmp_path / "a.pt", input=ENCODING, calibration=samples))
+    said = line(lambda: blrc.save(network(), path=tmp_path / "a.pt", input=ENCODING, calibration=samples))
     for word in ["calibration", *words]:
         assert word in said
     assert not list(tmp_path.iterdir())
@@ -279,11 +281,11 @@ def test_damaged_files_of_others_get_some_advice(data: st.DataObject) -> None:
 
 @pytest.mark.parametrize("given_", [None, "x", 3, SAMPLES, (1, 12, 12)])
 def test_encodings_and_whitenings_that_are_something_else(given_: Any, tmp_path: Path) -> None:
-    said = line(lambda: blrc.save(network(), tmp_path / "a.pt", input=given_, calibration=SAMPLES))
+    said = line(lambda: blrc.save(network(), path=tmp_path / "a.pt", input=given_, calibration=SAMPLES))
     assert said.startswith(f"input={type(given_).__name__}: expected what blrc.pixels")
     if given_ is not None:
         said = line(
-            lambda: blrc.save(network(), tmp_path / "a.pt", input=ENCODING, calibration=SAMPLES, whitening=given_)
+            lambda: blrc.save(network(), path=tmp_path / "a.pt", input=ENCODING, calibration=SAMPLES, whitening=given_)
         )
         assert said.startswith(f"whitening={type(given_).__name__}: expected")
     assert not (tmp_path / "a.pt").exists()

@@ -44,7 +44,7 @@ def environment() -> dict[str, str]:
 def old(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An export with other files than the new one has: ONNX, two members, a package, and a file of the user's."""
     out = tmp_path_factory.mktemp("old") / "out"
-    blrc.export(TINY, out, ["c", "onnx"], members="2", packages=["cmake"])
+    blrc.export(TINY, folder=out, targets=["c", "onnx"], members="2", packages=["cmake"])
     (out / "mine.txt").write_bytes(b"mine")
     return out
 
@@ -53,7 +53,7 @@ def old(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def new(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes | None]:
     """What the folder holds after the new export."""
     out = tmp_path_factory.mktemp("new") / "out"
-    blrc.export(TINY, out, ["c"])
+    blrc.export(TINY, folder=out, targets=["c"])
     return {**tree(out), "mine.txt": b"mine"}
 
 

@@ -19,7 +19,6 @@ from torch import nn
 import blrc
 from blrc import nn as bnn
 from blrc import version
-from blrc.app import api
 from blrc.cli.main import main
 from blrc.errors import BlrcError
 from blrc.exports.door import read_manifest
@@ -223,7 +222,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     layers = (nn.Flatten(), bnn.BinaryLinear(16, 8), bnn.StochasticSign(), bnn.SoftmaxLinear(8, 3))
     source = checkpoint_of(nn.Sequential(*layers), "uint8", (1, 4, 4), 0)
     path = tmp_path_factory.mktemp("model") / "net.pt"
-    blrc.save(source.model(), path, input=source.encoding, calibration=source.samples())
+    blrc.save(source.model(), path=path, input=source.encoding, calibration=source.samples())
     return path
 
 
@@ -238,7 +237,7 @@ def published(manifest: Manifest) -> dict[str, str | None]:
 @pytest.mark.parametrize("option", OPTIONS)
 def test_a_forged_manifest_puts_nothing_into_the_c(model: Path, option: str, tmp_path: Path) -> None:
     """The options stand in comments, and what is emitted again from a forged manifest would equal forged C."""
-    done = api.export(model, tmp_path / "out", "c")
+    done = blrc.export(model, folder=tmp_path / "out", targets="c")
     for evil in ("a\nb", "\x00", 7, ["MIT"]):
         with pytest.raises(MisfitError):
             from_plain({**done.manifest.options, option: evil}, "net", Vectors(np.zeros((1, 1)), ()), version.VERSION)
@@ -246,7 +245,7 @@ def test_a_forged_manifest_puts_nothing_into_the_c(model: Path, option: str, tmp
 
 def test_nothing_of_blrc_s_own_is_said_of_the_model(model: Path, tmp_path: Path) -> None:
     """Packages put "MIT, (c) the blrc authors" over the user's own weights."""
-    done = api.export(model, tmp_path / "out", ["c", "onnx"], packages=PACKAGES)
+    done = blrc.export(model, folder=tmp_path / "out", targets=["c", "onnx"], packages=PACKAGES)
     assert published(done.manifest) == dict.fromkeys(OPTIONS)
     for package, file in (
         ("cmake", "CMakeLists.txt"),
@@ -267,7 +266,7 @@ def test_nothing_of_blrc_s_own_is_said_of_the_model(model: Path, tmp_path: Path)
 
 @pytest.mark.needs("clang-19", "wasm-ld-19")
 def test_the_runtime_s_licence_goes_with_every_export(model: Path, tmp_path: Path) -> None:
-    api.export(model, tmp_path / "out", ["c", "web"], packages=PACKAGES)
+    blrc.export(model, folder=tmp_path / "out", targets=["c", "web"], packages=PACKAGES)
     wanted = (ROOT / "LICENSE").read_bytes()
     places = [tmp_path / "out", tmp_path / "out" / "web"]
     places += [tmp_path / "out" / package / "net" for package in PACKAGES]
@@ -294,7 +293,7 @@ def test_every_file_of_the_runtime_has_an_spdx_line_first() -> None:
 @pytest.mark.parametrize("author", HOSTILE)
 def test_options_reach_every_package(model: Path, author: str, tmp_path: Path) -> None:
     given = {"license": "Apache-2.0 OR MIT", "author": author, "url": URLS[1], "package_version": "3.2.1"}
-    done = api.export(model, tmp_path / "out", ["c", "onnx"], packages=PACKAGES, **given)
+    done = blrc.export(model, folder=tmp_path / "out", targets=["c", "onnx"], packages=PACKAGES, **given)
     assert published(done.manifest) == given
     folder = {package: tmp_path / "out" / package / "net" for package in PACKAGES}
     listed = (folder["arduino"] / "library.properties").read_text(encoding="utf-8").splitlines()
@@ -322,8 +321,8 @@ def test_options_reach_every_package(model: Path, author: str, tmp_path: Path) -
 def test_the_packers_take_what_is_given(model: Path, packagers: Path, tmp_path: Path) -> None:
     """ESP-IDF's; PlatformIO's checks a licence with a list from the network, and is tested without one."""
     given = {"author": HOSTILE[0], "url": URLS[0], "package_version": "3.2.1"}
-    api.export(model, tmp_path / "out", "c", packages=PACKAGES, **given)
-    api.export(model, tmp_path / "with", "c", packages=PACKAGES, license="Apache-2.0 OR MIT", **given)
+    blrc.export(model, folder=tmp_path / "out", targets="c", packages=PACKAGES, **given)
+    blrc.export(model, folder=tmp_path / "with", targets="c", packages=PACKAGES, license="Apache-2.0 OR MIT", **given)
     environment = {"HOME": str(tmp_path), "IDF_TOOLS_PATH": str(tmp_path), "PATH": "/usr/bin:/bin"}
     environment |= {"PLATFORMIO_CORE_DIR": str(tmp_path / "pio"), "PLATFORMIO_SETTING_ENABLE_TELEMETRY": "no"}
     component, library = tmp_path / "with" / "esp-idf" / "net", tmp_path / "out" / "platformio" / "net"

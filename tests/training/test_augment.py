@@ -11,7 +11,7 @@ from blrc.net import encoding as encode
 from blrc.training.recipe import Recipe
 from blrc.training.stages.augment import augmentation, distorted, flipped, shifted, translated, zero
 
-ENCODING = encode.pixels((1, 9, 9), (0.5,), (0.25,))
+ENCODING = encode.pixels((1, 9, 9), mean=(0.5,), std=(0.25,))
 
 
 def moved(image: np.ndarray, dy: int, dx: int) -> np.ndarray:
@@ -112,8 +112,8 @@ def test_half_of_the_images_are_flipped() -> None:
 @pytest.mark.parametrize(
     ("encoding", "bound"),
     [
-        (encode.pixels((3, 2, 2), (0.4914, 0.4823, 0.4468), (0.247, 0.243, 0.261)), 1),
-        (encode.int8_codes((3, 2, 2), 16.0), 0),
+        (encode.pixels((3, 2, 2), mean=(0.4914, 0.4823, 0.4468), std=(0.247, 0.243, 0.261)), 1),
+        (encode.int8_codes((3, 2, 2), scale=16.0), 0),
     ],
 )
 def test_what_comes_in_is_close_to_code_0(encoding: encode.InputEncoding, bound: int) -> None:

@@ -11,8 +11,9 @@ import torch
 from small_mnist import small_mnist, write_images
 
 from blrc.nn import models
-from blrc.training import Recipe, run
 from blrc.training.machine import bf16
+from blrc.training.recipe import Recipe
+from blrc.training.run import run
 
 
 def test_the_slowdown_is_of_this_cpu() -> None:

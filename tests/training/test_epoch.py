@@ -14,7 +14,7 @@ from blrc.net import encoding
 from blrc.training.seeds import derived_seed
 from blrc.training.stages.stage import EVALUATION_BATCH, Stage, accuracy, optimiser, run_epoch
 
-ENCODING = encoding.pixels((1, 2, 2), (0.5,), (0.25,))
+ENCODING = encoding.pixels((1, 2, 2), mean=(0.5,), std=(0.25,))
 
 
 def dataset(count: int) -> Dataset:

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from blrc.nn import BinaryLinear, StochasticSign, distributions
-from blrc.training import Recipe
+from blrc.training.recipe import Recipe
 from blrc.training.stages.losses import stochastic_losses
 
 

@@ -12,15 +12,18 @@ import numpy as np
 import pytest
 import torch
 
-from blrc.app import api
+import blrc
 from blrc.app.compile import compile as compile_native
 from blrc.datasets import whitening
 from blrc.datasets.cifar import SHAPE, cifar10
 from blrc.datasets.whitening import Whitening
 from blrc.errors import BlrcError
 from blrc.frontend import checkpoint, full_precision
-from blrc.training import RECIPES, OutOfTimeError, Recipe, Trained, loop, run
+from blrc.training import loop
 from blrc.training.data import CIFAR10, prepare
+from blrc.training.loop import OutOfTimeError
+from blrc.training.recipe import RECIPES, Recipe
+from blrc.training.run import Trained, run
 from blrc.training.stages import networks
 
 TINY = Recipe(**{**RECIPES["cifar10"]["plain"], "width": 1 / 32, "epochs": 2, "pretrain_epochs": 1, "batch": 32,
@@ -75,8 +78,8 @@ def test_the_checkpoint_exports_and_verifies(plain: tuple[Trained, Path], folder
     held = checkpoint.load(output)
     assert held.encoding == CIFAR10 and held.whitening is None and held.calibration is not None
     assert held.calibration.shape == (40, 3, 32, 32)
-    exported = api.export(output, tmp_path / "out", targets=("c", "onnx"))
-    report = api.verify(exported.folder, data=folder, random=20)
+    exported = blrc.export(output, folder=tmp_path / "out", targets=("c", "onnx"))
+    report = blrc.verify(exported.folder, data=folder, random=20)
     assert report.equal and report.difference is None
     rows = list(csv.DictReader(io.StringIO(output.with_suffix(".csv").read_text())))
     assert [row["stage"] for row in rows] == ["fp", "blrnet", "blrnet"]
@@ -128,7 +131,7 @@ def test_white_networks_are_evaluated_and_verified_on_the_files(folder: Path, tm
     for name, options in (("white", {}), ("fp", {"model": "fp"})):
         train(folder, tmp_path / f"{name}.pt", changed(whiten=True, **options))
     train(folder, tmp_path / "pixels.pt", changed(model="fp"))
-    plain = api.evaluate(tmp_path / "white.pt", folder, members="map", baselines=[tmp_path / "fp.pt"])
+    plain = blrc.evaluate(tmp_path / "white.pt", data=folder, members="map", baselines=[tmp_path / "fp.pt"])
     test = cifar10(folder, train=False)
     held = checkpoint.load(tmp_path / "white.pt")
     assert held.whitening is not None
@@ -139,10 +142,10 @@ def test_white_networks_are_evaluated_and_verified_on_the_files(folder: Path, tm
         labels = real.eval()(torch.from_numpy(codes.astype(np.float32) / 16)).argmax(1).numpy()
     assert plain["baselines"]["fp"]["accuracy_mean"] == pytest.approx(100 * (labels == test.labels).mean())
     with pytest.raises(BlrcError, match=r"pixels.pt: takes uint8 \(32, 32, 3\) .* evaluated network int8"):
-        api.evaluate(tmp_path / "white.pt", folder, members="map", baselines=[tmp_path / "pixels.pt"])
-    out = api.export(tmp_path / "white.pt", tmp_path / "out", targets="onnx").folder
+        blrc.evaluate(tmp_path / "white.pt", data=folder, members="map", baselines=[tmp_path / "pixels.pt"])
+    out = blrc.export(tmp_path / "white.pt", folder=tmp_path / "out", targets="onnx").folder
     with pytest.raises(BlrcError, match=r"takes int8 \(32, 32, 3\); give an .npz .* or the checkpoint too"):
-        api.verify(out, data=folder, random=5)
+        blrc.verify(out, data=folder, random=5)
     net = compile_native(held, whitening=held.whitening)
     for images, order in ((test.images, "NCHW"), (test.images.transpose(0, 2, 3, 1), "NHWC")):
         assert np.array_equal(net.scores(images, order=order), net.scores(codes, order="NCHW"))
@@ -150,7 +153,7 @@ def test_white_networks_are_evaluated_and_verified_on_the_files(folder: Path, tm
         net(test.images)
     with pytest.raises(BlrcError, match=r"takes int8 \(N, 32, 32, 3\), got uint8"):
         compile_native(held)(test.images.transpose(0, 2, 3, 1))
-    report = api.verify(out, data=folder, model=tmp_path / "white.pt", random=5)
+    report = blrc.verify(out, data=folder, model=tmp_path / "white.pt", random=5)
     assert report.equal and report.accuracy == plain["members"]["map"]["accuracy_mean"]
 
 

@@ -25,11 +25,13 @@ from blrc.lowering.calibrate import calibrate
 from blrc.lowering.lower import lower
 from blrc.nn import SteConv2d, SteLinear, distributions, models
 from blrc.store import steps
-from blrc.training import RECIPES, Recipe, Trained, best_stage, loop, train_mnist
-from blrc.training.mnist import ENCODING
+from blrc.training import loop
+from blrc.training.mnist import ENCODING, train_mnist
+from blrc.training.recipe import RECIPES, Recipe
+from blrc.training.run import Trained
 from blrc.training.stages.losses import distillation
 from blrc.training.stages.networks import binary_groups, restrain_at, straight_through_groups
-from blrc.training.stages.registry import REESTIMATION, stages_of
+from blrc.training.stages.registry import REESTIMATION, best_stage, stages_of
 from blrc.training.state import TrainingState, run_alone, state_file
 
 TINY = Recipe(epochs=2, pretrain_epochs=2, batch=32, validation=40, calibration=16)

@@ -20,11 +20,12 @@ from blrc.datasets.idx import Dataset
 from blrc.net import encoding
 from blrc.nn import StochasticMaxPool2d, StochasticSign, models
 from blrc.nn.fast.fused import NormPoolSign, fused
-from blrc.training import Recipe, run
 from blrc.training.machine.ranks import Ranks, joined
+from blrc.training.recipe import Recipe
+from blrc.training.run import run
 from blrc.training.stages import registry, stage
 
-ENCODING = encoding.pixels((1, 8, 8), (0.5,), (0.25,))
+ENCODING = encoding.pixels((1, 8, 8), mean=(0.5,), std=(0.25,))
 BATCHES = (7, 3)  # shares of 4 and 3, 2 and 1
 FLAVOURS = ("blrnet", "bnn", "fp", "fused")
 

@@ -13,7 +13,7 @@ from random_networks import checkpoint_of, deep_network, raw_samples
 from torch import nn
 
 from blrc import nn as bnn
-from blrc.app.api import build
+from blrc.app.export import build
 from blrc.frontend.sample import MAP
 from blrc.lowering.calibrate import folded
 from blrc.lowering.fold import Folded, float64_decision

@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from random_networks import checkpoint_of, deep_network
 from random_programs import random_inputs, random_program
 
-from blrc.app.api import export
+from blrc.app.export import export
 from blrc.cli import progress
 from blrc.cli.main import main
 from blrc.errors import BlrcError
@@ -153,7 +153,7 @@ def test_the_table_has_a_line_for_each_and_its_detail() -> None:
 def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     where = tmp_path_factory.mktemp("exported")
     model, shape = deep_network(3)
-    export(checkpoint_of(model, "uint8", shape, 3), where / "out", ["c"], name="net")
+    export(checkpoint_of(model, "uint8", shape, 3), folder=where / "out", targets=["c"], name="net")
     return where / "out"
 
 
@@ -192,7 +192,7 @@ def test_mistakes(exported: Path, tmp_path: Path) -> None:
     code, output = run(exported, "--strict")
     assert code == 2 and "name some with --on" in output
     model, shape = deep_network(3)
-    export(checkpoint_of(model, "uint8", shape, 3), tmp_path / "onnx", ["onnx"], name="net")
+    export(checkpoint_of(model, "uint8", shape, 3), folder=tmp_path / "onnx", targets=["onnx"], name="net")
     code, output = run(tmp_path / "onnx", "--on", "host")
     assert code == 2 and "holds no C to run on host; export it again with --target c" in output
 
@@ -281,7 +281,7 @@ def test_where_only_the_self_test_fits(folder: Path, inputs: list[InputSet], mon
 
 
 def test_a_line_in_the_log_for_each_machine(capsys: pytest.CaptureFixture[str]) -> None:
-    say = progress.Changes()
+    say = progress.Progress()
     for done, what in enumerate(("machines", "machines (a: equal)", "machines (b: skipped)")):
         say(what, done, 3)
     say("machines (b: skipped)", 2, 3)

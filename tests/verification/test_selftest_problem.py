@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from forged import relist
 from random_programs import random_inputs, random_program
 
-from blrc.app import api
+import blrc
 from blrc.cli.main import main
 from blrc.targets.c.layout.layout import lay_out
 from blrc.verification import engines
@@ -23,7 +23,7 @@ TINY = Path(__file__).parent.parent / "golden" / "tiny.pt"
 
 @pytest.mark.needs("cc", "size")
 def test_edited_vector_is_found_by_the_selftest(tmp_path: Path) -> None:
-    api.export(TINY, tmp_path / "out")
+    blrc.export(TINY, folder=tmp_path / "out")
     assert not _problems(tmp_path / "out")
     broken = Path(shutil.copytree(tmp_path / "out", tmp_path / "broken"))
     vectors = broken / "tiny_vectors.c"
@@ -47,11 +47,11 @@ def _problems(folder: Path) -> tuple[str, ...]:
 @pytest.mark.needs("cc", "size")
 def test_an_engine_that_fails_is_a_problem_in_the_report(tmp_path: Path) -> None:
     """With --json nothing was printed where it mattered most: broken C, and what a sanitizer finds."""
-    api.export(TINY, tmp_path / "out", targets=["c"])
+    blrc.export(TINY, folder=tmp_path / "out", targets=["c"])
     broken = Path(shutil.copytree(tmp_path / "out", tmp_path / "broken"))
     (broken / "tiny.c").write_text((broken / "tiny.c").read_text() + "this is no C;\n")
     relist(broken, "tiny.c")
-    report = api.verify(broken, random=5, trust_code=True)
+    report = blrc.verify(broken, random=5, trust_code=True)
     assert not report.equal
     assert any("compiling" in problem and "failed" in problem for problem in report.problems)
     crashing = Path(shutil.copytree(tmp_path / "out", tmp_path / "crashing"))
@@ -60,7 +60,7 @@ def test_an_engine_that_fails_is_a_problem_in_the_report(tmp_path: Path) -> None
     assert call
     (crashing / "tiny.c").write_text(f"{head}scores = (int32_t *)0; {call}{tail}")
     relist(crashing, "tiny.c")
-    report = api.verify(crashing, random=5, trust_code=True)
+    report = blrc.verify(crashing, random=5, trust_code=True)
     assert not report.equal
     assert len(report.problems) > 1
     assert report.engines == ("C, -O2", "C, ASan+UBSan")  # not in this process, which would have crashed
@@ -83,9 +83,9 @@ def test_what_the_sanitizers_complain_of_is_never_loaded(tmp_path: Path) -> None
 
 @pytest.mark.needs("cc", "size")
 def test_a_compiler_without_sanitizers_is_said_and_no_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    api.export(TINY, tmp_path / "out", targets=["c"])
+    blrc.export(TINY, folder=tmp_path / "out", targets=["c"])
     monkeypatch.setattr(engines, "SANITIZE", ("-fsanitize=nonsense",))
-    report = api.verify(tmp_path / "out", random=5)
+    report = blrc.verify(tmp_path / "out", random=5)
     assert report.equal
     assert report.engines == ("C, -O2",)
     assert any("no sanitizers here" in line and "libasan" in line for line in report.skipped)
@@ -103,7 +103,7 @@ def test_a_compiler_that_fails_says_nothing_of_the_code(
     fails: str, onnx: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Status 1, "bit-exact: NO", was said of code of which not one value had been compared."""
-    api.export(TINY, tmp_path / "out", targets=["c", "onnx"] if onnx else ["c"])
+    blrc.export(TINY, folder=tmp_path / "out", targets=["c", "onnx"] if onnx else ["c"])
     compiler = tmp_path / "compiler"
     compiler.write_text(f"#!/bin/sh\n{fails}\n")
     compiler.chmod(0o755)

@@ -20,7 +20,7 @@ from random_networks import binarized_network, checkpoint_of, deep_network
 from random_programs import random_program
 
 import blrc
-from blrc.app.api import Exported, export
+from blrc.app.export import Exported, export
 from blrc.cli.main import main
 from blrc.frontend.checkpoint import Checkpoint
 from blrc.net.encoding import device_layout
@@ -51,8 +51,8 @@ def _export(where: Path, kind: str) -> Checkpoint:
     seed = KINDS.index(kind) + 1
     model, shape = deep_network(seed)
     checkpoint = checkpoint_of(model, kind, shape, seed)
-    blrc.save(model, where / "net.pt", input=checkpoint.encoding, calibration=checkpoint.calibration)
-    export(where / "net.pt", where / "out", members="1", seed=seed)
+    blrc.save(model, path=where / "net.pt", input=checkpoint.encoding, calibration=checkpoint.calibration)
+    export(where / "net.pt", folder=where / "out", members="1", seed=seed)
     return checkpoint
 
 
@@ -76,8 +76,10 @@ def verify_json(*arguments: object) -> tuple[int, dict[str, Any]]:
 def test_a_binarized_nn_is_equal_everywhere(tmp_path: Path) -> None:
     model, shape = binarized_network(2)
     checkpoint = checkpoint_of(model, "uint8", shape, 2)
-    blrc.save(model, tmp_path / "net.pt", input=checkpoint.encoding, calibration=checkpoint.calibration, compact=True)
-    export(tmp_path / "net.pt", tmp_path / "out")
+    blrc.save(
+        model, path=tmp_path / "net.pt", input=checkpoint.encoding, calibration=checkpoint.calibration, compact=True
+    )
+    export(tmp_path / "net.pt", folder=tmp_path / "out")
     code, found = verify_json(tmp_path / "out", "--checkpoint", tmp_path / "net.pt", "--random", 30)
     assert (code, found["equal"], found["difference"], found["problems"]) == (0, True, None, [])
     assert found["layers"][-4]["name"] == "2"
@@ -151,7 +153,7 @@ def test_the_unchanged_export_is_equal_with_the_stand_in(pixels: tuple[Path, Che
 @pytest.mark.usefixtures("fake_c")
 def test_regression_c_alone_can_be_equal(pixels: tuple[Path, Checkpoint], tmp_path: Path) -> None:
     """The codes of a pixel network exist nowhere in the C, so its encoding was never compared and never equal."""
-    export(pixels[1], tmp_path / "out", targets=["c"])
+    export(pixels[1], folder=tmp_path / "out", targets=["c"])
     report = blrc.verify(tmp_path / "out", random=3)
     assert report.engines == ("C",)
     assert report.equal, report.problems
@@ -163,7 +165,7 @@ def test_onnx_alone_needs_no_compiler(
 ) -> None:
     monkeypatch.setenv("PATH", "")
     monkeypatch.delenv("CC", raising=False)
-    export(pixels[1], tmp_path / "out", targets=["onnx"])
+    export(pixels[1], folder=tmp_path / "out", targets=["onnx"])
     report = blrc.verify(tmp_path / "out", random=3)
     assert report.equal
     assert (report.flash, report.ram) == (None, None)
@@ -197,7 +199,7 @@ def spoiled_onnx(monkeypatch: pytest.MonkeyPatch, value: str, index: tuple[int, 
 
 @pytest.fixture(scope="module")
 def onnx_only(pixels: tuple[Path, Checkpoint], tmp_path_factory: pytest.TempPathFactory) -> Exported:
-    return export(pixels[1], tmp_path_factory.mktemp("onnx") / "out", targets=["onnx"])
+    return export(pixels[1], folder=tmp_path_factory.mktemp("onnx") / "out", targets=["onnx"])
 
 
 def test_one_flipped_bit_in_a_dump_is_named(onnx_only: Exported, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -357,7 +359,7 @@ def test_a_checkpoint_of_another_network_is_a_problem(pixels: tuple[Path, Checkp
     model = other.model()
     model.state_dict()["1.0.weight.logits"].neg_()
     assert checkpoint.calibration is not None
-    blrc.save(model, tmp_path / "other.pt", input=checkpoint.encoding, calibration=checkpoint.calibration)
+    blrc.save(model, path=tmp_path / "other.pt", input=checkpoint.encoding, calibration=checkpoint.calibration)
     status, found = verify_json(where / "out", "--checkpoint", tmp_path / "other.pt", "--random", 1)
     assert status == 1
     assert found["equal"] is False

@@ -9,7 +9,6 @@ import pytest
 from random_networks import checkpoint_of, deep_network
 
 import blrc
-from blrc.app import api
 from blrc.net.encoding import device_layout
 from blrc.program import program_file, reference
 
@@ -19,15 +18,15 @@ from blrc.program import program_file, reference
 def test_an_ensemble_is_equal_everywhere(kind: str, tmp_path: Path) -> None:
     model, shape = deep_network(5)
     checkpoint = checkpoint_of(model, kind, shape, 5)
-    blrc.save(model, tmp_path / "net.pt", input=checkpoint.encoding, calibration=checkpoint.calibration)
-    api.export(tmp_path / "net.pt", tmp_path / "out", members="3", seed=11)
+    blrc.save(model, path=tmp_path / "net.pt", input=checkpoint.encoding, calibration=checkpoint.calibration)
+    blrc.export(tmp_path / "net.pt", folder=tmp_path / "out", members="3", seed=11)
     program = program_file.load(tmp_path / "out" / "net.program.npz")
     assert program.members == ("sample 11:0", "sample 11:1", "sample 11:2")
     assert checkpoint.calibration is not None
     raw = device_layout(checkpoint.calibration)
     labels = reference.answer(program, raw.astype(bool) if kind == "bits" else raw).label
     np.savez(tmp_path / "data.npz", images=checkpoint.calibration, labels=labels)
-    report = blrc.verify(tmp_path / "out", tmp_path / "data.npz", tmp_path / "net.pt", random=20)
+    report = blrc.verify(tmp_path / "out", data=tmp_path / "data.npz", model=tmp_path / "net.pt", random=20)
     assert report.equal, (report.difference, report.problems)
     assert report.accuracy == 100.0
     assert report.agreement is not None

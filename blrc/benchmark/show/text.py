@@ -8,24 +8,25 @@ from typing import Any
 from blrc.benchmark.host import NETWORK
 from blrc.benchmark.report import RATIOS
 from blrc.benchmark.rivals.registry import FLOAT32, INT8
+from blrc.display import NO_TERMINAL, table
 
 Plain = Mapping[str, Any]
 
 
-def to_text(plain: Plain) -> str:
+def to_text(plain: Plain, width: int = NO_TERMINAL) -> str:
     """Tables for a terminal."""
     members = "" if plain["members"] == 1 else f", {plain['members']} members"
     parts = [f"{plain['name']}: C for {plain['cpu']} CPUs, --optimize {plain['optimize']}{members}"]
     if "host" in plain:
-        parts += _host(plain["host"], plain["members"])
+        parts += _host(plain["host"], plain["members"], width)
     for device in plain.get("devices", ()):
-        parts.append(_device(device))
+        parts.append(_device(device, width))
     if any(_int8(device) is not None for device in plain.get("devices", ())):
         parts.append(f"int8: {plain['int8_source']}")
     return "\n\n".join(parts)
 
 
-def _host(host: Plain, members: int) -> list[str]:
+def _host(host: Plain, members: int, width: int) -> list[str]:
     who = list(dict.fromkeys(name for row in host["rows"] for name in row["us"]))
     versions = ", ".join(f"{name} {version}" for name, version in host["versions"].items())
     parts = [
@@ -36,7 +37,7 @@ def _host(host: Plain, members: int) -> list[str]:
     for row in host["rows"]:
         cells = [f"{row['us'][name]:,.1f}{_behind(row, name)}" if name in row["us"] else "-" for name in who]
         layers.append((row["what"], row["kernel"], f"{row['macs'] / 1e6:.3f}", *cells))
-    parts.append(columns(layers, left=2))
+    parts.append(_columns(width, layers, left=2))
     network = next(row for row in host["rows"] if row["what"] == NETWORK and not row["kernel"])
     head = (
         "one network" if members > 1 else NETWORK,
@@ -61,7 +62,7 @@ def _host(host: Plain, members: int) -> list[str]:
                 "-" if fraction is None else f"{100 * fraction:.0f} %",
             )
         )
-    parts.append(columns(whole))
+    parts.append(_columns(width, whole))
     fractions = [("of the popcount peak", *host["levels"])]
     fractions += [
         (row["what"], *(f"{100 * row['peak_fraction'][level]:.0f} %" for level in host["levels"]))
@@ -71,7 +72,7 @@ def _host(host: Plain, members: int) -> list[str]:
     peaks = [
         f"{host['peak_gmacs'][level]:,.0f} GMAC/s" if level in host["peak_gmacs"] else "-" for level in host["levels"]
     ]
-    parts.append(columns([*fractions, ("peak, operands in registers", *peaks)]))
+    parts.append(_columns(width, [*fractions, ("peak, operands in registers", *peaks)]))
     if host["others"]:
         others = [("other choices of blrc export", "level", "CPU us", "wall us", "arena", "tables")]
         others += [
@@ -85,7 +86,7 @@ def _host(host: Plain, members: int) -> list[str]:
             )
             for o in host["others"]
         ]
-        parts.append(columns(others, left=2))
+        parts.append(_columns(width, others, left=2))
     if host["left_out"]:
         parts.append("\n".join(f"{name}: {reason}" for name, reason in host["left_out"].items()))
     return parts
@@ -96,7 +97,7 @@ def _behind(row: Plain, name: str) -> str:
     return "" if ratio is None else f" ({ratio:.1f})"
 
 
-def _device(device: Plain) -> str:
+def _device(device: Plain, width: int) -> str:
     title = f"{device['title']}: instructions ({device['compiler'] or 'not compiled'})"
     lines = [title]
     int8 = device["int8"]
@@ -111,7 +112,7 @@ def _device(device: Plain) -> str:
         total = device["choices"][0]["instructions"] if device["choices"] else None
         if total is not None:
             rows.append((NETWORK, "", f"{device['macs'] / 1e6:.3f}", *_costs(total, device["macs"], whole)))
-        lines += ["", columns(rows, left=2)]
+        lines += ["", _columns(width, rows, left=2)]
     if device["choices"]:
         rows = [("choice of blrc export", "instructions", "flash", "arena", "RAM in all")]
         rows += [
@@ -120,7 +121,7 @@ def _device(device: Plain) -> str:
         ]
         if whole is not None:
             rows.append(("int8 network", _number(whole), _number(int8["flash"]), "-", _number(int8["ram"])))
-        lines += ["", columns(rows)]
+        lines += ["", _columns(width, rows)]
         lines += [f"{c['options'] or 'this one'}: {c['detail']}" for c in device["choices"] if c["detail"]]
     lines += [device["detail"]] if device["detail"] else []
     return "\n".join(lines)
@@ -142,13 +143,5 @@ def _number(value: int | None) -> str:
     return "-" if value is None else f"{value:,}"
 
 
-def columns(rows: Sequence[Sequence[str]], left: int = 1) -> str:
-    """Cells under each other: the first `left` columns to the left, the others to the right."""
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    return "\n".join(
-        "  ".join(
-            cell.ljust(width) if i < left else cell.rjust(width)
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    )
+def _columns(width: int, rows: Sequence[Sequence[str]], left: int = 1) -> str:
+    return "\n".join(table(rows, left, width))

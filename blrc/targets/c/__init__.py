@@ -5,7 +5,3 @@ which op they fit, `layout` chooses one for each op, `size` knows what that take
 and `machines` compile and run an export; `packages` turn one into a library of an ecosystem. May import:
 `blrc.program`, `blrc.net` and what lies directly in `blrc.targets`.
 """
-
-from blrc.targets.c.emit import emit
-
-__all__ = ["emit"]

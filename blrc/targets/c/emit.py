@@ -12,9 +12,6 @@ from blrc.program.legal import check
 from blrc.program.program import Program
 from blrc.targets.c.layout.layout import CPUS, HOSTS, Layout
 from blrc.targets.c.layout.macros import DEFAULTS, runtime_macros
-from blrc.targets.c.packages.example import image_header
-from blrc.targets.c.packages.library import Library
-from blrc.targets.c.packages.registry import package_files, place_of
 from blrc.targets.c.runtime_files import constant, runtime_files
 from blrc.targets.c.size import footprint
 from blrc.targets.c.size.choose import choose
@@ -50,10 +47,12 @@ def emit(program: Program, options: EmitOptions) -> Emitted:
         ),
     }
     contents = {file: content.encode("ascii") for file, content in files.items()}
+    packages = {}
     if options.packages:
-        packaged = package_files(options.packages, _library(symbols, options, files))
-        contents.update({file: content.encode("utf-8") for file, content in packaged.items()})
-    packages = {package: place_of(package, name) for package in options.packages}
+        from blrc.targets.c.packages.registry import package_files, place_of  # most exports have none
+
+        contents |= package_files(symbols, options, files)
+        packages = {package: place_of(package, name) for package in options.packages}
     about = _about(symbols, selftest.count(options.vectors))
     return Emitted(contents, {**about, "optimize": options.optimize, "packages": packages})
 
@@ -87,19 +86,6 @@ def _model(symbols: Symbols, options: EmitOptions) -> dict[str, str]:
         f"{name}_ensemble.c": ensemble_file(symbols, version),
         f"{name}_weights.h": tables_header(symbols, version),
     }
-
-
-def _library(symbols: Symbols, options: EmitOptions, files: Mapping[str, str]) -> Library:
-    """What packages are made of: the headers and sources among `files` but main functions."""
-    mains = {f"{symbols.name}_selftest.c"}
-    return Library(
-        symbols,
-        options.version,
-        {file: content for file, content in files.items() if file.endswith((".c", ".h")) and file not in mains},
-        image_header(symbols, options.version, options.vectors),
-        options.publication,
-        options.input_scale,
-    )
 
 
 def runtime_sources(layout: Layout, name: str) -> dict[str, str]:

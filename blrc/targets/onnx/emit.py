@@ -40,8 +40,8 @@ from blrc.targets.onnx import head as onnx_head
 from blrc.targets.onnx.float_form import FloatLowering, float_info, read_float_input
 from blrc.targets.onnx.graph import Lowering, read_input, tensor_info, tensor_name, value_info
 from blrc.targets.onnx.nodes import IR_VERSION, OPSET, Graph
-from blrc.targets.onnx_options import OnnxForm
 from blrc.targets.options import EmitOptions, Emitted
+from blrc.targets.requests import OnnxForm
 
 
 def emit(program: Program, options: EmitOptions) -> Emitted:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
 from blrc.errors import BlrcError
-from blrc.targets.onnx_options import OnnxWeights
+from blrc.targets.requests import OnnxWeights
 
 IR_VERSION = 8
 OPSET = 17

@@ -21,7 +21,7 @@ from blrc.targets.onnx import worker
 from blrc.targets.onnx.emit import FORMS, op_model
 from blrc.targets.onnx.graph import is_flat, tensor_name
 from blrc.targets.onnx.head import OUTPUTS
-from blrc.targets.onnx_options import OnnxForm
+from blrc.targets.requests import OnnxForm
 
 Arrays = dict[str, NDArray[Any]]
 Engine = Callable[[bytes, Mapping[str, NDArray[Any]]], Arrays]

@@ -3,8 +3,3 @@
 A program and options come in, a page and its module go out. `emit` writes the page, `wasm` compiles the C, and `node`
 runs the module for a comparison. May import: `blrc.targets.c`, `blrc.program` and what lies directly in `blrc.targets`.
 """
-
-from blrc.targets.web.emit import emit
-from blrc.targets.web.wasm import find_tools
-
-__all__ = ["emit", "find_tools"]

@@ -16,7 +16,7 @@ from blrc.program import head, program_file
 from blrc.program.legal import check
 from blrc.program.program import Program
 from blrc.program.vectors import Vectors
-from blrc.targets import c
+from blrc.targets.c.emit import emit as emit_c
 from blrc.targets.c.layout.layout import PORTABLE
 from blrc.targets.options import EmitOptions, Emitted
 from blrc.targets.publication import UNSPECIFIED
@@ -43,7 +43,7 @@ def emit(program: Program, options: EmitOptions) -> Emitted:
     check_input(program)
     tools = find_tools()
     plain = replace(options, packages=(), cpu=PORTABLE)  # kernels of another CPU are none of WebAssembly's
-    module = compile_wasm(c.emit(program, plain).files, options.name, tools)
+    module = compile_wasm(emit_c(program, plain).files, options.name, tools)
     files = page_files()
     files[MODEL] = _model(program, options, tools, module)
     about = {

@@ -208,7 +208,7 @@ def test_an_evaluation_that_is_another_networks_is_refused(broken: str) -> None:
 @pytest.mark.parametrize("count", [0, -1, 1.5, "all", False, True])
 def test_the_check_cannot_be_switched_off(count: Any, tmp_path: Path) -> None:
     with pytest.raises(BlrcError, match=r"check_samples .*: must be a whole number from 1 on"):
-        blrc.save(Net(), tmp_path / "a.pt", input=ENCODING, calibration=SAMPLES, check_samples=count)
+        blrc.save(Net(), path=tmp_path / "a.pt", input=ENCODING, calibration=SAMPLES, check_samples=count)
     assert not (tmp_path / "a.pt").exists()
     assert "sample" in refusal(randomise(Net(TRICKS["values"]), 3), check_samples=20)
 
@@ -239,14 +239,14 @@ def test_saving_leaves_the_module_and_the_generators_as_they_are() -> None:
 
 def test_another_default_device_and_type_change_nothing(tmp_path: Path) -> None:
     model = randomise(Net(), 3)
-    blrc.save(model, tmp_path / "a.pt", input=ENCODING, calibration=SAMPLES)
+    blrc.save(model, path=tmp_path / "a.pt", input=ENCODING, calibration=SAMPLES)
     try:
         torch.set_default_device("meta")
         torch.set_default_dtype(torch.float64)
-        blrc.save(model, tmp_path / "b.pt", input=ENCODING, calibration=SAMPLES)
+        blrc.save(model, path=tmp_path / "b.pt", input=ENCODING, calibration=SAMPLES)
         again = blrc.load(tmp_path / "b.pt").model()
-        blrc.save(again, tmp_path / "again.pt", input=ENCODING, calibration=SAMPLES)
-        blrc.export(tmp_path / "again.pt", tmp_path / "out", targets="c")
+        blrc.save(again, path=tmp_path / "again.pt", input=ENCODING, calibration=SAMPLES)
+        blrc.export(tmp_path / "again.pt", folder=tmp_path / "out", targets="c")
     finally:
         torch.set_default_device("cpu")
         torch.set_default_dtype(torch.float32)

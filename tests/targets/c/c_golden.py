@@ -20,7 +20,7 @@ def golden_files() -> dict[str, bytes]:
 
     from blrc.program.program import Window
     from blrc.program.vectors import record
-    from blrc.targets.c import emit
+    from blrc.targets.c.emit import emit
     from blrc.targets.options import EmitOptions
 
     program = one_conv((5, 4, 1), 5, Window((3, 3), padding=(1, 1, 1, 1)), pool=Window((2, 2), (2, 2)), kind="uint8")

@@ -120,7 +120,7 @@ def defined_by_an_export() -> tuple[set[str], set[str]]:
     from random_programs import random_inputs, random_program
 
     from blrc.program.vectors import record
-    from blrc.targets.c import emit
+    from blrc.targets.c.emit import emit
     from blrc.targets.options import EmitOptions
 
     texts = []

@@ -13,7 +13,7 @@ from c_exports import assert_equal, export, one_conv
 from random_networks import calibrated_net, deep_network, raw_samples
 from random_programs import gated, random_inputs, random_program
 
-from blrc.app import api
+import blrc
 from blrc.datasets.idx import read_idx
 from blrc.errors import BlrcError
 from blrc.lowering.lower import lower
@@ -146,7 +146,7 @@ def test_a_cpu_that_cannot_read_its_flash_is_refused(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_mnist(avr: Machine, tmp_path: Path) -> None:
     examples = runtime_dir().parent / "examples" / "mnist"
-    api.export(examples / "mnist.pt", tmp_path / "out", targets=("c",))
+    blrc.export(examples / "mnist.pt", folder=tmp_path / "out", targets=("c",))
     raw = read_idx(examples / "data" / "t10k-images-idx3-ubyte.gz")[:5, :, :, None]
     with EmulatedBuild(tmp_path / "out", "mnist", avr) as c:
         assert_equal(c.program, c.run(raw), raw, [step.y.name for step in c.layout.steps])

@@ -13,11 +13,12 @@ from blrc.errors import BlrcError
 from blrc.program.program import Window
 from blrc.program.program_file import to_bytes
 from blrc.program.vectors import record
-from blrc.targets.c import emit
 from blrc.targets.c.build.host import HostBuild
+from blrc.targets.c.emit import emit
 from blrc.targets.c.layout.layout import CORTEX_M55, lay_out
+from blrc.targets.c.options import parse_optimize
 from blrc.targets.c.size import footprint
-from blrc.targets.c.size.choose import choose, parse_optimize
+from blrc.targets.c.size.choose import choose
 from blrc.targets.c.text.header import read_layout
 from blrc.targets.options import EmitOptions
 

@@ -19,11 +19,11 @@ from blrc.program import head, reference
 from blrc.program.legal import check
 from blrc.program.program import Constant, Program, Scores, Value
 from blrc.program.vectors import record
-from blrc.targets.c import emit
 from blrc.targets.c.build import compiler as build
 from blrc.targets.c.build.answers import Answers
 from blrc.targets.c.build.compiler import STRICT
 from blrc.targets.c.build.host import SANITIZE, HostBuild
+from blrc.targets.c.emit import emit
 from blrc.targets.options import EmitOptions
 
 

@@ -18,10 +18,9 @@ from random_programs import random_inputs, random_program
 from blrc.errors import BlrcError
 from blrc.program.program import Program, Window
 from blrc.program.vectors import Vectors, record
-from blrc.targets.c import emit
 from blrc.targets.c.build import compiler as build
 from blrc.targets.c.build.compiler import STRICT
-from blrc.targets.c.emit import prefixed
+from blrc.targets.c.emit import emit, prefixed
 from blrc.targets.c.layout.layout import lay_out
 from blrc.targets.c.text import tables
 from blrc.targets.c.text.symbols import name_all
@@ -60,7 +59,7 @@ def test_golden_files() -> None:
 def test_the_same_bytes_in_another_process(program: Program) -> None:
     # Another hash seed would show the order of a set.
     code = (
-        "import hashlib; from random_programs import *; from blrc.targets.c import emit\n"
+        "import hashlib; from random_programs import *; from blrc.targets.c.emit import emit\n"
         "from test_c_files import options\n"
         "p = random_program(3, 'uint8', shape=(9, 8, 3))\n"
         "e = emit(p, options(p)); print(hashlib.sha256(repr((e.files, e.about)).encode()).hexdigest())"

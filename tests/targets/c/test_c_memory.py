@@ -26,9 +26,9 @@ from blrc.frontend.sample import sample
 from blrc.lowering.lower import lower
 from blrc.program.program import Program, Window
 from blrc.program.vectors import record
-from blrc.targets.c import emit
 from blrc.targets.c.build import compiler
 from blrc.targets.c.build.callgraph import FLAG, CallGraph, deepest, read_call_graph
+from blrc.targets.c.emit import emit
 from blrc.targets.c.kernels.registry import KERNELS
 from blrc.targets.c.layout import strips
 from blrc.targets.c.layout.layout import CORTEX_M55, CPUS, PORTABLE, lay_out

@@ -14,13 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from random_programs import Builder, random_program
 
-from blrc.app import api
+import blrc
 from blrc.errors import BlrcError
 from blrc.program.program import Value, Window
 from blrc.targets.c.build import compiler as build
-from blrc.targets.c.naming.names import KEYWORDS, check_name, identifiers
-from blrc.targets.c.naming.taken import KINDS, taken
 from blrc.targets.c.text import text
+from blrc.targets.naming.names import KEYWORDS, check_name, identifiers
+from blrc.targets.naming.taken import KINDS, taken
 from blrc.verification.inputs.stimuli import random_inputs
 
 
@@ -80,7 +80,7 @@ def test_features_would_hide_a_header_of_libc() -> None:
 def test_a_checkpoint_s_file_name_that_is_refused_asks_for_a_name(tmp_path: Path) -> None:
     model = shutil.copy(Path(__file__).parents[2] / "golden" / "tiny.pt", tmp_path / "features.pt")
     with pytest.raises(BlrcError, match=r"features\.h would hide .* give another --name"):
-        api.export(model, tmp_path / "out", "c")
+        blrc.export(model, folder=tmp_path / "out", targets="c")
     assert not (tmp_path / "out").exists()
 
 

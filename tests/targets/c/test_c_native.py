@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from random_networks import binarized_network, checkpoint_of, deep_network
 from random_programs import gated, random_inputs, random_program, top_probability
 
-from blrc.app import api
+from blrc.app.export import build
 from blrc.errors import BlrcError
 from blrc.frontend.members import parse_members
 from blrc.program import head, reference
@@ -94,7 +94,7 @@ def test_steps_that_run_row_by_row(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_random_networks(network: Any, kind: str, members: str) -> None:
     model, shape = network(3)
-    program, _ = api.build(checkpoint_of(model, kind, shape, 3), parse_members(members, 5))
+    program, _ = build(checkpoint_of(model, kind, shape, 3), parse_members(members, 5))
     check_program(program, samples=12)
 
 

@@ -7,6 +7,7 @@ import platform
 import re
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -39,8 +40,8 @@ from blrc.targets.c.kernels.tiers import VARIABLE, tier_flags
 from blrc.targets.c.layout.layout import lay_out
 from blrc.targets.c.native.library import library_files
 from blrc.targets.c.native.network import Native
+from blrc.targets.c.options import parse_c
 from blrc.targets.c.runtime_files import constant, include_flags, runtime_dir, runtime_files
-from blrc.targets.c.size.choose import check_cpu
 
 TIERS = ALL_TIERS["x86-64"]
 NEEDED = {
@@ -222,17 +223,19 @@ def test_the_level_is_an_option_of_the_user() -> None:
 
 
 @pytest.mark.parametrize(
-    ("cpu", "targets", "small", "message"),
+    ("options", "message"),
     [
-        ("x86", ("c",), False, "--cpu x86: expected portable, x86-64, .* or "),
-        ("aarch64", ("c",), True, "--cpu aarch64 cannot be combined with --flash, --ram, --package or --optimize"),
-        ("x86-64", ("onnx",), False, "--cpu x86-64 is about the C; add --target c"),
-        ("x86-64", ("c",), True, "--cpu x86-64 cannot be combined with --flash, --ram, --package or --optimize"),
+        ({"cpu": "x86"}, "--cpu x86: expected portable, x86-64, .* or "),
+        *(
+            ({"cpu": cpu, **small}, f"--cpu {cpu} cannot be combined with --flash, --ram, --package or --optimize")
+            for cpu in ("aarch64", "x86-64")
+            for small in ({"flash": "1M"}, {"ram": 9}, {"packages": "cmake"}, {"optimize": "ram"})
+        ),
     ],
 )
-def test_wrong_options(cpu: str, targets: tuple[str, ...], small: bool, message: str) -> None:
+def test_wrong_options(options: dict[str, Any], message: str) -> None:
     with pytest.raises(BlrcError, match=message):
-        check_cpu(cpu, targets, small)
+        parse_c(**options)
 
 
 def test_large_layers_fall_back_to_portable_kernels() -> None:

@@ -19,12 +19,12 @@ from chromium import Chromium
 from numpy.typing import NDArray
 from random_programs import gated, random_program, top_probability
 
-from blrc.app import api
+import blrc
 from blrc.program import head, program_file, reference
 from blrc.program.program import Program
 from blrc.program.vectors import record
 from blrc.targets.options import EmitOptions
-from blrc.targets.web import emit
+from blrc.targets.web.emit import emit
 from blrc.verification.inputs.stimuli import random_inputs
 
 MNIST = Path(__file__).parents[3] / "examples" / "mnist"
@@ -37,7 +37,7 @@ pytestmark = pytest.mark.needs("chromium", "clang-19", "wasm-ld-19")
 def mnist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The shipped network with three members, as a page."""
     folder = tmp_path_factory.mktemp("page") / "out"
-    api.export(MNIST / "mnist.pt", folder, targets=["web"], members="3")
+    blrc.export(MNIST / "mnist.pt", folder=folder, targets=["web"], members="3")
     return folder
 
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from random_programs import gated, random_program, top_probability
 from web_node import node
 
-from blrc.app import api
+import blrc
 from blrc.errors import BlrcError
 from blrc.exports.door import open_export
 from blrc.program import head, program_file, reference
@@ -22,8 +22,7 @@ from blrc.program.vectors import record
 from blrc.targets.c.layout.layout import CPUS
 from blrc.targets.options import EmitOptions
 from blrc.targets.runtime_licence import RUNTIME_LICENCE
-from blrc.targets.web import emit
-from blrc.targets.web.emit import PAGE
+from blrc.targets.web.emit import PAGE, emit
 from blrc.targets.web.wasm import find_tools
 from blrc.verification.inputs.stimuli import random_inputs
 
@@ -150,7 +149,7 @@ def test_samples_are_the_recorded_inputs_that_show_something(tmp_path: Path) -> 
 @pytest.mark.needs("node", "clang-19", "wasm-ld-19")
 def test_an_export_holds_the_page_and_says_what_compiled_it(tmp_path: Path) -> None:
     checkpoint = grey_checkpoint()
-    done = api.export(checkpoint, tmp_path / "out", targets=["c", "web"], name="net", packages=["arduino"])
+    done = blrc.export(checkpoint, folder=tmp_path / "out", targets=["c", "web"], name="net", packages=["arduino"])
     about = done.manifest.targets["web"]
     model = node(
         [tmp_path / "out" / "web" / "model.js", "network.js"], "[blrcModel.compiler, bytesOf(blrcModel.wasm).length]"
@@ -165,7 +164,9 @@ def test_an_export_holds_the_page_and_says_what_compiled_it(tmp_path: Path) -> N
 @pytest.mark.needs("clang-19", "wasm-ld-19")
 def test_kernels_of_another_cpu_are_none_of_the_page_s(tmp_path: Path) -> None:
     """They were compiled for WebAssembly too, and their headers were missed."""
-    exports = [api.export(grey_checkpoint(), tmp_path / cpu, targets=["c", "web"], name="net", cpu=cpu) for cpu in CPUS]
+    exports = [
+        blrc.export(grey_checkpoint(), folder=tmp_path / cpu, targets=["c", "web"], name="net", cpu=cpu) for cpu in CPUS
+    ]
     pages = [(done.folder / "web" / "model.js").read_bytes() for done in exports]
     assert pages == [pages[0]] * len(CPUS)
 
@@ -189,7 +190,7 @@ def grey_checkpoint() -> Any:
 def test_without_a_compiler_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(BlrcError, match=r"clang and wasm-ld.*apt-get install clang-19 lld-19"):
-        api.export(tmp_path / "not even read.pt", tmp_path / "out", targets=["c", "web"])
+        blrc.export(tmp_path / "not even read.pt", folder=tmp_path / "out", targets=["c", "web"])
     assert not (tmp_path / "out").exists()
 
 

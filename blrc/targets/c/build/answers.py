@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from blrc.display import Brief
 
 Int64s = NDArray[np.int64]
 
 
-@dataclass(frozen=True, eq=False)
-class Answers:
+@dataclass(frozen=True, eq=False, repr=False)
+class Answers(Brief):
     """Of N inputs, all int64: the fields of `head.Answer` and `head.Sums`, but members are counted for each input.
 
     Attributes:

@@ -33,10 +33,10 @@ from blrc.targets.c.kernels.tiers import host_cpu, tier_flags
 from blrc.targets.c.native import cache as library_cache
 from blrc.targets.c.native.cache import LIBRARY, UnsafeError
 from blrc.targets.c.native.wrapper import FILE, host_wrapper
-from blrc.targets.c.size.choose import Optimize
 from blrc.targets.c.text.header import read_layout
 from blrc.targets.c.text.symbols import name_all
 from blrc.targets.options import EmitOptions
+from blrc.targets.requests import Optimize
 from blrc.version import VERSION
 from blrc.workers import thread_pool
 

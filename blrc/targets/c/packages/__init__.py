@@ -1,1 +1,6 @@
-"""An export as a library of an ecosystem: one module a package, one line in `registry.PACKAGES`."""
+"""Turn the C of an export into a library of an ecosystem, one module a package, with an example that runs.
+
+The files of an export come in, those of ``<package>/<name>/`` go out. `blrc.targets.c.options.PACKAGES` lists the
+packages, and `registry` finds their modules; none is imported for an export without packages. May import:
+`blrc.targets.c.text`, `blrc.program` and what lies directly in `blrc.targets`.
+"""

@@ -1,47 +1,46 @@
-"""The packages by name: one line each. A package is a folder ``<package>/<name>/`` of the export."""
+"""Write an export's packages. A package is a folder ``<package>/<name>/`` of the export."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
+from importlib import import_module
 
-from blrc.errors import BlrcError
-from blrc.targets.c.packages import arduino, cmake, esp_idf, platformio, zephyr
+from blrc.targets.c.packages.example import image_header
 from blrc.targets.c.packages.library import Library
-
-PACKAGES: Mapping[str, Callable[[Library], Mapping[str, str]]] = {
-    "cmake": cmake.files,
-    "arduino": arduino.files,
-    "platformio": platformio.files,
-    "zephyr": zephyr.files,
-    "esp-idf": esp_idf.files,
-}
-NO_PACKAGE = "none"
+from blrc.targets.c.text.symbols import Symbols
+from blrc.targets.options import EmitOptions
 
 
-def parse_packages(packages: str | Iterable[str]) -> tuple[str, ...]:
-    """The packages asked for, each once and in order; ``none`` is no package.
-
-    Raises:
-        BlrcError: there is no such package, or ``none`` stands beside another.
-    """
-    chosen = {packages} if isinstance(packages, str) else set(packages)
-    if unknown := sorted(chosen - {*PACKAGES, NO_PACKAGE}):
-        known = ", ".join((*PACKAGES, NO_PACKAGE))
-        raise BlrcError(f"unknown package {', '.join(map(repr, unknown))}; known: {known}")
-    if NO_PACKAGE in chosen and len(chosen) > 1:
-        raise BlrcError(f"package {NO_PACKAGE} means no package; leave it out, or the others")
-    return tuple(package for package in PACKAGES if package in chosen)
+def files_of(package: str) -> Callable[[Library], Mapping[str, str]]:
+    """Return the function that gives the files of one of `blrc.targets.c.options.PACKAGES`."""
+    found: Callable[[Library], Mapping[str, str]] = import_module(
+        f"blrc.targets.c.packages.{package.replace('-', '_')}"
+    ).files
+    return found
 
 
 def place_of(package: str, name: str) -> str:
-    """The package's folder in the export, with slashes."""
+    """Return the package's folder in the export, with slashes."""
     return f"{package}/{name}"
 
 
-def package_files(packages: Iterable[str], library: Library) -> dict[str, str]:
-    """Every file of these packages by its path in the export."""
+def package_files(symbols: Symbols, options: EmitOptions, files: Mapping[str, str]) -> dict[str, bytes]:
+    """Return every file of the packages asked for, by its path in the export.
+
+    Args:
+        files: of the C export; packages are made of the headers and sources among them, but main functions.
+    """
+    mains = {f"{symbols.name}_selftest.c"}
+    library = Library(
+        symbols,
+        options.version,
+        {file: content for file, content in files.items() if file.endswith((".c", ".h")) and file not in mains},
+        image_header(symbols, options.version, options.vectors),
+        options.publication,
+        options.input_scale,
+    )
     return {
-        f"{place_of(package, library.name)}/{path}": text
-        for package in packages
-        for path, text in PACKAGES[package](library).items()
+        f"{place_of(package, library.name)}/{path}": text.encode("utf-8")
+        for package in options.packages
+        for path, text in files_of(package)(library).items()
     }

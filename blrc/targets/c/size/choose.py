@@ -2,29 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import Literal, get_args
-
-from blrc.errors import BlrcError
 from blrc.program.program import Program
 from blrc.targets.c.kernels.kernel import Step
 from blrc.targets.c.kernels.registry import cheapest
-from blrc.targets.c.layout.layout import CPUS, HOSTS, PORTABLE, Layout, lay_out, tasks
+from blrc.targets.c.layout.layout import HOSTS, PORTABLE, Layout, lay_out, tasks
 from blrc.targets.c.size import footprint
-
-Optimize = Literal["size", "speed", "ram"]
-
-
-def parse_optimize(optimize: str) -> Optimize:
-    """What ``--optimize`` says.
-
-    Raises:
-        BlrcError: something else.
-    """
-    for choice in get_args(Optimize):
-        if optimize == choice:
-            return choice  # type: ignore[no-any-return]
-    raise BlrcError(f"--optimize {optimize}: expected {', '.join(get_args(Optimize)[:-1])} or {get_args(Optimize)[-1]}")
+from blrc.targets.requests import Optimize
 
 
 def choose(
@@ -65,24 +48,3 @@ def choose(
         else:
             return layout
     return plain
-
-
-def check_cpu(cpu: str, targets: Collection[str], small: bool) -> None:
-    """What ``--cpu`` says is possible.
-
-    Args:
-        small: options for microcontrollers are given too: budgets, packages, ``--optimize speed``.
-
-    Raises:
-        BlrcError: it is not.
-    """
-    if cpu not in CPUS:
-        *others, last = CPUS
-        raise BlrcError(f"--cpu {cpu}: expected {', '.join(others)} or {last}")
-    if cpu != PORTABLE and "c" not in targets:
-        raise BlrcError(f"--cpu {cpu} is about the C; add --target c")
-    if cpu in HOSTS and small:
-        raise BlrcError(
-            f"--cpu {cpu} cannot be combined with --flash, --ram, --package or --optimize, which are about small CPUs; "
-            "leave out either"
-        )

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from blrc.net.elements import ELEMENTS
 from blrc.program.program import Value
 from blrc.targets.c.layout.layout import Layout, Step, Table
-from blrc.targets.c.naming.names import check_name, identifiers
 from blrc.targets.c.text import text
+from blrc.targets.naming.names import check_name, identifiers
 from blrc.targets.publication import UNSPECIFIED
 from blrc.targets.runtime_licence import RUNTIME_LICENCE
 from blrc.version import LICENSE

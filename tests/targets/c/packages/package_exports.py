@@ -14,8 +14,9 @@ import numpy as np
 from random_networks import checkpoint_of
 from torch import nn
 
+import blrc
 from blrc import nn as bnn
-from blrc.app import api
+from blrc.app.export import Exported
 from blrc.net.encoding import device_layout
 from blrc.program import head, reference
 
@@ -26,7 +27,7 @@ ALL = ("cmake", "arduino", "platformio", "zephyr", "esp-idf")
 class Package:
     """An exported model, and the label that it gives its recorded image."""
 
-    exported: api.Exported
+    exported: Exported
     image: np.ndarray
 
     @property
@@ -72,7 +73,7 @@ def export_package(
     )
     checkpoint = checkpoint_of(model, kind, (1, 12, 12), seed)
     assert checkpoint.calibration is not None
-    exported = api.export(checkpoint, folder, "c", members, seed, name, packages=ALL)
+    exported = blrc.export(checkpoint, folder=folder, targets="c", members=members, seed=seed, name=name, packages=ALL)
     image = device_layout(checkpoint.calibration[:1])
     return Package(exported, image.astype(bool) if kind == "bits" else image)
 

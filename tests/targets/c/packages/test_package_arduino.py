@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from package_exports import Package, check_lines, export_package, run
 
-from blrc.app import api
+import blrc
 from blrc.frontend import checkpoint
 from blrc.net.encoding import device_layout
 from blrc.targets.c.build.compiler import STRICT
@@ -193,7 +193,7 @@ def serial_lines(firmware: Path, count: int) -> list[str]:
 def test_the_shipped_network_s_example_runs_on_a_mega(upload: Upload, tmp_path: Path) -> None:
     """Its tables are far beyond the 64 KB of an AVR's pointers; Arduino links with optimisation over all files."""
     source = checkpoint.load(MNIST)
-    exported = api.export(source, tmp_path / "out", "c", name="mnist", packages="arduino")
+    exported = blrc.export(source, folder=tmp_path / "out", targets="c", name="mnist", packages="arduino")
     package = Package(exported, device_layout(source.samples()[:1]))
     sketch = shutil.copytree(package.folder("arduino") / "examples" / "classify", tmp_path / "classify")
     check_lines("\n".join(upload(sketch / "classify.ino", 3, [package])), package)

@@ -18,15 +18,14 @@ from torch import nn
 import blrc
 from blrc import nn as bnn
 from blrc import version
-from blrc.app import api
 from blrc.cli.main import main
 from blrc.errors import BlrcError
 from blrc.exports.again import code_of, vectors_of
 from blrc.exports.door import open_export
 from blrc.program.program import Value
 from blrc.targets.c.build.compiler import STRICT
+from blrc.targets.c.options import PACKAGES, parse_packages
 from blrc.targets.c.packages.example import drawing
-from blrc.targets.c.packages.registry import PACKAGES, parse_packages
 from blrc.targets.publication import NO_VERSION
 from blrc.targets.runtime_licence import LICENCE, RUNTIME_LICENCE
 
@@ -42,7 +41,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     checkpoint = checkpoint_of(model, "uint8", (9,), 0)
     assert checkpoint.calibration is not None
     path = tmp_path_factory.mktemp("model") / "net.pt"
-    blrc.save(checkpoint.model(), path, input=checkpoint.encoding, calibration=checkpoint.calibration)
+    blrc.save(checkpoint.model(), path=path, input=checkpoint.encoding, calibration=checkpoint.calibration)
     return path
 
 
@@ -59,10 +58,10 @@ def test_mistakes_are_named_before_anything_is_written(saved: Path, tmp_path: Pa
     for arguments, words in [
         ({"packages": ["cmake", "conan", "a"]}, "unknown package 'a', 'conan'; known: cmake, arduino, .*, none"),
         ({"packages": ["none", "cmake"]}, "none means no package"),
-        ({"packages": "cmake", "targets": "onnx"}, "package cmake: packages hold the C; add the target c"),
+        ({"packages": "cmake", "targets": "onnx"}, "--package cmake is about the C; add --target c"),
     ]:
         with pytest.raises(BlrcError, match=words):
-            api.export(saved, tmp_path / "out", **arguments)  # type: ignore[arg-type]
+            blrc.export(saved, folder=tmp_path / "out", **arguments)  # type: ignore[arg-type]
     assert not list(tmp_path.iterdir())
 
 
@@ -97,7 +96,7 @@ def test_without_packages_there_are_none(saved: Path, tmp_path: Path) -> None:
 
 
 def test_the_same_bytes_whatever_the_order_and_the_process(saved: Path, tmp_path: Path) -> None:
-    done = api.export(saved, tmp_path / "a", "c", packages=ALL)
+    done = blrc.export(saved, folder=tmp_path / "a", targets="c", packages=ALL)
     command = [sys.executable, "-m", "blrc", "export", str(saved), "--target", "c", "-o", "b"]
     for name in reversed(ALL):
         command += ["--package", name]
@@ -111,22 +110,22 @@ def test_the_same_bytes_whatever_the_order_and_the_process(saved: Path, tmp_path
 
 
 def test_another_export_takes_them_away(saved: Path, tmp_path: Path) -> None:
-    api.export(saved, tmp_path / "out", "c", packages=ALL)
-    api.export(saved, tmp_path / "out", "c", packages="zephyr", force=True)
+    blrc.export(saved, folder=tmp_path / "out", targets="c", packages=ALL)
+    blrc.export(saved, folder=tmp_path / "out", targets="c", packages="zephyr", force=True)
     assert [path.name for path in (tmp_path / "out").iterdir() if path.is_dir()] == ["zephyr"]
 
 
 def test_a_change_in_a_package_is_noticed(saved: Path, tmp_path: Path) -> None:
-    folder = api.export(saved, tmp_path / "out", "c", packages=ALL).folder
+    folder = blrc.export(saved, folder=tmp_path / "out", targets="c", packages=ALL).folder
     opened = open_export(folder)
     assert code_of(opened, vectors_of(opened)).files.keys() == opened.manifest.files.keys()
     changed = folder / "arduino" / "net" / "library.properties"
     changed.write_text(changed.read_text().replace("version=0.0.0", "version=0.0.1"))
     with pytest.raises(BlrcError, match=rf"^{changed}: was changed since the export"):
-        api.verify(folder, random=0)
+        blrc.verify(folder, random=0)
     (folder / "zephyr" / "net" / "src" / "net.c").unlink()
     with pytest.raises(BlrcError, match=r"zephyr/net/src/net\.c: cannot be read \(No such file"):
-        api.verify(folder, random=0)
+        blrc.verify(folder, random=0)
 
 
 def test_a_package_s_version_is_the_model_s_and_never_blrc_s(first: Package) -> None:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterable, Sequence
 
 from blrc.errors import BlrcError
-from blrc.targets.c.naming.taken import taken
+from blrc.targets.naming.taken import taken
 
 
 def _words(text: str) -> frozenset[str]:
@@ -46,7 +46,7 @@ def check_name(name: str) -> str:
     Raises:
         BlrcError: it is no C identifier, starts with an underscore (reserved), is too long, or is a keyword of C or
             C++; it is the name of another model's file, such as ``net_weights`` beside ``net``; or a toolchain has
-            taken it (`blrc.targets.c.naming.taken`): for a header, library or package, or a function such as
+            taken it (`blrc.targets.naming.taken`): for a header, library or package, or a function such as
             ``NAME_start``.
     """
     if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name, re.ASCII):

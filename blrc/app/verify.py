@@ -1,0 +1,80 @@
+"""`verify`: compare everything in an exported folder with the reference."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from blrc.app.export import build
+from blrc.errors import BlrcError
+from blrc.frontend import checkpoint
+from blrc.frontend.checkpoint import Checkpoint
+from blrc.frontend.sample import Member
+from blrc.net.net import Net
+from blrc.program.program import Program
+from blrc.reading.given import path_of
+from blrc.verification.devices import parse_machines
+from blrc.verification.folder import Lower, verify_folder
+from blrc.verification.report import Report
+from blrc.verification.request import VerifyRequest
+from blrc.verification.run import Progress
+
+
+def verify(
+    folder: str | Path,
+    *,
+    data: str | Path | None = None,
+    model: str | Path | None = None,
+    random: int | None = None,
+    seed: int = 0,
+    progress: Progress = lambda what, done, total: None,
+    on: str | Sequence[str] | None = None,
+    strict: bool = False,
+    digest: str | None = None,
+    trust_code: bool = False,
+) -> Report:
+    """Compare everything in an exported folder with the reference, at every layer.
+
+    Args:
+        folder: written by `export`.
+        data: test data (see `blrc.datasets.labelled.load`).
+        model: the checkpoint: it is lowered again and must give the same program, and agreement with torch is measured.
+            A network of whitened images takes a folder of `data` only with it.
+        random: number of random inputs; by default 10,000, fewer for networks over 6 million operations.
+        seed: of the random inputs.
+        progress: is told what is being compared, how much of it is done, and how much there is.
+        on: machines to run the C on in emulators: a list of names, or a text with commas between, or ``all``.
+        strict: a machine that was not checked (its tools are missing, or it has no room for the test) is an error.
+        digest: the folder must hold this program.
+        trust_code: compile and run the folder's own code, whoever wrote it, also that of another version of blrc;
+            by default, only code that this blrc would have written itself is compiled and run.
+
+    Raises:
+        BlrcError: the folder is no export or does not fit its manifest, or tools are missing. A difference is not an
+            error but in the report.
+    """
+    request = VerifyRequest(
+        folder=path_of(folder, "the path of an exported folder"),
+        data=None if data is None else Path(data),
+        random=random,
+        seed=seed,
+        machines=parse_machines(on),
+        strict=strict,
+        digest=digest,
+        trust_code=trust_code,
+    )
+    if model is None:
+        return verify_folder(request, progress)
+    source = checkpoint.load(model)
+    return verify_folder(request, progress, _lower_again(request.folder, source), source.whitening)
+
+
+def _lower_again(folder: Path, source: Checkpoint) -> Lower:
+    def lower(members: Sequence[str], gate: int) -> tuple[Program, list[Net]]:
+        try:
+            parsed = [Member.parse(text) for text in members]
+        except ValueError:
+            raise BlrcError(f"{folder}: its program has members {', '.join(members)}; export it again") from None
+        return build(source, parsed, gate)
+
+    return lower

@@ -1,0 +1,57 @@
+"""Options that several commands have."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from blrc.cli.types import SHARE
+
+Command = Callable[..., Any]
+SEEDS = click.IntRange(0, 2**64 - 1)
+
+
+def as_json(command: Command) -> Command:
+    """Add --json."""
+    return click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")(command)
+
+
+def jobs(command: Command) -> Command:
+    """Add --jobs, which holds for all that the command does."""
+    text = "Number of CPUs to share work among. [default: all that this process may use]"
+    option = click.option(
+        "--jobs", "-j", type=click.IntRange(1, 1024), expose_value=False, callback=_limit, metavar="N", help=text
+    )
+    return option(command)
+
+
+def _limit(ctx: click.Context, param: click.Parameter, value: int | None) -> None:
+    if value is not None and not ctx.resilient_parsing:
+        from blrc.workers import at_most
+
+        ctx.with_resource(at_most(value))
+        os.environ["OMP_NUM_THREADS"] = str(value)  # of torch and ONNX Runtime, which are loaded later
+
+
+def of_folders(command: Command) -> Command:
+    """Add the options of commands that run what lies in an exported folder."""
+    trust = "Compile and run the folder's own code, even that of another version of blrc."
+    command = click.option("--trust-code", is_flag=True, help=trust)(command)
+    return click.option("--digest", metavar="HEX", help="Accept only the program with this digest.")(command)
+
+
+def sampling(command: Command) -> Command:
+    """Add the options that say what of a member is sampled."""
+    freeze = "Keep a weight at its likelier sign where the other one is less likely than this: 0 to 0.5."
+    command = click.option("--freeze", type=SHARE, default="0", show_default=True, help=freeze)(command)
+    return click.option(
+        "--sample",
+        metavar="all|conv|LAYER,...",
+        default="all",
+        show_default=True,
+        help="Binary layers to sample: all of them, only the convolutions, or those that you name. The other layers "
+        "keep their likeliest weights.",
+    )(command)

@@ -1,0 +1,184 @@
+"""Types of options: what a user may write for each, what the help and the shell's completion offer, and the refusal.
+
+The room that owns an option checks it; it is imported when a value is there, so that ``--help`` answers at once.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Collection
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.shell_completion import CompletionItem
+
+from blrc.errors import BlrcError
+from blrc.reading.regular import LARGEST, check_name, check_output
+
+if TYPE_CHECKING:
+    _Type = click.ParamType[Any]
+else:
+    _Type = click.ParamType  # no generic class before click 8.2
+
+
+class Choices(_Type):
+    """One of some names, which are looked up when they are needed. They stand in the help and are completed."""
+
+    name = "choice"
+
+    def __init__(self, names: Callable[[], Collection[str]]) -> None:
+        self.names = names
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
+        return f"[{'|'.join(self.names())}]"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the name; the room that owns the option refuses others."""
+        return str(value)
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        return [CompletionItem(name) for name in self.names() if name.startswith(incomplete)]
+
+
+class Parsed(_Type):
+    """A text that the owner's function reads, which takes its own results as well.
+
+    Args:
+        name: what the help shows in its place.
+        parse: the text and the option as it is typed to the value; raises a `BlrcError` that names the option.
+        words: what completion offers.
+    """
+
+    def __init__(
+        self, name: str, parse: Callable[[Any, str], Any], words: Callable[[], Collection[str]] = lambda: ()
+    ) -> None:
+        self.name, self.parse, self.words = name, parse, words
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if ctx is not None and ctx.resilient_parsing:  # the shell's completion: nothing is computed with it
+            return value
+        return self.parse(value, param.opts[0] if param is not None else self.name)
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        before, comma, last = incomplete.rpartition(",")
+        return [CompletionItem(f"{before}{comma}{word}") for word in self.words() if word.startswith(last)]
+
+
+class Named(click.Path):
+    """A path, which need not exist. ``-`` is none: what is read or written has to be a file or a folder."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        try:
+            return self.checked(Path(value))
+        except BlrcError as error:
+            self.fail(str(error), param, ctx)
+
+    def checked(self, path: Path) -> Path:
+        if str(path) == "-":
+            raise BlrcError("-: cannot be standard input or output here; give a path (./- is a file of that name)")
+        return check_name(path)
+
+
+class Output(Named):
+    """A file that is written: a new one, or a regular one, which is replaced."""
+
+    def checked(self, path: Path) -> Path:
+        return check_output(super().checked(path))
+
+
+class Model(Named):
+    """A file that is read; ``-`` is standard input, which is kept in a temporary file meanwhile."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        if str(value) != "-" or ctx is None:
+            return super().convert(value, param, ctx)
+        folder = Path(tempfile.mkdtemp(prefix="blrc-stdin-"))
+        ctx.call_on_close(lambda: shutil.rmtree(folder, ignore_errors=True))
+        (folder / "stdin").write_bytes(_standard_input())
+        return folder / "stdin"
+
+
+def _standard_input() -> bytes:
+    if sys.stdin is None or sys.stdin.isatty():
+        raise BlrcError("-: standard input is a terminal or closed; pipe a checkpoint into the command")
+    content = sys.stdin.buffer.read(LARGEST + 1)
+    if len(content) > LARGEST:
+        raise BlrcError(f"-: standard input has more than {LARGEST:,} bytes, the most that is read")
+    return content
+
+
+def _bytes(value: Any, option: str) -> int | None:
+    from blrc.targets.c.options import parse_bytes
+
+    return parse_bytes(value, option)
+
+
+def _share(value: Any, option: str) -> Fraction:
+    from blrc.frontend.sample import exact
+
+    try:
+        return exact(value)
+    except (ValueError, ZeroDivisionError):
+        raise BlrcError(f"{option} {str(value)[:40]!r}: expected a share such as 0.1 or 1/10") from None
+
+
+def _members(value: Any, option: str) -> str:
+    from blrc.frontend.members import parse_members
+
+    parse_members(str(value), 0)
+    return str(value)
+
+
+def _entries(value: Any, option: str) -> str:
+    from blrc.evaluation.choice import parse_entries
+
+    return ",".join(parse_entries(str(value)))
+
+
+def _machines(value: Any, option: str) -> tuple[str, ...]:
+    from blrc.verification.devices import parse_machines
+
+    return parse_machines(value)
+
+
+def _machine_names() -> Collection[str]:
+    from blrc.targets.c.machines.table import ALL
+
+    return (*ALL, "all")
+
+
+def _targets() -> Collection[str]:
+    from blrc.targets.registry import TARGETS
+
+    return tuple(TARGETS)
+
+
+def _packages() -> Collection[str]:
+    from blrc.targets.c.options import NO_PACKAGE, PACKAGES
+
+    return (*PACKAGES, NO_PACKAGE)
+
+
+def _optimize() -> Collection[str]:
+    from blrc.targets.c.options import OPTIMIZE
+
+    return OPTIMIZE
+
+
+def _cpus() -> Collection[str]:
+    from blrc.targets.c.options import CPUS
+
+    return CPUS
+
+
+PATH, OUTPUT, MODEL = Named(), Output(), Model()
+TARGET, PACKAGE, OPTIMIZE, CPU = Choices(_targets), Choices(_packages), Choices(_optimize), Choices(_cpus)
+SIZE = Parsed("bytes", _bytes)
+SHARE = Parsed("share", _share)
+MEMBERS = Parsed("map|number", _members, lambda: ("map",))
+ENTRIES = Parsed("list", _entries, lambda: ("map", "stochastic"))
+MACHINES = Parsed("machine,...", _machines, _machine_names)
