@@ -17,6 +17,7 @@
 #                  two networks; BENCH_JSON=FILE and BENCH_PLOT=FILE.svg write the table and a figure
 #   make lce       install Larq Compute Engine for them (Python 3.10 or 3.11) in an environment of its own
 #   make performance  measure all of docs/performance.md on this machine (some minutes) and write it
+#   make docs      the documentation as a site in build/site, with strict links
 #   make dist      sdist and wheel in dist/
 #   make clean     remove what was built, and caches
 #   make distclean remove the virtual environments too
@@ -34,16 +35,17 @@ OLDEST    := .venv-oldest
 NOTORCH   := .venv-notorch
 LCE       := .venv-lce
 CONSUMERS := .venv-consumers
+DOCS      := .venv-docs
 CONSUMERS_CI  := ort121 ort131 openvino web
 CONSUMERS_ALL := $(CONSUMERS_CI) opencv4 opencv5 tinygrad
 WITH_LCE   = $(if $(wildcard $(LCE)/.installed),BLRC_LCE_PYTHON=$(LCE)/bin/python)
 
 .PHONY: demo test fuzz check oldest notorch format results results-cifar10 targets bench performance farm
-.PHONY: farm-summary dist clean distclean ort117 packagers lce consumers consumers-ci
+.PHONY: farm-summary docs dist clean distclean ort117 packagers lce consumers consumers-ci
 .DELETE_ON_ERROR:
 
 # torch goes first and by itself, so that its options touch no other package.
-.venv/.installed: pyproject.toml setup.py constraints.txt
+.venv/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet -c constraints.txt $(PIP_TORCH) torch
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev]'
@@ -83,7 +85,7 @@ $(OLDEST)/.installed: pyproject.toml constraints-oldest.txt constraints.txt
 	touch $@
 
 # What "pip install blrc" brings: no torch, onnx nor onnxruntime. Tests run the main path with its interpreter.
-$(NOTORCH)/.installed: pyproject.toml setup.py constraints.txt
+$(NOTORCH)/.installed: pyproject.toml constraints.txt
 	rm -rf $(NOTORCH)
 	$(PYTHON) -m venv $(NOTORCH)
 	$(NOTORCH)/bin/python -m pip install --quiet -c constraints.txt -e .
@@ -168,9 +170,17 @@ farm-summary: .venv/.installed
 performance: .venv/.installed
 	$(WITH_LCE) $(BIN)/python benchmarks/performance.py
 
-# setuptools keeps what it built before in build/lib, and would ship a file that has been deleted since.
+$(DOCS)/.installed: pyproject.toml constraints.txt
+	rm -rf $(DOCS)
+	$(PYTHON) -m venv $(DOCS)
+	$(DOCS)/bin/python -m pip install --quiet -c constraints.txt -e '.[docs]'
+	touch $@
+
+docs: $(DOCS)/.installed
+	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/python -m mkdocs build --strict --quiet
+
 dist: .venv/.installed
-	rm -rf dist build/lib build/bdist.*
+	rm -rf dist
 	$(BIN)/python -m build --no-isolation
 
 clean:
@@ -178,4 +188,4 @@ clean:
 	find blrc tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 distclean: clean
-	rm -rf .venv $(OLDEST) $(NOTORCH) $(ORT117) $(PACKAGERS) $(LCE) $(CONSUMERS)
+	rm -rf .venv $(OLDEST) $(NOTORCH) $(ORT117) $(PACKAGERS) $(LCE) $(CONSUMERS) $(DOCS)

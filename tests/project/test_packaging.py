@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-SOURCES = ("blrc", "runtime", "pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE")
+SOURCES = ("blrc", "runtime", "pyproject.toml", "README.md", "LICENSE")
 
 TINY_CHECKPOINT = """
 import sys
@@ -52,7 +52,7 @@ def run(*command: str | Path, cwd: Path) -> str:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    # Built from a copy: setuptools leaves build/ and *.egg-info behind, and would reuse what lies there.
+    # Built from a copy without version control, whose list of ignored files decides nothing then.
     source, output = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("dist")
     run("cp", "-R", *(ROOT / name for name in SOURCES), source, cwd=ROOT)
     run(sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", output, source, cwd=output)

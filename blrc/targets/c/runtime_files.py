@@ -10,7 +10,7 @@ from blrc.errors import BlrcError
 def runtime_dir() -> Path:
     """Return the folder that holds ``include/blrc.h`` and the rooms of ``src/``.
 
-    A wheel carries it as ``blrc/_runtime`` (setup.py puts it there); in a checkout, editable installs included, it is
+    A wheel carries it as ``blrc/_runtime`` (pyproject.toml puts it there); in a checkout, editable installs included, it is
     ``runtime/`` beside the package.
 
     Raises:
