@@ -22,7 +22,7 @@ REPOSITORY = re.search(r'^Repository = "(.+)"$', (ROOT / "pyproject.toml").read_
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Drop an entry of the navigation whose page is neither there nor generated, such as kernels.md before it exists."""
+    """Drop entries of the navigation whose page does not exist, such as kernels.md before somebody writes it."""
     assert REPOSITORY is not None
     config.repo_url = config.site_url = REPOSITORY[1]
     generated = set(pages())
@@ -60,7 +60,7 @@ def pages() -> dict:
 
 
 def home() -> str:
-    """Return README.md with links that lead from the site's root; what lies outside of docs/ leads to the repository."""
+    """Return README.md with links from the site's root; those to files outside of docs/ lead to the repository."""
     assert REPOSITORY is not None
     text = (ROOT / "README.md").read_text("utf-8").replace("](docs/", "](")
     return re.sub(r"\]\(((?:examples/|[A-Z]+\.)[^)]*)\)", rf"]({REPOSITORY[1]}/blob/main/\1)", text)

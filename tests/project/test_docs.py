@@ -33,11 +33,8 @@ BLOCK = re.compile(
 README = ROOT / "README.md"
 LONGEST_README = 6 * 1024
 # README's blocks stand in the quick start, too, or in the examples, whose tests run them.
-PAGES = sorted(
-    path
-    for path in (ROOT / "docs").rglob("*.md")
-    if "```" in path.read_text("utf-8") and not MADE.search(path.read_text("utf-8"))
-)
+TEXTS = {path: path.read_text("utf-8") for path in sorted((ROOT / "docs").rglob("*.md"))}
+PAGES = [path for path, text in TEXTS.items() if "```" in text and not MADE.search(text)]
 
 
 @dataclass(frozen=True)
@@ -78,7 +75,7 @@ def checkout(folder: Path) -> dict[str, str]:
 def test_the_blocks_of_a_page_run(page: Path, tmp_path: Path) -> None:
     environment = checkout(tmp_path)
     for block in blocks(page):
-        if block.mark == "not run" or page == README and block.language == "sh":
+        if block.mark == "not run" or (page == README and block.language == "sh"):
             continue
         if block.language == "sh":
             command = ["bash", "-e", "-o", "pipefail", "-c", block.code]
