@@ -99,7 +99,7 @@ notorch: .venv/.installed $(NOTORCH)/.installed
 consumers-ci: $(CONSUMERS_CI:%=$(CONSUMERS)/%/.installed)
 
 consumers: .venv/.installed ort117 $(CONSUMERS_ALL:%=$(CONSUMERS)/%/.installed)
-	$(BIN)/python benchmarks/consumers.py
+	$(BIN)/python tools/pages/consumers.py
 
 $(CONSUMERS)/web/.installed: constraints-consumers/web/package.json constraints-consumers/web/package-lock.json
 	rm -rf $(CONSUMERS)/web
@@ -145,13 +145,13 @@ demo: .venv/.installed
 	$(BIN)/blrc verify build/demo --data examples/mnist/data
 
 results: .venv/.installed
-	$(BIN)/python benchmarks/results.py $(if $(DATA),--data $(DATA))
+	$(BIN)/python tools/pages/results.py $(if $(DATA),--data $(DATA))
 
 results-cifar10: .venv/.installed
-	$(BIN)/python benchmarks/results.py cifar10 $(if $(DATA),--data $(DATA))
+	$(BIN)/python tools/pages/results.py cifar10 $(if $(DATA),--data $(DATA))
 
 targets: .venv/.installed
-	$(BIN)/python benchmarks/targets.py
+	$(BIN)/python tools/pages/targets.py
 
 bench: .venv/.installed
 	$(WITH_LCE) $(BIN)/python benchmarks/bench.py $(if $(BENCH_JSON),--json $(BENCH_JSON)) $(if $(BENCH_PLOT),--plot $(BENCH_PLOT))
@@ -168,7 +168,7 @@ farm-summary: .venv/.installed
 	$(FARM) --summary
 
 performance: .venv/.installed
-	$(WITH_LCE) $(BIN)/python benchmarks/performance.py
+	$(WITH_LCE) $(BIN)/python tools/pages/performance.py
 
 $(DOCS)/.installed: pyproject.toml constraints.txt
 	rm -rf $(DOCS)
