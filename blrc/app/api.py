@@ -41,7 +41,7 @@ def evaluate(
     validation: bool = False,
     baselines: Sequence[str | Path] = (),
     cheap: bool = False,
-    figures: str | Path | None = None,
+    plots: str | Path | None = None,
     progress: Progress = lambda what, done, total: None,
 ) -> dict[str, Any]:
     """Accuracy, likelihood, calibration and certainty of a checkpoint's networks and ensembles.
@@ -71,7 +71,7 @@ def evaluate(
     from blrc.evaluation.cheap import evaluate_cheap
     from blrc.evaluation.report import to_plain
 
-    draw = None if figures is None else _plots()
+    draw = None if plots is None else _plots()
     entries = eval_choice.parse_entries(members)
     source = model if isinstance(model, Checkpoint) else checkpoint.load(model)
     layers = sampled_layers(source, sample)
@@ -81,8 +81,8 @@ def evaluate(
     if set(entries) != {"map"}:
         check_random(source, "evaluate")
     others = baselines_beside(source, [Path(path) for path in baselines])
-    if figures is not None:
-        writable(Path(figures))  # an evaluation takes long; what cannot be written is found before it
+    if plots is not None:
+        writable(Path(plots))  # an evaluation takes long; what cannot be written is found before it
     labels = _labelled(source, Path(data), validation)
     found = evaluation.evaluate(source, labels, choice, others, draw is not None, progress)
     rows = (
@@ -92,9 +92,9 @@ def evaluate(
     )
     name = f"{data} (validation)" if validation else str(data)
     plain = to_plain(found, source.source, name, inspection.weight_histograms(source), rows)
-    if draw is not None and figures is not None:
+    if draw is not None and plots is not None:
         for file, content in draw(plain).items():
-            write_atomically(Path(figures) / file, content)
+            write_atomically(Path(plots) / file, content)
     return plain
 
 

@@ -1,7 +1,9 @@
-"""Scores of many programs of one structure: by their generated C where there is a compiler, else by torch.
+"""Compute scores of many programs of one structure: by their generated C, by ONNX Runtime, or by the reference.
 
-Both are equal to `blrc.program.reference` bit for bit. The C is compiled once for all networks that differ in their
-tables only (`blrc.targets.c.native.slots`), and its first scores are compared with the reference's.
+The C is compiled once for all networks that differ in their tables only (`blrc.targets.c.native.slots`). Where there is
+no compiler, ONNX Runtime computes the scores; where that is not installed either, the reference does, which takes
+several times as long. The first scores of each program are compared with the reference's, and an engine that differs is
+not used.
 """
 
 from __future__ import annotations
@@ -15,11 +17,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from blrc import version
 from blrc.errors import BlrcError
-from blrc.evaluation import quick
-from blrc.program import program_file, reference
+from blrc.extras import lacking
+from blrc.program import program_file, reference, vectors
 from blrc.program.program import Program
 from blrc.targets.c.native.slots import Slots, structure
+from blrc.targets.options import EmitOptions
 
 CHECKED = 8
 _lock = threading.Lock()
@@ -33,14 +37,35 @@ def scores(programs: Sequence[Program], raw: NDArray[Any]) -> list[NDArray[np.in
         raw: input in device layout, ``(N, H, W, C)``, as for `reference.scores`.
     """
     native = compiled(programs[0])
-    if native is None:
-        return quick.scores(programs, raw)
     x = raw.astype(bool, copy=False) if programs[0].input.dtype == "bits" else raw
-    found = [native.scores(program, x, torch.get_num_threads()) for program in programs]
-    for program, ours in zip(programs, found, strict=True):
-        if not np.array_equal(ours[:CHECKED], reference.scores(program, x[:CHECKED])):
-            return quick.scores(programs, raw)
-    return found
+    if native is not None:
+        found = [native.scores(program, x, torch.get_num_threads()) for program in programs]
+        if all(_is_right(program, x, ours) for program, ours in zip(programs, found, strict=True)):
+            return found
+    return [_without_c(program, x) for program in programs]
+
+
+def _without_c(program: Program, x: NDArray[Any]) -> NDArray[np.int32]:
+    """Compute the scores by ONNX Runtime where it is installed and right."""
+    if lacking("onnx") is None and lacking("onnxruntime") is None:
+        found = by_onnx_runtime(program, x)
+        if _is_right(program, x, found):
+            return found
+    return reference.scores(program, x)
+
+
+def by_onnx_runtime(program: Program, x: NDArray[Any]) -> NDArray[np.int32]:
+    """Compute the scores of the first member by ONNX Runtime, which has to be installed."""
+    from blrc.targets.onnx.emit import emit
+    from blrc.targets.onnx.session import OnnxRun
+
+    options = EmitOptions("scores", vectors.unknown(program, x[:0]), version.VERSION, onnx_outputs="scores")
+    (model,) = emit(program, options).files.values()
+    return OnnxRun(model, program, torch.get_num_threads()).classify(x)[1][:, 0]
+
+
+def _is_right(program: Program, x: NDArray[Any], found: NDArray[np.int32]) -> bool:
+    return bool(np.array_equal(found[:CHECKED], reference.scores(program, x[:CHECKED])))
 
 
 def compiled(program: Program) -> Slots | None:

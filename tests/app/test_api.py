@@ -343,7 +343,7 @@ def test_public_modules_come_with_the_package_when_they_are_named() -> None:
     """As the README names them, and without PyTorch before."""
     code = (
         "import sys, blrc; assert not {'torch', 'numpy'} & set(sys.modules);"
-        "print(blrc.datasets.mnist.__name__, blrc.cifar.cifar10.__name__, blrc.models.mnist('bnn')[0], blrc.nn)"
+        "print(blrc.datasets.mnist.__name__, blrc.datasets.cifar10.__name__, blrc.models.mnist('bnn')[0], blrc.nn)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.startswith("mnist cifar10 SteConv2d")

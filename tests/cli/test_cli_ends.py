@@ -168,7 +168,7 @@ def test_a_current_folder_that_is_gone(tmp_path: Path) -> None:
 
 def test_ctrl_c_is_a_message(tmp_path: Path) -> None:
     before = signal.getsignal(signal.SIGINT)
-    script = LISTENS + "from blrc import api\nfrom blrc.cli.main import main\n"
+    script = LISTENS + "from blrc.app import api\nfrom blrc.cli.main import main\n"
     script += "def verify(*_): os.kill(os.getpid(), signal.SIGINT); time.sleep(9)\napi.verify = verify\n"
     script += "main(['verify', 'x'])"
     done = subprocess.run([sys.executable, "-c", script], check=False, timeout=300, capture_output=True)

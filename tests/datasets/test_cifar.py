@@ -201,11 +201,11 @@ def test_a_crafted_array_is_no_address(tmp_path: Path, crafted: str) -> None:
     data = pickle.dumps(batch(1)[0][:1].reshape(1, -1), 2)[2:-1]
     (tmp_path / "crafted").write_bytes(b"\x80\x02}(U\x04data" + data + b"U\x06labels" + CRAFTED[crafted] + b"u.")
     program = (
-        "import sys, pathlib\nfrom blrc import cifar, errors\n"
+        "import sys, pathlib\nfrom blrc import errors\nfrom blrc.datasets import cifar\n"
         "try:\n    cifar._read_python(pathlib.Path(sys.argv[1]))\n"
         "except errors.BlrcError as error:\n    print(error)\n"
     )
-    environment = {**os.environ, "PYTHONPATH": str(Path(cifar.__file__).parents[1])}
+    environment = {**os.environ, "PYTHONPATH": str(Path(cifar.__file__).parents[2])}
     done = subprocess.run(
         [sys.executable, "-c", program, str(tmp_path / "crafted")], env=environment, capture_output=True, text=True
     )

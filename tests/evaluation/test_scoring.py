@@ -1,4 +1,4 @@
-"""Scores by compiled C, or by torch where that cannot be: always the reference's."""
+"""Scores by compiled C, by ONNX Runtime, or by the reference: always the reference's."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ import pytest
 from numpy.typing import NDArray
 from random_programs import alone, random_inputs, random_program
 
-from blrc.evaluation import quick, scoring
+from blrc.evaluation import scoring
 from blrc.program import reference
 from blrc.program.program import Program
 from blrc.targets.c.native.slots import Slots
 
 
 @pytest.fixture(autouse=True)
-def by_torch(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
-    """How many programs each call of `quick` was asked for; nothing compiled is kept from test to test."""
-    asked: list[int] = []
-    scores = quick.scores
+def by_runtime(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Program]]:
+    """The programs that ONNX Runtime was asked for; nothing compiled is kept from test to test."""
+    asked: list[Program] = []
+    scores = scoring.by_onnx_runtime
 
-    def counted(programs: list[Program], raw: NDArray[Any]) -> list[NDArray[np.int32]]:
-        asked.append(len(programs))
-        return scores(programs, raw)
+    def counted(program: Program, raw: NDArray[Any]) -> NDArray[np.int32]:
+        asked.append(program)
+        return scores(program, raw)
 
-    monkeypatch.setattr(quick, "scores", counted)
+    monkeypatch.setattr(scoring, "by_onnx_runtime", counted)
     scoring._compiled.cache_clear()
     yield asked
     scoring._compiled.cache_clear()
@@ -41,7 +41,7 @@ def check(members: list[Program], raw: NDArray[Any]) -> None:
 
 
 @pytest.mark.parametrize("kind", ["uint8", "int8", "bits"])
-def test_the_c_gives_the_scores(kind: str, by_torch: list[int]) -> None:
+def test_the_c_gives_the_scores(kind: str, by_runtime: list[Program]) -> None:
     program = random_program(4, kind, (5, 6, 3), members=2)
     members = [alone(program, 0), alone(program, 1)]
     raw = random_inputs(program, 40)
@@ -50,18 +50,41 @@ def test_the_c_gives_the_scores(kind: str, by_torch: list[int]) -> None:
     assert scoring.compiled(members[0]) is scoring.compiled(members[1])
     if kind == "bits":
         check(members, raw.astype(np.int8))  # as the reference takes them
-    assert by_torch == []
+    assert by_runtime == []
 
 
-def test_without_a_compiler_torch_does(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, by_torch: list[int]) -> None:
+@pytest.fixture
+def no_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("CC", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
+
+
+@pytest.mark.usefixtures("no_compiler")
+@pytest.mark.parametrize("kind", ["uint8", "int8", "bits"])
+@pytest.mark.parametrize("seed", range(5))
+def test_without_a_compiler_onnx_runtime_gives_them(kind: str, seed: int, by_runtime: list[Program]) -> None:
+    program = random_program(seed, kind, (5, 6, 3))
+    check([program], random_inputs(program, 300))
+    assert by_runtime == [program]
+
+
+@pytest.mark.usefixtures("no_compiler")
+def test_without_either_the_reference_does(monkeypatch: pytest.MonkeyPatch, by_runtime: list[Program]) -> None:
+    monkeypatch.setattr(scoring, "lacking", lambda package: f"{package}, which is not installed")
     program = random_program(4, "uint8", (5, 6, 3))
     check([program], random_inputs(program, 10))
-    assert by_torch == [1]
+    assert by_runtime == []
 
 
-def test_c_that_is_not_right_is_not_believed(monkeypatch: pytest.MonkeyPatch, by_torch: list[int]) -> None:
+@pytest.mark.usefixtures("no_compiler")
+def test_a_runtime_that_is_not_right_is_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:
+    program = random_program(4, "uint8", (5, 6, 3))
+    raw = random_inputs(program, 10)
+    monkeypatch.setattr(scoring, "by_onnx_runtime", lambda *_: reference.scores(program, raw) + 1)
+    check([program], raw)
+
+
+def test_c_that_is_not_right_is_not_believed(monkeypatch: pytest.MonkeyPatch, by_runtime: list[Program]) -> None:
     program = random_program(4, "uint8", (5, 6, 3), members=2)
     members = [alone(program, 0), alone(program, 1)]
     right = Slots.scores
@@ -72,4 +95,4 @@ def test_c_that_is_not_right_is_not_believed(monkeypatch: pytest.MonkeyPatch, by
 
     monkeypatch.setattr(Slots, "scores", wrong)
     check(members, random_inputs(program, 10))
-    assert by_torch == [2]
+    assert by_runtime == members

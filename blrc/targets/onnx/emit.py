@@ -78,7 +78,7 @@ def emit(program: Program, options: EmitOptions) -> Emitted:
     model.doc_string = _describe(program, options)
     properties = {
         "blrc.digest": program_file.digest(program),
-        "blrc.frontend.members": json.dumps(list(program.members)),
+        "blrc.members": json.dumps(list(program.members)),
         "blrc.score_scale": repr(program.score_scale),
         "blrc.version": options.version,
         **({"model_author": options.author} if options.author else {}),

@@ -27,6 +27,7 @@ Engine = Callable[[bytes, Mapping[str, NDArray[Any]]], Arrays]
 """Model and inputs (any number of samples) to all outputs, by name."""
 
 BATCH = 256
+MOST_LOADED = 8  # files that an engine keeps loaded, and copies of a file that are kept: each holds tables of its own
 
 
 class OnnxRun:
@@ -79,6 +80,7 @@ class OnnxRun:
             return {**found, **{value.name: np.empty((0, *value.shape), _array_type(value)) for value in values}}
         if member not in self._instrumented:
             self._instrumented[member] = instrumented(self.model, self.program, member)
+            _forget(self._instrumented)
         outputs = self._engine(self._instrumented[member], {"input": _input_tensor(self.program.input, raw, self.form)})
         for value in values:
             found[value.name] = from_tensor(value, outputs[tensor_name(self.program, value, member)], self.form)
@@ -203,18 +205,25 @@ def _array_type(value: Value) -> np.dtype[Any]:
 
 
 def here(threads: int, batch: int) -> Engine:
-    """The ONNX Runtime of this interpreter. Files stay loaded as long as the engine lives."""
+    """The ONNX Runtime of this interpreter. The engine keeps the files loaded that it was given last."""
     loaded: dict[bytes, onnxruntime.InferenceSession] = {}
 
     def engine(model: bytes, feeds: Mapping[str, NDArray[Any]]) -> Arrays:
         try:
             if model not in loaded:
                 loaded[model] = worker.load(model, threads)
+                _forget(loaded)
             return worker.run(loaded[model], feeds, batch)
         except Exception as error:  # the runtime's exceptions share no base class
             raise _refused(onnxruntime.__version__, str(error)) from None
 
     return engine
+
+
+def _forget(kept: dict[Any, Any]) -> None:
+    """Drop what was put in first, beyond `MOST_LOADED`."""
+    while len(kept) > MOST_LOADED:
+        del kept[next(iter(kept))]
 
 
 def elsewhere(python: Path, threads: int, batch: int) -> Engine:

@@ -19,7 +19,8 @@ LIMIT = 1 << 30  # bytes that a command may take: its own 100 to 300 million inc
 SCRIPT = """
 import re, resource, sys
 from pathlib import Path
-from blrc import labelled, program_file
+from blrc.datasets import labelled
+from blrc.program import program_file
 from blrc.errors import BlrcError
 from blrc.program.program import Value
 resource.setrlimit(resource.RLIMIT_DATA, ({limit}, {limit}))

@@ -25,7 +25,7 @@ from pathlib import Path
 sys.path.insert(0, {fakes!r})
 import numpy as np
 from fake_engines import reference_engine
-from blrc import program_file, vectors
+from blrc.program import program_file, vectors
 from blrc.app.compile import sources
 from blrc.errors import BlrcError
 from blrc.verification.folder import default_random

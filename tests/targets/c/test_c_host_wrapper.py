@@ -54,7 +54,7 @@ SANITIZED = """
 import sys
 import numpy as np
 from random_programs import random_inputs, random_program
-from blrc import reference
+from blrc.program import reference
 from blrc.targets.c.native.network import Native
 from blrc.targets.c.native.library import library_files
 from blrc.targets.c.native.slots import Slots

@@ -151,7 +151,7 @@ def test_two_processes_that_build_at_once_agree(program: Program, cache: Path, t
     script = """
         import sys
         from pathlib import Path
-        from blrc import program_file
+        from blrc.program import program_file
         from blrc.targets.c.native.cache import whole
         from blrc.targets.c.native.library import Shared, library_files
         program = program_file.load(Path(sys.argv[1]))

@@ -64,7 +64,7 @@ def test_versions_and_metadata() -> None:
     assert "score" in model.doc_string
     assert {p.key: p.value for p in model.metadata_props} == {
         "blrc.digest": program_file.digest(NET),
-        "blrc.frontend.members": json.dumps(list(NET.members)),
+        "blrc.members": json.dumps(list(NET.members)),
         "blrc.score_scale": repr(NET.score_scale),
         "blrc.version": "1.2.3",
     }
