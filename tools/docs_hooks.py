@@ -5,6 +5,7 @@ mkdocs calls the two functions `on_config` and `on_files`. Needs the extra ``doc
 
 from __future__ import annotations
 
+import ast
 import re
 import sys
 import tempfile
@@ -17,6 +18,8 @@ from mkdocs.structure.files import File, Files
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 TINY = ROOT / "tests" / "golden" / "tiny.pt"
+BEFORE_COMPILING = ("train", "save", "load", "Checkpoint", "pixels", "int8_codes", "bits", "InputEncoding")
+COMPILED = "blrc.targets.c.native.network.Native"
 MEMBERS = "2"  # so that the header says what an ensemble's does
 REPOSITORY = re.search(r'^Repository = "(.+)"$', (ROOT / "pyproject.toml").read_text("utf-8"), re.MULTILINE)
 
@@ -53,6 +56,7 @@ def pages() -> dict:
     """Return the function that makes each generated page, by the page's path."""
     return {
         "index.md": home,
+        "reference/python.md": python_api,
         "reference/c.md": c_api,
         "reference/cli.md": command_line,
         "decisions/index.md": decisions,
@@ -73,6 +77,26 @@ def decisions() -> str:
         title = path.read_text("utf-8").partition("\n")[0].removeprefix("# ")
         lines.append(f"- [{title}]({path.name})")
     return "\n".join(lines) + "\n"
+
+
+def python_api() -> str:
+    """Return a page with the docstring of every public name of `blrc` and `blrc.nn`."""
+    public = public_names("blrc/__init__.py") - {"__version__", "datasets", "models", "nn"}
+    first = [f"::: blrc.{name}" for name in BEFORE_COMPILING if name in public]
+    then = [f"::: blrc.{name}" for name in sorted(public - set(BEFORE_COMPILING), key=str.lower)]
+    layers = [f"::: blrc.nn.{name}" for name in sorted(public_names("blrc/nn/__init__.py"), key=str.lower)]
+    parts = ["# Python API", "These names come with `import blrc`. What a name needs is loaded when it is first used."]
+    parts += ["## Networks and their inputs", *first, "## Compiling, checking and running", *then]
+    parts += ["### What `blrc.compile` gives", f"::: {COMPILED}", "## Layers: `blrc.nn`", *layers]
+    return "\n\n".join(parts) + "\n"
+
+
+def public_names(path: str) -> set[str]:
+    """Return `__all__` of a module, without importing it: `blrc.nn` needs torch."""
+    for statement in ast.parse((ROOT / path).read_text("utf-8")).body:
+        if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == "__all__":
+            return set(ast.literal_eval(statement.value))
+    raise SystemExit(f"{path} has no __all__")
 
 
 def command_line() -> str:
@@ -97,7 +121,7 @@ def c_api() -> str:
     headers = []
     with tempfile.TemporaryDirectory() as folder:
         for members in (MEMBERS, "map"):
-            blrc.export(TINY, f"{folder}/{members}", targets=["c"], members=members, name="net")
+            blrc.export(TINY, folder=f"{folder}/{members}", targets=["c"], members=members, name="net")
             headers.append(Path(folder, members, "net.h").read_text("utf-8"))
     return c_page(*headers)
 

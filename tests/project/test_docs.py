@@ -98,7 +98,7 @@ def test_the_c_of_a_page_compiles(page: Path, tmp_path: Path) -> None:
         assert name, "the first line includes the network's header"
         folder = tmp_path / str(number)
         members = block.reason.partition("--members ")[2] or "map"
-        blrc.export(ROOT / "tests" / "golden" / "tiny.pt", folder, targets=["c"], name=name[1], members=members)
+        blrc.export(ROOT / "tests" / "golden" / "tiny.pt", folder=folder, targets=["c"], name=name[1], members=members)
         (folder / "page.c").write_text(block.code)
         command = ["cc", "-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-fsyntax-only", "page.c"]
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
