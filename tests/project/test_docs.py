@@ -69,7 +69,7 @@ def checkout(folder: Path) -> dict[str, str]:
     return {**os.environ, **ours}
 
 
-@pytest.mark.slow
+@pytest.mark.slow("exports the shipped networks")
 @pytest.mark.needs("make", "cc", "bash")
 @pytest.mark.parametrize("page", [README, *PAGES], ids=named)
 def test_the_blocks_of_a_page_run(page: Path, tmp_path: Path) -> None:
