@@ -135,6 +135,16 @@ def test_addresses_of_the_repository_lead_somewhere() -> None:
     assert not [name for name in found if not (ROOT / name).exists()]
 
 
+def test_files_that_pages_name_are_there() -> None:
+    """Decisions speak of the files of their day."""
+    pages = [README, ROOT / "CONTRIBUTING.md", *(path for path in TEXTS if path.parent.name != "decisions")]
+    pattern = re.compile(r"`((?:blrc|runtime|tests|tools|benchmarks|examples|docs)/[\w./-]+)`")
+    found = {name: page for page in pages for name in pattern.findall(page.read_text("utf-8"))}
+    assert len(found) > 20
+    missing = {name: named(page) for name, page in found.items() if not (ROOT / name).exists()}
+    assert not missing
+
+
 def test_the_site_has_every_page() -> None:
     """What mkdocs.yml leaves out nobody finds. (`make docs` checks the links.)"""
     listed = set(re.findall(r"[\w/-]+\.md", (ROOT / "mkdocs.yml").read_text("utf-8").partition("\nnav:")[2]))

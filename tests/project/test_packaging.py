@@ -151,6 +151,15 @@ def test_wheel_has_the_version_of_the_package(wheel: Path) -> None:
     assert wheel.name == f"blrc-{blrc.__version__}-py3-none-any.whl"
 
 
+def test_the_citation_and_the_metadata_say_the_same() -> None:
+    from blrc.version import AUTHOR, LICENSE, VERSION
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert project["authors"] == [{"name": AUTHOR}] and project["license"] == LICENSE
+    cited = (ROOT / "CITATION.cff").read_text()
+    assert f"\nversion: {VERSION}\n" in cited and f'- name: "{AUTHOR}"' in cited and f"\nlicense: {LICENSE}\n" in cited
+
+
 def test_constraints_pin_every_requirement() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     wanted = project["dependencies"] + [each for group in project["optional-dependencies"].values() for each in group]
@@ -181,7 +190,9 @@ def test_installed_program_exports_and_verifies(installed: Path, tmp_path: Path)
 def test_the_oldest_versions_are_those_that_are_promised() -> None:
     """`make oldest` runs with constraints-oldest.txt; torch is left out, since its tested version serves there."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    extras = [wanted for name, of in project["optional-dependencies"].items() if name != "dev" for wanted in of]
+    extras = [
+        wanted for name, of in project["optional-dependencies"].items() if name not in ("dev", "docs") for wanted in of
+    ]
     promised = dict(
         wanted.split(">=") for wanted in {*project["dependencies"], *extras} if not wanted.startswith(("torch", "blrc"))
     )
