@@ -35,7 +35,6 @@ OLDEST    := .venv-oldest
 NOTORCH   := .venv-notorch
 LCE       := .venv-lce
 CONSUMERS := .venv-consumers
-DOCS      := .venv-docs
 CONSUMERS_CI  := ort121 ort131 openvino web
 CONSUMERS_ALL := $(CONSUMERS_CI) opencv4 opencv5 tinygrad
 WITH_LCE   = $(if $(wildcard $(LCE)/.installed),BLRC_LCE_PYTHON=$(LCE)/bin/python)
@@ -170,14 +169,12 @@ farm-summary: .venv/.installed
 performance: .venv/.installed
 	$(WITH_LCE) $(BIN)/python tools/pages/performance.py
 
-$(DOCS)/.installed: pyproject.toml constraints.txt
-	rm -rf $(DOCS)
-	$(PYTHON) -m venv $(DOCS)
-	$(DOCS)/bin/python -m pip install --quiet -c constraints.txt -e '.[docs]'
+.venv/.docs: .venv/.installed
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[docs]'
 	touch $@
 
-docs: $(DOCS)/.installed
-	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/python -m mkdocs build --strict --quiet
+docs: .venv/.docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 
 dist: .venv/.installed
 	rm -rf dist
@@ -188,4 +185,4 @@ clean:
 	find blrc tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 distclean: clean
-	rm -rf .venv $(OLDEST) $(NOTORCH) $(ORT117) $(PACKAGERS) $(LCE) $(CONSUMERS) $(DOCS)
+	rm -rf .venv $(OLDEST) $(NOTORCH) $(ORT117) $(PACKAGERS) $(LCE) $(CONSUMERS)
