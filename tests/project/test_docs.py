@@ -32,7 +32,6 @@ BLOCK = re.compile(
 )
 README = ROOT / "README.md"
 LONGEST_README = 6 * 1024
-# README's blocks stand in the quick start, too, or in the examples, whose tests run them.
 TEXTS = {path: path.read_text("utf-8") for path in sorted((ROOT / "docs").rglob("*.md"))}
 PAGES = [path for path, text in TEXTS.items() if "```" in text and not MADE.search(text)]
 
@@ -75,7 +74,7 @@ def checkout(folder: Path) -> dict[str, str]:
 def test_the_blocks_of_a_page_run(page: Path, tmp_path: Path) -> None:
     environment = checkout(tmp_path)
     for block in blocks(page):
-        if block.mark == "not run" or (page == README and block.language == "sh"):
+        if block.mark == "not run":
             continue
         if block.language == "sh":
             command = ["bash", "-e", "-o", "pipefail", "-c", block.code]
@@ -105,7 +104,7 @@ def test_the_c_of_a_page_compiles(page: Path, tmp_path: Path) -> None:
         assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("page", PAGES, ids=named)
+@pytest.mark.parametrize("page", [README, *PAGES], ids=named)
 def test_a_mark_has_a_reason_and_a_language_is_known(page: Path) -> None:
     for block in blocks(page):
         assert block.language in ("sh", "python", "c", "text", "yaml"), block.code
