@@ -1,11 +1,12 @@
 """Add the generated pages to the site that `make docs` builds.
 
-mkdocs calls the two functions `on_config` and `on_files`. Needs the extra ``docs``.
+mkdocs calls the functions whose names begin with `on_`. Needs the extra ``docs``.
 """
 
 from __future__ import annotations
 
 import ast
+import os
 import re
 import sys
 import tempfile
@@ -14,6 +15,7 @@ from pathlib import Path
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
@@ -63,11 +65,21 @@ def pages() -> dict:
     }
 
 
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, **_: object) -> str:
+    """Lead links to files outside of docs/, which work in a checkout, to the repository."""
+    folder = (ROOT / "docs" / page.file.src_uri).parent
+
+    def led(link: re.Match[str]) -> str:
+        path = Path(os.path.normpath(folder / link[1]))
+        outside = path.is_relative_to(ROOT) and not path.is_relative_to(ROOT / "docs")
+        return f"]({config.repo_url}/blob/main/{path.relative_to(ROOT).as_posix()}" if outside else link[0]
+
+    return re.sub(r"\]\(((?:\.\./)+[^)#]+)", led, markdown)
+
+
 def home() -> str:
-    """Return README.md with links from the site's root; those to files outside of docs/ lead to the repository."""
-    assert REPOSITORY is not None
-    text = (ROOT / "README.md").read_text("utf-8").replace("](docs/", "](")
-    return re.sub(r"\]\(((?:examples/|[A-Z]+\.)[^)]*)\)", rf"]({REPOSITORY[1]}/blob/main/\1)", text)
+    """Return README.md as a page of docs/."""
+    return re.sub(r"\]\((?!https?:|docs/)", "](../", (ROOT / "README.md").read_text("utf-8")).replace("](docs/", "](")
 
 
 def decisions() -> str:
