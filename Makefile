@@ -17,6 +17,7 @@
 #                  two networks; BENCH_JSON=FILE and BENCH_PLOT=FILE.svg write the table and a figure
 #   make lce       install Larq Compute Engine for them (Python 3.10 or 3.11) in an environment of its own
 #   make performance  measure all of docs/performance.md on this machine (some minutes) and write it
+#   make docs      the documentation as a site in build/site, with strict links
 #   make dist      sdist and wheel in dist/
 #   make clean     remove what was built, and caches
 #   make distclean remove the virtual environments too
@@ -39,11 +40,11 @@ CONSUMERS_ALL := $(CONSUMERS_CI) opencv4 opencv5 tinygrad
 WITH_LCE   = $(if $(wildcard $(LCE)/.installed),BLRC_LCE_PYTHON=$(LCE)/bin/python)
 
 .PHONY: demo test fuzz check oldest notorch format results results-cifar10 targets bench performance farm
-.PHONY: farm-summary dist clean distclean ort117 packagers lce consumers consumers-ci
+.PHONY: farm-summary docs dist clean distclean ort117 packagers lce consumers consumers-ci
 .DELETE_ON_ERROR:
 
 # torch goes first and by itself, so that its options touch no other package.
-.venv/.installed: pyproject.toml setup.py constraints.txt
+.venv/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet -c constraints.txt $(PIP_TORCH) torch
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev]'
@@ -83,7 +84,7 @@ $(OLDEST)/.installed: pyproject.toml constraints-oldest.txt constraints.txt
 	touch $@
 
 # What "pip install blrc" brings: no torch, onnx nor onnxruntime. Tests run the main path with its interpreter.
-$(NOTORCH)/.installed: pyproject.toml setup.py constraints.txt
+$(NOTORCH)/.installed: pyproject.toml constraints.txt
 	rm -rf $(NOTORCH)
 	$(PYTHON) -m venv $(NOTORCH)
 	$(NOTORCH)/bin/python -m pip install --quiet -c constraints.txt -e .
@@ -97,7 +98,7 @@ notorch: .venv/.installed $(NOTORCH)/.installed
 consumers-ci: $(CONSUMERS_CI:%=$(CONSUMERS)/%/.installed)
 
 consumers: .venv/.installed ort117 $(CONSUMERS_ALL:%=$(CONSUMERS)/%/.installed)
-	$(BIN)/python benchmarks/consumers.py
+	$(BIN)/python tools/pages/consumers.py
 
 $(CONSUMERS)/web/.installed: constraints-consumers/web/package.json constraints-consumers/web/package-lock.json
 	rm -rf $(CONSUMERS)/web
@@ -143,13 +144,13 @@ demo: .venv/.installed
 	$(BIN)/blrc verify build/demo --data examples/mnist/data
 
 results: .venv/.installed
-	$(BIN)/python benchmarks/results.py $(if $(DATA),--data $(DATA))
+	$(BIN)/python tools/pages/results.py $(if $(DATA),--data $(DATA))
 
 results-cifar10: .venv/.installed
-	$(BIN)/python benchmarks/results.py cifar10 $(if $(DATA),--data $(DATA))
+	$(BIN)/python tools/pages/results.py cifar10 $(if $(DATA),--data $(DATA))
 
 targets: .venv/.installed
-	$(BIN)/python benchmarks/targets.py
+	$(BIN)/python tools/pages/targets.py
 
 bench: .venv/.installed
 	$(WITH_LCE) $(BIN)/python benchmarks/bench.py $(if $(BENCH_JSON),--json $(BENCH_JSON)) $(if $(BENCH_PLOT),--plot $(BENCH_PLOT))
@@ -166,11 +167,17 @@ farm-summary: .venv/.installed
 	$(FARM) --summary
 
 performance: .venv/.installed
-	$(WITH_LCE) $(BIN)/python benchmarks/performance.py
+	$(WITH_LCE) $(BIN)/python tools/pages/performance.py
 
-# setuptools keeps what it built before in build/lib, and would ship a file that has been deleted since.
+.venv/.docs: .venv/.installed
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[docs]'
+	touch $@
+
+docs: .venv/.docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+
 dist: .venv/.installed
-	rm -rf dist build/lib build/bdist.*
+	rm -rf dist
 	$(BIN)/python -m build --no-isolation
 
 clean:

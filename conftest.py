@@ -55,7 +55,7 @@ def ort117_python() -> Path:
 
 
 def _consumer(name: str, file: str) -> Path:
-    """What a runtime of `benchmarks/consumers.py` is run by ($BLRC_CONSUMERS is the folder of its environments)."""
+    """What a runtime of `tools/pages/consumers.py` is run by ($BLRC_CONSUMERS is the folder of its environments)."""
     path = Path(os.environ.get("BLRC_CONSUMERS", ROOT / ".venv-consumers")) / name / file
     if not path.exists():
         missing(f"no {path}: run make consumers-ci")

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "tools" / "pages"))
 sys.path.insert(0, str(Path(__file__).parents[1] / "targets"))
 
 import consumers

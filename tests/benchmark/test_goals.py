@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT / "benchmarks"))
+sys.path[:0] = [str(ROOT / "tools" / "pages"), str(ROOT / "benchmarks")]
 
 import bench  # noqa: E402
 import performance  # noqa: E402

@@ -13,7 +13,7 @@ import pytest
 from blrc.targets.c.runtime_files import runtime_files
 
 ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT / "benchmarks"))
+sys.path[:0] = [str(ROOT / "tools" / "pages"), str(ROOT / "benchmarks")]
 
 import bench  # noqa: E402
 import performance  # noqa: E402
@@ -57,7 +57,7 @@ def test_the_record_has_every_shape_and_rival() -> None:
 
 
 def test_the_template_has_no_other_names() -> None:
-    template = Template((ROOT / "benchmarks" / "performance_template.md").read_text(encoding="utf-8"))
+    template = Template((ROOT / "tools" / "pages" / "performance.md.tmpl").read_text(encoding="utf-8"))
     assert template.is_valid() and "$" not in PAGE
 
 

@@ -269,7 +269,7 @@ def test_the_command_refuses_before_it_writes(tmp_path: Path) -> None:
 
 
 def test_one_figure_for_the_shipped_network_everywhere(tmp_path: Path) -> None:
-    """The README, the refusal, `blrc inspect` and the manifest say the same bytes."""
+    """The page about boards, the refusal, `blrc inspect` and the manifest say the same bytes."""
     root = Path(__file__).parents[2]
     model = root / "examples" / "mnist" / "mnist.pt"
     manifest = blrc.export(model, folder=tmp_path / "out", targets=["c"]).manifest.targets["c"]["memory"]
@@ -277,17 +277,17 @@ def test_one_figure_for_the_shipped_network_everywhere(tmp_path: Path) -> None:
     refused = CliRunner().invoke(
         main, ["export", str(model), "--target", "c", "-o", str(tmp_path / "no"), "--flash", "9"]
     )
-    readme = " ".join((root / "README.md").read_text(encoding="utf-8").split())
+    page = " ".join((root / "docs" / "boards" / "index.md").read_text(encoding="utf-8").split())
     flash, stack, arena = (
         f"{n:,}" for n in (manifest["flash_bytes"], manifest["stack_bytes"], manifest["ram"]["arena"])
     )
-    assert f"takes {flash} bytes of flash, an arena of {arena} bytes" in readme
-    assert f"and {stack} bytes of stack" in readme
+    assert f"takes {flash} bytes of flash, an arena of {arena} bytes" in page
+    assert f"and {stack} bytes of stack" in page
     assert f": {flash} bytes;" in found and f"stack {stack}:" in found and f"arena {arena} bytes" in found
     assert f"flash {flash} of 9 bytes" in refused.output
     fast = blrc.export(model, folder=tmp_path / "fast", targets=["c"], optimize="speed").manifest.targets["c"]["memory"]
     more = fast["ram_bytes"] - manifest["ram_bytes"], fast["flash_bytes"] - manifest["flash_bytes"]
-    assert f"{more[0]:,} bytes of RAM and {more[1]:,} of flash more" in readme
+    assert f"{more[0]:,} bytes of RAM and {more[1]:,} of flash more" in page
 
 
 @pytest.mark.parametrize(

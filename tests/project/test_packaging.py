@@ -1,12 +1,14 @@
-"""The wheel, installed away from the repository, is complete."""
+"""The source distribution has all of the project; the wheel that is built from it, installed elsewhere, is complete."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import sysconfig
+import tarfile
 import tomllib
 import venv
 import zipfile
@@ -15,7 +17,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-SOURCES = ("blrc", "runtime", "pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE")
+NOT_SHIPPED = (".ci/",)
 
 TINY_CHECKPOINT = """
 import sys
@@ -52,32 +54,81 @@ def run(*command: str | Path, cwd: Path) -> str:
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    # Built from a copy: setuptools leaves build/ and *.egg-info behind, and would reuse what lies there.
-    source, output = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("dist")
-    run("cp", "-R", *(ROOT / name for name in SOURCES), source, cwd=ROOT)
-    run(sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", output, source, cwd=output)
+def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The source distribution, unpacked."""
+    output = tmp_path_factory.mktemp("sdist")
+    run(sys.executable, "-m", "build", "--sdist", "--no-isolation", "--outdir", output, ROOT, cwd=output)
+    (built,) = output.glob("*.tar.gz")
+    with tarfile.open(built) as archive:
+        archive.extractall(output, filter="data")
+    return output / built.name.removesuffix(".tar.gz")
+
+
+@pytest.fixture(scope="module")
+def wheel(sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    output = tmp_path_factory.mktemp("dist")
+    run(sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", output, sdist, cwd=output)
     (built,) = output.glob("*.whl")
     return built
+
+
+def fresh(home: Path, *what: str | Path) -> Path:
+    """Make an environment, install something into it, lend it our packages; return its folder of packages."""
+    venv.create(home, with_pip=False, symlinks=True)
+    (packages,) = home.glob("lib/python*/site-packages")
+    (packages / "borrowed.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    pip = (sys.executable, "-m", "pip", "--python", home / "bin" / "python", "install", "--quiet", "--no-deps")
+    run(*pip, "--no-index", "--no-compile", "--no-build-isolation", *what, cwd=home)
+    return packages
 
 
 @pytest.fixture(scope="module")
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The programs' folder of a fresh environment with the wheel in it; PyTorch and the like are borrowed from ours."""
     home = tmp_path_factory.mktemp("fresh") / "venv"
-    venv.create(home, with_pip=False, symlinks=True)
-    run(
-        *(sys.executable, "-m", "pip", "--python", home / "bin" / "python"),
-        *("install", "--quiet", "--no-deps", "--no-index", "--no-compile", wheel),
-        cwd=home,
-    )
-    (packages,) = home.glob("lib/python*/site-packages")
-    (packages / "borrowed.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    fresh(home, wheel)
     return home / "bin"
 
 
 def files(folder: Path, *patterns: str) -> set[str]:
     return {file.relative_to(folder).as_posix() for pattern in patterns for file in folder.rglob(pattern)}
+
+
+def test_sdist_has_every_file_of_the_repository(sdist: Path) -> None:
+    if not (ROOT / ".git").exists():
+        pytest.skip("this is no checkout")
+    tracked = {name for name in run("git", "ls-files", cwd=ROOT).splitlines() if (ROOT / name).exists()}
+    wanted = {name for name in tracked if not name.startswith(NOT_SHIPPED)}
+    shipped = {path.relative_to(sdist).as_posix() for path in sdist.rglob("*") if path.is_file()}
+    assert wanted <= shipped
+    assert shipped - tracked <= {"PKG-INFO", *run("git", "ls-files", "-o", "--exclude-standard", cwd=ROOT).splitlines()}
+
+
+@pytest.mark.slow("imports every test")
+def test_tests_run_from_the_sdist(sdist: Path) -> None:
+    """Every test can be collected there, and some that need the runtime, the examples and the docs pass."""
+    pytest_there = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider")
+    assert " tests collected" in run(*pytest_there, "--collect-only", "tests", cwd=sdist)
+    few = ("tests/net/test_bits.py", "tests/project/test_golden.py", "tests/benchmark/test_goals.py")
+    assert re.search(r"\d+ passed", run(*pytest_there, *few, cwd=sdist))
+
+
+def test_an_editable_install_is_one_path(tmp_path: Path) -> None:
+    """So type checkers and the C runtime find the checkout."""
+    packages = fresh(tmp_path / "venv", "--editable", ROOT)
+    paths = [line for file in packages.glob("*blrc*.pth") for line in file.read_text().splitlines()]
+    assert [Path(path).resolve() for path in paths] == [ROOT.resolve()]
+    assert not (packages / "blrc").exists()
+    code = "import blrc.targets.c.runtime_files as r; print(r.runtime_dir())"
+    assert Path(run(tmp_path / "venv" / "bin" / "python", "-c", code, cwd=tmp_path).strip()) == ROOT / "runtime"
+
+
+def test_links_of_a_package_index_lead_to_the_repository(wheel: Path) -> None:
+    archive = zipfile.ZipFile(wheel)
+    (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+    links = re.findall(r"\]\(([^)]+)\)", archive.read(name).decode())
+    assert len(links) > 10
+    assert all(link.startswith("https://") for link in links)
 
 
 def test_wheel_holds_every_source_and_nothing_else(wheel: Path) -> None:
@@ -88,11 +139,9 @@ def test_wheel_holds_every_source_and_nothing_else(wheel: Path) -> None:
         for part in ("include", "src", "machines")
         for name in files(ROOT / "runtime" / part, "*.[ch]")
     }
-    python = {f"blrc/{name}" for name in files(ROOT / "blrc", "*.py", "py.typed")}
-    assert "blrc/_runtime/include/blrc.h" in package
-    web = {f"blrc/targets/web/{name}" for name in files(ROOT / "blrc" / "targets" / "web", "*.c", "*.js", "page/*")}
-    assert "blrc/targets/web/page/index.html" in web
-    assert package == runtime | python | web | {"blrc/benchmark/peak.c", "blrc/targets/naming/taken_names.txt"}
+    ours = {f"blrc/{name}" for name in files(ROOT / "blrc", "*.*") if "__pycache__/" not in name}
+    assert {"blrc/_runtime/include/blrc.h", "blrc/py.typed", "blrc/targets/web/page/index.html"} <= package
+    assert package == runtime | ours
     assert any(name.endswith("/LICENSE") for name in names)
 
 
@@ -100,6 +149,15 @@ def test_wheel_has_the_version_of_the_package(wheel: Path) -> None:
     import blrc
 
     assert wheel.name == f"blrc-{blrc.__version__}-py3-none-any.whl"
+
+
+def test_the_citation_and_the_metadata_say_the_same() -> None:
+    from blrc.version import AUTHOR, LICENSE, VERSION
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert project["authors"] == [{"name": AUTHOR}] and project["license"] == LICENSE
+    cited = (ROOT / "CITATION.cff").read_text()
+    assert f"\nversion: {VERSION}\n" in cited and f'- name: "{AUTHOR}"' in cited and f"\nlicense: {LICENSE}\n" in cited
 
 
 def test_constraints_pin_every_requirement() -> None:
@@ -132,7 +190,9 @@ def test_installed_program_exports_and_verifies(installed: Path, tmp_path: Path)
 def test_the_oldest_versions_are_those_that_are_promised() -> None:
     """`make oldest` runs with constraints-oldest.txt; torch is left out, since its tested version serves there."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    extras = [wanted for name, of in project["optional-dependencies"].items() if name != "dev" for wanted in of]
+    extras = [
+        wanted for name, of in project["optional-dependencies"].items() if name not in ("dev", "docs") for wanted in of
+    ]
     promised = dict(
         wanted.split(">=") for wanted in {*project["dependencies"], *extras} if not wanted.startswith(("torch", "blrc"))
     )

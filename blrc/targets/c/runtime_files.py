@@ -12,8 +12,8 @@ from blrc.errors import BlrcError
 def runtime_dir() -> Path:
     """Return the folder that holds ``include/blrc.h`` and the rooms of ``src/``.
 
-    A wheel carries it as ``blrc/_runtime`` (setup.py puts it there); in a checkout, editable installs included, it is
-    ``runtime/`` beside the package.
+    A wheel carries it as ``blrc/_runtime`` (pyproject.toml puts it there); in a checkout, editable installs included,
+    it is ``runtime/`` beside the package.
 
     Raises:
         BlrcError: neither folder is there, so the installation is damaged.

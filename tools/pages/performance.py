@@ -1,6 +1,6 @@
 """docs/performance.md: measures, records, draws. No number in the page is typed by hand.
 
-python benchmarks/performance.py [--rounds 15] [--counts-only | --page-only | --another BENCH.json]
+python tools/pages/performance.py [--rounds 15] [--counts-only | --page-only | --another BENCH.json]
 
 Times the shapes of `benchmarks/bench.py` and the shipped MNIST network on this machine, and counts the instructions of
 the MNIST and the CIFAR-10 network on emulated microcontrollers: some minutes. docs/performance/record.json keeps what
@@ -21,6 +21,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+
 import bench as shapes_bench
 from c_kernels import NETWORKS, network
 from performance_page import Record, page
@@ -30,7 +32,7 @@ from blrc.benchmark.clock import SECONDS
 from blrc.benchmark.run import ROUNDS, bench
 from blrc.store.places import write_atomically
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "performance.md"
 FOLDER = ROOT / "docs" / "performance"
 MNIST = ROOT / "examples" / "mnist" / "mnist.pt"

@@ -1,6 +1,6 @@
 """Every reader of the ONNX file that we know of: docs/consumers.md.
 
-python benchmarks/consumers.py [--data DIR] [--inputs 1000] [--only TITLE] [--no-page] [--record FILE.json]
+python tools/pages/consumers.py [--data DIR] [--inputs 1000] [--only TITLE] [--no-page] [--record FILE.json]
 
 --record writes what each runtime said after it ended, and goes on where a run of the same files was stopped.
 
@@ -14,7 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from hashlib import sha256
 from pathlib import Path
@@ -22,6 +22,7 @@ from pathlib import Path
 import numpy as np
 from consumers_run import BATCH, CONSUMERS, ROOT, Case, Consumer, Said, run
 from numpy.typing import NDArray
+from template import fill
 
 from blrc.app.export import build
 from blrc.datasets import idx
@@ -150,39 +151,13 @@ def verdict(consumer: Consumer, name: str, said: Said) -> tuple[str, bool]:
 def page(
     names: Sequence[str], rows: Sequence[tuple[Consumer, dict[str, Said]]], refused: Sequence[str], count: int
 ) -> str:
-    return "\n".join(_lines(names, rows, refused, count)) + "\n"
+    """Return the whole page."""
 
+    def of_form(form: str) -> list[str]:
+        return [name for name in names if name.endswith(f"-{form}")]
 
-def _lines(
-    names: Sequence[str], rows: Sequence[tuple[Consumer, dict[str, Said]]], refused: Sequence[str], count: int
-) -> Iterator[str]:
-    yield "# Who reads the ONNX file"
-    yield ""
-    yield "`make consumers` wrote this page (`benchmarks/consumers.py`). Each file was run on"
-    yield f"{count:,} inputs, in batches of {BATCH}, on the CPU. 'Equal' means that every number of every output is the"
-    yield "reference's, of the same type and shape. The integer form has the outputs `label`, `log_p`, `mean`,"
-    yield "`variance`, `members` and `scores`, the float form (`--onnx-form float`) has `scores`."
-    yield ""
-    for form in ("integer", "float"):
-        own = [name for name in names if name.endswith(f"-{form}")]
-        yield f"## The {form} form"
-        yield ""
-        yield f"| runtime | version | {' | '.join(name.removesuffix(f'-{form}') for name in own)} |"
-        yield f"|---|---|{'---|' * len(own)}"
-        for consumer, said in rows:
-            told = [verdict(consumer, name, said[name])[0] for name in own]
-            yield f"| {consumer.title} | {said[own[0]].version} | {' | '.join(told)} |"
-        yield ""
-    yield "The networks:"
-    yield ""
-    yield from (f"- `{name}`: {what}." for name, what in NETWORKS.items())
-    if refused:
-        yield ""
-        yield "Files that are not written, because they would not be exact:"
-        yield ""
-        yield from (f"- {line}" for line in refused)
-    yield ""
-    yield (Path(__file__).parent / "consumers_notes.md").read_text(encoding="utf-8").rstrip()
+    told = {"NETWORKS": NETWORKS, "BATCH": BATCH, "verdict": verdict, "of_form": of_form}
+    return fill("consumers.md.j2", rows=rows, refused=refused, count=count, **told)
 
 
 def recorded(file: Path | None, consumer: Consumer, files: str) -> dict[str, Said]:

@@ -1,11 +1,11 @@
 """The runs behind docs/results.md: train, evaluate, record, draw.
 
-python benchmarks/results.py [mnist|cifar10] [--data DIR] [--only NAME ...] [--train-only]
+python tools/pages/results.py [mnist|cifar10] [--data DIR] [--only NAME ...] [--train-only]
 
-Each run is one ``blrc train`` command (`benchmarks/results_runs.py`). Its checkpoint, log and unfinished
+Each run is one ``blrc train`` command (`results_runs.py`). Its checkpoint, log and unfinished
 state lie in build/results; what was measured goes to docs/results/NAME.json. Runs that have a record are not run again
 (delete the record to do so), and an interrupted one goes on, so the command can be stopped at any time. At the end the
-page and its figures are drawn from the records alone (`benchmarks/results_page.py`).
+page and its figures are drawn from the records alone (`results_page.py`).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from blrc.training.stages import networks
 from blrc.training.stages.stage import accuracy
 from blrc.version import VERSION
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 BUILD = ROOT / "build" / "results"
 RECORDS = ROOT / "docs" / "results"
 SHIPPED = {
@@ -113,7 +113,7 @@ def main() -> None:
             return evaluation_of_shipped(shipped, trained(source, folder), folder)
 
         once("cifar10/shipped", of_shipped, sha256=sha256(shipped), source=record_of_checkpoint(source))
-    run_script("results_page.py")
+    run_script(Path(__file__).with_name("results_page.py"))
 
 
 def once(name: str, make: Callable[[], Mapping[str, Any]], **about: str) -> None:
@@ -233,14 +233,14 @@ def ensembles(model: Path, folder: Path) -> dict[str, Any]:
     """Flash, time and members run of full and cheap ensembles (`benchmarks/ensembles.py`)."""
     with tempfile.TemporaryDirectory() as temporary:
         path = Path(temporary) / "ensembles.json"
-        run_script("ensembles.py", "--model", model, "--validation", folder, "--json", path)
+        run_script(ROOT / "benchmarks" / "ensembles.py", "--model", model, "--validation", folder, "--json", path)
         found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return found
 
 
-def run_script(name: str, *arguments: object) -> None:
-    """Another script of this folder."""
-    subprocess.run([sys.executable, str(ROOT / "benchmarks" / name), *map(str, arguments)], check=True)
+def run_script(script: Path, *arguments: object) -> None:
+    """Run another script with this interpreter."""
+    subprocess.run([sys.executable, str(script), *map(str, arguments)], check=True)
 
 
 def evaluated(model: Path, folder: Path, members: str, repeats: int, *extra: str) -> dict[str, Any]:

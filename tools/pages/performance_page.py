@@ -15,7 +15,7 @@ from goals import BUDGETS, best_choice, goals
 from blrc.benchmark.rivals.lce import LCE
 from blrc.benchmark.rivals.registry import FLOAT32, INT8, OURS, TORCH
 
-TEMPLATE = Path(__file__).with_name("performance_template.md")
+TEMPLATE = Path(__file__).with_name("performance.md.tmpl")
 TITLES = {
     "avx2": "AVX2",
     "avx512": "AVX-512",

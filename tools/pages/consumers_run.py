@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 HERE = Path(__file__).parent
-ROOT = HERE.parent
+ROOT = HERE.parents[1]
 BATCH = 250
 Arrays = Mapping[str, NDArray]
 

@@ -11,6 +11,16 @@ from matplotlib.figure import Figure
 from blrc.evaluation import figures as plots
 
 Record = Mapping[str, Any]
+# CIFAR-10's runs, and the stage of those that are no BLRNet.
+CURVES = {
+    "fp-0": "FPNet",
+    "bnn-0": "Binarized NN",
+    "plain-0": "BLRNet",
+    "white-0": "white",
+    "no-norm-0": "no batch norm",
+    "xavier-0": "Xavier's initialisation",
+}
+STAGES = {"fp-0": "fp", "bnn-0": "bnn"}
 ABLATIONS = {"plain-0": "in full", "no-norm": "no batch norm", "xavier": "Xavier's initialisation"}
 
 
@@ -28,6 +38,13 @@ def all_figures(known: Mapping[str, Record]) -> dict[str, bytes]:
         "reestimation": plots.reestimation({group: curves["reestimation"] for group, curves in evaluations.items()}),
         "ablations": ablations(known),
         "uncertain-digit": uncertain_digit(known["uncertain"]),
+    }
+    cifar10 = known["cifar10/eval-plain"]["eval"]["curves"]
+    coverage = {name: curve for name, curve in cifar10["error_coverage"].items() if name != "stochastic"}
+    figures |= {
+        "cifar10/error-coverage": plots.error_coverage(coverage),
+        "cifar10/reestimation": plots.reestimation({"plain": cifar10["reestimation"]}),
+        "cifar10/validation": cifar10_curves(known),
     }
     return {f"{name}.svg": plots.to_svg(figure) for name, figure in figures.items()}
 
@@ -68,4 +85,23 @@ def uncertain_digit(record: Record) -> Figure:
     votes.set_title(
         f"together: {record['label']}, probability {record['mean']:.2f} ± {record['deviation']:.2f}", fontsize="medium"
     )
+    return figure
+
+
+def cifar10_curves(known: Mapping[str, Record]) -> Figure:
+    """Validation accuracy over training: of stochastic networks (solid) and their MAP networks (dashed)."""
+    figure = Figure(figsize=(6.8, 4.6), layout="constrained")
+    axes = figure.add_subplot()
+    for number, (name, label) in enumerate(CURVES.items()):
+        rows = [row for row in known[f"cifar10/{name}"]["history"] if row["stage"] == STAGES.get(name, "blrnet")]
+        epochs = [row["epoch"] for row in rows]
+        if name in STAGES:
+            axes.plot(epochs, [100 * row["validation"] for row in rows], ":", color=f"C{number}", label=label)
+            continue
+        axes.plot(epochs, [100 * row["stochastic"] for row in rows], color=f"C{number}", label=label)
+        axes.plot(epochs, [100 * row["validation"] for row in rows], "--", color=f"C{number}", lw=0.8)
+    axes.set_xlabel("epoch of the network (after 5 of pretraining)")
+    axes.set_ylabel("validation accuracy (%)")
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize="small")
     return figure

@@ -1,6 +1,6 @@
 """The exported C on every machine: docs/targets.md.
 
-python benchmarks/targets.py [--data DIR] [--no-page]
+python tools/pages/targets.py [--data DIR] [--no-page]
 
 Exports the shipped MNIST network (its likeliest weights, and five members) and the small network that
 examples/own_network trains, runs `blrc verify --on ... --strict` on each, and writes the page from what that reports.
@@ -20,10 +20,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from template import fill
+
 from blrc.store.places import write_atomically
 from blrc.verification.devices import parse_machines
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "targets.md"
 MNIST = ROOT / "examples" / "mnist"
 
@@ -149,51 +151,16 @@ def run(command: Sequence[str], work: str, check: bool = True) -> tuple[str, boo
 
 
 def page(found: Sequence[tuple[Subject, Mapping[str, Any]]]) -> str:
-    """The whole page. This machine's own row is left out: it differs from machine to machine."""
-    parts = [
-        "# Targets",
-        "<!-- Made by benchmarks/targets.py; do not edit. -->",
-        "`make targets` exports these networks, cross-compiles the C with the compilers below, runs it in emulators and "
-        "compares every layer of every member, the scores, the labels, and what the members say together, whether all "
-        "are asked or `NAME_predict` stops early, with the reference, bit for bit. The column of inputs counts the "
-        f"recorded vectors and the test images ({TEST_IMAGES}; {SLOW['avr']} on the AVR); besides, but for the AVR, each "
-        "op alone is compared on maps that lie at its thresholds' edges, of which some cannot be reached. Flash is the "
-        "model's code and constants; RAM the arena beside the caller's input; stack a bound for `NAME_predict`, "
-        "the deeper call, from the compiler's call graph, or looser, all frames of a file, where it writes "
-        "none (AVR, WebAssembly). Instructions are those of one classification by one member, counted exactly by the "
-        "emulator; they are not cycles. WebAssembly's are wasmtime's operators, and its stack is that in linear memory.",
-    ]
-    for subject, report in found:
-        rows = [target for target in report["targets"] if target["name"] != "host"]
-        parts.append(f"## {subject.title}")
-        data = "examples/mnist/data" if subject.data is None else f"out/{subject.data}"
-        commands = (
-            " ".join(words).replace("WORK", "out").replace("DATA", data) for words in (subject.make, subject.verify)
-        )
-        parts.append("```sh\n" + "\n".join(commands) + "\n```")
-        parts.append(edges(report))
-        parts.append(table(rows))
-        parts += [f"{target['name']}: {target['detail']}" for target in rows if target["detail"]]
+    """Return the whole page. This machine's own row is left out: it differs from machine to machine."""
     everywhere = [target for _, report in found for target in report["targets"] if target["name"] != "host"]
-    parts.append("## Compilers and flags")
-    parts.append("\n".join(f"- {compiler}" for compiler in sorted({t["compiler"] for t in everywhere} - {None})))
-    return "\n\n".join(parts) + "\n"
+    compilers = sorted({target["compiler"] for target in everywhere} - {None})
+    return fill("targets.md.j2", TEST_IMAGES=TEST_IMAGES, SLOW=SLOW, found=found, shown=shown, compilers=compilers)
 
 
-def edges(report: Mapping[str, Any]) -> str:
-    """How many threshold edges the maps reach on which each op alone was compared."""
-    reached, wanted = (sum(edge[key] for edge in report["edges"].values()) for key in ("reached", "wanted"))
-    return f"Threshold edges (a sum just below, at and just above every threshold): {reached:,} of {wanted:,} reached."
-
-
-def table(targets: Sequence[dict[str, Any]]) -> str:
-    head = ("machine", "", "inputs", "flash (bytes)", "RAM (bytes)", "stack (bytes)", "instructions")
-    lines = [f"| {' | '.join(head)} |", "|---|---|" + "---:|" * (len(head) - 2)]
-    for target in targets:
-        numbers = [target[key] for key in ("inputs", "flash", "ram", "stack", "instructions")]
-        cells = ["-" if not number else f"{number:,}" for number in numbers]
-        lines.append(f"| {target['title']} (`{target['name']}`) | {target['status']} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+def shown(subject: Subject, command: Sequence[str]) -> str:
+    """Return a command as the page shows it."""
+    data = "examples/mnist/data" if subject.data is None else f"out/{subject.data}"
+    return " ".join(command).replace("WORK", "out").replace("DATA", data)
 
 
 if __name__ == "__main__":
