@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from c_exports import assert_equal, export, one_conv, share_runtime_objects
+from c_exports import assert_equal, export, one_conv
 from hypothesis import given
 from hypothesis import strategies as st
 from random_programs import random_inputs
@@ -63,15 +63,9 @@ def fits(program: Program) -> bool:
     return eights.fits(conv_of(program))
 
 
-@pytest.fixture(scope="module")
-def objects(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("objects")
-
-
 @pytest.fixture(autouse=True)
-def _eights(monkeypatch: pytest.MonkeyPatch, objects: Path) -> None:
+def _eights(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every first layer that can be takes eight pixels at once, whether it pays or not."""
-    share_runtime_objects(monkeypatch, objects)
     monkeypatch.setattr(
         sys.modules["blrc.targets.c.emit"],
         "choose",

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from c_exports import assert_equal, export, one_conv, share_runtime_objects
+from c_exports import assert_equal, export, one_conv
 from random_programs import random_inputs
 
 from blrc.net.bits import pack_signs
@@ -87,16 +87,6 @@ CASES = [
     ("conv_codes", "uint8", (3, 12, 3), 9, Window((3, 12)), 1, None),  # 108 codes: words begin within a pixel
     ("conv_codes", "int8", (5, 5, 8), 26, Window((5, 5), padding=(2, 2, 2, 2)), 2, HALF),
 ]
-
-
-@pytest.fixture(scope="module")
-def objects(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("objects")
-
-
-@pytest.fixture(autouse=True)
-def _shared(monkeypatch: pytest.MonkeyPatch, objects: Path) -> None:
-    share_runtime_objects(monkeypatch, objects)
 
 
 CARRY_SAVE = ("-O2", "-DNET_BLRC_UNIT_BITS=32", "-DNET_BLRC_HAS_POPCOUNT=0", *STRICT)

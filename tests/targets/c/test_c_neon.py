@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from c_exports import assert_equal, export, one_conv, share_runtime_objects
+from c_exports import assert_equal, export, one_conv
 from every_kernel import gated_members
 from random_programs import alone, random_inputs, random_program
 from tile_programs import CODE_EDGES, EDGES, HALF, SAME, assert_steps_equal, inputs, many_convs, random_cases
@@ -34,9 +34,8 @@ TOOLS = (CC, "qemu-aarch64")
 
 
 @pytest.fixture(autouse=True, scope="module")
-def _objects(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def _every_level() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        share_runtime_objects(patch, tmp_path_factory.mktemp("objects"))
         patch.delenv(VARIABLE, raising=False)
         yield
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from c_exports import assert_equal, export, one_conv, share_runtime_objects
+from c_exports import assert_equal, export, one_conv
 from hypothesis import given
 from hypothesis import strategies as st
 from random_programs import random_inputs
@@ -48,15 +48,9 @@ def conv_of(program: Program) -> Conv:
     return next(op for op in program.ops if isinstance(op, Conv))
 
 
-@pytest.fixture(scope="module")
-def objects(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("objects")
-
-
 @pytest.fixture(autouse=True)
-def _sliced(monkeypatch: pytest.MonkeyPatch, objects: Path) -> None:
+def _sliced(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every convolution that can be is bit-sliced, whether it pays or not."""
-    share_runtime_objects(monkeypatch, objects)
     monkeypatch.setattr(
         sys.modules["blrc.targets.c.emit"],
         "choose",
