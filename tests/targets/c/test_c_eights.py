@@ -85,12 +85,17 @@ def check(case: int, folder: Path, flags: tuple[str, ...]) -> None:
         np.testing.assert_array_equal(c.run_op("conv", raw), found["out"])
 
 
-@pytest.mark.parametrize("case", range(len(CASES)))
+SANITIZED = sorted({*range(0, len(CASES), 3), *AT_THE_END})
+
+
+@pytest.mark.parametrize(
+    "case", [pytest.param(i, marks=[pytest.mark.nightly] * (i in SANITIZED)) for i in range(len(CASES))]
+)
 def test_every_edge(tmp_path: Path, case: int) -> None:
     check(case, tmp_path, ("-O2", *STRICT))
 
 
-@pytest.mark.parametrize("case", sorted({*range(0, len(CASES), 3), *AT_THE_END}))
+@pytest.mark.parametrize("case", SANITIZED)
 def test_edges_under_sanitizers(tmp_path: Path, case: int) -> None:
     check(case, tmp_path, SANITIZE)
 

@@ -12,6 +12,7 @@ from c_exports import assert_equal, export, one_conv
 from hypothesis import given
 from hypothesis import strategies as st
 from random_programs import random_inputs
+from tile_programs import Case, assert_steps_equal, inputs, many_convs
 
 from blrc.net.bits import pack, pack_signs
 from blrc.program import legal
@@ -73,11 +74,18 @@ def check(program: Program, folder: Path, seed: int, flags: tuple[str, ...], cpu
         np.testing.assert_array_equal(c.run_op("conv", raw), found["out"])
 
 
-@pytest.mark.parametrize("case", range(len(CASES)))
+def check_together(cases: list[Case], folder: Path, cpu: str, seed: int = 0) -> None:
+    """Run layers alone that one export holds: it compiles once for all of them."""
+    program = many_convs(cases, seed)
+    with HostBuild(export(program, folder, inputs(program, 1), cpu=cpu), "net", ("-O2", *STRICT)) as c:
+        assert {c.step(f"case{i}").kernel for i in range(len(cases))} == {KERNELS[cpu]}
+        assert_steps_equal(program, c.run_op, cpu, count=12)
+
+
+@pytest.mark.parametrize("part", range(4))
 @pytest.mark.parametrize("cpu", KERNELS)
-def test_every_edge(tmp_path: Path, cpu: str, case: int) -> None:
-    shape, outputs, pool = CASES[case]
-    check(one_conv(shape, outputs, SAME, pool=pool, seed=case), tmp_path, case, ("-O2", *STRICT), cpu)
+def test_every_edge(tmp_path: Path, cpu: str, part: int) -> None:
+    check_together([(*shape, outputs, SAME, pool) for shape, outputs, pool in CASES[part::4]], tmp_path, cpu)
 
 
 @pytest.mark.parametrize("case", range(0, len(CASES), 5))
@@ -139,16 +147,13 @@ def test_quads_where_tables_have_addresses_of_their_own(emulated: Machine, tmp_p
         assert_equal(program, c.run(raw), raw, ["out", "scores"])
 
 
-@pytest.mark.parametrize("outputs", [1, 5, 6, 7, 33])
 @pytest.mark.parametrize("sharing", range(1, slices.SHARING + 1))
 @pytest.mark.parametrize("cpu", KERNELS)
-def test_groups_of_every_size(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cpu: str, sharing: int, outputs: int
-) -> None:
+def test_groups_of_every_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cpu: str, sharing: int) -> None:
     """The last group may be smaller; kinds of taps may be empty, or end anywhere in their eights and sixteens."""
     monkeypatch.setattr(slices, "sharing", lambda _op: sharing)
-    program = one_conv((6, 9, 7), outputs, SAME, pool=HALF if outputs % 2 else None, seed=sharing)
-    check(program, tmp_path, outputs, ("-O2", *STRICT), cpu)
+    cases: list[Case] = [(6, 9, 7, n, SAME, HALF if n % 2 else None) for n in (1, 5, 6, 7, 33)]
+    check_together(cases, tmp_path, cpu, sharing)
 
 
 def test_members_have_tables_of_their_own(tmp_path: Path) -> None:

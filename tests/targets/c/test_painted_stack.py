@@ -199,7 +199,7 @@ def test_strips_and_gathered_rows(tmp_path: Path) -> None:
         check(tmp_path / name, make(), optimize="ram")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("optimize", ["size", "speed", "ram"])
 def test_the_shipped_network(optimize: Optimize, tmp_path: Path) -> None:
     """One network, of which the stated stack was that of classify while every example calls predict."""
@@ -208,7 +208,7 @@ def test_the_shipped_network(optimize: Optimize, tmp_path: Path) -> None:
     assert found["predict"] > found["classify"]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_shipped_network_as_an_ensemble(tmp_path: Path) -> None:
     source = checkpoint.load(ROOT / "examples" / "mnist" / "mnist.pt")
     check(tmp_path / "two", lower([sample(source, Member(0, k), running=True) for k in range(2)]))
