@@ -95,8 +95,9 @@ def sections(elf: Path) -> Iterator[tuple[str, int, int]]:
 @pytest.mark.parametrize(
     ("board", "members"),
     [
-        ("stm32f405", "5"),
-        *(pytest.param(board, "map", marks=pytest.mark.nightly) for board in EMULATED),
+        ("stm32f405", "map"),
+        *(pytest.param(board, "map", marks=pytest.mark.nightly) for board in EMULATED if board != "stm32f405"),
+        pytest.param("stm32f405", "5", marks=pytest.mark.nightly),
         pytest.param("microbit", "5", marks=pytest.mark.nightly),
     ],
 )
@@ -128,8 +129,8 @@ def test_the_fastest_kernels_say_the_same(project: Project, board: str) -> None:
     assert "conv_slices" in (project.folder / "build" / "model-map-speed" / "mnist.c").read_text()
 
 
-@pytest.mark.slow("a whole firmware in an emulator")
-@pytest.mark.parametrize("board", [pytest.param("stm32f405", marks=pytest.mark.nightly), "microbit"])
+@pytest.mark.nightly
+@pytest.mark.parametrize("board", ["stm32f405", "microbit"])
 def test_half_of_the_stack_is_enough(project: Project, tmp_path: Path, board: str) -> None:
     half = copied(tmp_path / "firmware")
     assert project.make("build/model-map/mnist.h").returncode == 0

@@ -35,7 +35,7 @@ def check_program(program: Program, folder: Path, samples: int = 40, **build: ob
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", [*range(6), *(pytest.param(seed, marks=pytest.mark.nightly) for seed in range(6, 12))])
 def test_random_programs(tmp_path: Path, seed: int, kind: str) -> None:
     check_program(random_program(seed, kind), tmp_path, flags=("-O2", *STRICT))
 

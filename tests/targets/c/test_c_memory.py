@@ -34,6 +34,15 @@ SLACK = 0.01, 400  # what may be stated too much of the flash: a fraction, and b
 
 
 @pytest.mark.needs(*COMPILER, "arm-none-eabi-size")
+def test_the_stored_sizes_bound_those_of_one_variant() -> None:
+    """By night they are compared with all variants."""
+    for stored, measured in zip((cortex_m4.CODE, cortex_m4.STACK), runtime_figures(M4, VARIANTS[-1:]), strict=True):
+        assert measured.keys() == stored.keys()
+        assert {name: nbytes for name, nbytes in measured.items() if nbytes > stored[name]} == {}
+
+
+@pytest.mark.nightly
+@pytest.mark.needs(*COMPILER, "arm-none-eabi-size")
 @pytest.mark.parametrize(("flags", "known"), [(M4, cortex_m4), (M55, cortex_m55)], ids=["m4", "m55"])
 def test_the_stored_sizes_are_those_of_the_runtime(flags: tuple[str, ...], known: Any) -> None:
     code, stack = runtime_figures(flags)

@@ -60,12 +60,13 @@ def test_every_level_of_aarch64_at_the_edges_of_blocks(
 
 
 @pytest.mark.needs(*TOOLS)
-@pytest.mark.parametrize("part", range(len(CODE_EDGES)))
+@pytest.mark.parametrize("part", [0, *(pytest.param(i, marks=pytest.mark.nightly) for i in range(1, len(CODE_EDGES)))])
 def test_first_layers_of_every_level_of_aarch64(part: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = many_convs(CODE_EDGES[part], dtype="int8")
     assert check_levels(program, tmp_path, monkeypatch) == {"conv_dots", "scores_dots"}
 
 
+@pytest.mark.nightly
 @pytest.mark.needs(*TOOLS)
 @pytest.mark.parametrize("dtype", ["bits", "int8"])
 def test_random_shapes_of_every_level_of_aarch64(dtype: DType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,10 +141,15 @@ def test_python_takes_c_for_aarch64_on_such_a_machine(monkeypatch: pytest.Monkey
         pytest.param(*case, marks=pytest.mark.needs(case[0]))
         for case in (
             (CC, ("-std=c99",)),
+            ("clang-19", ("--target=aarch64-linux-gnu", "-xc++", "-std=c++11", "-I/usr/aarch64-linux-gnu/include")),
+        )
+    ]
+    + [
+        pytest.param(*case, marks=[pytest.mark.needs(case[0]), pytest.mark.nightly])
+        for case in (
             (CC, ("-std=c99", "-mcpu=cortex-a76")),
             ("clang-19", ("--target=aarch64-linux-gnu", "-std=c99", "-I/usr/aarch64-linux-gnu/include")),
             ("clang-19", ("--target=aarch64-linux-gnu", "-mcpu=cortex-a76", "-I/usr/aarch64-linux-gnu/include")),
-            ("clang-19", ("--target=aarch64-linux-gnu", "-xc++", "-std=c++11", "-I/usr/aarch64-linux-gnu/include")),
         )
     ],
 )

@@ -147,13 +147,12 @@ def test_quads_where_tables_have_addresses_of_their_own(emulated: Machine, tmp_p
         assert_equal(program, c.run(raw), raw, ["out", "scores"])
 
 
-@pytest.mark.parametrize("sharing", range(1, slices.SHARING + 1))
 @pytest.mark.parametrize("cpu", KERNELS)
-def test_groups_of_every_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cpu: str, sharing: int) -> None:
+def test_groups_of_every_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cpu: str) -> None:
     """The last group may be smaller; kinds of taps may be empty, or end anywhere in their eights and sixteens."""
-    monkeypatch.setattr(slices, "sharing", lambda _op: sharing)
-    cases: list[Case] = [(6, 9, 7, n, SAME, HALF if n % 2 else None) for n in (1, 5, 6, 7, 33)]
-    check_together(cases, tmp_path, cpu, sharing)
+    sizes = [(sharing, outputs) for sharing in range(1, slices.SHARING + 1) for outputs in (1, 5, 6, 7, 33)]
+    monkeypatch.setattr(slices, "sharing", lambda op: sizes[int(op.name.removeprefix("case"))][0])
+    check_together([(6, 9, 7, n, SAME, HALF if n % 2 else None) for _, n in sizes], tmp_path, cpu)
 
 
 def test_members_have_tables_of_their_own(tmp_path: Path) -> None:
