@@ -76,8 +76,8 @@ def test_the_runtime_counts_levels_and_blocks_as_python_does() -> None:
     look = root["blrc_tile_lookup.h"].read_text()
     assert f"#define BLRC_LOOK_UNITS {LOOK_UNITS} " in look
     assert f"#define BLRC_LOOK_BLOCKS {LOOK_BLOCKS} " in look
-    assert f"#define BLRC_DOTS_ROWS {dots.ROWS} " in (root / "blrc_dots.h").read_text()
-    sliced = (root / "blrc_lanes.h").read_text()
+    assert f"#define BLRC_DOTS_ROWS {dots.ROWS} " in root["blrc_dots.h"].read_text()
+    sliced = root["blrc_lanes.h"].read_text()
     for name in ("VECTOR", "SHARING", "PLANES", "FRONT"):
         assert f"#define BLRC_LANES_{name} {getattr(lanes, name)} " in sliced
     masks = re.search(r"enum \{(.*), BLRC_MASKS \}", sliced)

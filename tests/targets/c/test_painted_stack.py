@@ -143,7 +143,7 @@ def check(folder: Path, program: Program, cpu: str = PORTABLE, optimize: Optimiz
 
 
 def memory_of(program: Program, inputs: np.ndarray) -> bytes:
-    from blrc.program.vectors import footprint as as_read
+    from blrc.program.vectors import memory as as_read
 
     return as_read(program.input, inputs).tobytes()
 
