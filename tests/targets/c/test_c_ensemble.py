@@ -95,7 +95,13 @@ def scaled(program: Program, bits: float) -> Program:
 CASES = [(kind, members) for kind in ("uint8", "int8", "bits") for members in (1, 2, 5)]
 
 
-@pytest.mark.parametrize(("kind", "members"), CASES)
+BY_DAY = [("uint8", 1), ("uint8", 5), ("int8", 2), ("bits", 5)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "members"),
+    [pytest.param(*case, marks=[] if case in BY_DAY else [pytest.mark.nightly]) for case in CASES],
+)
 def test_random_programs(tmp_path: Path, kind: str, members: int) -> None:
     seed = CASES.index((kind, members))
     program = scaled(random_program(seed, kind, members=members), (3.0, 12.0, 400.0)[seed % 3])

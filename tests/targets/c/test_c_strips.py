@@ -226,7 +226,7 @@ def test_strips_on_other_processors(tmp_path: Path, always: None, emulated: Mach
         assert c.selftest() == 0
 
 
-@pytest.mark.parametrize("optimize", ["size", "ram"])
+@pytest.mark.parametrize("optimize", [pytest.param("size", marks=pytest.mark.nightly), "ram"])
 @pytest.mark.parametrize("padding", [(4, 0, 4, 0), (5, 1, 6, 0), (0, 4, 6, 6)])
 def test_columns_in_strips_of_padding_larger_than_the_kernel(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, optimize: Optimize, padding: tuple[int, ...]

@@ -91,8 +91,13 @@ def check_level(program: Program, tier: str) -> set[str]:
     return {step.kernel for step in native.layout.steps}
 
 
-@pytest.mark.parametrize("tier", TIERS)
-@pytest.mark.parametrize("part", range(len(EDGES)))
+@pytest.mark.parametrize(
+    ("tier", "part"),
+    [
+        *((tier, 0) for tier in TIERS),
+        *(pytest.param(tier, 1, marks=[] if tier == TIERS[-1] else [pytest.mark.nightly]) for tier in TIERS),
+    ],
+)
 def test_every_level_at_the_edges_of_blocks(tier: str, part: int, monkeypatch: pytest.MonkeyPatch) -> None:
     need(tier)
     monkeypatch.setenv(VARIABLE, tier)
