@@ -59,12 +59,15 @@ def check_program(program: Program, samples: int = 30, **options: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.nightly) for seed in (1, 2))])
 def test_random_programs(seed: int, kind: str) -> None:
     check_program(random_program(seed, kind, members=1 + seed % 3), threads=1 + seed % 2)
 
 
-@pytest.mark.parametrize("program", [gated_members, words_of_groups, binary_scores])
+@pytest.mark.parametrize(
+    "program",
+    [gated_members, *(pytest.param(each, marks=pytest.mark.nightly) for each in (words_of_groups, binary_scores))],
+)
 @pytest.mark.needs("clang")
 def test_every_kernel_with_clang(program: Any) -> None:
     check_program(program(), cc="clang", flags=("-O3", *STRICT))

@@ -105,7 +105,11 @@ def test_every_level_at_the_edges_of_blocks(tier: str, part: int, monkeypatch: p
     assert check_level(many_convs(EDGES[part]), tier) == {"conv_tiles", "scores_dots"} | dense
 
 
-@pytest.mark.parametrize("tier", TIERS)
+BY_DAY = (TIERS[0], TIERS[-1])
+SOME = [pytest.param(tier, marks=[] if tier in BY_DAY else [pytest.mark.nightly]) for tier in TIERS]
+
+
+@pytest.mark.parametrize("tier", SOME)
 def test_bit_sliced_layers_of_every_level(tier: str, monkeypatch: pytest.MonkeyPatch) -> None:
     need(tier)
     monkeypatch.setenv(VARIABLE, tier)
@@ -159,8 +163,11 @@ def test_random_shapes_of_every_level(tier: str, dtype: DType, monkeypatch: pyte
 @pytest.mark.parametrize(
     ("tier", "kind", "dtype"),
     [
-        *((tier, "tiles", "bits") for tier in TIERS),
-        *((tier, "codes", "int8") for tier in TIERS),
+        *(
+            pytest.param(tier, kind, dtype, marks=[] if tier in BY_DAY else [pytest.mark.nightly])
+            for kind, dtype in (("tiles", "bits"), ("codes", "int8"))
+            for tier in TIERS
+        ),
         ("popcnt", "lanes", "bits"),
         ("avx2", "lanes", "bits"),
     ],
