@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from blrc.program import program_file
 from blrc.errors import BlrcError
 from blrc.net.bits import unpack, words
+from blrc.program import program_file
 from blrc.program.program import Value
+from blrc.program.vectors import memory
 from blrc.targets.c.build import answers, observed
 from blrc.targets.c.build.answers import Answers
-from blrc.targets.c.text.header import read_layout
 from blrc.targets.c.layout.layout import Step
-from blrc.program.vectors import memory
+from blrc.targets.c.text.header import read_layout
 
 BATCH_BYTES = 64 * 2**20
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from blrc.program.program import Value
-from blrc.targets.c.text import text
 from blrc.targets.c.layout.layout import Layout, Step
+from blrc.targets.c.text import text
 from blrc.targets.c.text.symbols import Symbols, element
 
 

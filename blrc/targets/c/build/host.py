@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from blrc.program import program_file
 from blrc.errors import BlrcError
-from blrc.targets.c.build import compiler as build, driver
+from blrc.program import program_file
+from blrc.targets.c.build import compiler as build
+from blrc.targets.c.build import driver
 from blrc.targets.c.build.compiled import Compiled, temporary_files
-from blrc.targets.c.text.symbols import name_all
 from blrc.targets.c.kernels.tiers import tier_flags
+from blrc.targets.c.text.symbols import name_all
 from blrc.workers import thread_pool
 
 RUN_TIMEOUT = 600.0

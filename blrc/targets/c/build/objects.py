@@ -43,6 +43,7 @@ MOST_BYTES = 512 * 2**20  # of all entries together: several hundred exports
 LARGEST = 64 * 2**20  # bytes of an entry: larger objects are compiled again each time
 BOUND_EVERY = 256  # new entries of this process before the folder's size is looked at again
 DEAD_AFTER = 3600  # seconds: no write of an entry takes as long, so what is older was left by a killed process
+MOST_KNOWN = 10_000  # texts of this process whose entries it remembers: about two megabytes
 LOCKS = 256  # files whose locks make others wait for an entry that is being compiled: one for each first byte of a name
 PAUSE = 0.005  # seconds between two looks at such a lock
 LONGEST_WAIT = 600.0  # seconds for another process's compilation; a compiler is stopped after as long
@@ -57,7 +58,7 @@ _PLAIN = re.compile(
 _INCLUDE = re.compile(rb'^[ \t]*#[ \t]*(include|embed)(\w*)[ \t]*(["<]?)([^">\n]*)', re.MULTILINE)
 _NUMBER = re.compile(rb"^#define (\w+) \d+$", re.MULTILINE)
 _PASTED = re.compile(rb"##[ \t]*(\w*)")
-_COMMENT = re.compile(rb'"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'|/\*.*?\*/|//[^\n]*', re.DOTALL)  # or what may hold one
+_COMMENT = re.compile(rb'"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'|/\*.*?\*/|//[^\n]*', re.DOTALL)  # or a string
 _WORD = re.compile(rb"\w+")
 _SIZES = struct.Struct(f"<{len(SUFFIXES)}q")
 _LOG = logging.getLogger("blrc")
@@ -104,10 +105,10 @@ def identity(command: Sequence[str], run: Run) -> bytes:
     Raises:
         BlrcError: what `run` says of a compiler that fails.
     """
-    path = os.path.realpath(shutil.which(command[0]) or command[0])
-    what = repr((list(command), path))
+    path = Path(os.path.realpath(shutil.which(command[0]) or command[0]))
+    what = repr((list(command), str(path)))
     with suppress(OSError):  # where there is none, `run` says so
-        found = os.stat(path)
+        found = path.stat()
         what += repr((found.st_size, found.st_mtime_ns))
     if what not in _identities:
         predefined = run([*command, "-dM", "-E", "-x", "c", os.devnull])
@@ -144,6 +145,8 @@ def _key(before: list[str], source: Path, run: Run) -> str:
         return _known[short]
     key = _hash(*who, run([*before, "-E", "-P", str(source)]).encode())
     if short is not None:
+        if len(_known) >= MOST_KNOWN:
+            _known.clear()
         _known[short] = key
     return key
 
