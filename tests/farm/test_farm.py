@@ -33,13 +33,14 @@ from blrc.program.program import Conv, Program, Value, Window
 
 HOURS = float(os.environ.get("BLRC_FARM_HOURS") or 0)
 NETWORKS = 60
-FEW = 4
+FEW = 3
 MOST_SEEDS = 300  # a kernel that none of them reaches is too rare: give it a style of its own
 WAYS = 2  # in which each is run
 
 pytestmark = pytest.mark.needs("clang")
 
 
+@pytest.mark.slow("compiles whole networks under sanitizers")
 def test_a_few_random_networks_are_right() -> None:
     """Which says that the farm works; by night it sees every kernel."""
     outcomes = list(run_farm.grow(range(FEW), 1, emulate=0.5))

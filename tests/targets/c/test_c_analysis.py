@@ -71,6 +71,7 @@ BUILDS = {
         pytest.param("gcc", None, marks=[pytest.mark.needs("gcc"), NIGHTLY]),
     ],
 )
+@pytest.mark.slow("a compiler analyzes every file")
 def test_no_warning_in_any_file(folders: list[Path], compiler: str, most: int | None, tmp_path: Path) -> None:
     """The self-test and its main function too; gcc's analyzer as well, by day of a few."""
     for source in different(folders)[:most]:
@@ -139,6 +140,7 @@ BY_DAY = {("plain", "gcc"), ("plain", "g++"), ("plain", "arm-none-eabi-gcc"), ("
         for name in FRONT_ENDS
     ],
 )
+@pytest.mark.slow("a compiler reads every file")
 def test_no_warning_however_characters_and_structs_are(every_file: list[Path], compiler: str, changed: str) -> None:
     """-funsigned-char, and -fpack-struct, which makes the address of a struct's member one that is not aligned; and
     the unused parameter of blrc_planes.h, which clang 19 saw."""
@@ -195,6 +197,7 @@ def test_an_old_language_gets_one_error_from_every_file(every_file: list[Path], 
 
 @pytest.mark.needs("clang-tidy-19")
 @pytest.mark.parametrize("most", HOW_MANY)
+@pytest.mark.slow("clang-tidy takes seconds for a file")
 def test_clang_tidy_finds_nothing(folders: list[Path], most: int | None) -> None:
     for folder in folders:
         sources = [path for path in different(folders) if path.parent == folder][:most]
@@ -206,6 +209,7 @@ def test_clang_tidy_finds_nothing(folders: list[Path], most: int | None) -> None
 @pytest.mark.needs("cppcheck")
 @pytest.mark.parametrize("platform", ["unix64", "avr8"])
 @pytest.mark.parametrize("most", HOW_MANY)
+@pytest.mark.slow("cppcheck takes a second for a file")
 def test_cppcheck_finds_nothing(folders: list[Path], platform: str, most: int | None) -> None:
     """Also where an int has 16 bits."""
     for folder in folders:
@@ -259,6 +263,7 @@ OBJECTS = {
         for name in OBJECTS
     ],
 )
+@pytest.mark.slow("compiles every file")
 def test_objects_need_memcpy_memset_and_libgcc_alone(folders: list[Path], compiler: str, tmp_path: Path) -> None:
     """Of libgcc only what is in it: a name with underscores may be anything. And nothing in them can be written."""
     flags = (*OBJECTS[compiler], "-fno-pic", "-fno-stack-protector")

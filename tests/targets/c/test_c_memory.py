@@ -34,6 +34,7 @@ SLACK = 0.01, 400  # what may be stated too much of the flash: a fraction, and b
 
 
 @pytest.mark.needs(*COMPILER, "arm-none-eabi-size")
+@pytest.mark.slow("compiles the runtime")
 def test_the_stored_sizes_bound_those_of_one_variant() -> None:
     """By night they are compared with all variants."""
     for stored, measured in zip((cortex_m4.CODE, cortex_m4.STACK), runtime_figures(M4, VARIANTS[-1:]), strict=True):

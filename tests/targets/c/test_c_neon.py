@@ -52,6 +52,7 @@ def check_levels(program: Program, folder: Path, monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.needs(*TOOLS)
 @pytest.mark.parametrize("part", range(len(EDGES)))
+@pytest.mark.slow("emulates every level")
 def test_every_level_of_aarch64_at_the_edges_of_blocks(
     part: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -76,6 +77,7 @@ def test_random_shapes_of_every_level_of_aarch64(dtype: DType, tmp_path: Path, m
 
 
 @pytest.mark.needs(*TOOLS)
+@pytest.mark.slow("emulates every level")
 def test_levels_of_aarch64_are_chosen_when_the_code_runs_and_can_be_limited(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -98,6 +98,7 @@ def check_level(program: Program, tier: str) -> set[str]:
         *(pytest.param(tier, 1, marks=[] if tier == TIERS[-1] else [pytest.mark.nightly]) for tier in TIERS),
     ],
 )
+@pytest.mark.slow("compiles kernels of every level")
 def test_every_level_at_the_edges_of_blocks(tier: str, part: int, monkeypatch: pytest.MonkeyPatch) -> None:
     need(tier)
     monkeypatch.setenv(VARIABLE, tier)
@@ -110,6 +111,7 @@ SOME = [pytest.param(tier, marks=[] if tier in BY_DAY else [pytest.mark.nightly]
 
 
 @pytest.mark.parametrize("tier", SOME)
+@pytest.mark.slow("compiles kernels of every level")
 def test_bit_sliced_layers_of_every_level(tier: str, monkeypatch: pytest.MonkeyPatch) -> None:
     need(tier)
     monkeypatch.setenv(VARIABLE, tier)
@@ -172,6 +174,7 @@ def test_random_shapes_of_every_level(tier: str, dtype: DType, monkeypatch: pyte
         ("avx2", "lanes", "bits"),
     ],
 )
+@pytest.mark.slow("compiles kernels of every level")
 def test_no_level_reads_or_writes_outside(
     tier: str, kind: str, dtype: DType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -226,6 +229,7 @@ def test_tables_hold_every_bit_once() -> None:
             assert (by_unit[0, 0, 8, 0], by_unit[0, 0, 1, 0]) == (rows[1, 0], rows[2, 0])
 
 
+@pytest.mark.slow("compiles kernels of every level")
 def test_random_networks_with_every_op() -> None:
     for seed in range(3):
         program = random_program(seed, "uint8", members=2, layers=3)
