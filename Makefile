@@ -1,7 +1,8 @@
 # Works on a machine that has Python 3.11 or newer, make and a C compiler.
 #
 #   make demo      compile the shipped MNIST network to C and ONNX, verify it, classify the test images
-#   make test      the whole test suite, JOBS=2 files at a time
+#   make test      the test suite, JOBS=2 files at a time
+#   make nightly   what takes long and seldom fails besides; no test starts after MINUTES=60
 #   make fuzz      inputs that nobody should write for every reader and command; BLRC_FUZZ_INPUTS=100000 for more
 #   make check     formatting, lint and types (as Linux, Windows and macOS have them)
 #   make oldest    train, export, verify and compile with the oldest versions that pyproject.toml promises
@@ -39,7 +40,7 @@ CONSUMERS_CI  := ort121 ort131 openvino web
 CONSUMERS_ALL := $(CONSUMERS_CI) opencv4 opencv5 tinygrad
 WITH_LCE   = $(if $(wildcard $(LCE)/.installed),BLRC_LCE_PYTHON=$(LCE)/bin/python)
 
-.PHONY: demo test fuzz check oldest notorch format results results-cifar10 targets bench performance farm
+.PHONY: demo test nightly fuzz check oldest notorch format results results-cifar10 targets bench performance farm
 .PHONY: farm-summary docs dist clean distclean ort117 packagers lce consumers consumers-ci
 .DELETE_ON_ERROR:
 
@@ -127,8 +128,14 @@ $(LCE)/.installed: constraints-lce.txt
 test: .venv/.installed ort117 packagers $(NOTORCH)/.installed consumers-ci
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile
 
+# What takes long and seldom fails. After so many minutes no further test starts.
+MINUTES ?= 60
+
+nightly: .venv/.installed ort117 packagers $(NOTORCH)/.installed consumers-ci
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m nightly --minutes $(MINUTES)
+
 fuzz: .venv/.installed
-	$(BIN)/python -m pytest -q -s tests/fuzz
+	$(BIN)/python -m pytest -q -s -m nightly tests/fuzz
 
 check: .venv/.installed
 	$(BIN)/ruff check .

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
+from collections.abc import Generator
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 # Threads that wait by spinning cost as much as threads that work, where other processes want the cores. The runtime of
 # OpenMP reads this once, so it has to come before torch.
@@ -38,7 +40,72 @@ def missing(reason: str) -> NoReturn:
     pytest.skip(reason)
 
 
+# What tests cost, in CPU seconds of this process and of all that it has waited for: compilers, programs, emulators.
+
+CI_SLOWEST = 30  # tests that CI lists
+CI_MOST_SECONDS = 10.0  # of CPU time that a test may take in CI without saying why
+_begun = time.monotonic()
+_last = 0.0
+
+
+def cpu_seconds() -> float:
+    return sum(os.times()[:4])
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    ci = os.environ.get("CI") == "true"
+    group = parser.getgroup("cost")
+    group.addoption("--slowest", type=int, default=CI_SLOWEST if ci else 0, help="list so many tests by CPU time")
+    group.addoption("--most-cpu", type=float, default=CI_MOST_SECONDS if ci else 0.0, help="limit of unmarked tests")
+    group.addoption("--minutes", type=float, default=0.0, help="start no test later than so many minutes")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what runs by night, unless `-m` speaks of it."""
+    if "nightly" not in config.option.markexpr:
+        nightly = [item for item in items if item.get_closest_marker("nightly")]
+        config.hook.pytest_deselected(items=nightly)
+        items[:] = [item for item in items if not item.get_closest_marker("nightly")]
+
+
+def pytest_runtest_logstart() -> None:
+    global _last
+    _last = cpu_seconds()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Note what setup, call and teardown cost; a call that costs too much, and is not marked, fails."""
+    global _last
+    report = yield
+    report.cpu, _last = cpu_seconds() - _last, cpu_seconds()
+    most = item.config.option.most_cpu
+    marked = any(map(item.get_closest_marker, ("slow", "nightly")))
+    if report.when == "call" and report.passed and not marked and 0 < most < report.cpu:
+        report.outcome = "failed"
+        report.longrepr = f"took {report.cpu:.1f} s of CPU time; make it cheaper, or mark it slow(reason) or nightly"
+    return report
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    if not config.option.slowest:
+        return
+    reports = [each for found in terminalreporter.stats.values() for each in found if hasattr(each, "cpu")]
+    folders: dict[str, float] = {}
+    for each in reports:
+        folder = str(Path(each.nodeid.partition("::")[0]).parent)
+        folders[folder] = folders.get(folder, 0.0) + each.cpu
+    terminalreporter.section(f"CPU time: {sum(folders.values()):.0f} s in all")
+    for folder, spent in sorted(folders.items(), key=lambda one: -one[1]):
+        terminalreporter.write_line(f"{spent:8.1f} s  {folder}")
+    terminalreporter.section(f"{config.option.slowest} slowest by CPU time")
+    for each in sorted(reports, key=lambda each: -each.cpu)[: config.option.slowest]:
+        terminalreporter.write_line(f"{each.cpu:8.1f} s  {each.when:8} {each.nodeid}")
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.config.option.minutes and time.monotonic() - _begun > 60 * item.config.option.minutes:
+        pytest.skip(f"the {item.config.option.minutes:g} minutes are over")
     for mark in item.iter_markers("needs"):
         for program in mark.args:
             if shutil.which(program) is None:

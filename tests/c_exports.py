@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from hashlib import sha256
 from pathlib import Path
-from shutil import copyfile
 from typing import Any
 
 import numpy as np
-import pytest
 from numpy.typing import NDArray
 
 from blrc.net.bits import pack_signs
@@ -17,32 +14,10 @@ from blrc.program import program_file, reference
 from blrc.program.legal import check
 from blrc.program.program import Constant, Conv, Encode, Op, Program, Scores, Value, Window
 from blrc.program.vectors import record
-from blrc.targets.c.build import compiler as build
 from blrc.targets.c.emit import emit
 from blrc.targets.c.layout.strips import Plan, Work, joined, placed
 from blrc.targets.c.size.choose import Optimize
 from blrc.targets.options import EmitOptions
-
-
-def share_runtime_objects(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
-    """Compile each file of the runtime once for a compiler and its flags: all exports here have the same name, so the
-    files are the same, and compiling is what these tests spend their time on."""
-    compile_object = build.compile_object
-
-    def cached(
-        compiler: Sequence[str], flags: Sequence[str], source: Path, out: Path, include: Path, cplusplus: bool = False
-    ) -> Path:
-        if "_blrc_" not in source.name:
-            return compile_object(compiler, flags, source, out, include, cplusplus)
-        headers = sorted(include.glob("*_blrc*.h"))
-        key = sha256(repr((compiler, flags, cplusplus, [f.read_bytes() for f in (source, *headers)])).encode())
-        kept = folder / f"{source.stem}.{key.hexdigest()}.o"
-        if not kept.is_file():
-            compile_object(compiler, flags, source, kept, include, cplusplus)
-        copyfile(kept, out)
-        return out
-
-    monkeypatch.setattr(build, "compile_object", cached)
 
 
 def export(

@@ -35,9 +35,12 @@ def mnist_folder(data_folder: Path) -> Path:
 
 @pytest.fixture(scope="session", autouse=True)
 def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Tests neither use nor fill the user's cache."""
+    """Tests neither use nor fill the user's cache. All workers of a run share one, so that nothing compiles twice."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "shared-cache"
+    folder.mkdir(mode=0o700, exist_ok=True)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("BLRC_CACHE", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("BLRC_CACHE", str(folder))
         yield
 
 

@@ -194,11 +194,13 @@ def inputs(program: Program, count: int = 3, seed: int = 1) -> NDArray[Any]:
     return values(program.input, count, seed)
 
 
-def assert_steps_equal(program: Program, run_op: Callable[[str, NDArray[Any]], NDArray[Any]], where: str) -> None:
-    """Every op of the program, alone on random input, gives the reference's bits; a failure names the first that
-    does not, and `where` it was computed."""
+def assert_steps_equal(
+    program: Program, run_op: Callable[[str, NDArray[Any]], NDArray[Any]], where: str, count: int = 4
+) -> None:
+    """Every op of the program, alone on `count` random inputs, gives the reference's bits; a failure names the first
+    that does not, and `where` it was computed."""
     for op in program.ops:
-        x = values(op.x, 4, 1)
+        x = values(op.x, count, 1)
         different = np.argwhere(run_op(op.name, x) != reference.apply(program, op, x))
         if len(different):
             sample, row, column, channel = different[0]

@@ -117,14 +117,16 @@ def measure_runtime(variant: Mapping[str, int], folder: Path, cpu: Flags) -> Mea
     return measure_folder(sources, sources, folder / "objects", cpu, files)
 
 
-def runtime_figures(cpu: Flags) -> tuple[dict[str, int], dict[str, int]]:
+def runtime_figures(
+    cpu: Flags, variants: Sequence[Mapping[str, int]] = VARIANTS
+) -> tuple[dict[str, int], dict[str, int]]:
     """Code of each file, and stack of each function that generated code calls without the buffers that macros size:
-    the largest over all variants, with and without -ffreestanding."""
+    the largest over these variants, with and without -ffreestanding."""
     code: dict[str, int] = {}
     stack: dict[str, int] = {}
 
     # Firmware is often compiled as freestanding, where compilers make no calls of memcpy and memset out of loops.
-    cases = [(variant, flags) for flags in (cpu, (*cpu, "-ffreestanding")) for variant in VARIANTS]
+    cases = [(variant, flags) for flags in (cpu, (*cpu, "-ffreestanding")) for variant in variants]
 
     def measured_case(case: tuple[Mapping[str, int], Flags]) -> Measured:
         with tempfile.TemporaryDirectory() as folder:

@@ -38,6 +38,7 @@ def quick(subject: Subject, others: bool = False) -> Host:
 
 
 @x86
+@pytest.mark.slow("times every level")
 def test_each_layer_is_timed_at_each_level_beside_each_rival(x86_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, "popcnt")
     subject = load(x86_folder)

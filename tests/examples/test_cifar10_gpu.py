@@ -36,7 +36,7 @@ def packed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, np.ndarray]:
     return path, np.stack(pixels)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_two_steps_at_full_width_in_two_pieces(packed: tuple[Path, np.ndarray], tmp_path: Path) -> None:
     script = ROOT / "examples" / "cifar10" / "gpu.py"
     command = [sys.executable, script, "--data", packed[0], "--work", tmp_path / "work", "--out", tmp_path / "out",

@@ -124,7 +124,7 @@ def test_the_shipped_test_set_is_mnists() -> None:
     assert sum(path.stat().st_size for path in shipped) < 5_000_000
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.needs("cc")
 def test_own_network_trains_exports_and_verifies(tmp_path: Path) -> None:
     script = EXAMPLES / "own_network" / "own_network.py"

@@ -91,9 +91,15 @@ def sections(elf: Path) -> Iterator[tuple[str, int, int]]:
             yield name, int(start), int(size)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("a whole firmware in an emulator")
 @pytest.mark.parametrize(
-    ("board", "members"), [*((board, "map") for board in EMULATED), ("stm32f405", "5"), ("microbit", "5")]
+    ("board", "members"),
+    [
+        ("stm32f405", "map"),
+        *(pytest.param(board, "map", marks=pytest.mark.nightly) for board in EMULATED if board != "stm32f405"),
+        pytest.param("stm32f405", "5", marks=pytest.mark.nightly),
+        pytest.param("microbit", "5", marks=pytest.mark.nightly),
+    ],
 )
 def test_the_firmware_says_what_the_reference_says(project: Project, board: str, members: str) -> None:
     done = project.make("--silent", "run", f"BOARD={board}", f"MEMBERS={members}")
@@ -113,7 +119,7 @@ def test_the_firmware_says_what_the_reference_says(project: Project, board: str,
     assert used["FLASH"] + used["RAM"] == sum(size for _, _, size in places)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("board", ["stm32f405", "microbit"])
 def test_the_fastest_kernels_say_the_same(project: Project, board: str) -> None:
     done = project.make("--silent", "run", f"BOARD={board}", "OPTIMIZE=speed")
@@ -123,7 +129,7 @@ def test_the_fastest_kernels_say_the_same(project: Project, board: str) -> None:
     assert "conv_slices" in (project.folder / "build" / "model-map-speed" / "mnist.c").read_text()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("board", ["stm32f405", "microbit"])
 def test_half_of_the_stack_is_enough(project: Project, tmp_path: Path, board: str) -> None:
     half = copied(tmp_path / "firmware")

@@ -89,7 +89,7 @@ def c_rows(name: str, c_type: str, rows: NDArray[np.generic]) -> str:
     return f"#include <stdint.h>\nextern const {c_type} {name}{size};\nconst {c_type} {name}{size} = {{\n{inner}}};\n"
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.needs("arm-none-eabi-gcc", "qemu-system-arm")
 def test_two_networks_in_one_firmware_give_their_own_answers(tmp_path: Path) -> None:
     """The shipped network, and an ensemble of another shape, input and number of classes, on the Cortex-M4 of an

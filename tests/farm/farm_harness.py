@@ -6,15 +6,10 @@ where a step runs alone, its input, output and scratch. Memory that nobody has w
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from hashlib import sha256
+from collections.abc import Sequence
 from pathlib import Path
-from shutil import copyfile
 
 from blrc.program import program_file
 from blrc.targets.c.build import compiler as build
@@ -34,7 +29,6 @@ FLAGS = (
 )
 LINKER = shutil.which("ld.lld-19")
 """Ten times as fast as the default one."""
-SIDE_FILES = (".su", ".ci")  # what gcc leaves beside an object where it is asked for stack and calls
 
 
 class ExactBuild(HostBuild):
@@ -73,61 +67,6 @@ def _numbers(name: str, of_steps: Sequence[int]) -> str:
     return f"static const uint32_t {name}[DRIVER_OPS] = {{{', '.join(map(str, of_steps))}}};\n"
 
 
-@contextmanager
-def compiled_once(folder: Path) -> Iterator[None]:
-    """In this block a file that is the same after preprocessing is compiled once for a compiler and its flags."""
-    compile_object = build.compile_object
-    known: dict[str, Path] = {}
-
-    def cached(
-        compiler: Sequence[str], flags: Sequence[str], source: Path, out: Path, include: Path, cplusplus: bool = False
-    ) -> Path:
-        if "_blrc_" not in source.name and source.parent == include:
-            return compile_object(compiler, flags, source, out, include, cplusplus)
-        kept_flags = [flag for flag in flags if not flag.startswith("-I")]
-        texts = [path.read_bytes() for path in (source, *sorted(include.glob(f"{NAME}_blrc*.h")))]
-        if source.parent != include:  # of the driver: it may include all of the export
-            texts += [path.read_bytes() for path in sorted(include.glob(f"{NAME}*.[ch]"))]
-            texts += [path.read_bytes() for path in sorted(source.parent.glob("*.[ch]"))]
-        short = sha256(repr((tuple(compiler), kept_flags, cplusplus, texts)).encode()).hexdigest()
-        kept = known.get(short)
-        if kept is None:
-            kept = known[short] = (
-                folder / f"{source.stem}.{_preprocessed(compiler, flags, source, include, cplusplus)}.o"
-            )
-        if not kept.is_file():
-            compile_object(compiler, flags, source, out, include, cplusplus)
-            for suffix in (*SIDE_FILES, ".o"):
-                if out.with_suffix(suffix).is_file():
-                    copyfile(out.with_suffix(suffix), kept.with_suffix(suffix))
-            return out
-        for suffix in (".o", *SIDE_FILES):
-            if kept.with_suffix(suffix).is_file():
-                copyfile(kept.with_suffix(suffix), out.with_suffix(suffix))
-        return out
-
-    build.compile_object = cached  # type: ignore[assignment]
-    before = os.environ.get("ASAN_OPTIONS")
-    os.environ["ASAN_OPTIONS"] = "detect_leaks=0"  # nothing of the library allocates
-    try:
-        yield
-    finally:
-        build.compile_object = compile_object
-        if before is None:
-            del os.environ["ASAN_OPTIONS"]
-        else:
-            os.environ["ASAN_OPTIONS"] = before
-
-
-def _preprocessed(compiler: Sequence[str], flags: Sequence[str], source: Path, include: Path, cplusplus: bool) -> str:
-    """A digest of what the compiler sees of a file, and how: macros that it does not use make no difference."""
-    command = build.compile_command(compiler, flags, source, source, include, cplusplus)
-    command = [*command[: command.index("-c")], "-E", "-P", str(source)]
-    text = subprocess.run(command, capture_output=True, check=False).stdout or source.read_bytes()
-    kept = [flag for flag in flags if not flag.startswith(("-I", f"-D{NAME.upper()}_"))]
-    return sha256(repr((tuple(compiler), kept, cplusplus, text)).encode()).hexdigest()
-
-
 MAIN = """\
 #include <stdio.h>
 #include <stdlib.h>
@@ -136,6 +75,13 @@ MAIN = """\
 #include "driver_core.h"
 
 static FILE *exact_out;
+
+/* Nothing of the library allocates. */
+const char *__asan_default_options(void);
+const char *__asan_default_options(void)
+{
+    return "detect_leaks=0";
+}
 static uint32_t exact_samples;
 
 static void exact_write(const void *data, uint32_t bytes)

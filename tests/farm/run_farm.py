@@ -14,7 +14,6 @@ import json
 import platform
 import re
 import resource
-import shutil
 import sys
 import tempfile
 import time
@@ -29,7 +28,6 @@ import farm_direct
 import numpy as np
 import torch
 from farm_check import EMULATED_FOR, PATHS, Outcome, Variant, check, choose, usable
-from farm_harness import compiled_once
 from farm_kernels import wanted
 from farm_networks import network
 
@@ -71,36 +69,31 @@ def code() -> str:
 
 
 def grow(
-    seeds: Iterable[int], objects: Path, variants: int = VARIANTS, emulate: float = 1.0, only: Sequence[Variant] = ()
+    seeds: Iterable[int], variants: int = VARIANTS, emulate: float = 1.0, only: Sequence[Variant] = ()
 ) -> Iterator[Outcome]:
     """Outcomes of the networks of these seeds.
 
     Args:
-        objects: a folder for compiled files of the runtime that are used again.
         emulate: for which part of the networks emulated machines are among the choices.
     """
     tiers, machines = here()
-    with compiled_once(objects):
-        for seed in seeds:
-            rng = np.random.default_rng([seed, 16])
-            grown = network(seed)
-            usable_here = machines if rng.random() < emulate else []
-            chosen = list(only) or choose(rng, grown.style, variants, tiers, usable_here)
-            try:
-                yield check(grown, chosen)
-            except Exception:
-                yield Outcome(seed, grown.style, "wrong", traceback.format_exc(limit=-6))
+    for seed in seeds:
+        rng = np.random.default_rng([seed, 16])
+        grown = network(seed)
+        usable_here = machines if rng.random() < emulate else []
+        chosen = list(only) or choose(rng, grown.style, variants, tiers, usable_here)
+        try:
+            yield check(grown, chosen)
+        except Exception:
+            yield Outcome(seed, grown.style, "wrong", traceback.format_exc(limit=-6))
 
 
-def directly(seeds: Iterable[int], objects: Path) -> Iterator[Outcome]:
-    """Outcomes of kernels without an export, `CASES` seeds of `farm_direct` for each seed."""
+def directly(seeds: Iterable[int], builds: Path) -> Iterator[Outcome]:
+    """Outcomes of kernels without an export, `CASES` seeds of `farm_direct` for each seed, compiled in `builds`."""
     programs = []
     for path in ("", "carry-save"):
-        folder = objects / f"kernels-{code()}-{path}"
-        if not (folder / "kernels").is_file():
-            shutil.rmtree(folder, ignore_errors=True)
-            folder.mkdir()
-            farm_direct.compile_kernels(folder, PATHS.get(path, ()))
+        folder = Path(tempfile.mkdtemp(dir=builds))
+        farm_direct.compile_kernels(folder, PATHS.get(path, ()))
         programs.append(folder / "kernels")
     tiers, _ = here()
     for seed in seeds:
@@ -166,7 +159,6 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0, help="of the first network, where the log is empty")
     parser.add_argument("--step", type=int, default=1, help="from a seed to the next: several processes share the work")
     parser.add_argument("--variants", type=int, default=VARIANTS, help="ways in which each network is run")
-    parser.add_argument("--objects", type=Path, help="folder that keeps compiled files of the runtime for later runs")
     parser.add_argument("--only", type=int, help="run this network alone")
     parser.add_argument("--summary", action="store_true", help="say what the log holds, and run nothing")
     options = parser.parse_args()
@@ -174,10 +166,8 @@ def main() -> int:
     if options.summary:
         return _told(options.log)
     with tempfile.TemporaryDirectory(prefix="blrc-farm-objects-") as temporary:
-        folder = options.objects or Path(temporary)
-        folder.mkdir(parents=True, exist_ok=True)
         if options.only is not None:
-            outcomes = list(grow([options.only], folder, options.variants))
+            outcomes = list(grow([options.only], options.variants))
             print(json.dumps(outcomes[0].plain(), indent=1))  # noqa: T201
             return int(outcomes[0].status == "wrong")
         options.log.parent.mkdir(parents=True, exist_ok=True)
@@ -189,7 +179,7 @@ def main() -> int:
             if log.tell() and not options.log.read_bytes().endswith(b"\n"):
                 log.write("\n")  # behind a line that was cut short
             seeds = itertools.count(seed, options.step)
-            networks, kernels = (grow(seeds, folder, options.variants), directly(seeds, folder))
+            networks, kernels = (grow(seeds, options.variants), directly(seeds, Path(temporary)))
             for turn in itertools.count(1):
                 outcome = next(kernels if turn % NETWORKS == 0 else networks, None)
                 if outcome is None:

@@ -22,7 +22,7 @@ from blrc.targets.c.kernels.registry import KERNELS
 HOURS = float(os.environ.get("BLRC_FARM_HOURS") or 0)
 SEEDS, BATCH = 160, 40
 
-pytestmark = [pytest.mark.needs("clang"), pytest.mark.slow]
+pytestmark = [pytest.mark.needs("clang"), pytest.mark.slow("compiles every kernel twice, under sanitizers")]
 
 
 @pytest.fixture(scope="module")

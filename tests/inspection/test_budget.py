@@ -70,6 +70,7 @@ def refusal(program: Program, budget: Budget, all_sampled: bool = True) -> str:
 
 
 @given(st.integers(0, 60), st.integers(1, 3))
+@pytest.mark.slow("exports again and again")
 def test_the_edge_is_the_stated_size(seed: int, members: int) -> None:
     program = random_program(seed, members=members)
     found = of(program)

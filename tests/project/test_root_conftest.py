@@ -1,8 +1,10 @@
-"""The root conftest.py: an absent program is a reason to skip, in CI to fail; variables of make are taken away."""
+"""The root conftest.py: an absent program is a reason to skip, in CI to fail; variables of make are taken away; what a
+test costs is known and limited."""
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -70,3 +72,70 @@ def test_a_make_inside_a_test_is_not_the_child_of_the_one_that_runs_the_suite(tm
         text=True,
     )
     assert "1 passed" in done.stdout, done.stdout
+
+
+COST = """
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+SPIN = "import time\\nwhile time.process_time() < 0.4: pass"
+
+def test_idle():
+    time.sleep(0.5)
+
+def test_busy():
+    subprocess.run([sys.executable, "-c", SPIN], check=True)
+
+@pytest.mark.slow("spins")
+def test_marked():
+    subprocess.run([sys.executable, "-c", SPIN], check=True)
+
+@pytest.mark.nightly
+def test_by_night(): ...
+
+@pytest.fixture
+def busy():
+    exec(SPIN.replace("0.4", str(time.process_time() + 0.4)))
+
+def test_with_a_fixture(busy): ...
+"""
+
+
+def cost(folder: Path, *options: str, ci: str = "") -> str:
+    """What pytest prints of the tests above."""
+    for name in ("conftest.py", "pyproject.toml"):
+        shutil.copy(ROOT / name, folder)
+    (folder / "tests").mkdir()
+    (folder / "tests" / "test_cost.py").write_text(COST)
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-v", *options, "tests"]
+    done = subprocess.run(command, cwd=folder, env={**os.environ, "CI": ci}, capture_output=True, text=True)
+    return done.stdout
+
+
+def test_a_test_that_costs_too_much_fails_in_ci_unless_it_is_marked(tmp_path: Path) -> None:
+    """CPU time of the programs that it starts counts; waiting and fixtures do not. The workers' tests count here."""
+    said = cost(tmp_path, "--most-cpu", "0.3", "-n", "1", ci="true")
+    assert "1 failed, 3 passed" in said  # and the one of the night is left out
+    assert re.search(
+        r"test_busy _+\n(\[gw0\].*\n)?took \d\.\d s of CPU time; make it cheaper, or mark it slow\(re", said
+    )
+    total = re.search(r"CPU time: (\d+) s in all", said)
+    assert total is not None and int(total[1]) >= 1
+    assert "30 slowest by CPU time" in said
+    listed = re.findall(r"^ +(\d+\.\d) s  (\w+) +tests/test_cost\.py::(\w+)$", said, re.MULTILINE)
+    most = [("call", "test_busy"), ("call", "test_marked"), ("setup", "test_with_a_fixture")]
+    assert sorted((when, name) for _, when, name in listed[:3]) == most
+    assert all(float(spent) >= 0.4 for spent, _, _ in listed[:3])
+
+
+@pytest.mark.parametrize(
+    ("options", "closing"),
+    [((), "1 passed, 4 deselected"), (("--minutes", "0.00001"), "1 skipped, 4 deselected")],
+)
+def test_nightly_tests_run_where_they_are_asked_for(tmp_path: Path, options: tuple[str, ...], closing: str) -> None:
+    said = cost(tmp_path, "-m", "nightly", *options)
+    assert closing in said and "slowest" not in said

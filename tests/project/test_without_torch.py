@@ -28,7 +28,7 @@ assert np.array_equal(ours, blrc.compile(checkpoint)(images, order="NCHW"))
 print(len(ours), "torch" in sys.modules)
 """
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.slow("runs whole commands with another interpreter")
 
 
 def run(python: Path, *arguments: object) -> str:

@@ -57,7 +57,7 @@ def new(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes | None]:
     return {**tree(out), "mine.txt": b"mine"}
 
 
-@pytest.mark.slow
+@pytest.mark.slow("kills whole commands")
 @pytest.mark.parametrize(("step", "count", "state"), STEPS)
 def test_every_command_recognises_an_export_that_was_killed(
     step: str, count: int, state: str, old: Path, new: dict[str, bytes | None], tmp_path: Path
@@ -88,7 +88,7 @@ def test_every_command_recognises_an_export_that_was_killed(
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
-@pytest.mark.slow
+@pytest.mark.slow("waits for a whole command")
 @pytest.mark.parametrize("there", [False, True], ids=["new", "there"])
 def test_a_second_export_is_refused_while_one_runs(there: bool, old: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"

@@ -126,7 +126,7 @@ def test_a_white_network_takes_codes_and_holds_the_map(folder: Path, tmp_path: P
     assert {one.tobytes() for one in held.calibration} <= {one.tobytes() for one in whitened[:160]}
 
 
-@pytest.mark.slow
+@pytest.mark.slow("trains three networks")
 def test_white_networks_are_evaluated_and_verified_on_the_files(folder: Path, tmp_path: Path) -> None:
     for name, options in (("white", {}), ("fp", {"model": "fp"})):
         train(folder, tmp_path / f"{name}.pt", changed(whiten=True, **options))

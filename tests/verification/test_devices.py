@@ -162,6 +162,7 @@ def run(*arguments: object) -> tuple[int, str]:
     return result.exit_code, result.output
 
 
+@pytest.mark.slow("whole commands")
 def test_the_command(exported: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     code, output = run(exported, "--random", 20, "--on", "host", "--json")
     targets = json.loads(output[output.index("{\n") :])["targets"]

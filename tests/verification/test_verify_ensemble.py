@@ -14,7 +14,8 @@ from blrc.program import program_file, reference
 
 
 @pytest.mark.needs("cc", "size")
-@pytest.mark.parametrize("kind", ["uint8", "bits"])
+@pytest.mark.slow("three members in three engines")
+@pytest.mark.parametrize("kind", ["uint8", pytest.param("bits", marks=pytest.mark.nightly)])
 def test_an_ensemble_is_equal_everywhere(kind: str, tmp_path: Path) -> None:
     model, shape = deep_network(5)
     checkpoint = checkpoint_of(model, kind, shape, 5)

@@ -78,18 +78,23 @@ def test_regression_many_pools_in_a_small_file_are_refused(tmp_path: Path) -> No
     assert peak < 1 << 28
 
 
-@pytest.mark.slow
+@pytest.mark.slow("compiles what is as large as is legal")
 @pytest.mark.parametrize("name", ["6 pools on 2048 x 2048", "1300 members of 50 pools on 100 x 100"])
 def test_what_is_legal_is_compiled_in_little_memory(name: str, tmp_path: Path) -> None:
     said, peak = end_of("compile", FAMILY[name](), tmp_path)
     assert said == "done" and peak < 1 << 28
 
 
-@pytest.mark.slow
+@pytest.mark.slow("verifies what is as large as is legal")
 @pytest.mark.parametrize(
     "content",
-    [many_pools(1, 2048), many_convs(2, 600), much_padding(2048), wide_pooling(1500, 2), large_encode(1500)],
-    ids=["pools", "convolutions", "padding", "pooled wholly", "encoded"],
+    [
+        pytest.param(many_pools(1, 2048), id="pools"),
+        pytest.param(many_convs(2, 600), id="convolutions", marks=pytest.mark.nightly),
+        pytest.param(much_padding(2048), id="padding", marks=pytest.mark.nightly),
+        pytest.param(wide_pooling(1500, 2), id="pooled wholly", marks=pytest.mark.nightly),
+        pytest.param(large_encode(1500), id="encoded", marks=pytest.mark.nightly),
+    ],
 )
 def test_what_is_legal_is_verified_within_a_gigabyte(content: bytes, tmp_path: Path) -> None:
     said, peak = end_of("verify", content, tmp_path)

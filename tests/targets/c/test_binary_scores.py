@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from c_exports import export, share_runtime_objects
+from c_exports import export
 from onnx_agreement import assert_agrees, emitted
 from random_programs import random_inputs
 
@@ -35,11 +35,6 @@ def only_scores(shape: tuple[int, int, int], members: int = 2, classes: int = 5)
     }
     tables = {name: Constant(tuple(found), tuple(range(members))) for name, found in constants.items()}
     return check(Program(x, (op,), tables, tuple(f"sample 0:{k}" for k in range(members)), 2.0**-16))
-
-
-@pytest.fixture(autouse=True)
-def _shared(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
-    share_runtime_objects(monkeypatch, tmp_path_factory.getbasetemp())
 
 
 @pytest.mark.parametrize("shape", SHAPES)

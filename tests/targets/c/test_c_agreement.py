@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from c_exports import assert_equal, export, one_conv, share_runtime_objects
+from c_exports import assert_equal, export, one_conv
 from random_programs import random_inputs, random_program
 
 from blrc.program.legal import check
@@ -15,17 +15,6 @@ from blrc.program.program import Conv, Encode, Program, Value, Window
 from blrc.targets.c.build import compiled
 from blrc.targets.c.build.compiler import STRICT
 from blrc.targets.c.build.host import SANITIZE, HostBuild
-
-
-@pytest.fixture(scope="module")
-def objects(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("objects")
-
-
-@pytest.fixture(autouse=True)
-def _shared(monkeypatch: pytest.MonkeyPatch, objects: Path) -> None:
-    share_runtime_objects(monkeypatch, objects)
-
 
 KINDS = ("uint8", "int8", "bits")
 
@@ -46,7 +35,7 @@ def check_program(program: Program, folder: Path, samples: int = 40, **build: ob
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", [*range(6), *(pytest.param(seed, marks=pytest.mark.nightly) for seed in range(6, 12))])
 def test_random_programs(tmp_path: Path, seed: int, kind: str) -> None:
     check_program(random_program(seed, kind), tmp_path, flags=("-O2", *STRICT))
 

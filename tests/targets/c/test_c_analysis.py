@@ -50,6 +50,11 @@ def complaints(command: Sequence[str | Path]) -> str:
     return "" if done.returncode == 0 else (done.stdout + done.stderr)[-4000:] or f"status {done.returncode}"
 
 
+NIGHTLY = pytest.mark.nightly
+HOW_MANY = [pytest.param(4, id="few"), pytest.param(None, id="all", marks=NIGHTLY)]
+"""Files of each export that the analyzers, which are slow, read by day; and by night."""
+
+
 BUILDS = {
     "gcc": ("-std=c99", "-O2", "-fanalyzer"),
     "g++": ("-xc++", "-std=c++11", "-O2"),
@@ -58,10 +63,18 @@ BUILDS = {
 }
 
 
-@pytest.mark.parametrize("compiler", [pytest.param(name, marks=pytest.mark.needs(name)) for name in BUILDS])
-def test_no_warning_in_any_file(folders: list[Path], compiler: str, tmp_path: Path) -> None:
-    """The self-test and its main function too; gcc's analyzer as well."""
-    for source in different(folders):
+@pytest.mark.parametrize(
+    ("compiler", "most"),
+    [
+        *(pytest.param(name, None, marks=pytest.mark.needs(name)) for name in BUILDS if name != "gcc"),
+        pytest.param("gcc", 8, marks=pytest.mark.needs("gcc")),
+        pytest.param("gcc", None, marks=[pytest.mark.needs("gcc"), NIGHTLY]),
+    ],
+)
+@pytest.mark.slow("a compiler analyzes every file")
+def test_no_warning_in_any_file(folders: list[Path], compiler: str, most: int | None, tmp_path: Path) -> None:
+    """The self-test and its main function too; gcc's analyzer as well, by day of a few."""
+    for source in different(folders)[:most]:
         command = [compiler, *BUILDS[compiler], *STRICT, f"-I{source.parent}", "-c", source]
         assert not complaints([*command, "-o", tmp_path / "x.o"])
 
@@ -116,8 +129,18 @@ CHANGED = {
 }
 
 
-@pytest.mark.parametrize("compiler", [pytest.param(name, marks=pytest.mark.needs(name)) for name in FRONT_ENDS])
-@pytest.mark.parametrize("changed", CHANGED)
+BY_DAY = {("plain", "gcc"), ("plain", "g++"), ("plain", "arm-none-eabi-gcc"), ("changed", "clang-19")}
+
+
+@pytest.mark.parametrize(
+    ("changed", "compiler"),
+    [
+        pytest.param(how, name, marks=[pytest.mark.needs(name), *([] if (how, name) in BY_DAY else [NIGHTLY])])
+        for how in CHANGED
+        for name in FRONT_ENDS
+    ],
+)
+@pytest.mark.slow("a compiler reads every file")
 def test_no_warning_however_characters_and_structs_are(every_file: list[Path], compiler: str, changed: str) -> None:
     """-funsigned-char, and -fpack-struct, which makes the address of a struct's member one that is not aligned; and
     the unused parameter of blrc_planes.h, which clang 19 saw."""
@@ -173,9 +196,11 @@ def test_an_old_language_gets_one_error_from_every_file(every_file: list[Path], 
 
 
 @pytest.mark.needs("clang-tidy-19")
-def test_clang_tidy_finds_nothing(folders: list[Path]) -> None:
+@pytest.mark.parametrize("most", HOW_MANY)
+@pytest.mark.slow("clang-tidy takes seconds for a file")
+def test_clang_tidy_finds_nothing(folders: list[Path], most: int | None) -> None:
     for folder in folders:
-        sources = [path for path in different(folders) if path.parent == folder]
+        sources = [path for path in different(folders) if path.parent == folder][:most]
         assert not complaints(
             ["clang-tidy-19", "--quiet", f"--config-file={TIDY}", *sources, "--", "-std=c99", f"-I{folder}"]
         )
@@ -183,16 +208,19 @@ def test_clang_tidy_finds_nothing(folders: list[Path]) -> None:
 
 @pytest.mark.needs("cppcheck")
 @pytest.mark.parametrize("platform", ["unix64", "avr8"])
-def test_cppcheck_finds_nothing(folders: list[Path], platform: str) -> None:
+@pytest.mark.parametrize("most", HOW_MANY)
+@pytest.mark.slow("cppcheck takes a second for a file")
+def test_cppcheck_finds_nothing(folders: list[Path], platform: str, most: int | None) -> None:
     """Also where an int has 16 bits."""
     for folder in folders:
         command = ["cppcheck", "--quiet", "--error-exitcode=1", "--std=c99", f"--platform={platform}", f"-I{folder}"]
         command += ["--enable=warning,style,performance,portability", "--inconclusive"]
         command += ["-UNET_HOOKS", "--max-configs=40"]
-        sources = [path for path in different(folders) if path.parent == folder]
+        sources = [path for path in different(folders) if path.parent == folder][:most]
         assert not complaints([*command, *sources])
 
 
+@NIGHTLY
 @pytest.mark.needs("clang-tidy-19", "cppcheck", "gcc", "g++", "clang")
 @pytest.mark.parametrize("cpu", SLICED)
 def test_nothing_is_found_in_kernels_with_memory_of_their_own(cpu: str, tmp_path: Path) -> None:
@@ -226,7 +254,16 @@ OBJECTS = {
 }
 
 
-@pytest.mark.parametrize("compiler", [pytest.param(name, marks=pytest.mark.needs(name)) for name in OBJECTS])
+@pytest.mark.parametrize(
+    "compiler",
+    [
+        pytest.param(
+            name, marks=[pytest.mark.needs(name), *([NIGHTLY] if name in ("clang", "arm-none-eabi-gcc") else [])]
+        )
+        for name in OBJECTS
+    ],
+)
+@pytest.mark.slow("compiles every file")
 def test_objects_need_memcpy_memset_and_libgcc_alone(folders: list[Path], compiler: str, tmp_path: Path) -> None:
     """Of libgcc only what is in it: a name with underscores may be anything. And nothing in them can be written."""
     flags = (*OBJECTS[compiler], "-fno-pic", "-fno-stack-protector")

@@ -112,8 +112,19 @@ def test_nothing_but_geometry_is_copied_to_ram(tmp_path: Path) -> None:
     assert in_ram == 4 * (26 * sum(k.startswith("conv_") for k in kernels) + 13 * kernels.count("pool_or"))
 
 
-@pytest.mark.parametrize("mcu", ["atmega328p", "atmega1284p", "atxmega128a1", "atmega2560"])
-@pytest.mark.parametrize("cplusplus", [False, True], ids=["C", "C++"])
+@pytest.mark.parametrize(
+    ("mcu", "cplusplus"),
+    [
+        ("atmega328p", False),
+        ("atmega2560", True),
+        *(
+            pytest.param(mcu, cplusplus, marks=pytest.mark.nightly)
+            for mcu in ("atmega328p", "atmega1284p", "atxmega128a1", "atmega2560")
+            for cplusplus in (False, True)
+            if (mcu, cplusplus) not in (("atmega328p", False), ("atmega2560", True))
+        ),
+    ],
+)
 def test_no_warnings(tmp_path: Path, mcu: str, cplusplus: bool) -> None:
     for source in runtime_sources():
         compiler = ("avr-g++" if cplusplus else "avr-gcc", f"-mmcu={mcu}")
@@ -143,7 +154,7 @@ def test_a_cpu_that_cannot_read_its_flash_is_refused(tmp_path: Path) -> None:
     assert "AVR: this CPU cannot read tables from its flash into any register; take a larger one" in said
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_mnist(avr: Machine, tmp_path: Path) -> None:
     examples = runtime_dir().parent / "examples" / "mnist"
     blrc.export(examples / "mnist.pt", folder=tmp_path / "out", targets=("c",))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from c_exports import assert_equal, export, one_conv, share_runtime_objects
+from c_exports import assert_equal, export, one_conv
 from hypothesis import given
 from hypothesis import strategies as st
 from random_programs import random_inputs
@@ -49,15 +49,9 @@ def inputs(program: Program, seed: int) -> np.ndarray:
     return raw.reshape(-1, *program.input.shape)
 
 
-@pytest.fixture(scope="module")
-def objects(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("objects")
-
-
 @pytest.fixture(autouse=True)
-def _columns(monkeypatch: pytest.MonkeyPatch, objects: Path) -> None:
+def _columns(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every layer that can have its outputs in lanes has them there, whether it pays or not."""
-    share_runtime_objects(monkeypatch, objects)
     monkeypatch.setattr(
         sys.modules["blrc.targets.c.emit"],
         "choose",

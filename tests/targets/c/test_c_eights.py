@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from c_exports import assert_equal, export, one_conv, share_runtime_objects
+from c_exports import assert_equal, export, one_conv
 from hypothesis import given
 from hypothesis import strategies as st
 from random_programs import random_inputs
@@ -63,15 +63,9 @@ def fits(program: Program) -> bool:
     return eights.fits(conv_of(program))
 
 
-@pytest.fixture(scope="module")
-def objects(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("objects")
-
-
 @pytest.fixture(autouse=True)
-def _eights(monkeypatch: pytest.MonkeyPatch, objects: Path) -> None:
+def _eights(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every first layer that can be takes eight pixels at once, whether it pays or not."""
-    share_runtime_objects(monkeypatch, objects)
     monkeypatch.setattr(
         sys.modules["blrc.targets.c.emit"],
         "choose",
@@ -91,12 +85,17 @@ def check(case: int, folder: Path, flags: tuple[str, ...]) -> None:
         np.testing.assert_array_equal(c.run_op("conv", raw), found["out"])
 
 
-@pytest.mark.parametrize("case", range(len(CASES)))
+SANITIZED = sorted({*range(0, len(CASES), 3), *AT_THE_END})
+
+
+@pytest.mark.parametrize(
+    "case", [pytest.param(i, marks=[pytest.mark.nightly] * (i in SANITIZED)) for i in range(len(CASES))]
+)
 def test_every_edge(tmp_path: Path, case: int) -> None:
     check(case, tmp_path, ("-O2", *STRICT))
 
 
-@pytest.mark.parametrize("case", sorted({*range(0, len(CASES), 3), *AT_THE_END}))
+@pytest.mark.parametrize("case", SANITIZED)
 def test_edges_under_sanitizers(tmp_path: Path, case: int) -> None:
     check(case, tmp_path, SANITIZE)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from c_exports import export, share_runtime_objects
+from c_exports import export
 from numpy.typing import NDArray
 from random_programs import gated, random_inputs, random_program, top_probability
 
@@ -25,16 +25,6 @@ from blrc.targets.c.build.compiler import STRICT
 from blrc.targets.c.build.host import SANITIZE, HostBuild
 from blrc.targets.c.emit import emit
 from blrc.targets.options import EmitOptions
-
-
-@pytest.fixture(scope="module")
-def objects(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("objects")
-
-
-@pytest.fixture(autouse=True)
-def _shared(monkeypatch: pytest.MonkeyPatch, objects: Path) -> None:
-    share_runtime_objects(monkeypatch, objects)
 
 
 def running_sums(program: Program, raw: NDArray[Any]) -> list[head.Sums]:
@@ -105,7 +95,13 @@ def scaled(program: Program, bits: float) -> Program:
 CASES = [(kind, members) for kind in ("uint8", "int8", "bits") for members in (1, 2, 5)]
 
 
-@pytest.mark.parametrize(("kind", "members"), CASES)
+BY_DAY = [("uint8", 1), ("uint8", 5), ("int8", 2), ("bits", 5)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "members"),
+    [pytest.param(*case, marks=[] if case in BY_DAY else [pytest.mark.nightly]) for case in CASES],
+)
 def test_random_programs(tmp_path: Path, kind: str, members: int) -> None:
     seed = CASES.index((kind, members))
     program = scaled(random_program(seed, kind, members=members), (3.0, 12.0, 400.0)[seed % 3])
@@ -369,8 +365,7 @@ def test_objects_need_only_what_a_compiler_itself_calls(tmp_path: Path) -> None:
     assert {n for n, _ in symbols if n not in defined and not n.startswith("__")} <= {"memcpy", "memset"}
 
 
-def test_the_stack_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.undo()  # kept objects have no .su files
+def test_the_stack_is_bounded(tmp_path: Path) -> None:
     _, folder = three(tmp_path)
     compiler, flags = build.find_compiler(), ("-Os", "-fstack-usage")
     for source in build.sources(folder, "net"):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from c_exports import assert_equal, export, one_conv, share_runtime_objects
+from c_exports import assert_equal, export, one_conv
 from every_kernel import PLAIN
 from random_programs import random_inputs
 
@@ -91,27 +91,22 @@ CASES = [
 ]
 
 
-@pytest.fixture(scope="module")
-def objects(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("objects")
-
-
-@pytest.fixture(autouse=True)
-def _shared(monkeypatch: pytest.MonkeyPatch, objects: Path) -> None:
-    share_runtime_objects(monkeypatch, objects)
-
-
 CARRY_SAVE = ("-O2", "-DNET_BLRC_UNIT_BITS=32", "-DNET_BLRC_HAS_POPCOUNT=0", *STRICT)
 BINARY = [i for i, case in enumerate(CASES) if case[1] == "bits"]
 
 
-# Sanitized builds are slow: every second case.
+# Each case by day either under sanitizers or optimised; the other way, where that is run at all, by night.
 @pytest.mark.parametrize(
     ("case", "flags"),
-    [(i, ("-O2", *STRICT)) for i in range(len(CASES))]
-    + [(i, CARRY_SAVE) for i in BINARY[::2]]
-    + [(i, SANITIZE) for i in range(0, len(CASES), 2)]
-    + [(i, (*SANITIZE, *CARRY_SAVE[1:3])) for i in BINARY[1::4]],
+    [(i, SANITIZE) for i in range(0, len(CASES), 2)]
+    + [(i, ("-O2", *STRICT)) for i in range(1, len(CASES), 2)]
+    + [(i, CARRY_SAVE) for i in BINARY[::4]]
+    + [(i, (*SANITIZE, *CARRY_SAVE[1:3])) for i in BINARY[1::4]]
+    + [
+        pytest.param(i, flags, marks=pytest.mark.nightly)
+        for cases, flags in ((range(0, len(CASES), 2), ("-O2", *STRICT)), (BINARY[2::4], CARRY_SAVE))
+        for i in cases
+    ],
 )
 def test_kernel(tmp_path: Path, case: int, flags: tuple[str, ...]) -> None:
     kernel, kind, shape, outputs, window, groups, pool = CASES[case]

@@ -19,9 +19,10 @@ import pytest
 from random_programs import random_program
 
 from blrc.store.places import fill_cache
+from blrc.store.private import UnsafeError
 from blrc.targets.c.native import cache
 from blrc.targets.c.native import library as shared
-from blrc.targets.c.native.cache import CHECKSUM, DEAD_AFTER, LIBRARY, UnsafeError, library, whole
+from blrc.targets.c.native.cache import CHECKSUM, DEAD_AFTER, LIBRARY, library, whole
 from blrc.targets.c.native.library import Shared, library_files
 
 KEY = "ab" * 32

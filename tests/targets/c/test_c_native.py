@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from c_exports import assert_equal, longest_strips, share_runtime_objects
+from c_exports import assert_equal, longest_strips
 from every_kernel import binary_scores, gated_members, words_of_groups
 from numpy.typing import NDArray
 from random_networks import binarized_network, checkpoint_of, deep_network
@@ -29,16 +28,6 @@ from blrc.targets.c.native.network import Native
 
 QUICK = ("-O1", *STRICT)
 KINDS = ("uint8", "int8", "bits")
-
-
-@pytest.fixture(scope="module")
-def objects(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("objects")
-
-
-@pytest.fixture(autouse=True)
-def _shared(monkeypatch: pytest.MonkeyPatch, objects: Path) -> None:
-    share_runtime_objects(monkeypatch, objects)
 
 
 def compiled(program: Program, threads: int = 1, flags: tuple[str, ...] = QUICK, cc: str | None = None) -> Native:
@@ -70,12 +59,15 @@ def check_program(program: Program, samples: int = 30, **options: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.nightly) for seed in (1, 2))])
 def test_random_programs(seed: int, kind: str) -> None:
     check_program(random_program(seed, kind, members=1 + seed % 3), threads=1 + seed % 2)
 
 
-@pytest.mark.parametrize("program", [gated_members, words_of_groups, binary_scores])
+@pytest.mark.parametrize(
+    "program",
+    [gated_members, *(pytest.param(each, marks=pytest.mark.nightly) for each in (words_of_groups, binary_scores))],
+)
 @pytest.mark.needs("clang")
 def test_every_kernel_with_clang(program: Any) -> None:
     check_program(program(), cc="clang", flags=("-O3", *STRICT))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from c_exports import assert_equal, export, one_conv, share_runtime_objects
+from c_exports import assert_equal, export, one_conv
 from every_kernel import gated_members
 from random_programs import alone, random_inputs, random_program
 from tile_programs import CODE_EDGES, EDGES, HALF, SAME, assert_steps_equal, inputs, many_convs, random_cases
@@ -33,9 +33,8 @@ TOOLS = (CC, "qemu-aarch64")
 
 
 @pytest.fixture(autouse=True, scope="module")
-def _objects(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def _every_level() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        share_runtime_objects(patch, tmp_path_factory.mktemp("objects"))
         patch.delenv(VARIABLE, raising=False)
         yield
 
@@ -52,6 +51,7 @@ def check_levels(program: Program, folder: Path, monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.needs(*TOOLS)
 @pytest.mark.parametrize("part", range(len(EDGES)))
+@pytest.mark.slow("emulates every level")
 def test_every_level_of_aarch64_at_the_edges_of_blocks(
     part: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -60,12 +60,13 @@ def test_every_level_of_aarch64_at_the_edges_of_blocks(
 
 
 @pytest.mark.needs(*TOOLS)
-@pytest.mark.parametrize("part", range(len(CODE_EDGES)))
+@pytest.mark.parametrize("part", [0, *(pytest.param(i, marks=pytest.mark.nightly) for i in range(1, len(CODE_EDGES)))])
 def test_first_layers_of_every_level_of_aarch64(part: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = many_convs(CODE_EDGES[part], dtype="int8")
     assert check_levels(program, tmp_path, monkeypatch) == {"conv_dots", "scores_dots"}
 
 
+@pytest.mark.nightly
 @pytest.mark.needs(*TOOLS)
 @pytest.mark.parametrize("dtype", ["bits", "int8"])
 def test_random_shapes_of_every_level_of_aarch64(dtype: DType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,6 +76,7 @@ def test_random_shapes_of_every_level_of_aarch64(dtype: DType, tmp_path: Path, m
 
 
 @pytest.mark.needs(*TOOLS)
+@pytest.mark.slow("emulates every level")
 def test_levels_of_aarch64_are_chosen_when_the_code_runs_and_can_be_limited(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -140,10 +142,15 @@ def test_python_takes_c_for_aarch64_on_such_a_machine(monkeypatch: pytest.Monkey
         pytest.param(*case, marks=pytest.mark.needs(case[0]))
         for case in (
             (CC, ("-std=c99",)),
+            ("clang-19", ("--target=aarch64-linux-gnu", "-xc++", "-std=c++11", "-I/usr/aarch64-linux-gnu/include")),
+        )
+    ]
+    + [
+        pytest.param(*case, marks=[pytest.mark.needs(case[0]), pytest.mark.nightly])
+        for case in (
             (CC, ("-std=c99", "-mcpu=cortex-a76")),
             ("clang-19", ("--target=aarch64-linux-gnu", "-std=c99", "-I/usr/aarch64-linux-gnu/include")),
             ("clang-19", ("--target=aarch64-linux-gnu", "-mcpu=cortex-a76", "-I/usr/aarch64-linux-gnu/include")),
-            ("clang-19", ("--target=aarch64-linux-gnu", "-xc++", "-std=c++11", "-I/usr/aarch64-linux-gnu/include")),
         )
     ],
 )

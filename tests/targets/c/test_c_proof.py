@@ -26,7 +26,7 @@ def eva(folder: Path) -> str:
     return done.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.needs("frama-c")
 def test_no_run_time_error_for_any_input(tmp_path: Path) -> None:
     """No access outside an object or of what is not initialized, no overflow, no bad shift, division or pointer."""

@@ -8,11 +8,10 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from c_exports import export, share_runtime_objects
+from c_exports import export
 from every_kernel import PLAIN, PROGRAMS
 from random_programs import random_inputs
 
@@ -37,11 +36,6 @@ SANITIZERS = {
 }
 
 
-@pytest.fixture(scope="module")
-def objects(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("objects")
-
-
 @pytest.fixture(scope="module", params=list(SANITIZERS))
 def sanitizer(request: pytest.FixtureRequest) -> tuple[str, ...]:
     return SANITIZERS[request.param]
@@ -49,18 +43,16 @@ def sanitizer(request: pytest.FixtureRequest) -> tuple[str, ...]:
 
 @pytest.fixture(scope="module", params=list(PROGRAMS))
 def built(
-    request: pytest.FixtureRequest, sanitizer: tuple[str, ...], objects: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[Path, tuple[str, ...]]]:
+    request: pytest.FixtureRequest, sanitizer: tuple[str, ...], tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, tuple[str, ...]]:
     """A folder with an export's objects, and the flags that they were compiled with."""
     program = PROGRAMS[request.param]()
     folder = export(program, tmp_path_factory.mktemp("net"), random_inputs(program, 4))
     kind = {"bits": "uint32_t", "int8": "int8_t", "uint8": "uint8_t"}[program.input.dtype]
     flags = (*FLAGS, *sanitizer, *STRICT, f"-DINPUT={kind}")
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        share_runtime_objects(monkeypatch, objects)
-        for source in compiler.sources(folder, "net"):
-            compiler.compile_object(("clang",), flags, source, folder / f"{source.stem}.o", folder)
-        yield folder, flags
+    for source in compiler.sources(folder, "net"):
+        compiler.compile_object(("clang",), flags, source, folder / f"{source.stem}.o", folder)
+    return folder, flags
 
 
 def linked(folder: Path, flags: tuple[str, ...], main: str, *more: str) -> Path:

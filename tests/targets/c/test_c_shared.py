@@ -57,6 +57,7 @@ def test_built_once_and_then_found(program: Program, cache: Path) -> None:
     assert sorted(file.name for file in cache.rglob("*")) == sorted([first.path.parent.name, LIBRARY, CHECKSUM])
 
 
+@pytest.mark.slow("compiles a library in many ways")
 def test_whatever_differs_is_another_entry(
     program: Program, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

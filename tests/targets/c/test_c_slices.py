@@ -8,10 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from c_exports import assert_equal, export, one_conv, share_runtime_objects
+from c_exports import assert_equal, export, one_conv
 from hypothesis import given
 from hypothesis import strategies as st
 from random_programs import random_inputs
+from tile_programs import Case, assert_steps_equal, inputs, many_convs
 
 from blrc.net.bits import pack, pack_signs
 from blrc.program import legal
@@ -48,15 +49,9 @@ def conv_of(program: Program) -> Conv:
     return next(op for op in program.ops if isinstance(op, Conv))
 
 
-@pytest.fixture(scope="module")
-def objects(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("objects")
-
-
 @pytest.fixture(autouse=True)
-def _sliced(monkeypatch: pytest.MonkeyPatch, objects: Path) -> None:
+def _sliced(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every convolution that can be is bit-sliced, whether it pays or not."""
-    share_runtime_objects(monkeypatch, objects)
     monkeypatch.setattr(
         sys.modules["blrc.targets.c.emit"],
         "choose",
@@ -79,11 +74,18 @@ def check(program: Program, folder: Path, seed: int, flags: tuple[str, ...], cpu
         np.testing.assert_array_equal(c.run_op("conv", raw), found["out"])
 
 
-@pytest.mark.parametrize("case", range(len(CASES)))
+def check_together(cases: list[Case], folder: Path, cpu: str, seed: int = 0) -> None:
+    """Run layers alone that one export holds: it compiles once for all of them."""
+    program = many_convs(cases, seed)
+    with HostBuild(export(program, folder, inputs(program, 1), cpu=cpu), "net", ("-O2", *STRICT)) as c:
+        assert {c.step(f"case{i}").kernel for i in range(len(cases))} == {KERNELS[cpu]}
+        assert_steps_equal(program, c.run_op, cpu, count=12)
+
+
+@pytest.mark.parametrize("part", range(4))
 @pytest.mark.parametrize("cpu", KERNELS)
-def test_every_edge(tmp_path: Path, cpu: str, case: int) -> None:
-    shape, outputs, pool = CASES[case]
-    check(one_conv(shape, outputs, SAME, pool=pool, seed=case), tmp_path, case, ("-O2", *STRICT), cpu)
+def test_every_edge(tmp_path: Path, cpu: str, part: int) -> None:
+    check_together([(*shape, outputs, SAME, pool) for shape, outputs, pool in CASES[part::4]], tmp_path, cpu)
 
 
 @pytest.mark.parametrize("case", range(0, len(CASES), 5))
@@ -145,16 +147,12 @@ def test_quads_where_tables_have_addresses_of_their_own(emulated: Machine, tmp_p
         assert_equal(program, c.run(raw), raw, ["out", "scores"])
 
 
-@pytest.mark.parametrize("outputs", [1, 5, 6, 7, 33])
-@pytest.mark.parametrize("sharing", range(1, slices.SHARING + 1))
 @pytest.mark.parametrize("cpu", KERNELS)
-def test_groups_of_every_size(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cpu: str, sharing: int, outputs: int
-) -> None:
+def test_groups_of_every_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cpu: str) -> None:
     """The last group may be smaller; kinds of taps may be empty, or end anywhere in their eights and sixteens."""
-    monkeypatch.setattr(slices, "sharing", lambda _op: sharing)
-    program = one_conv((6, 9, 7), outputs, SAME, pool=HALF if outputs % 2 else None, seed=sharing)
-    check(program, tmp_path, outputs, ("-O2", *STRICT), cpu)
+    sizes = [(sharing, outputs) for sharing in range(1, slices.SHARING + 1) for outputs in (1, 5, 6, 7, 33)]
+    monkeypatch.setattr(slices, "sharing", lambda op: sizes[int(op.name.removeprefix("case"))][0])
+    check_together([(6, 9, 7, n, SAME, HALF if n % 2 else None) for _, n in sizes], tmp_path, cpu)
 
 
 def test_members_have_tables_of_their_own(tmp_path: Path) -> None:

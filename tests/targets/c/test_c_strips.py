@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from c_exports import assert_equal, export, longest_strips, share_runtime_objects
+from c_exports import assert_equal, export, longest_strips
 from hypothesis import given
 from hypothesis import strategies as st
 from random_programs import Builder, random_inputs, random_program
@@ -174,16 +174,10 @@ def test_rows_kept_are_the_most_that_any_row_needs(ops: list[Conv]) -> None:
 # Whole networks.
 
 
-@pytest.fixture(scope="module")
-def objects(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("objects")
-
-
 @pytest.fixture
-def always(monkeypatch: pytest.MonkeyPatch, objects: Path) -> None:
+def always(monkeypatch: pytest.MonkeyPatch) -> None:
     """Strips wherever they are possible."""
     monkeypatch.setattr(strips, "plan", longest_strips)
-    share_runtime_objects(monkeypatch, objects)
 
 
 def check_in_strips(folder: Path, seed: int, kind: str, members: int = 1, **flags: object) -> int:
@@ -232,14 +226,13 @@ def test_strips_on_other_processors(tmp_path: Path, always: None, emulated: Mach
         assert c.selftest() == 0
 
 
-@pytest.mark.parametrize("optimize", ["size", "ram"])
+@pytest.mark.parametrize("optimize", [pytest.param("size", marks=pytest.mark.nightly), "ram"])
 @pytest.mark.parametrize("padding", [(4, 0, 4, 0), (5, 1, 6, 0), (0, 4, 6, 6)])
 def test_columns_in_strips_of_padding_larger_than_the_kernel(
-    tmp_path: Path, objects: Path, monkeypatch: pytest.MonkeyPatch, optimize: Optimize, padding: tuple[int, ...]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, optimize: Optimize, padding: tuple[int, ...]
 ) -> None:
     """The first strips' padding was -1 where a window lay wholly below the map: 128 bytes were written below an array
     on the stack."""
-    share_runtime_objects(monkeypatch, objects)
     builder = Builder(Value("input", "uint8", (9, 24, 1)), np.random.default_rng(0), members=1)
     builder.encode()
     builder.conv("first", Window((3, 3), padding=padding), None, groups=1, per_group=65)  # type: ignore[arg-type]

@@ -79,8 +79,14 @@ def check_level(program: Program, tier: str) -> set[str]:
     return {step.kernel for step in native.layout.steps}
 
 
-@pytest.mark.parametrize("tier", TIERS)
-@pytest.mark.parametrize("part", range(len(EDGES)))
+@pytest.mark.parametrize(
+    ("tier", "part"),
+    [
+        *((tier, 0) for tier in TIERS),
+        *(pytest.param(tier, 1, marks=[] if tier == TIERS[-1] else [pytest.mark.nightly]) for tier in TIERS),
+    ],
+)
+@pytest.mark.slow("compiles kernels of every level")
 def test_every_level_at_the_edges_of_blocks(tier: str, part: int, monkeypatch: pytest.MonkeyPatch) -> None:
     need(tier)
     monkeypatch.setenv(VARIABLE, tier)
@@ -88,7 +94,12 @@ def test_every_level_at_the_edges_of_blocks(tier: str, part: int, monkeypatch: p
     assert check_level(many_convs(EDGES[part]), tier) == {"conv_tiles", "scores_dots"} | dense
 
 
-@pytest.mark.parametrize("tier", TIERS)
+BY_DAY = (TIERS[0], TIERS[-1])
+SOME = [pytest.param(tier, marks=[] if tier in BY_DAY else [pytest.mark.nightly]) for tier in TIERS]
+
+
+@pytest.mark.parametrize("tier", SOME)
+@pytest.mark.slow("compiles kernels of every level")
 def test_bit_sliced_layers_of_every_level(tier: str, monkeypatch: pytest.MonkeyPatch) -> None:
     need(tier)
     monkeypatch.setenv(VARIABLE, tier)
@@ -142,12 +153,16 @@ def test_random_shapes_of_every_level(tier: str, dtype: DType, monkeypatch: pyte
 @pytest.mark.parametrize(
     ("tier", "kind", "dtype"),
     [
-        *((tier, "tiles", "bits") for tier in TIERS),
-        *((tier, "codes", "int8") for tier in TIERS),
+        *(
+            pytest.param(tier, kind, dtype, marks=[] if tier in BY_DAY else [pytest.mark.nightly])
+            for kind, dtype in (("tiles", "bits"), ("codes", "int8"))
+            for tier in TIERS
+        ),
         ("popcnt", "lanes", "bits"),
         ("avx2", "lanes", "bits"),
     ],
 )
+@pytest.mark.slow("compiles kernels of every level")
 def test_no_level_reads_or_writes_outside(
     tier: str, kind: str, dtype: DType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -202,6 +217,7 @@ def test_tables_hold_every_bit_once() -> None:
             assert (by_unit[0, 0, 8, 0], by_unit[0, 0, 1, 0]) == (rows[1, 0], rows[2, 0])
 
 
+@pytest.mark.slow("compiles kernels of every level")
 def test_random_networks_with_every_op() -> None:
     for seed in range(3):
         program = random_program(seed, "uint8", members=2, layers=3)

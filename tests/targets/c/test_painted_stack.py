@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from c_exports import export, one_conv, share_runtime_objects
+from c_exports import export, one_conv
 from every_kernel import HALF, PROGRAMS, SAME
 from random_programs import Builder, gated, random_inputs, random_program
 
@@ -143,14 +143,9 @@ def check(folder: Path, program: Program, cpu: str = PORTABLE, optimize: Optimiz
 
 
 def memory_of(program: Program, inputs: np.ndarray) -> bytes:
-    from blrc.program.vectors import footprint as as_read
+    from blrc.program.vectors import memory as as_read
 
     return as_read(program.input, inputs).tobytes()
-
-
-@pytest.fixture
-def shared(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
-    share_runtime_objects(monkeypatch, tmp_path_factory.getbasetemp())
 
 
 def small(seed: int, members: int) -> Program:
@@ -169,14 +164,12 @@ def wide(members: int) -> Program:
     return builder.finish(np.int8)
 
 
-@pytest.mark.usefixtures("shared")
 @pytest.mark.parametrize("members", [1, 3])
 @pytest.mark.parametrize("seed", range(6))
 def test_random_networks(seed: int, members: int, tmp_path: Path) -> None:
     check(tmp_path / "net", small(seed, members), optimize=("size", "ram", "speed")[seed % 3])
 
 
-@pytest.mark.usefixtures("shared")
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_every_kernel(name: str, tmp_path: Path) -> None:
     check(tmp_path / "net", PROGRAMS[name]())
@@ -191,14 +184,12 @@ FORMS: list[tuple[str, Optimize]] = [
 ]
 
 
-@pytest.mark.usefixtures("shared")
 @pytest.mark.parametrize(("cpu", "optimize"), FORMS)
 @pytest.mark.parametrize("members", [1, 2])
 def test_every_form(cpu: str, optimize: Optimize, members: int, tmp_path: Path) -> None:
     check(tmp_path / "net", wide(members), cpu, optimize)
 
 
-@pytest.mark.usefixtures("shared")
 def test_strips_and_gathered_rows(tmp_path: Path) -> None:
     programs: dict[str, Callable[[], Program]] = {
         "strips": lambda: random_program(3, "uint8", (14, 9, 3), layers=9, members=1),
@@ -208,8 +199,7 @@ def test_strips_and_gathered_rows(tmp_path: Path) -> None:
         check(tmp_path / name, make(), optimize="ram")
 
 
-@pytest.mark.slow
-@pytest.mark.usefixtures("shared")
+@pytest.mark.nightly
 @pytest.mark.parametrize("optimize", ["size", "speed", "ram"])
 def test_the_shipped_network(optimize: Optimize, tmp_path: Path) -> None:
     """One network, of which the stated stack was that of classify while every example calls predict."""
@@ -218,8 +208,7 @@ def test_the_shipped_network(optimize: Optimize, tmp_path: Path) -> None:
     assert found["predict"] > found["classify"]
 
 
-@pytest.mark.slow
-@pytest.mark.usefixtures("shared")
+@pytest.mark.nightly
 def test_the_shipped_network_as_an_ensemble(tmp_path: Path) -> None:
     source = checkpoint.load(ROOT / "examples" / "mnist" / "mnist.pt")
     check(tmp_path / "two", lower([sample(source, Member(0, k), running=True) for k in range(2)]))

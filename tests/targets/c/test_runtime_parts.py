@@ -80,10 +80,11 @@ def test_rows_of_a_window_in_the_padding_have_no_address(tmp_path: Path) -> None
         pytest.param("gcc", marks=pytest.mark.needs("gcc")),
         pytest.param("g++", marks=pytest.mark.needs("g++")),
         pytest.param("clang", marks=pytest.mark.needs("clang")),
-        pytest.param("clang++", marks=pytest.mark.needs("clang++")),
-        pytest.param("s390x-linux-gnu-gcc", marks=pytest.mark.needs("s390x-linux-gnu-gcc")),
+        pytest.param("clang++", marks=[pytest.mark.needs("clang++"), pytest.mark.nightly]),
+        pytest.param("s390x-linux-gnu-gcc", marks=[pytest.mark.needs("s390x-linux-gnu-gcc"), pytest.mark.nightly]),
     ],
 )
+@pytest.mark.slow("compiles every file of the runtime")
 def test_no_warnings(tmp_path: Path, compiler: str) -> None:
     for source in SOURCES:
         flags = ("-O2", "-ffreestanding", *STRICT, *include_flags())

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
 from blrc.display import Brief
 
 Int64s = NDArray[np.int64]

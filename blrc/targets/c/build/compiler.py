@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from blrc.errors import BlrcError
+from blrc.targets.c.build import objects
 
 COMPILE_TIMEOUT = 600.0
 
@@ -57,12 +58,13 @@ def compile_command(
 def compile_object(
     compiler: Sequence[str], flags: Sequence[str], source: Path, out: Path, include: Path, cplusplus: bool = False
 ) -> Path:
-    """Compile one file.
+    """Compile one file, unless the same text was compiled in the same way before (`objects`).
 
     Raises:
         BlrcError: the compiler complains (its first lines are in the message), hangs, or does not exist.
     """
-    run_tool(compile_command(compiler, flags, source, out, include, cplusplus), f"compiling {source.name}")
+    command = compile_command(compiler, flags, source, out, include, cplusplus)
+    objects.compiled(command, source, out, lambda tool: run_tool(tool, f"compiling {source.name}"))
     return out
 
 

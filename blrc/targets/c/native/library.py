@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import os
 import platform
 import re
 import tempfile
@@ -26,12 +25,13 @@ from blrc.program import program_file
 from blrc.program.program import Program
 from blrc.program.vectors import unknown
 from blrc.store.places import cache_folder
-from blrc.targets.c.build import compiler
+from blrc.store.private import UnsafeError
+from blrc.targets.c.build import compiler, objects
 from blrc.targets.c.build.compiled import temporary_files
 from blrc.targets.c.emit import emit_library
 from blrc.targets.c.kernels.tiers import host_cpu, tier_flags
 from blrc.targets.c.native import cache as library_cache
-from blrc.targets.c.native.cache import LIBRARY, UnsafeError
+from blrc.targets.c.native.cache import LIBRARY
 from blrc.targets.c.native.wrapper import FILE, host_wrapper
 from blrc.targets.c.text.header import read_layout
 from blrc.targets.c.text.symbols import name_all
@@ -150,8 +150,8 @@ class Shared:
 
     def _key(self) -> str:
         command = (*self._compiler, *self._flags)
-        predefined = compiler.run_tool([*command, "-dM", "-E", "-x", "c", os.devnull], "asking the compiler what it is")
-        parts = [b"1", repr(command).encode(), predefined.encode()]
+        identity = objects.identity(command, lambda tool: compiler.run_tool(tool, "asking the compiler what it is"))
+        parts = [b"2", identity]
         for name, content in sorted(self._files.items()):
             parts += [name.encode(), content]
         # Hashes of the parts, so that no part can pass for two.

@@ -188,7 +188,7 @@ def serial_lines(firmware: Path, count: int) -> list[str]:
     return found
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.needs("arduino-builder", "avr-gcc", "simavr")
 def test_the_shipped_network_s_example_runs_on_a_mega(upload: Upload, tmp_path: Path) -> None:
     """Its tables are far beyond the 64 KB of an AVR's pointers; Arduino links with optimisation over all files."""
