@@ -8,6 +8,8 @@ import pytest
 from c_exports import export, longest_strips, one_conv
 from cortex_m_sizes import (
     COMPILER,
+    M4,
+    M55,
     MEASURED,
     VARIANTS,
     compiler_version,
