@@ -18,7 +18,7 @@ from blrc.targets.onnx.session import OnnxRun
 
 
 @pytest.mark.needs("cc")
-@pytest.mark.slow("a network of full width")
+@pytest.mark.nightly
 def test_full_width_is_equal_everywhere(tmp_path: Path) -> None:
     torch.manual_seed(0)
     checkpoint = checkpoint_of(models.cifar10(), "uint8", (3, 32, 32), samples=16)

@@ -59,6 +59,7 @@ def test_the_environment_has_no_extras(notorch_python: Path) -> None:
     assert run(notorch_python, "-c", code) == "[]\n"
 
 
+@pytest.mark.nightly
 def test_export_verify_bench_and_compile(notorch_python: Path, tmp_path: Path) -> None:
     ours, theirs = tmp_path / "ours", tmp_path / "theirs"
     assert "certainty" in run(notorch_python, "-m", "blrc", "inspect", MNIST / "mnist.pt")
