@@ -44,7 +44,7 @@ class Engine:
         fuses_encode: its first layer reads raw uint8 itself, so that, alone, it takes raw values instead of codes.
         limit: inputs that it is given at most of each kind (slow ones), or None.
         predict: raw inputs and a confidence in Q16 to what ``NAME_predict`` says, or None where there is no such thing.
-        settled: sums of log p ``(N, classes)`` of so many members ``(N,)`` to what ``NAME_settled`` says, or None.
+        settled: sums of log p ``(N, classes)`` of so many members ``(N,)`` to what ``NAME_is_final`` says, or None.
         layers: whether it shows its layers; else it only answers, and `run` gives nothing.
     """
 

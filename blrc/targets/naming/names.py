@@ -47,7 +47,7 @@ def check_name(name: str) -> str:
         BlrcError: it is no C identifier, starts with an underscore (reserved), is too long, or is a keyword of C or
             C++; it is the name of another model's file, such as ``net_weights`` beside ``net``; or a toolchain has
             taken it (`blrc.targets.naming.taken`): for a header, library or package, or a function such as
-            ``NAME_start``.
+            ``NAME_init``.
     """
     if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name, re.ASCII):
         raise BlrcError(f"name {name!r}: must be letters, digits and underscores, and start with a letter; give --name")

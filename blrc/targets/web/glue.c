@@ -36,7 +36,7 @@ EXPORT(p) const uint32_t *name_web_p(void)
 
 EXPORT(start) int name_web_start(void)
 {
-    return name_start(&ensemble);
+    return name_init(&ensemble);
 }
 
 EXPORT(add) int name_web_add(void)
@@ -47,7 +47,7 @@ EXPORT(add) int name_web_add(void)
 /* The label, or a negative error; mean and variance are those of the last answer. */
 EXPORT(ask) int name_web_ask(void)
 {
-    return name_ask(&ensemble, &answer);
+    return name_result(&ensemble, &answer);
 }
 
 EXPORT(mean) uint32_t name_web_mean(void)
@@ -62,7 +62,7 @@ EXPORT(variance) uint32_t name_web_variance(void)
 
 EXPORT(settled) int name_web_settled(void)
 {
-    return name_settled(&ensemble);
+    return name_is_final(&ensemble);
 }
 
 EXPORT(gated) int name_web_gated(void)

@@ -82,7 +82,7 @@ def ties(program: Program) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 
 
 def compare_ties(program: Program, found: NDArray[np.bool_], engine: str) -> Comparison:
-    """Compare what the C's ``NAME_settled`` says of all `ties` with `head.Sums.settled`."""
+    """Compare what the C's ``NAME_is_final`` says of all `ties` with `head.Sums.settled`."""
     log_p, members = ties(program)
     expected = np.array(
         [

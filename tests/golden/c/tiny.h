@@ -86,17 +86,17 @@ typedef struct tiny_answer {
 } tiny_answer;
 
 /* Begin with another input. 0, or TINY_ERROR_NULL. */
-int tiny_start(tiny_ensemble *ensemble);
+int tiny_init(tiny_ensemble *ensemble);
 
 /* Run the next member on the input, which must be the same for all. 0, or a negative TINY_ERROR_*. */
 int tiny_add(tiny_ensemble *ensemble, const uint8_t *input, void *arena);
 
 /* The answer of the members so far: its label, or a negative TINY_ERROR_*. */
-int tiny_ask(const tiny_ensemble *ensemble, tiny_answer *answer);
+int tiny_result(const tiny_ensemble *ensemble, tiny_answer *answer);
 
 /* 1: the label stays the same whatever the remaining members say. 0: it may change, or there is none yet.
  * Or a negative TINY_ERROR_*. */
-int tiny_settled(const tiny_ensemble *ensemble);
+int tiny_is_final(const tiny_ensemble *ensemble);
 
 /* Members, one after the other, until the label is settled, or its mean probability is at least `confidence`
  * (Q16; 0: go on whatever it is), or all are used.

@@ -13,7 +13,7 @@
 #error "this file and tiny.h are of two exports: run blrc export again and copy all its files"
 #endif
 
-int tiny_start(tiny_ensemble *ensemble)
+int tiny_init(tiny_ensemble *ensemble)
 {
     int32_t i;
 
@@ -51,7 +51,7 @@ int tiny_add(tiny_ensemble *ensemble, const uint8_t *input, void *arena)
     return 0;
 }
 
-int tiny_ask(const tiny_ensemble *ensemble, tiny_answer *answer)
+int tiny_result(const tiny_ensemble *ensemble, tiny_answer *answer)
 {
     int32_t label;
 
@@ -73,7 +73,7 @@ int tiny_ask(const tiny_ensemble *ensemble, tiny_answer *answer)
     return (int)label;
 }
 
-int tiny_settled(const tiny_ensemble *ensemble)
+int tiny_is_final(const tiny_ensemble *ensemble)
 {
     if (ensemble == 0) {
         return TINY_ERROR_NULL;
@@ -93,18 +93,18 @@ int tiny_predict(const uint8_t *input, void *arena, tiny_ensemble *ensemble, uin
     if (ensemble == 0 || answer == 0) {
         return TINY_ERROR_NULL;
     }
-    tiny_start(ensemble);
+    tiny_init(ensemble);
     do {
         const int status = tiny_add(ensemble, input, arena);
 
         if (status < 0) {
             return status;
         }
-        tiny_ask(ensemble, answer);
+        tiny_result(ensemble, answer);
         if (confidence != 0 && answer->mean >= confidence) {
             break;
         }
-    } while (!tiny_settled(ensemble)); /* it is when all members are used */
+    } while (!tiny_is_final(ensemble)); /* it is when all members are used */
     return (int)answer->label;
 }
 

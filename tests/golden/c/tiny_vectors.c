@@ -85,7 +85,7 @@ static int tiny_vector_ensemble(int32_t vector, const uint8_t *input, void *aren
     tiny_ensemble ensemble;
     tiny_answer answer = {-1, 0, 0, 0};
     int32_t i;
-    int status = tiny_start(&ensemble);
+    int status = tiny_init(&ensemble);
 
     for (i = 0; i < TINY_MEMBERS && status == 0; ++i) {
         status = tiny_add(&ensemble, input, arena);
@@ -93,7 +93,7 @@ static int tiny_vector_ensemble(int32_t vector, const uint8_t *input, void *aren
     if (status != 0) {
         return status;
     }
-    status = tiny_ask(&ensemble, &answer);
+    status = tiny_result(&ensemble, &answer);
     if (status < 0) {
         return status;
     }
@@ -106,7 +106,7 @@ static int tiny_vector_ensemble(int32_t vector, const uint8_t *input, void *aren
         answer.members != (uint32_t)TINY_BLRC_READ(int32_t, expected, 1) ||
         answer.mean != (uint32_t)TINY_BLRC_READ(int32_t, expected, 2) ||
         answer.variance != (uint32_t)TINY_BLRC_READ(int32_t, expected, 3) ||
-        (answer.members == TINY_MEMBERS && tiny_settled(&ensemble) != 1)) {
+        (answer.members == TINY_MEMBERS && tiny_is_final(&ensemble) != 1)) {
         return 1 + TINY_MEMBERS * TINY_OPS;
     }
     return 0;

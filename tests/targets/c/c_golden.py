@@ -30,7 +30,7 @@ def golden_files() -> dict[str, bytes]:
 
 
 if __name__ == "__main__":
-    sys.path[:0] = [str(Path(__file__).parents[up]) for up in (1, 2)]
+    sys.path[:0] = [str(Path(__file__).parents[up]) for up in (2, 3)]
     FOLDER.mkdir(parents=True, exist_ok=True)
     for old in FOLDER.iterdir():
         old.unlink()

@@ -81,11 +81,11 @@ static void learn(const INPUT *input)
     net_ensemble e;
     uint32_t k, i;
 
-    REQUIRE(net_start(&e) == 0);
+    REQUIRE(net_init(&e) == 0);
     for (k = 0; k <= NET_MEMBERS; ++k) {
         REQUIRE(e.members == k);
         sums[k] = e;
-        settled[k] = net_settled(&e);
+        settled[k] = net_is_final(&e);
         REQUIRE(settled[k] == 0 || settled[k] == 1);
         REQUIRE(k != 0 || settled[k] == 0);
         REQUIRE(k != NET_MEMBERS || settled[k] == 1);
@@ -94,7 +94,7 @@ static void learn(const INPUT *input)
         REQUIRE(k == 1 || gated[k] == 0);
 #endif
         if (k > 0) {
-            REQUIRE(net_ask(&e, &answers[k]) == first_largest(e.log_p));
+            REQUIRE(net_result(&e, &answers[k]) == first_largest(e.log_p));
             REQUIRE(answers[k].label == first_largest(e.log_p) && answers[k].members == k);
             REQUIRE(answers[k].mean <= 65536 && answers[k].variance <= (uint32_t)1 << 30);
 #ifdef NET_GATE
@@ -152,7 +152,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         }
     }
     learn(input);
-    REQUIRE(net_start(&e) == 0);
+    REQUIRE(net_init(&e) == 0);
     for (i = size / 2; i + 1 < size; i += 2) {
         const uint8_t call = data[i], detail = data[i + 1];
         const size_t beside = detail % 8;
@@ -162,7 +162,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         before = e;
         switch (call % 10) {
         case 0:
-            REQUIRE(net_start(&e) == 0);
+            REQUIRE(net_init(&e) == 0);
             count = 0;
             break;
         case 1:
@@ -180,13 +180,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         case 4:
             answer = untouched;
             if (count == 0) {
-                REQUIRE(net_ask(&e, &answer) == NET_ERROR_EMPTY && same_answer(&answer, &untouched));
+                REQUIRE(net_result(&e, &answer) == NET_ERROR_EMPTY && same_answer(&answer, &untouched));
             } else {
-                REQUIRE(net_ask(&e, &answer) == answers[count].label && same_answer(&answer, &answers[count]));
+                REQUIRE(net_result(&e, &answer) == answers[count].label && same_answer(&answer, &answers[count]));
             }
             break;
         case 5:
-            REQUIRE(net_settled(&e) == settled[count]);
+            REQUIRE(net_is_final(&e) == settled[count]);
 #ifdef NET_GATE
             REQUIRE(net_gated(&e) == gated[count]);
 #endif
@@ -225,10 +225,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             break;
         }
         default:
-            REQUIRE(net_start(0) == NET_ERROR_NULL && net_settled(0) == NET_ERROR_NULL);
+            REQUIRE(net_init(0) == NET_ERROR_NULL && net_is_final(0) == NET_ERROR_NULL);
             REQUIRE(net_add(0, input, b.arena) == NET_ERROR_NULL && net_add(&e, input, 0) == NET_ERROR_NULL);
             REQUIRE(net_add(&e, 0, b.arena) == (aligned ? NET_ERROR_NULL : NET_ERROR_ALIGN));
-            REQUIRE(net_ask(0, &answer) == NET_ERROR_NULL && net_ask(&e, 0) == NET_ERROR_NULL);
+            REQUIRE(net_result(0, &answer) == NET_ERROR_NULL && net_result(&e, 0) == NET_ERROR_NULL);
             REQUIRE(net_observe(0, 0, b.arena, scores, 0, 0) == NET_ERROR_NULL);
             REQUIRE(net_observe(0, input, b.arena, 0, 0, 0) == NET_ERROR_NULL);
             REQUIRE(net_predict(input, b.arena, 0, 0, &answer) == NET_ERROR_NULL);

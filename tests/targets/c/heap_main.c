@@ -41,7 +41,7 @@ int main(void)
         }
         REQUIRE(net_predict((INPUT *)input, arena, ensemble, 0, answer) == net_vector_answers[4 * v]);
         REQUIRE(answer->members >= 1 && answer->members <= NET_MEMBERS);
-        REQUIRE(net_settled(ensemble) >= 0);
+        REQUIRE(net_is_final(ensemble) >= 0);
     }
     free(answer);
     free(ensemble);

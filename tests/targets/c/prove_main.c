@@ -13,13 +13,13 @@ int main(void)
     uint32_t k;
 
     Frama_C_make_unknown((char *)input, sizeof input);
-    net_start(&ensemble);
+    net_init(&ensemble);
     for (k = 0; k < NET_MEMBERS; ++k) {
         Frama_C_make_unknown((char *)arena, sizeof arena);
         if (net_add(&ensemble, input, arena) == 0) {
             net_gated(&ensemble);
-            net_ask(&ensemble, &answer);
-            net_settled(&ensemble);
+            net_result(&ensemble, &answer);
+            net_is_final(&ensemble);
         }
     }
     return 0;

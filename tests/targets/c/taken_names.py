@@ -211,7 +211,7 @@ def packages(components: Iterable[str]) -> dict[str, set[str]]:
 _HEAD = """\
 # Names that a model may not have: written by `python tests/targets/c/taken_names.py`, not by hand.
 #
-# header: NAME.h would hide a header of that name; library: libNAME.a; prefix: NAME_start or another name that an
+# header: NAME.h would hide a header of that name; library: libNAME.a; prefix: NAME_init or another name that an
 # export defines would be one of theirs; macro: compilers define it themselves; package: build systems find theirs, or
 # NAME in its place. All are in lower case.
 """
@@ -254,7 +254,7 @@ def main() -> None:
     places = dict(item.split("=", 1) for item in parser.parse_args().repository)
     with tempfile.TemporaryDirectory() as work:
         text = listing(collect(places, Path(work)))
-    (root / "blrc" / "targets" / "c" / "taken_names.txt").write_text(text, encoding="ascii")
+    (root / "blrc" / "targets" / "naming" / "taken_names.txt").write_text(text, encoding="ascii")
 
 
 if __name__ == "__main__":

@@ -106,7 +106,7 @@ def test_an_unbounded_stack_is_refused(tmp_path: Path) -> None:
 def test_the_stack_bound_adds_what_can_stand_on_each_other() -> None:
     usage = {
         "net": {"net_classify": 1, "net_run": 10, "net_op_a": 100, "net_op_b": 200},
-        "net_ensemble": {"net_predict": 50, "net_add": 30, "net_ask": 20},
+        "net_ensemble": {"net_predict": 50, "net_add": 30, "net_result": 20},
         "net_blrc_dense": {"net_blrc_dense": 1000},
         "net_blrc_conv": {"net_blrc_conv": 2000, "net_blrc_pixel": 3000},
         "net_blrc_run": {"net_blrc_run": 10000},

@@ -263,11 +263,11 @@ int main(void)
     net_answer a;
     uint32_t k;
     int label;
-    REQUIRE(net_start(0) == NET_ERROR_NULL);
-    REQUIRE(net_settled(0) == NET_ERROR_NULL);
-    REQUIRE(net_start(&e) == 0 && e.members == 0);
-    REQUIRE(net_ask(&e, &a) == NET_ERROR_EMPTY);
-    REQUIRE(net_settled(&e) == 0);
+    REQUIRE(net_init(0) == NET_ERROR_NULL);
+    REQUIRE(net_is_final(0) == NET_ERROR_NULL);
+    REQUIRE(net_init(&e) == 0 && e.members == 0);
+    REQUIRE(net_result(&e, &a) == NET_ERROR_EMPTY);
+    REQUIRE(net_is_final(&e) == 0);
     REQUIRE(net_add(0, input, arena) == NET_ERROR_NULL);
     REQUIRE(net_add(&e, 0, arena) == NET_ERROR_NULL);
     REQUIRE(net_add(&e, input, 0) == NET_ERROR_NULL);
@@ -275,16 +275,16 @@ int main(void)
     REQUIRE(e.members == 0 && e.log_p[0] == 0);
     for (k = 1; k <= NET_MEMBERS; ++k) {
         REQUIRE(net_add(&e, input, arena) == 0 && e.members == k);
-        label = net_ask(&e, &a);
+        label = net_result(&e, &a);
         REQUIRE(label >= 0 && a.label == label && a.members == k && a.mean <= 65536 && a.variance <= 1u << 30);
     }
-    REQUIRE(net_settled(&e) == 1);
+    REQUIRE(net_is_final(&e) == 1);
     k = e.p[0];
     REQUIRE(net_add(&e, input, arena) == NET_ERROR_MEMBERS);
     REQUIRE(e.members == NET_MEMBERS && e.p[0] == k);
-    REQUIRE(net_ask(0, &a) == NET_ERROR_NULL && net_ask(&e, 0) == NET_ERROR_NULL);
+    REQUIRE(net_result(0, &a) == NET_ERROR_NULL && net_result(&e, 0) == NET_ERROR_NULL);
     e.members = NET_MEMBERS + 1;
-    REQUIRE(net_ask(&e, &a) == NET_ERROR_MEMBERS && net_settled(&e) == NET_ERROR_MEMBERS);
+    REQUIRE(net_result(&e, &a) == NET_ERROR_MEMBERS && net_is_final(&e) == NET_ERROR_MEMBERS);
     REQUIRE(net_predict(0, arena, &e, 0, &a) == NET_ERROR_NULL);
     REQUIRE(net_predict(input, 0, &e, 0, &a) == NET_ERROR_NULL);
     REQUIRE(net_predict(input, arena, 0, 0, &a) == NET_ERROR_NULL);
@@ -360,7 +360,7 @@ def test_objects_need_only_what_a_compiler_itself_calls(tmp_path: Path) -> None:
     symbols = [line.split()[:2] for line in listing.splitlines() if not line.endswith(":") and not line.startswith(".")]
     assert not [name for name, kind in symbols if kind in "BbDdC"]
     defined = {name for name, kind in symbols if kind not in "Uw"}
-    assert {"net_start", "net_add", "net_ask", "net_settled", "net_predict", "net_observe"} <= defined
+    assert {"net_init", "net_add", "net_result", "net_is_final", "net_predict", "net_observe"} <= defined
     assert all(name.startswith("net_") for name in defined)
     assert {n for n, _ in symbols if n not in defined and not n.startswith("__")} <= {"memcpy", "memset"}
 

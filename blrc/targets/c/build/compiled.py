@@ -112,7 +112,7 @@ class Compiled:
         return answers.read(output, self.program.classes, self._order)
 
     def settled(self, log_p: NDArray[Any], members: NDArray[Any]) -> NDArray[np.bool_]:
-        """What ``NAME_settled`` says of sums of log p ``(N, classes)`` of so many members ``(N,)``: bool ``(N,)``.
+        """What ``NAME_is_final`` says of sums of log p ``(N, classes)`` of so many members ``(N,)``: bool ``(N,)``.
 
         Raises:
             BlrcError: the program fails, or answers with an error.
@@ -120,7 +120,7 @@ class Compiled:
         words = np.concatenate([np.asarray(members)[:, None], log_p], axis=1).astype(f"{self._order}i4")
         found = np.frombuffer(self._execute("settle", "0", 0, words.tobytes()), f"{self._order}i4")
         if len(found) != len(log_p) or ((found != 0) & (found != 1)).any():
-            raise BlrcError(f"{self.name}: NAME_settled of {len(log_p)} sums gave {found[:8].tolist()}")
+            raise BlrcError(f"{self.name}: NAME_is_final of {len(log_p)} sums gave {found[:8].tolist()}")
         return np.asarray(found == 1)
 
     def step(self, op: str) -> Step:

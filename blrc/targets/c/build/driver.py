@@ -120,7 +120,7 @@ static int driver_ask(int predict, uint32_t argument, const void *x)
     if (predict) {
         status = name_predict(input, driver_arena, &driver_ensemble, argument, &driver_got);
     } else {
-        status = name_start(&driver_ensemble);
+        status = name_init(&driver_ensemble);
         for (k = 0; k < (argument == 0 ? DRIVER_MEMBERS : argument) && status == 0; ++k) {
             status = name_add(&driver_ensemble, input, driver_arena);
             if (argument == 0 && GATED) {
@@ -128,10 +128,10 @@ static int driver_ask(int predict, uint32_t argument, const void *x)
             }
         }
         if (status == 0) {
-            status = name_ask(&driver_ensemble, &driver_got);
+            status = name_result(&driver_ensemble, &driver_got);
         }
     }
-    return status < 0 ? status : name_settled(&driver_ensemble);
+    return status < 0 ? status : name_is_final(&driver_ensemble);
 }
 
 /* What driver_ask found: the sums, the answer, and whether it is settled (answers.record). */
@@ -150,7 +150,7 @@ static void driver_tell(void (*write)(const void *data, uint32_t bytes), int32_t
 /* Whether the members and sums of log p that lie in driver_ensemble have settled the label. */
 static int32_t driver_settled(void)
 {
-    return name_settled(&driver_ensemble);
+    return name_is_final(&driver_ensemble);
 }
 """
 

@@ -192,14 +192,14 @@ static int host_ask(int predict, uint32_t argument, host_work *work, const INPUT
     if (predict) {
         return name_predict(input, work->arena, &work->ensemble, argument, answer);
     }
-    status = name_start(&work->ensemble);
+    status = name_init(&work->ensemble);
     for (k = 0; k < (argument == 0 ? NAME_MEMBERS : argument) && status == 0; ++k) {
         status = name_add(&work->ensemble, input, work->arena);
         if (argument == 0 && GATED) {
             break;
         }
     }
-    return status < 0 ? status : name_ask(&work->ensemble, answer);
+    return status < 0 ? status : name_result(&work->ensemble, answer);
 }
 
 NAME_SHOWN int host_answers(const unsigned char *x, uint64_t count, int predict, uint32_t argument, host_work *work,
@@ -216,7 +216,7 @@ NAME_SHOWN int host_answers(const unsigned char *x, uint64_t count, int predict,
         const INPUT_TYPE *const input = (const INPUT_TYPE *)host_pack(&host_input_map, x, work->x);
         name_answer answer;
         const int status = host_ask(predict, argument, work, input, &answer);
-        const int done = status < 0 ? status : name_settled(&work->ensemble);
+        const int done = status < 0 ? status : name_is_final(&work->ensemble);
 
         if (done < 0) {
             return done;

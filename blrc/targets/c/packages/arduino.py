@@ -19,7 +19,7 @@ category=Data Processing
 includes=@name@.h
 """
 
-_FUNCTIONS = ("observe", "start", "add", "ask", "settled", "predict", "selftest")
+_FUNCTIONS = ("observe", "init", "add", "result", "is_final", "predict", "selftest")
 _TYPES = ("ensemble", "answer")
 
 _SKETCH = f"""\

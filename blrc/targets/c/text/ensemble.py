@@ -64,17 +64,17 @@ typedef struct name_answer {
 } name_answer;
 
 /* Begin with another input. 0, or NAME_ERROR_NULL. */
-int name_start(name_ensemble *ensemble);
+int name_init(name_ensemble *ensemble);
 
 /* Run the next member on the input, which must be the same for all. 0, or a negative NAME_ERROR_*. */
 int name_add(name_ensemble *ensemble, const INPUT_TYPE *input, void *arena);
 
 /* The answer of the members so far: its label, or a negative NAME_ERROR_*. */
-int name_ask(const name_ensemble *ensemble, name_answer *answer);
+int name_result(const name_ensemble *ensemble, name_answer *answer);
 
 /* 1: the label stays the same whatever the remaining members say. 0: it may change, or there is none yet.
  * Or a negative NAME_ERROR_*. */
-int name_settled(const name_ensemble *ensemble);
+int name_is_final(const name_ensemble *ensemble);
 
 GATE(/* 1: only the first member has been added, and its probability is at least NAME_GATE: its answer is that of the
  * ensemble, and no other member is to be asked. 0: else. Or a negative NAME_ERROR_*. */
@@ -88,7 +88,7 @@ int name_predict(const INPUT_TYPE *input, void *arena, name_ensemble *ensemble, 
 """
 
 _ENSEMBLE = """\
-int name_start(name_ensemble *ensemble)
+int name_init(name_ensemble *ensemble)
 {
     int32_t i;
 
@@ -126,7 +126,7 @@ int name_add(name_ensemble *ensemble, const INPUT_TYPE *input, void *arena)
     return 0;
 }
 
-int name_ask(const name_ensemble *ensemble, name_answer *answer)
+int name_result(const name_ensemble *ensemble, name_answer *answer)
 {
     int32_t label;
 
@@ -148,7 +148,7 @@ int name_ask(const name_ensemble *ensemble, name_answer *answer)
     return (int)label;
 }
 
-int name_settled(const name_ensemble *ensemble)
+int name_is_final(const name_ensemble *ensemble)
 {
     if (ensemble == 0) {
         return NAME_ERROR_NULL;
@@ -176,21 +176,21 @@ GATE(int name_gated(const name_ensemble *ensemble)
     if (ensemble == 0 || answer == 0) {
         return NAME_ERROR_NULL;
     }
-    name_start(ensemble);
+    name_init(ensemble);
     do {
         const int status = name_add(ensemble, input, arena);
 
         if (status < 0) {
             return status;
         }
-        name_ask(ensemble, answer);
+        name_result(ensemble, answer);
         if (confidence != 0 && answer->mean >= confidence) {
             break;
         }
 GATE(        if (name_gated(ensemble)) {
             break;
         }
-)GATE    } while (!name_settled(ensemble)); /* it is when all members are used */
+)GATE    } while (!name_is_final(ensemble)); /* it is when all members are used */
     return (int)answer->label;
 }
 """

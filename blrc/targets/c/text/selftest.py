@@ -130,7 +130,7 @@ static int name_vector_ensemble(int32_t vector, const INPUT_TYPE *input, void *a
     name_ensemble ensemble;
     name_answer answer = {-1, 0, 0, 0};
     int32_t i;
-    int status = name_start(&ensemble);
+    int status = name_init(&ensemble);
 
     for (i = 0; i < NAME_MEMBERS && status == 0 GATED; ++i) {
         status = name_add(&ensemble, input, arena);
@@ -138,7 +138,7 @@ static int name_vector_ensemble(int32_t vector, const INPUT_TYPE *input, void *a
     if (status != 0) {
         return status;
     }
-    status = name_ask(&ensemble, &answer);
+    status = name_result(&ensemble, &answer);
     if (status < 0) {
         return status;
     }
@@ -151,7 +151,7 @@ static int name_vector_ensemble(int32_t vector, const INPUT_TYPE *input, void *a
         answer.members != (uint32_t)NAME_BLRC_READ(int32_t, expected, 1) ||
         answer.mean != (uint32_t)NAME_BLRC_READ(int32_t, expected, 2) ||
         answer.variance != (uint32_t)NAME_BLRC_READ(int32_t, expected, 3) ||
-        (answer.members == NAME_MEMBERS && name_settled(&ensemble) != 1)) {
+        (answer.members == NAME_MEMBERS && name_is_final(&ensemble) != 1)) {
         return 1 + NAME_MEMBERS * NAME_OPS;
     }
     return 0;
