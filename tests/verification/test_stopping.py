@@ -90,7 +90,12 @@ def test_c_stops_as_it_should(program: Program, folder: Path) -> None:
 
 MUTATIONS = {
     "the certainty in predict": ("ensemble", "        net_result(ensemble, answer);\n", "answer->mean += 77;", "mean"),
-    "the variance in predict": ("ensemble", "        net_result(ensemble, answer);\n", "++answer->variance;", "variance"),
+    "the variance in predict": (
+        "ensemble",
+        "        net_result(ensemble, answer);\n",
+        "++answer->variance;",
+        "variance",
+    ),
     "above instead of at least": ("ensemble", "answer->mean >= confidence", "answer->mean > confidence", "label"),
     "ties of settled": ("blrc_head", "(c < label ? 1u : 0u)", "(c > label ? 1u : 0u)", "settled"),
     "no ties in settled": ("blrc_head", "(c < label ? 1u : 0u)", "0u", "settled"),
