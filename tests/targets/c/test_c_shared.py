@@ -184,15 +184,15 @@ def test_two_processes_that_build_at_once_agree(program: Program, cache: Path, t
 
 
 def test_another_process_may_be_faster(program: Program, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    link = library.build.link
+    link = library.compiler.link
 
     def slow(*arguments: Any) -> Path:
         with monkeypatch.context() as patch:
-            patch.setattr(library.build, "link", link)
+            patch.setattr(library.compiler, "link", link)
             assert made(program).built  # the other process, in the middle of ours
         return link(*arguments)
 
-    monkeypatch.setattr(library.build, "link", slow)
+    monkeypatch.setattr(library.compiler, "link", slow)
     assert made(program).path.is_file()
     assert len(list(cache.iterdir())) == 1
 

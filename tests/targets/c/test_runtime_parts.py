@@ -127,7 +127,9 @@ def test_house_rules(path: Path) -> None:
 
 def test_no_mutable_globals_or_recursion(tmp_path: Path) -> None:
     for source in SOURCES:
-        out = build.compile_object(build.find_compiler(), ("-O0",), source, tmp_path / "x.o", RUNTIME / "include")
+        out = build.compile_object(
+            build.find_compiler(), ("-O0", *include_flags()), source, tmp_path / "x.o", RUNTIME / "include"
+        )
         kinds = subprocess.run(["nm", "-P", out], capture_output=True, text=True, check=True).stdout
         assert not [line for line in kinds.splitlines() if line.split()[1] in "BbDdCw"], source.name
         body = source.read_text(encoding="ascii")
