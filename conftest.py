@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import time
 from collections.abc import Generator
+from datetime import date
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -22,6 +24,9 @@ from blrc.targets.c.machines.simavr import SimAvr, build_runner
 from blrc.targets.c.machines.table import Machine, find
 
 ROOT = Path(__file__).parent
+
+# The processes that share the tests have to agree on their order, also around midnight: they inherit it.
+os.environ.setdefault("BLRC_NIGHT", date.today().isoformat())
 
 # `make test` is a make of its own. The makes that tests start must not take themselves for its children: they would
 # inherit its options, and say "Entering directory" around what the tests read.
@@ -66,6 +71,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         nightly = [item for item in items if item.get_closest_marker("nightly")]
         config.hook.pytest_deselected(items=nightly)
         items[:] = [item for item in items if not item.get_closest_marker("nightly")]
+    if config.option.minutes:  # the files in an order of the day, so that not always the same ones are left over
+        files = sorted({item.path for item in items})
+        random.Random(os.environ["BLRC_NIGHT"]).shuffle(files)
+        items.sort(key=lambda item: files.index(item.path))
 
 
 def pytest_runtest_logstart() -> None:
