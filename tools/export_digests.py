@@ -25,10 +25,10 @@ from random_networks import deep_network, encoding_of, randomise, raw_samples
 
 import blrc
 from blrc.errors import BlrcError
+from blrc.targets.c.kernels.cpus import CPUS, HOSTS
 
 ROOT = Path(__file__).resolve().parents[1]
 SHIPPED = {"mnist": "examples/mnist/mnist.pt", "cifar10": "examples/cifar10/cifar10-quarter.pt"}
-CPUS = ("portable", "cortex-m55", "x86-64", "aarch64")
 OPTIMIZE = ("size", "speed", "ram")
 MEMBERS: tuple[dict[str, Any], ...] = (
     {},
@@ -51,7 +51,7 @@ def cases() -> Iterator[tuple[str, str | None, dict[str, Any]]]:
     """Yield the target, the package and the options of every export of a network."""
     for members in MEMBERS:
         for cpu, optimize in itertools.product(CPUS, OPTIMIZE):
-            if optimize == "size" or cpu not in ("x86-64", "aarch64"):
+            if optimize == "size" or cpu not in HOSTS:
                 yield "c", None, {**members, "cpu": cpu, "optimize": optimize}
         for onnx in ONNX:
             yield "onnx", None, {**members, **onnx}
@@ -75,6 +75,7 @@ def networks(folder: Path, seeds: int) -> Iterator[tuple[str, Path]]:
             continue
         yield path.stem, path
     for seed in range(seeds // 4):
+        torch.manual_seed(seed)
         model, shape = deep_network(seed)
         path, encoding = folder / f"deep{seed}.pt", encoding_of("uint8", shape)
         blrc.save(randomise(model, seed), path=path, input=encoding, calibration=raw_samples(encoding, 40, seed))
