@@ -162,7 +162,8 @@ def export(
             without a popcount instruction, such as Cortex-M; or ``ram``: the least RAM, for more code.
         cpu: ``portable``: C for every CPU; ``x86-64``: C that takes the best of popcnt, AVX2 and AVX-512 that it finds;
             ``aarch64``: NEON, with ``sdot`` where it is;
-            ``cortex-m55``: with `optimize` ``speed``, convolutions of 128 pixels at once, in four times the memory.
+            ``cortex-m55``: with `optimize` ``speed``, convolutions of 128 pixels at once, in four times the memory;
+            ``rv64gcv``: portable C, whose kernels count bits in a RISC-V's vectors.
         onnx_weights: ``bytes``, or ``bits``: weights take an eighth in the ONNX file, unpacked when it is loaded.
         license, author, url, package_version: of the model, for packages and the manifest: an SPDX expression, one line
             of text, a web address, and MAJOR.MINOR.PATCH. What is not given stays unspecified.

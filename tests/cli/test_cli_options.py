@@ -99,7 +99,7 @@ def test_a_shell_completes_each_machine_of_a_list() -> None:
         (["--freeze", "0.7", "--members", "2"], "freeze Fraction(7, 10): expected a probability from 0 to 0.5"),
         (["--gate", "1/0"], "--gate '1/0': expected a share"),
         (["--members", "few"], "--members 'few': expected map, or a number of sampled networks, such as 16"),
-        (["--cpu", "z80"], "--cpu z80: expected portable, x86-64, aarch64 or cortex-m55"),
+        (["--cpu", "z80"], "--cpu z80: expected portable, x86-64, aarch64, cortex-m55 or rv64gcv"),
         (["--optimize", "fast"], "--optimize fast: expected size, speed or ram"),
         (["--package", "conan"], "unknown package 'conan'; known: cmake, arduino"),
         (["--target", "rust"], "unknown target 'rust'; known: c, onnx, web"),
