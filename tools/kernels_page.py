@@ -26,15 +26,16 @@ never changes a result. For every op `blrc export` takes the kernel that needs t
 compute the op on the CPU that `--cpu` names ([registry.py](../blrc/targets/c/kernels/registry.py)). Where estimates are
 equal, it takes the first one of a section. `blrc inspect` says which kernel each layer has.
 
-Kernels that take memory of their own are taken with `--optimize speed` alone, as long as what they need fits `--ram`
-and `--flash`; the one that needs the most memory is given up first. Kernels that can run row by row share the memory of
+Kernels that need scratch memory besides the maps are taken with `--optimize speed` alone, as long as what they need
+fits `--ram` and `--flash`; the one that needs the most memory is given up first. Kernels that can run row by row share the memory of
 the maps between them ([strips.py](../blrc/targets/c/layout/strips.py)). What the arguments mean stands in
 [blrc.h](../runtime/include/blrc.h).
 """
 
 _LEVELS = """\
-A host's export chooses among the levels when it runs. The bounds on code and stack come from sizes that were measured
-on a Cortex-M4 and a Cortex-M55 ([sizes.json](../blrc/targets/c/size/sizes.json)).
+Lanes are bits of the word in which bit-sliced kernels compute. Gathered words are the most of a window that is copied
+to the stack before its bits are counted. A host's export chooses among the levels when it runs. The bounds on
+code and stack come from sizes that were measured on a Cortex-M4 and a Cortex-M55 ([sizes.json](../blrc/targets/c/size/sizes.json)).
 """
 
 
@@ -54,7 +55,7 @@ def section(kernel: Kernel[Any], prototype: str) -> str:
     """Return what the page says of a kernel."""
     source = runtime_files()[f"blrc_{kernel.name}.c"].relative_to(runtime_dir())
     traits = [
-        *(["takes memory of its own (`--optimize speed`)"] if kernel.takes_ram else []),
+        *(["needs scratch memory besides the maps (`--optimize speed`)"] if kernel.takes_ram else []),
         *(["can run row by row"] if kernel.strips else []),
     ]
     rows = {

@@ -102,7 +102,7 @@ def _kernel(name: str, about: str, lanes: int) -> Kernel[Conv]:
         Conv,
         about=about,
         needs=f"dense layers of at most {MOST:,} inputs, whose bits fill their words or are those of one pixel",
-        chosen="where half of the inputs of all outputs take less than counting them in `dense`",
+        chosen="where adding half of the inputs takes fewer instructions than `dense`",
         on=lambda cpu: cpu.lanes == lanes,
         fits=lambda task: fits(task.op),
         cost=cost,

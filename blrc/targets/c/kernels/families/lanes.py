@@ -101,7 +101,7 @@ CONV_LANES = Kernel(
     "conv_lanes",
     Conv,
     about="adds the bits of 128 or 256 pixels at once; outputs share the taps that they add",
-    needs=f"what `conv_tiles` needs, 3x3, padded by 1, at most {MOST} channels, not pooled or by 2x2",
+    needs=f"what `conv_tiles` needs, 3x3, padded by 1, at most {MOST} channels, without pooling or with 2x2 pooling",
     chosen=f"from {LEAST_OUTPUTS} outputs on, where at least {LEAST_LANES:.0%} of the lanes are pixels",
     fits=lambda task: fits(task.op),
     cost=cost,

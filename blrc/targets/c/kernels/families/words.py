@@ -171,7 +171,7 @@ POOL_OR = Kernel(
     "pool_or",
     Pool,
     about="ORs the words under a window",
-    needs="max pooling that no convolution before it could take in",
+    needs="max pooling that was not fused into the convolution before it",
     fits=lambda _: True,
     cost=lambda task: task.op.y.nbytes // 4 * task.op.window.taps,
     lay=lambda _: Laid((), "no convolution before it could take it in"),
