@@ -27,15 +27,16 @@ compute the op on the CPU that `--cpu` names ([registry.py](../blrc/targets/c/ke
 equal, it takes the first one of a section. `blrc inspect` says which kernel each layer has.
 
 Kernels that need scratch memory besides the maps are taken with `--optimize speed` alone, as long as what they need
-fits `--ram` and `--flash`; the one that needs the most memory is given up first. Kernels that can run row by row share the memory of
-the maps between them ([strips.py](../blrc/targets/c/layout/strips.py)). What the arguments mean stands in
-[blrc.h](../runtime/include/blrc.h).
+fits `--ram` and `--flash`; the one that needs the most memory is given up first. Kernels that can run row by row
+share the memory of the maps between them ([strips.py](../blrc/targets/c/layout/strips.py)). What the arguments mean
+stands in [blrc.h](../runtime/include/blrc.h).
 """
 
 _LEVELS = """\
 Lanes are bits of the word in which bit-sliced kernels compute. Gathered words are the most of a window that is copied
-to the stack before its bits are counted. A host's export chooses among the levels when it runs. The bounds on
-code and stack come from sizes that were measured on a Cortex-M4 and a Cortex-M55 ([sizes.json](../blrc/targets/c/size/sizes.json)).
+to the stack before its bits are counted. A host's export chooses among the levels when it runs. The bounds on code
+and stack come from sizes that were measured on a Cortex-M4 and a Cortex-M55
+([sizes.json](../blrc/targets/c/size/sizes.json)).
 """
 
 

@@ -68,8 +68,8 @@ from blrc.targets.requests import OnnxForm, OnnxOutputs, OnnxWeights
     type=CPU,
     default="portable",
     show_default=True,
-    help="What the C is made for: any CPU; hosts with x86-64 (up to AVX-512) or aarch64 (NEON, sdot); cortex-m55, which "
-    "computes 128 pixels at once with --optimize speed; or rv64gcv, whose vectors count.",
+    help="What the C is made for: any CPU; hosts with x86-64 (up to AVX-512) or aarch64 (NEON, sdot); cortex-m55, "
+    "which computes 128 pixels at once with --optimize speed; or rv64gcv, whose vectors count bits.",
 )
 @click.option(
     "--onnx-weights",
