@@ -191,8 +191,8 @@ def _kernel(name: str, about: str, lanes: int) -> Kernel[Conv]:
         name,
         Conv,
         about=about,
-        needs=f"3x3 convolutions in one group on maps of at most {LANES} columns, padded by 1, without pooling or with 2x2 "
-        "pooling",
+        needs=f"3x3 convolutions in one group on maps of at most {LANES} columns, padded by 1, "
+        "without pooling or with 2x2 pooling",
         chosen=f"from {LEAST_OUTPUTS} outputs on, where at least {SHARES[name]:.0%} of the lanes are pixels",
         on=lambda cpu: cpu.lanes == lanes,
         fits=lambda task: fits(task.op),
