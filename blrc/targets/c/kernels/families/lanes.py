@@ -1,4 +1,4 @@
-"""Bit-sliced 3x3 convolutions on x86-64: which can be one, and their tables (``blrc_lanes.h`` of the runtime)."""
+"""Lay out bit-sliced 3x3 convolutions for x86-64 (``blrc_lanes.h`` of the runtime), and say which layers can be one."""
 
 from __future__ import annotations
 
@@ -36,7 +36,10 @@ _HALF = Window((2, 2), (2, 2))
 
 
 def fits(op: Conv) -> bool:
-    """Return whether the kernel can compute a layer; at the levels that have no lanes it is computed in tiles."""
+    """Return whether the kernel can compute a layer.
+
+    At levels of the instruction set that have no lanes, the layer is computed in tiles.
+    """
     return (
         tiles.fits(op)
         and op.window == _SAME
@@ -47,7 +50,7 @@ def fits(op: Conv) -> bool:
 
 
 def cost(task: Task[Conv]) -> float:
-    """Return what a layer takes at the levels before AVX-512: whole vectors of lanes."""
+    """Return the cost of a layer at the levels before AVX-512, in whole vectors of lanes."""
     op = task.op
     if op.y.shape[2] < LEAST_OUTPUTS:
         return NOT_WORTH_IT
@@ -76,19 +79,22 @@ def _lay(task: Task[Conv]) -> Laid:
 
 
 def highest_level(op: Conv) -> str:
-    """Return the highest level of x86-64 at which the bit-sliced kernel is the fastest that the layer has."""
+    """Return the highest level of x86-64 at which the bit-sliced kernel is the layer's fastest."""
     height, width, _ = op.x.shape
     return "avx512" if height * width >= LEAST_LANES_AVX512 * lanes(op) else "avx2"
 
 
 def lanes(op: Conv) -> int:
-    """Lanes of whole vectors for a map whose rows take whole bytes."""
+    """Return the lanes of whole vectors for a map whose rows take whole bytes."""
     height, width, _ = op.x.shape
     return -(-height * -(-width // 8) // VECTOR) * VECTOR * 8
 
 
 def scratch_bytes(op: Conv) -> int:
-    """Memory that the kernel needs while it runs: taps and their opposites, sums, results, all planes, masks."""
+    """Return the bytes of memory that the kernel needs while it runs.
+
+    It holds taps and their opposites, sums, results, the planes of all channels, and masks.
+    """
     height, width, channels = op.x.shape
     outputs = op.y.shape[2]
     plane = FRONT + (height + 2) * -(-width // 8) + VECTOR + 8
