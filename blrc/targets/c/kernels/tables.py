@@ -14,8 +14,9 @@ from blrc.program.program import Constant, Program
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """Hold one constant of a step as flat arrays that its kernel reads; `of_member[k]` is the index of member k's
-    array.
+    """Hold one constant of a step as flat arrays that its kernel reads.
+
+    The array of member k is that with index `of_member[k]`.
     """
 
     role: str

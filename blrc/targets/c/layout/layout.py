@@ -32,7 +32,7 @@ MOST_BYTES = 2**31 - 1
 class Layout:
     """Hold the steps in order, and the place in the arena of every value but the input.
 
-    The scores have a place, too, which ensembles use.
+    The scores have a place there for ensembles.
 
     Attributes:
         program: the program that is laid out.

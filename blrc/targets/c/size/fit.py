@@ -61,9 +61,9 @@ def needed(layout: Layout, flash: int | None = None, stack: int = 0) -> Need:
     """Return what a model needs.
 
     Args:
-        flash: bytes of code and constants from a compiler. Without them the least possible need is returned: that of
-            the tables.
-        stack: bytes of stack from a compiler.
+        flash: bytes of code and constants, as compiled. Without them the result is the least possible need, with the
+            tables alone.
+        stack: bytes of stack of the deepest call, as compiled.
     """
     parts = {part.what: part.nbytes for part in footprint.given(layout)}
     arena, given = parts.pop("arena"), parts.pop("input")

@@ -19,12 +19,12 @@ from blrc.targets.c.layout.macros import runtime_macros
 
 # Frames of the generated functions, and their code.
 CLASSIFY_FRAME = 16
-PREDICT_FRAMES = 24 + 32  # predict and add, above observe
-PREDICT_OTHER = 24 + 32 + 80  # predict, ask or add, and the head
-MEMBER_FRAME = 8  # what observe takes more where tables are chosen by member
-STRIPS_FRAME = 32  # what observe takes more where steps run in strips, besides
-STRIP_BYTES = 24  # the state of each of them, and the address of its map
-PART_BYTES = 112  # and the geometry of the rows at hand, of each group
+PREDICT_FRAMES = 24 + 32  # the frames of predict and add, above observe
+PREDICT_OTHER = 24 + 32 + 80  # the frames of predict, of what it calls, and of the head
+MEMBER_FRAME = 8  # added to the frame of observe if tables are chosen by member
+STRIPS_FRAME = 32  # added to the frame of observe if steps run in strips
+STRIP_BYTES = 24  # added for each step in strips: its state, and the address of its map
+PART_BYTES = 112  # added for each group of strips: the geometry of the rows at hand
 ENSEMBLE_CODE = 332
 GATE_CODE = 64
 SHAPE_BYTES = {"conv": 27 * 4, "pool": 13 * 4, "": 0}

@@ -23,7 +23,7 @@ def header(symbols: Symbols, version: str, vectors: int) -> str:
     return head(symbols, version, what) + text.guarded(f"{symbols.upper}_H", text.of_language(symbols.name, body))
 
 
-# What an observer is told.
+# The parameters of an observer.
 OBSERVED = ("void *context", "uint32_t member", "int32_t op", "const void *output", "uint32_t bytes")
 
 

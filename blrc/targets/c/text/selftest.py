@@ -1,4 +1,7 @@
-"""Write the self-test of an export: recorded inputs with what every step must give for them, and a main function."""
+"""Write the self-test of an export, ``<name>_vectors.c``, and the main function that runs it, ``<name>_selftest.c``.
+
+The self-test holds recorded inputs with what every step must give for them.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from blrc.program.vectors import Vectors, memory
 from blrc.targets.c.text import stored, text
 from blrc.targets.c.text.symbols import Symbols, element, elements, head
 
-MOST = 16  # vectors in the self-test: enough to see a wrong kernel, few enough for a small device
+MOST = 16  # the most vectors in the self-test: enough to see a wrong kernel, few enough for a small device
 
 
 def count(vectors: Vectors) -> int:
@@ -21,8 +24,7 @@ def count(vectors: Vectors) -> int:
 
 
 def vectors_file(symbols: Symbols, version: str, vectors: Vectors) -> str:
-    """Return the text of ``<name>_vectors.c``, which holds recorded inputs and compares every step with what they gave.
-    """
+    """Return the text of ``<name>_vectors.c``: the recorded inputs, and functions that compare every step with them."""
     layout, name, upper = symbols.layout, symbols.name, symbols.upper
     n, program = count(vectors), layout.program
     digests = np.array([[member.digests[s.y.name][:n] for s in layout.steps] for member in vectors.members]).transpose(

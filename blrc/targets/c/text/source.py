@@ -135,7 +135,7 @@ def _numbers(values: Sequence[int]) -> str:
     return ", ".join(map(str, values))
 
 
-# What runs steps is given to tell of them.
+# The arguments that functions which run steps pass on to the observer.
 WATCHING = ("observer", "context")
 
 

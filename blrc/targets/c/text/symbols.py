@@ -95,8 +95,7 @@ class Symbols:
         )
 
     def source(self, body: str) -> str:
-        """Return what follows a source's comment: an include of the public header, and `body` if the compiler can read
-        it.
+        """Return a source below its comment: it includes the public header, and has `body` if the compiler can read it.
         """
         return f'#include "{self.name}.h"\n\n' + text.if_readable(self.name, body)
 

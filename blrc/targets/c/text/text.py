@@ -21,7 +21,7 @@ def c_type(dtype: np.dtype[Any]) -> str:
 def comment(text: str) -> str:
     """Return a block comment.
 
-    What could end it, or continue a line, is replaced, because names in it may come from a stranger.
+    Names in it may come from a stranger, so whatever could end the comment or continue a line is replaced.
     """
     printed = "".join(c if " " <= c <= "~" or c == "\n" else "?" for c in text).replace("\\", "/")
     safe = re.sub(r"\*(?=/)|/(?=\*)|\?(?=\?)", r"\g<0> ", printed)  # its end, another one's start, trigraphs
@@ -108,8 +108,9 @@ def call(function: str, arguments: Iterable[str], indent: str = "    ") -> str:
 
 
 def wrap(opening: str, items: Iterable[str], closing: str) -> str:
-    """Return `opening`, the items separated by commas, and `closing`; lines break between items and align under the
-    opening.
+    """Return `opening`, the items separated by commas, and `closing`.
+
+    Lines break between items, and continue under the end of the opening.
     """
     lines, line = [], opening
     pieces = list(items)

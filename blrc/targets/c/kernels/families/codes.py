@@ -18,9 +18,9 @@ from blrc.targets.c.kernels.tables import Table, mapped, plain
 from blrc.targets.c.kernels.thresholds import never_padded, threshold_bits
 from blrc.targets.c.runtime_files import constant
 
-CODES = constant("BLRC_CODES")  # that are tabulated at a time
-CODE_ROWS = constant("BLRC_CODE_ROWS")  # of a block of weights
-PAIR_SUMS = 2**14 - 1  # twice that, the threshold's distance included, stays within 16 bits
+CODES = constant("BLRC_CODES")  # codes that are tabulated at a time
+CODE_ROWS = constant("BLRC_CODE_ROWS")  # rows of a block of weights
+PAIR_SUMS = 2**14 - 1  # the largest sum: twice that, with the threshold's distance, fits 16 bits
 LOOKED_UP = 1.0
 """Instructions for a multiply-add: on a Cortex-M4 0.9 in CIFAR-10's first layer, 1.6 in MNIST's (docs/performance.md).
 Only ratios to it matter."""

@@ -21,8 +21,8 @@ from blrc.targets.c.kernels.thresholds import most_differing
 from blrc.targets.c.runtime_files import constant
 
 LANES = 32
-MOST = 2**16 - 1  # inputs
-LOW_PLANES = constant("BLRC_LOW_PLANES")  # of a sum, that are kept in registers
+MOST = 2**16 - 1  # the most inputs
+LOW_PLANES = constant("BLRC_LOW_PLANES")  # planes of a sum that are kept in registers
 LOOKED_AT = 8
 """Instructions to look at one input and note it down where it is of the rarer sign."""
 ADDED = {"dense_columns": 4.0, "dense_quads": 5.0}
@@ -34,8 +34,9 @@ COMPARED = {"dense_columns": 40, "dense_quads": 60}
 
 
 def fits(op: Conv) -> bool:
-    """Return whether the kernel can compute a layer: dense, of at most 2^16 - 1 inputs, without gaps between their
-    bits.
+    """Return whether the kernel can compute a layer.
+
+    It computes dense layers of at most 2^16 - 1 inputs whose bits lie without gaps.
     """
     height, width, channels = op.x.shape
     together = channels % LANES == 0 or height * width == 1
@@ -52,8 +53,9 @@ def planes(op: Conv) -> int:
 
 
 def scratch_bytes(op: Conv, lanes: int = LANES) -> int:
-    """Return the bytes of memory that the kernel needs while it runs: the list of inputs to add, and the planes of a
-    sum.
+    """Return the bytes of memory that the kernel needs while it runs.
+
+    It holds the list of inputs to add, and the planes of a sum.
     """
     return 4 * (op.fan_in // 2 + 1 + planes(op) * lanes // LANES)
 

@@ -15,11 +15,11 @@ from blrc.targets.c.kernels.kernel import Kernel, Laid, Step, Task
 from blrc.targets.c.kernels.tables import Table, mapped
 from blrc.targets.c.runtime_files import constant
 
-ROWS = constant("BLRC_DOTS_ROWS")  # of a block
-ZERO = 128  # what is added to codes, so that they have no sign
-MAX_TABLE = 2**22  # bytes of weights: 8 times the bits
-MAX_COPY = 2**26  # bytes of the copy of an input with its padding, where that is most of it
-MAX_WORDS = 2**18  # of the scores' input
+ROWS = constant("BLRC_DOTS_ROWS")  # rows of a block
+ZERO = 128  # added to codes, so that none is negative
+MAX_TABLE = 2**22  # the most bytes of weights, of which each bit takes one
+MAX_COPY = 2**26  # the most bytes of the padded copy of an input, if it is mostly padding
+MAX_WORDS = 2**18  # the most words of the scores' input
 
 
 def conv_fits(op: Conv) -> bool:
@@ -79,8 +79,9 @@ def copy_bytes(op: Conv) -> int:
 
 
 def offsets(op: Conv) -> NDArray[np.int32]:
-    """Return where in the padded copy, counted from a window's first code, each four codes lie that are multiplied at
-    once.
+    """Return where each four codes that are multiplied at once lie, as offsets in the padded copy.
+
+    They are counted in bytes from a window's first code.
     """
     _, columns = copy_shape(op)
     taps_y, taps_x = op.window.kernel

@@ -18,9 +18,9 @@ from blrc.targets.c.kernels.families.codes import CODES, code_arguments, code_ro
 from blrc.targets.c.kernels.kernel import NOT_WORTH_IT, Kernel, Laid, Task
 from blrc.targets.c.kernels.tables import mapped
 
-LANES = 8  # of 16 bits in a vector of 128
-VECTOR = 128  # of the CPUs that have such vectors
-REACH = 2**16  # bytes from the first pixel's code to the eighth's are less: Helium counts them in a lane
+LANES = 8  # lanes of 16 bits in a vector of 128 bits
+VECTOR = 128  # `Cpu.lanes` of the CPUs that have such vectors
+REACH = 2**16  # the first and the eighth pixel's codes are fewer bytes apart: Helium counts them in a lane
 SHARE = 0.6
 """What a lane takes with eight pixels at once, as a share of what a pixel takes two at a time. MNIST's first layer,
 which has 32 outputs and where 28 of 32 lanes are pixels, takes 155 thousand instructions on a Cortex-M55 and not 347:
@@ -47,8 +47,9 @@ def fits(op: Conv) -> bool:
 
 
 def cost(task: Task[Conv]) -> float:
-    """Return the cost of computing eight pixels at once, which includes the unused lanes of the last vector of a map
-    row.
+    """Return the cost of computing eight pixels at once.
+
+    It includes the unused lanes of the last vector of a map row.
     """
     if task.op.y.shape[2] < LEAST_OUTPUTS:
         return NOT_WORTH_IT

@@ -14,14 +14,14 @@ from blrc.targets.c.kernels.kernel import NOT_WORTH_IT, Kernel, Laid, Task, by_g
 from blrc.targets.c.kernels.tables import mapped, paired
 from blrc.targets.c.runtime_files import constant
 
-VECTOR = constant("BLRC_LANES_VECTOR")  # bytes, at most
-SHARING = constant("BLRC_LANES_SHARING")  # outputs of a group, at most
-PLANES = constant("BLRC_LANES_PLANES")  # bits of a sum and its sign, at most
+VECTOR = constant("BLRC_LANES_VECTOR")  # bytes of the longest vector
+SHARING = constant("BLRC_LANES_SHARING")  # the most outputs of a group
+PLANES = constant("BLRC_LANES_PLANES")  # the most bits of a sum and its sign
 FRONT = constant("BLRC_LANES_FRONT")  # bytes before a plane's first row
-MASKS = 4  # BLRC_MASKS, of an enum
-MOST = 904  # channels: places in the table, times PLACE, stay below 2^16
-PLACE = 4  # a list has so many times the place in the table
-SHARED = 5  # outputs that share taps, at most: more are slower
+MASKS = 4  # BLRC_MASKS, which is in an enum of the runtime
+MOST = 904  # the most channels: places in the table, times PLACE, stay below 2^16
+PLACE = 4  # lists hold the place in the table times this
+SHARED = 5  # the most outputs that share taps: more are slower
 LEAST_OUTPUTS = 8
 """With fewer outputs that share its taps, a bit-sliced convolution is not faster than tiles."""
 LEAST_LANES = 0.38

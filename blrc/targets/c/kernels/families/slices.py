@@ -22,9 +22,9 @@ from blrc.targets.c.kernels.thresholds import most_differing
 from blrc.targets.c.runtime_files import constant
 
 LANES = 32
-MOST = 1816  # channels: 9 of them stay below 2^14
-SHARING = constant("BLRC_SHARING")  # outputs that share taps, at most
-MOST_PLANES = constant("BLRC_PLANES")  # bits of a sum, and its sign
+MOST = 1816  # the most channels: 9 taps of each stay below 2^14
+SHARING = constant("BLRC_SHARING")  # the most outputs that share taps
+MOST_PLANES = constant("BLRC_PLANES")  # the most bits of a sum and its sign
 LEAST_OUTPUTS = 4
 """With fewer outputs that share its taps, a bit-sliced convolution is not faster than counting bits."""
 SHARES = {"conv_slices": 0.25, "conv_quads": 0.3}

@@ -20,13 +20,13 @@ from blrc.targets.c.kernels.tables import Table, mapped, paired
 from blrc.targets.c.kernels.thresholds import most_differing
 from blrc.targets.c.runtime_files import constant
 
-ROWS = constant("BLRC_TILE_ROWS")  # of a block
-PIXELS = constant("BLRC_TILE_PIXELS")  # that share the loads of weights
-LOOK_UNITS, LOOK_BLOCKS = constant("BLRC_LOOK_UNITS"), constant("BLRC_LOOK_BLOCKS")  # in which order bytes are read
+ROWS = constant("BLRC_TILE_ROWS")  # rows of a block
+PIXELS = constant("BLRC_TILE_PIXELS")  # pixels that share the loads of weights
+LOOK_UNITS, LOOK_BLOCKS = constant("BLRC_LOOK_UNITS"), constant("BLRC_LOOK_BLOCKS")  # the order of bytes
 LOOK_BITS = 2**15 - 1  # the largest fan-in whose sums the look-ups hold
-MAX_RUN = 4096  # words of a run, six of which lie on the stack
-MAX_LINES = 32768  # words of the padded rows that lie there
-MAX_LIMITS = 2**22  # bytes of limits: kernels and paddings as large as the map have one for almost every pixel
+MAX_RUN = 4096  # the most words of a run; six runs lie on the stack
+MAX_LINES = 32768  # the most words of the padded rows, which lie on the stack as well
+MAX_LIMITS = 2**22  # the most bytes of limits: kernels as large as the map have one for almost every pixel
 
 
 def padded_words(op: Conv) -> int:
@@ -69,8 +69,9 @@ def fits(op: Conv) -> bool:
 
 
 def cost(task: Task[Conv]) -> float:
-    """Return the cost of a layer that is counted in tiles: its multiply-adds times that of a counted one
-    (`Cpu.counted`).
+    """Return the cost of a layer that is counted in tiles.
+
+    It is the layer's multiply-adds times the cost of one that is counted (`Cpu.counted`).
     """
     op = task.op
     return task.cpu.counted * op.fan_in * op.y.shape[2] * (op.unpooled[0] * op.unpooled[1])

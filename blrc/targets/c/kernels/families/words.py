@@ -19,7 +19,7 @@ from blrc.targets.c.kernels.thresholds import never_padded, threshold_bits
 from blrc.targets.c.runtime_files import constant
 
 ROWS = constant("BLRC_ROWS")  # output channels that share one activation word
-LOOKED_AT = constant("BLRC_GATHER_WORDS")  # words of a tap that conv_taps looks at together, at most
+LOOKED_AT = constant("BLRC_GATHER_WORDS")  # the most words of a tap that conv_taps reads together
 
 
 def counted(task: Task[Conv]) -> float:
