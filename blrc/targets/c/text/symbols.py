@@ -95,7 +95,9 @@ class Symbols:
         )
 
     def source(self, body: str) -> str:
-        """Return a source below its comment: it includes the public header, and has `body` if the compiler can read it.
+        """Return a source without its comment on top: an include, and `body` for a compiler that can read it.
+
+        The include is that of the public header.
         """
         return f'#include "{self.name}.h"\n\n' + text.if_readable(self.name, body)
 
