@@ -1,4 +1,7 @@
-"""The C target: every file of an export. Byte-identical on every machine for the same program and options."""
+"""Write every file of a C export.
+
+The files are byte-identical on every machine for the same program and options.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ from blrc.targets.runtime_licence import LICENCE, RUNTIME_LICENCE
 
 
 def emit(program: Program, options: EmitOptions) -> Emitted:
-    """All files of the C export, by name, and the layers' kernels and bytes for the manifest.
+    """Return all files of the C export by name, and the kernels and bytes of the layers for the manifest.
 
     Raises:
         BlrcError: the name cannot be used in C, or no vectors were recorded.
@@ -58,7 +61,9 @@ def emit(program: Program, options: EmitOptions) -> Emitted:
 
 
 def emit_library(program: Program, options: EmitOptions) -> dict[str, bytes]:
-    """The files of `emit` that are compiled into a library: neither self-test nor packages, which hold whole inputs.
+    """Return those files of `emit` that are compiled into a library.
+
+    They leave out the self-test and packages, which hold whole inputs.
 
     Raises:
         BlrcError: as for `emit`.
@@ -78,7 +83,7 @@ def _symbols(program: Program, options: EmitOptions) -> Symbols:
 
 
 def _model(symbols: Symbols, options: EmitOptions) -> dict[str, str]:
-    """The model's own header and sources, without its tables."""
+    """Return the model's own headers and sources, without its tables."""
     name, version = options.name, options.version
     return {
         f"{name}.h": header(symbols, version, selftest.count(options.vectors)),
@@ -89,7 +94,13 @@ def _model(symbols: Symbols, options: EmitOptions) -> dict[str, str]:
 
 
 def runtime_sources(layout: Layout, name: str) -> dict[str, str]:
-    """The runtime's files that this layout needs, under the model's prefix: two models link into one firmware."""
+    """Return the runtime's files that this layout needs, by name.
+
+    Names of files and symbols carry the model's prefix, so that two models link into one firmware.
+
+    Raises:
+        BlrcError: the runtime does not define a macro, so the installation is damaged.
+    """
     sources = {source for step in layout.steps for source in step.record.sources(CPUS[layout.cpu])}
     sources |= {"argmax", "digest", "head"} | ({"strips"} if layout.rows else set())
     texts = {file: _read(path) for file, path in runtime_files().items()}
@@ -103,7 +114,10 @@ def runtime_sources(layout: Layout, name: str) -> dict[str, str]:
 
 
 def of_language(file: str, content: str) -> str:
-    """Return a file of the runtime such that a source is read only where ``blrc.h`` can be: see `text.of_language`."""
+    """Return a runtime file such that a source is compiled only by a compiler that can read ``blrc.h``.
+
+    See `text.of_language`.
+    """
     if not file.endswith(".c"):
         return content
     start = content.index("#include ")
@@ -112,14 +126,14 @@ def of_language(file: str, content: str) -> str:
 
 
 def prefixed(text: str, name: str) -> str:
-    """Put the model's name in front of every symbol, macro and file of the runtime."""
+    """Put the model's name in front of every symbol, macro and file name of the runtime."""
     text = re.sub(r"\bblrc_", f"{name}_blrc_", text)
     text = re.sub(r"\bBLRC_", f"{name.upper()}_BLRC_", text)
     return re.sub(r"\bblrc\.h\b", f"{name}_blrc.h", text)
 
 
 def _with_headers(texts: Mapping[str, str], sources: set[str]) -> dict[str, str]:
-    """Return the sources and the headers that they include, directly or not."""
+    """Return the sources and the headers that they include, directly or indirectly."""
     reached, frontier = set[str](), sources
     while frontier:
         reached |= frontier
@@ -133,7 +147,7 @@ def _read(path: Path) -> str:
 
 
 def _about(symbols: Symbols, vectors: int) -> dict[str, object]:
-    """What the C target says of itself in the manifest."""
+    """Return what the manifest says about the C target."""
     layout = symbols.layout
     found = None if layout.cpu in HOSTS else footprint.measure(layout)
     layers = [

@@ -1,4 +1,7 @@
-"""The options of the C target: their choices, and which of them go together. Imports nothing heavy."""
+"""Parse the options of the C target and check which of them go together.
+
+This module imports nothing heavy.
+"""
 
 from __future__ import annotations
 
@@ -27,10 +30,10 @@ def parse_c(
     flash: str | int | None = None,
     ram: str | int | None = None,
 ) -> COptions:
-    """Give what ``--package``, ``--optimize``, ``--cpu``, ``--flash`` and ``--ram`` say.
+    """Parse the values of ``--package``, ``--optimize``, ``--cpu``, ``--flash`` and ``--ram``.
 
     Raises:
-        BlrcError: an unknown choice, a size that is none, or choices that exclude each other.
+        BlrcError: a choice is unknown, a size cannot be read, or two choices exclude each other.
     """
     limits = parse_bytes(flash, "--flash"), parse_bytes(ram, "--ram")
     chosen = COptions(parse_packages(packages), parse_optimize(optimize), cpu, *limits)
@@ -45,10 +48,10 @@ def parse_c(
 
 
 def parse_optimize(optimize: str) -> Optimize:
-    """Give what ``--optimize`` says.
+    """Parse the value of ``--optimize``.
 
     Raises:
-        BlrcError: something else.
+        BlrcError: there is no such choice.
     """
     for choice in OPTIMIZE:
         if optimize == choice:
@@ -57,10 +60,10 @@ def parse_optimize(optimize: str) -> Optimize:
 
 
 def parse_packages(packages: str | Iterable[str]) -> tuple[str, ...]:
-    """Give the packages asked for, each once and in order; ``none`` is no package.
+    """Return the packages asked for, each once and in the order of `PACKAGES`; ``none`` asks for none.
 
     Raises:
-        BlrcError: there is no such package, or ``none`` stands beside another.
+        BlrcError: there is no such package, or ``none`` stands beside another one.
     """
     chosen = {packages} if isinstance(packages, str) else set(packages)
     if unknown := sorted(chosen - {*PACKAGES, NO_PACKAGE}):
@@ -72,10 +75,15 @@ def parse_packages(packages: str | Iterable[str]) -> tuple[str, ...]:
 
 
 def parse_bytes(size: str | int | None, option: str) -> int | None:
-    """Read ``262144``, ``256K``, ``0.5M``: K is 1024 bytes and M 1024 K; B, iB and spaces may follow. None stays None.
+    """Parse a size such as ``262144``, ``256K`` or ``0.5M``; None stays None.
+
+    K is 1024 bytes, M is 1024 K and G is 1024 M. A space may precede the unit, and B or iB may follow it.
+
+    Args:
+        option: the option's name, for the message.
 
     Raises:
-        BlrcError: something else, or not a whole number of bytes above 0; `option` is named.
+        BlrcError: the size cannot be read, or is not a whole number of bytes above 0.
     """
     if size is None:
         return None
@@ -91,6 +99,6 @@ def parse_bytes(size: str | int | None, option: str) -> int | None:
 
 
 def either(choices: Iterable[str]) -> str:
-    """Join choices by commas and an "or"."""
+    """Join choices with commas and a final "or"."""
     *first, last = choices
     return f"{', '.join(first)} or {last}"

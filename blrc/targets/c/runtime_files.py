@@ -1,4 +1,4 @@
-"""Where the portable C runtime lies: in the source tree or in an installed wheel."""
+"""Find the files of the portable C runtime, in the source tree or in an installed wheel."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from blrc.errors import BlrcError
 def runtime_dir() -> Path:
     """Return the folder that holds ``include/blrc.h`` and the rooms of ``src/``.
 
-    A wheel carries it as ``blrc/_runtime`` (pyproject.toml puts it there); in a checkout, editable installs included,
+    A wheel carries it as ``blrc/_runtime`` (pyproject.toml puts it there). In a checkout, editable installs included,
     it is ``runtime/`` beside the package.
 
     Raises:
@@ -27,7 +27,10 @@ def runtime_dir() -> Path:
 
 @cache
 def runtime_files() -> dict[str, Path]:
-    """Return every header and source of the runtime by its name, which no two of them share; sorted by name."""
+    """Return every header and source of the runtime by its name, sorted by name.
+
+    No two files share a name.
+    """
     folder = runtime_dir()
     paths = [*(folder / "include").iterdir(), *(folder / "src").rglob("*.[ch]")]
     return {path.name: path for path in sorted(paths, key=lambda path: path.name)}
@@ -35,7 +38,7 @@ def runtime_files() -> dict[str, Path]:
 
 @cache
 def _constants() -> dict[str, set[int]]:
-    """Return the whole numbers that the runtime's headers define macros to be, each macro's in all places."""
+    """Return the macros that the runtime's headers define as whole numbers, each with all its values."""
     found: dict[str, set[int]] = {}
     for path in runtime_files().values():
         for line in path.read_text(encoding="ascii").splitlines() if path.suffix == ".h" else []:
@@ -45,10 +48,10 @@ def _constants() -> dict[str, set[int]]:
 
 
 def constant(macro: str) -> int:
-    """Return what the runtime's headers define a macro to be.
+    """Return the value of a macro in the runtime's headers.
 
     Raises:
-        BlrcError: none defines it, or not all of them to be the same, so the installation is damaged.
+        BlrcError: no header defines the macro, or two define it differently, so the installation is damaged.
     """
     values = _constants().get(macro, set())
     if len(values) != 1:
@@ -57,7 +60,7 @@ def constant(macro: str) -> int:
 
 
 def is_for_hosts(path: Path) -> bool:
-    """Return whether a file of the runtime serves exports for hosts alone."""
+    """Return whether a file of the runtime serves only exports for hosts."""
     return "host" in path.relative_to(runtime_dir()).parts
 
 

@@ -1,7 +1,7 @@
-"""The CPUs that C can be made for (``--cpu``): one row each.
+"""List the CPUs that C can be made for (``--cpu``), with one row for each.
 
-A new CPU is a row here, and C files where it has kernels of its own. What was measured of code and stack is written by
-``tools/cortex_m_sizes.py`` into ``blrc/targets/c/size/sizes.json``.
+A new CPU needs a row here, and C files if it has kernels of its own. ``tools/cortex_m_sizes.py`` measures code and
+stack and writes them to ``blrc/targets/c/size/sizes.json``.
 """
 
 from __future__ import annotations
@@ -16,19 +16,20 @@ PORTABLE, X86_64, AARCH64, CORTEX_M55 = "portable", "x86-64", "aarch64", "cortex
 
 @dataclass(frozen=True)
 class Cpu:
-    """What choosing kernels needs to know of a CPU.
+    """Describe what the choice of kernels needs to know of a CPU.
 
     Attributes:
-        name: what ``--cpu`` says.
-        counted: instructions for a multiply-add of a layer whose bits are counted by the portable kernels.
-        lanes: bits of the words that bit-sliced kernels compute with, one for each pixel or output; 0: it has none.
-        gather_words: words of a window's bits, at most, that are collected on the stack before they are counted.
-        levels: of the instruction set, the least first (the runtime's BLRC_TIER_*), among which exports choose when
-            they run. CPUs that have any are hosts: there is memory, and no budget for it.
-        looks_up: some of the levels look up nibbles of weights, which are stored a second time for them.
-        files: how the files of the runtime that are for this host end.
-        machines: what `platform.machine` calls this host.
-        sizes: the CPU on which code and stack were measured that bound those on this one.
+        name: the value of ``--cpu``.
+        counted: instructions that the portable kernels take for a multiply-add of a layer whose bits they count.
+        lanes: bits of the words that bit-sliced kernels compute with, one for each pixel or output; 0 if the CPU has no
+            such kernels.
+        gather_words: the most words of a window's bits that are collected on the stack before they are counted.
+        levels: levels of the instruction set, lowest first (the runtime's BLRC_TIER_*). An export chooses among them
+            when it runs. A CPU with any levels is a host, where memory is plentiful and has no budget.
+        looks_up: whether some of the levels look up nibbles of weights, for which the weights are stored a second time.
+        files: how the names of the runtime's files for this host end.
+        machines: the names that `platform.machine` has for this host.
+        sizes: the CPU on which the code and stack were measured that serve as bounds for this one.
     """
 
     name: str
@@ -43,7 +44,10 @@ class Cpu:
     sizes: str = "cortex-m4"
 
     def inner_loops(self, family: str) -> tuple[str, ...]:
-        """Return the sources with a family's inner loops for this host: one for each level, and what chooses one."""
+        """Return the runtime's sources with a family's inner loops for this host.
+
+        There is one source for each level, and one that chooses a level.
+        """
         names = [f"{family}_{end}" for end in (*self.levels, self.files)]
         return tuple(name for name in names if f"blrc_{name}.c" in runtime_files())
 

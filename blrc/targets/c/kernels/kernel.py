@@ -1,4 +1,4 @@
-"""The record of a kernel: all that Python knows of a function of the runtime which computes an op."""
+"""Define the record of a kernel: all that Python knows of a runtime function that computes an op."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NOT_WORTH_IT = math.inf
 
 @dataclass(frozen=True, eq=False)
 class Task(Generic[T]):
-    """An op that needs a kernel on a CPU; `encode` is the table look-up to fuse into it, if any."""
+    """Hold an op that needs a kernel on a CPU, and in `encode` the table look-up to fuse into it, if any."""
 
     program: Program
     op: T
@@ -29,12 +29,12 @@ class Task(Generic[T]):
 
 @dataclass(frozen=True, eq=False)
 class Laid:
-    """What a kernel makes of a task.
+    """Hold what a kernel makes of a task.
 
     Attributes:
-        tables: in the order in which the kernel takes them.
-        why: this kernel and not another.
-        rows: of a block of its weights (binary convolutions), or outputs that share taps (`slices`).
+        tables: the tables, in the order in which the kernel takes them.
+        why: the reason for this kernel, for comments in the C and the manifest.
+        rows: rows of a block of the weights (binary convolutions), or outputs that share taps (`slices`).
     """
 
     tables: tuple[Table, ...]
@@ -44,27 +44,29 @@ class Laid:
 
 @dataclass(frozen=True, eq=False)
 class Kernel(Generic[T]):
-    """One function of the runtime that computes an op.
+    """Describe one function of the runtime that computes an op.
 
     Attributes:
-        name: the function's name, without prefix; its source is called like it.
-        op: the type of the ops that it computes.
-        about: what it does, in a sentence for docs/kernels.md.
-        needs: for which ops it exists, likewise; `fits` says it in code.
-        chosen: where it is the cheapest, likewise; `cost` says it in code.
-        on: whether it is made for a CPU.
-        fits: whether it can compute an op on a CPU that it is made for.
-        cost: about how many instructions it takes, or `NOT_WORTH_IT`. Only costs of kernels for one op are compared.
-        lay: makes its tables.
-        arguments: of its call, from the step, the expression for its geometry, and those for its tables.
-        geometry: the struct that describes the op to it, or "": its arguments do.
-        strips: it can compute a part of its rows, for `blrc.targets.c.layout.strips`.
-        takes_ram: it trades memory for speed, which has to be asked for and may have to fit a budget.
-        scratch: bytes of the arena that it needs while it runs, besides its maps.
-        buffers: bytes of arrays on its stack, from the values of the runtime's macros that size them.
-        asks: what an op needs of these macros.
-        companions: other sources that it calls, without prefix and ending.
-        inner: families of inner loops, a source for each level of a host's instruction set.
+        name: the function's name without prefix; its source has the same name.
+        op: the type of the ops that the function computes.
+        about: what the function does, in a sentence for docs/kernels.md.
+        needs: for which ops the kernel exists, for docs/kernels.md; `fits` is the same in code.
+        chosen: where the kernel is the cheapest, for docs/kernels.md; `cost` is the same in code.
+        on: whether the kernel is made for a CPU.
+        fits: whether the kernel can compute an op on a CPU that it is made for.
+        cost: about how many instructions the kernel takes, or `NOT_WORTH_IT`. Only costs for the same op are compared.
+        lay: makes the kernel's tables.
+        arguments: makes the arguments of the call from the step, the C expression for its geometry, and those for its
+            tables.
+        geometry: the struct that describes the op to the kernel, or "" if the arguments describe it.
+        strips: whether the kernel can compute a part of its rows, for `blrc.targets.c.layout.strips`.
+        takes_ram: whether the kernel trades memory for speed. The user has to ask for this, and may set a budget for
+            it.
+        scratch: bytes of the arena that the kernel needs while it runs, besides its maps.
+        buffers: bytes of arrays on the kernel's stack, from the values of the runtime's macros that size them.
+        asks: the values that an op needs of these macros.
+        companions: other sources that the kernel calls, without prefix and ending.
+        inner: families of inner loops, which have a source for each level of a host's instruction set.
     """
 
     name: str
@@ -87,30 +89,30 @@ class Kernel(Generic[T]):
     inner: tuple[str, ...] = ()
 
     def exists_on(self, cpu: Cpu) -> bool:
-        """Return whether the kernel is made for a CPU, and the runtime has its inner loops for it."""
+        """Return whether the kernel is made for a CPU and the runtime has its inner loops for that CPU."""
         return self.on(cpu) and all(cpu.inner_loops(family) for family in self.inner)
 
     def step(self, task: Task[T]) -> Step:
-        """Return the call that computes a task which fits."""
+        """Return the call that computes a task, which has to fit the kernel."""
         laid = self.lay(task)
         return Step(self, task.op, task.encode, laid.why, laid.rows, laid.tables, self.scratch(task))
 
     def sources(self, cpu: Cpu) -> tuple[str, ...]:
-        """Return the runtime's sources that it needs on a CPU, without prefix and ending."""
+        """Return the runtime's sources that the kernel needs on a CPU, without prefix and ending."""
         loops = [source for family in self.inner for source in cpu.inner_loops(family)]
         return (self.name, *self.companions, *loops, *([f"tier_{cpu.files}"] if self.inner else []))
 
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """One kernel call.
+    """Hold one call of a kernel.
 
     Attributes:
         record: the kernel.
-        op: what it computes.
+        op: the op that it computes.
         encode: the table look-up that is fused into it, if any.
         why, rows, tables: see `Laid`.
-        scratch: bytes of the arena that it needs while it runs, besides its maps.
+        scratch: bytes of the arena that the kernel needs while it runs, besides its maps.
     """
 
     record: Kernel[Any]
@@ -123,30 +125,30 @@ class Step:
 
     @property
     def kernel(self) -> str:
-        """Return the name of its kernel: that of the runtime's function, without prefix."""
+        """Return the name of the kernel, which is that of the runtime's function without prefix."""
         return self.record.name
 
     @property
     def x(self) -> Value:
-        """Return what it reads in memory."""
+        """Return the value that the step reads from memory."""
         return self.op.x if self.encode is None else self.encode.x
 
     @property
     def y(self) -> Value:
-        """Return what it writes."""
+        """Return the value that the step writes."""
         return self.op.y
 
     @property
     def flash(self) -> int:
-        """Return the bytes of its tables."""
+        """Return the bytes of the step's tables."""
         return sum(table.nbytes for table in self.tables)
 
 
 def pixels(op: Conv) -> int:
-    """Return the pre-activations of an output that decide something: all that lie under the pool."""
+    """Return how many pre-activations of one output decide its bits: all those that lie under the pool."""
     return op.y.shape[0] * op.y.shape[1] * (1 if op.pool is None else op.pool.taps)
 
 
 def by_geometry(step: Step, geometry: str, tables: Sequence[str]) -> list[str]:
-    """Return the arguments that most kernels have: geometry, input, tables, memory where they need any, output."""
+    """Return the arguments that most kernels take: geometry, input, tables, scratch memory if needed, output."""
     return [geometry, "x", *tables, *(["scratch"] if step.scratch else []), "y"]

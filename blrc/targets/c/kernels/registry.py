@@ -1,4 +1,4 @@
-"""The list of all kernels, and the choice among them: the cheapest that fits."""
+"""List all kernels, and choose the cheapest one that fits an op."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def fitting(task: Task[Any], takes_ram: bool | None = None) -> Iterator[Kernel[A
     """Yield the kernels that can compute a task.
 
     Args:
-        takes_ram: only those that trade memory for speed, or only the others; None: all of them.
+        takes_ram: True yields only kernels that trade memory for speed, False only the others, and None both.
     """
     for kernel in KERNELS.values():
         wanted = takes_ram is None or kernel.takes_ram == takes_ram
@@ -32,8 +32,11 @@ def fitting(task: Task[Any], takes_ram: bool | None = None) -> Iterator[Kernel[A
 def cheapest(task: Task[Any], takes_ram: bool | None = None) -> Kernel[Any]:
     """Return the kernel that computes a task in the fewest instructions.
 
+    Args:
+        takes_ram: see `fitting`.
+
     Raises:
-        BlrcError: none fits; the message names the op.
+        BlrcError: no kernel fits; the message names the op.
     """
     found = list(fitting(task, takes_ram))
     if not found:

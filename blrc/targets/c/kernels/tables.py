@@ -1,4 +1,4 @@
-"""Constants of a step as its kernel reads them."""
+"""Hold the constants of a step in the form in which its kernel reads them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from blrc.program.program import Constant, Program
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """A constant of one step as the kernel reads it: flat arrays, `of_member[k]` says which is member k's."""
+    """Hold one constant of a step as flat arrays that its kernel reads.
+
+    The array of member k is that with index `of_member[k]`.
+    """
 
     role: str
     arrays: tuple[NDArray[Any], ...]
@@ -26,12 +29,12 @@ class Table:
 
 
 def plain(program: Program, role: str, name: str) -> Table:
-    """A constant of the program as it is."""
+    """Return a constant of the program as a table, unchanged."""
     return mapped(role, program.constants[name], lambda table: table)
 
 
 def mapped(role: str, constant: Constant, change: Callable[[NDArray[Any]], NDArray[Any]]) -> Table:
-    """A constant of the program, each of its tables laid out by `change`."""
+    """Return a constant of the program as a table, after `change` has laid out each of its arrays."""
     arrays = tuple(np.ascontiguousarray(change(table)).reshape(-1) for table in constant.tables)
     return Table(role, arrays, constant.of_member)
 
@@ -39,7 +42,10 @@ def mapped(role: str, constant: Constant, change: Callable[[NDArray[Any]], NDArr
 def paired(
     role: str, one: Constant, other: Constant, change: Callable[[NDArray[Any], NDArray[Any]], NDArray[Any]]
 ) -> Table:
-    """What `change` makes of the tables of two constants, for every pair of them that a member has."""
+    """Return a table that `change` makes of two constants.
+
+    It has one array for each distinct pair of the two constants' arrays that some member has.
+    """
     of_members = list(zip(one.of_member, other.of_member, strict=True))
     pairs = sorted(set(of_members))
     arrays = tuple(np.ascontiguousarray(change(one.tables[a], other.tables[b])).reshape(-1) for a, b in pairs)

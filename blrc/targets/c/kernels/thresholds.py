@@ -1,4 +1,4 @@
-"""Thresholds in tables: how many bits they take, what never passes, and what a limit on differing bits is."""
+"""Lay out thresholds: their width in bits, values that never pass, and limits on how many bits may differ."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ INT16_MAX = 2**15 - 1
 
 
 def threshold_bits(program: Program, dtype: DType) -> int:
-    """Return the bits that hold every threshold of the convolutions that read `dtype`: 16, or 32 where one needs them.
+    """Return the bits (16 or 32) that hold every threshold of the convolutions that read `dtype`.
 
-    A threshold is at most the largest sum + 1, and "never" must be more than every sum: 16 bits are enough where no sum
-    is above 2^15 - 2. One width for all of them, so that each kernel is compiled for one type.
+    A threshold is at most the largest sum + 1, and "never" must be more than every sum, so 16 bits are enough if no sum
+    is above 2^15 - 2. All these convolutions have one width, so that each kernel is compiled for one type.
     """
     sums = [program.bounds(op)[1] for op in program.ops if isinstance(op, Conv) and op.x.dtype == dtype]
     return 16 if all(largest + 1 <= INT16_MAX for largest in sums) else 32
 
 
 def never_padded(thresholds: NDArray[np.int32], block: int, groups: int = 1, bits: int = 32) -> NDArray[Any]:
-    """Return thresholds of so many bits for whole blocks in every group: missing rows never pass."""
+    """Return thresholds of `bits` bits, padded to whole blocks in every group with rows that never pass."""
     by_group = thresholds.reshape(groups, -1)
     kind, never = (np.int16, INT16_MAX) if bits == 16 else (np.int32, INT32_MAX)
     missing = ((0, 0), (0, -by_group.shape[1] % block))
@@ -31,8 +31,12 @@ def never_padded(thresholds: NDArray[np.int32], block: int, groups: int = 1, bit
 
 
 def most_differing(taps: int, thresholds: NDArray[np.int32]) -> NDArray[np.int64]:
-    """Return how many of an output's taps may differ from its weights where it passes: floor((n - t) / 2).
+    """Return how many of an output's taps may differ from its weights if it is to pass: floor((n - t) / 2).
 
-    With n taps of which k differ the sum is z = n - 2 k, so z >= t where k <= (n - t) / 2.
+    With n taps of which k differ the sum is z = n - 2 k, so z >= t exactly if k <= (n - t) / 2.
+
+    Args:
+        taps: n.
+        thresholds: t, for each output.
     """
     return (taps - thresholds.astype(np.int64)) // 2

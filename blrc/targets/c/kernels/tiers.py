@@ -1,4 +1,4 @@
-"""Levels of the instruction set that an export for hosts chooses from when it runs, and how a user chooses less."""
+"""Limit the levels of the instruction set among which an export for hosts chooses when it runs."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ _MACHINES = {machine: cpu.name for cpu in CPUS.values() for machine in cpu.machi
 
 
 def host_cpu() -> str:
-    """What C for this machine is laid out for."""
+    """Return the CPU (``--cpu``) that C for this machine is laid out for."""
     return _MACHINES.get(platform.machine(), PORTABLE)
 
 
 def wanted(cpu: str, environment: Mapping[str, str] | None = None) -> str:
-    """The highest level that ``$BLRC_TIER`` allows of those of `cpu`, or nothing.
+    """Return the highest level of `cpu` that ``$BLRC_TIER`` allows, or "" if the variable sets no limit.
 
     Raises:
-        BlrcError: there is no such level.
+        BlrcError: `cpu` has no such level.
     """
     tier = (os.environ if environment is None else environment).get(VARIABLE, "")
     if tier and tier not in TIERS[cpu]:
@@ -32,10 +32,10 @@ def wanted(cpu: str, environment: Mapping[str, str] | None = None) -> str:
 
 
 def tier_flags(name: str, cpu: str, environment: Mapping[str, str] | None = None) -> tuple[str, ...]:
-    """Flags of the compiler for model `name`, so that no level above ``$BLRC_TIER`` is chosen.
+    """Return the compiler flags that keep model `name` from choosing a level above ``$BLRC_TIER``.
 
     Raises:
-        BlrcError: there is no such level.
+        BlrcError: `cpu` has no such level.
     """
     most = wanted(cpu, environment) if cpu in TIERS else ""
     return (f"-D{name.upper()}_BLRC_TIER_MOST={TIERS[cpu].index(most)}",) if most else ()
@@ -43,7 +43,7 @@ def tier_flags(name: str, cpu: str, environment: Mapping[str, str] | None = None
 
 @contextmanager
 def limited(tier: str) -> Iterator[None]:
-    """In this block no level above `tier` is chosen by what is compiled."""
+    """Limit what is compiled in this block to levels up to `tier`."""
     before = os.environ.get(VARIABLE)
     os.environ[VARIABLE] = tier
     try:
@@ -56,10 +56,10 @@ def limited(tier: str) -> Iterator[None]:
 
 
 def allowed(tiers: Sequence[str], environment: Mapping[str, str] | None = None) -> tuple[str, ...]:
-    """Those of these levels of this machine that ``$BLRC_TIER`` leaves.
+    """Return those of the given levels of this machine that ``$BLRC_TIER`` allows.
 
     Raises:
-        BlrcError: there is no such level.
+        BlrcError: this machine has no such level.
     """
     cpu = host_cpu()
     most = wanted(cpu, environment) if cpu in TIERS else ""

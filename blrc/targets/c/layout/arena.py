@@ -1,4 +1,4 @@
-"""Arena offsets: where every intermediate map lies, so that maps that live at the same time do not overlap."""
+"""Place every intermediate map in the arena so that maps that live at the same time do not overlap."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from blrc.errors import BlrcError
 
 @dataclass(frozen=True)
 class Slot:
-    """One map in the arena.
+    """Describe one map in the arena.
 
     Attributes:
-        name: of the value.
-        nbytes: its size.
-        born: the step that writes it.
-        dies: the last step that reads it (at least `born`).
-        over: a slot whose memory this one may take although that dies in the step in which this one is born: the step
-            can work in place. It must not be larger than that one.
+        name: the name of the value.
+        nbytes: the map's size.
+        born: the step that writes the map.
+        dies: the last step that reads the map (at least `born`).
+        over: a slot whose memory this one may take although it dies in the step in which this one is born, because the
+            step can work in place. This slot must not be larger than that one.
     """
 
     name: str
@@ -30,7 +30,7 @@ class Slot:
 
 @dataclass(frozen=True)
 class Arena:
-    """Scratch memory: `size` bytes, and the offset of each slot by name."""
+    """Hold the plan of the scratch memory: its `size` in bytes, and the offset of each slot by name."""
 
     size: int
     offsets: Mapping[str, int]
@@ -42,7 +42,7 @@ def place(slots: Sequence[Slot], align: int = 4) -> Arena:
     Two slots share memory only if their lives ``[born, dies]`` do not overlap in time, or if one is `over` the other.
 
     Args:
-        align: offsets and the arena's size are multiples of it, in bytes; a power of two.
+        align: a power of two, in bytes; offsets and the arena's size are multiples of it.
 
     Raises:
         BlrcError: `align` is not a power of two.
@@ -64,7 +64,7 @@ def place(slots: Sequence[Slot], align: int = 4) -> Arena:
 
 @dataclass(frozen=True)
 class _Block:
-    """Slots that share their memory from `born` to `dies`."""
+    """Hold slots that share their memory from `born` to `dies`."""
 
     names: tuple[str, ...]
     nbytes: int

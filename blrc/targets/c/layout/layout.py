@@ -1,7 +1,8 @@
-"""From a program to steps and tables as kernels want them, and to an arena. Text comes later, in `emit`.
+"""Turn a program into steps with tables as kernels read them, and into an arena.
 
-A step is one call of a kernel. It is an op, except that an `Encode` whose only reader is a convolution is fused into
-that convolution: the codes are looked up where they are read, and their map is never stored.
+A step is one call of a kernel. It is one op, except that an `Encode` whose only reader is a convolution is fused into
+that convolution: codes are looked up where they are read, and their map is never stored. `blrc.targets.c.text` writes a
+layout as C.
 """
 
 from __future__ import annotations
@@ -29,13 +30,20 @@ MOST_BYTES = 2**31 - 1
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """Steps in order, and the place of every value but the input. The scores have one for ensembles.
+    """Hold the steps in order, and the place in the arena of every value but the input.
+
+    The scores have a place there for ensembles.
 
     Attributes:
-        groups: first step and the one after the last; where there are several, they run together row by row (`strips`).
-        rows: of the maps between steps of a group, by the value's name: how many rows the arena holds of it.
+        program: the program that is laid out.
+        steps: the kernel calls, in order.
+        groups: the first step of each group and the one after its last. The steps of a group of several run together
+            row by row (`strips`).
+        rows: how many rows the arena holds of each map between steps of a group, by the value's name.
+        arena: the offsets of values and scratch memory.
+        align: the bytes of which the arena's address and all offsets are multiples.
         thresholds: bits of a threshold (16 or 32) by the type of what convolutions read, ``bits`` and ``int8``.
-        cpu: what it is made for: ``portable``, one of `HOSTS`, or ``cortex-m55``, which slices bits in vectors.
+        cpu: the CPU that the layout is for, one of `CPUS`.
     """
 
     program: Program
@@ -49,11 +57,11 @@ class Layout:
 
     @property
     def arena_bytes(self) -> int:
-        """Bytes that the caller gives: never 0, so that an array of that size may be declared."""
+        """Return the bytes that the caller gives; they are never 0, so that an array of that size may be declared."""
         return max(self.arena.size, self.align)
 
     def slot_bytes(self, value: Value) -> int:
-        """Bytes of the arena that hold a value, or the rows that are kept of it."""
+        """Return the bytes of the arena that hold a value, or the rows that are kept of it."""
         return value.nbytes // value.shape[0] * self.rows.get(value.name, value.shape[0])
 
     @property
@@ -67,10 +75,10 @@ class Layout:
         return bool(self.rows) and not strips.plan(list(map(_work, self.steps)), self.align).rows
 
     def step(self, op: str, name: str) -> Step:
-        """The step that computes `op` in the C of model `name`.
+        """Return the step that computes `op` in the C of model `name`.
 
         Raises:
-            BlrcError: there is none; a fused encoding has none of its own.
+            BlrcError: there is no such step; a fused encoding has none of its own.
         """
         for step in self.steps:
             if step.op.name == op:
@@ -78,7 +86,7 @@ class Layout:
         raise BlrcError(f"{name}: no step {op!r} in the C; there are {[s.op.name for s in self.steps]}")
 
     def in_strips(self, step: Step) -> bool:
-        """The step runs row by row, together with others."""
+        """Return whether a step runs row by row, together with others."""
         at = self.steps.index(step)
         return any(first <= at < end and end - first > 1 for first, end in self.groups)
 
@@ -90,12 +98,13 @@ def lay_out(
     cpu: str = PORTABLE,
     made: dict[tuple[str, str], Step] | None = None,
 ) -> Layout:
-    """Choose kernels, lay out tables, plan the arena.
+    """Choose kernels, lay out tables and plan the arena.
 
     Args:
-        sliced: names of ops that take the cheapest kernel which trades memory for speed; the others take none.
+        sliced: names of ops that take the cheapest kernel which trades memory for speed; the others take none that
+            does.
         pays: see `strips.plan`.
-        cpu: one of `CPUS`. For `HOSTS` no maps are kept in strips: there is memory, and whole maps are faster.
+        cpu: one of `CPUS`. For `HOSTS` no maps are kept in strips, since memory is plentiful and whole maps are faster.
         made: steps by op and kernel, which are kept here for the next layout of the same program and CPU.
 
     Raises:
@@ -132,7 +141,7 @@ def tasks(program: Program, cpu: str) -> list[Task[Op]]:
 
 
 def _fused(program: Program) -> frozenset[str]:
-    """Values that are never stored: codes that exactly one convolution reads."""
+    """Return the names of values that are never stored: codes whose only reader is a convolution."""
     fused = set()
     for op in program.ops:
         readers = [other for other in program.ops if other.x == op.y]

@@ -1,4 +1,4 @@
-"""The runtime's macros that an export sets: no wider types and no larger buffers on the stack than its layers need."""
+"""Set the runtime's macros in an export, so that types and buffers on the stack are no larger than its layers need."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LEAST_CODE_ROWS = 8
 
 
 def runtime_macros(layout: Layout) -> dict[str, int]:
-    """What the runtime's header says in an export of this layout, by macro."""
+    """Return the values that an export of this layout gives to the runtime's macros."""
     most: dict[str, int] = {}
     for step in layout.steps:
         for macro, value in step.record.asks(step.op).items():

@@ -1,7 +1,8 @@
-"""Which convolutions run together row by row, so that the maps between them never exist as a whole.
+"""Plan which convolutions run together row by row, so that the maps between them never exist as a whole.
 
-Each of them computes its next row as soon as the rows that it reads are there; a map between two of them is a buffer of
-the few rows that one row of the second needs. Nothing is computed twice, and every row is computed by the same kernel.
+Each of them computes its next row as soon as the rows that it reads are there. A map between two of them is a buffer of
+the few rows that one row of the second needs. Nothing is computed twice, and a row is computed by the same kernel as
+without strips.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ PAYS = 1024
 
 @dataclass(frozen=True)
 class Work:
-    """What planning needs to know of a step.
+    """Describe what planning needs to know of a step.
 
     Attributes:
-        x, y: what it reads and writes; a value that no step writes is the caller's.
-        strips: the convolution, where its kernel can compute a part of its rows.
-        in_place: it may write where it reads.
-        scratch: bytes that it needs besides.
+        x, y: the values that the step reads and writes. A value that no step writes is the caller's.
+        strips: the convolution, if its kernel can compute a part of its rows.
+        in_place: whether the step may write where it reads.
+        scratch: bytes that the step needs besides its maps.
     """
 
     x: Value
@@ -37,11 +38,13 @@ class Work:
 
 @dataclass(frozen=True)
 class Plan:
-    """Steps in groups, and where their values lie.
+    """Hold steps in groups, and where their values lie.
 
     Attributes:
-        groups: first step and the one after the last: single steps, and convolutions that run together.
-        rows: of the values between convolutions of a group: how many are kept.
+        groups: the first step of each group and the one after its last. A group is a single step, or convolutions that
+            run together.
+        rows: how many rows are kept of each value between convolutions of a group, by name.
+        arena: the offsets of values and scratch memory.
     """
 
     groups: tuple[tuple[int, int], ...]
@@ -50,7 +53,14 @@ class Plan:
 
 
 def plan(work: Sequence[Work], align: int, pays: int | None = None) -> Plan:
-    """Strips where they make the arena smaller by `pays` (`PAYS`) bytes or more; then as few as reach the smallest."""
+    """Return a plan with strips if they make the arena smaller by at least `pays` bytes, and without strips otherwise.
+
+    Of the plans that need the least memory, the one with the fewest strips is taken.
+
+    Args:
+        align: a power of two, in bytes; offsets and the arena's size are multiples of it.
+        pays: the bytes to save; None means `PAYS`.
+    """
     whole = placed(work, [(i, i + 1) for i in range(len(work))], align)
     least, _ = _best(work, None)
     _, groups = _best(work, least)
@@ -59,14 +69,15 @@ def plan(work: Sequence[Work], align: int, pays: int | None = None) -> Plan:
 
 
 def scratch_of(y: Value) -> str:
-    """Name of the slot that the step which writes y has for itself."""
+    """Return the name of the slot for the scratch memory of the step that writes y."""
     return f"{y.name}.scratch"
 
 
 def rows_needed(reader: Conv) -> int:
-    """Rows of its input that one row of its output needs: the most of any row, at least 1.
+    """Return how many rows of its input a convolution needs for one row of its output: the most of any row, at least 1.
 
-    They are counted from where the whole window begins, as the runtime does: so the first one never goes back.
+    As in the runtime, rows are counted from where the whole window begins, so that the first one needed never goes
+    back.
     """
     pool, window = reader.pool or Window((1, 1)), reader.window
     height, unpooled = reader.x.shape[0], reader.unpooled[0]
@@ -82,9 +93,12 @@ def rows_needed(reader: Conv) -> int:
 
 
 def _best(work: Sequence[Work], limit: int | None) -> tuple[int, list[tuple[int, int]]]:
-    """Groups with the smallest largest need of memory; or, of those that keep the limit, with the fewest strips.
+    """Return the groups whose largest need of memory is the smallest, or those with the fewest strips within a limit.
 
-    Gives what was minimised, and the groups.
+    The result is what was minimised (bytes or strips), and the groups.
+
+    Args:
+        limit: bytes that no group may exceed, or None to minimise bytes.
     """
     found: list[tuple[int, list[tuple[int, int]]]] = [(0, [])]
     for end in range(1, len(work) + 1):
@@ -105,7 +119,7 @@ def _best(work: Sequence[Work], limit: int | None) -> tuple[int, list[tuple[int,
 
 
 def joined(work: Sequence[Work], i: int) -> bool:
-    """Step i may run row by row with the one before it: nobody else reads what is between them."""
+    """Return whether step i may run row by row with the one before it, as the only reader of the map between them."""
     before, after = work[i - 1], work[i]
     readers = sum(other.x == before.y for other in work)
     return before.strips is not None and after.strips is not None and after.x == before.y and readers == 1
@@ -116,14 +130,14 @@ def _row_bytes(value: Value) -> int:
 
 
 def _kept(work: Sequence[Work], i: int) -> int:
-    """Rows that are kept of what step i writes, where step i + 1 runs with it."""
+    """Return how many rows are kept of what step i writes, if step i + 1 runs with it."""
     reader = work[i + 1].strips
     assert reader is not None
     return min(rows_needed(reader), work[i].y.shape[0])
 
 
 def _live(work: Sequence[Work], first: int, end: int) -> int:
-    """Bytes of the arena that a group needs while it runs."""
+    """Return the bytes of the arena that a group needs while it runs."""
     written = {step.y.name for step in work}
     x, y = work[first].x, work[end - 1].y
     read = x.nbytes if x.name in written and not work[first].in_place else 0
@@ -132,7 +146,7 @@ def _live(work: Sequence[Work], first: int, end: int) -> int:
 
 
 def placed(work: Sequence[Work], groups: Sequence[tuple[int, int]], align: int) -> Plan:
-    """The plan of these groups: what is written in one of them lives at the same time."""
+    """Return the plan with these groups, in which all that one group writes lives at the same time."""
     time = {i: t for t, (first, end) in enumerate(groups) for i in range(first, end)}
     rows = {work[i].y.name: _kept(work, i) for first, end in groups for i in range(first, end - 1)}
     slots = []

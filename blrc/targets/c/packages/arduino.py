@@ -1,4 +1,4 @@
-"""An Arduino library (format 1.5, revision 2.2): a folder for the sketchbook's ``libraries``."""
+"""Write an Arduino library (format 1.5, revision 2.2), a folder for the sketchbook's ``libraries``."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ Library. Then File, Examples, @name@, classify is a complete sketch.
 
 
 def files(library: Library) -> dict[str, str]:
-    """The package's files by path."""
+    """Return the package's files by path."""
     functions = [*_FUNCTIONS, *(["classify"] if len(library.symbols.layout.program.members) == 1 else [])]
     keywords = [f"{library.name}_{word}\tKEYWORD1" for word in _TYPES]
     keywords += [f"{library.name}_{word}\tKEYWORD2" for word in sorted(functions)]

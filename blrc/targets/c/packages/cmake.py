@@ -1,4 +1,7 @@
-"""A CMake project: ``find_package(<name>)`` after an install, or ``add_subdirectory``, gives ``<name>::<name>``."""
+"""Write a CMake project with the target ``<name>::<name>``.
+
+``find_package(<name>)`` after an install, or ``add_subdirectory``, gives that target.
+"""
 
 from __future__ import annotations
 
@@ -92,7 +95,7 @@ Then, in your project, `find_package(@name@)`; or `add_subdirectory` this folder
 
 
 def files(library: Library) -> dict[str, str]:
-    """The package's files by path."""
+    """Return the package's files by path."""
     sources = lines((f"src/{file}" for file in library.sources), "  ")
     url = library.publication.url
     homepage = "" if url is None else f"HOMEPAGE_URL {cmake(url)} "

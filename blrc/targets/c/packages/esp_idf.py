@@ -1,4 +1,4 @@
-"""An ESP-IDF component, with an example project."""
+"""Write an ESP-IDF component with an example project."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ Copy this folder into `components` of your project, or name it in the `idf_compo
 
 
 def _optional(library: Library) -> str:
-    """Return the lines of what is known of the model; the fields may be left out."""
+    """Return the lines for the optional fields of the manifest whose values are known."""
     known = library.publication
     fields = (("url", known.url), ("license", known.license))
     found = [f"{word}: {yaml(value)}\n" for word, value in fields if value is not None]
@@ -84,7 +84,7 @@ def _optional(library: Library) -> str:
 
 
 def files(library: Library) -> dict[str, str]:
-    """The package's files by path."""
+    """Return the package's files by path."""
     sources = lines((f"src/{file}" for file in library.sources), "    ")
     return {
         "idf_component.yml": library.fill(_COMPONENT, optional=_optional(library)),

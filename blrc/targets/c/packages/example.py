@@ -1,4 +1,7 @@
-"""The example of every package: a recorded image, and C that classifies it and prints label, certainty and time."""
+"""Write what the examples of all packages share: a recorded image, and C that reports how it was classified.
+
+The report has the label, the certainty and the time.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +20,10 @@ LARGEST_DRAWING = (64, 100)  # rows and columns
 
 
 def image_header(symbols: Symbols, version: str, vectors: Vectors) -> str:
-    """The text of ``<name>_image.h``: the first recorded input (a calibration sample, where the checkpoint has any) and
-    the label that the reference gives it."""
+    """Return the text of ``<name>_image.h``: the first recorded input and the label that the reference gives it.
+
+    That input is a calibration sample if the checkpoint has any.
+    """
     program, upper = symbols.layout.program, symbols.upper
     scores = [member.scores[:1] for member in vectors.members]
     label = int(ensemble(scores, scale_of(program.score_scale), program.gate).label[0])
@@ -35,7 +40,7 @@ def image_header(symbols: Symbols, version: str, vectors: Vectors) -> str:
 
 
 def drawing(value: Value, image: NDArray[np.generic]) -> str:
-    """A comment that shows the image, where it has one channel and is not too large; else nothing."""
+    """Return a comment that shows the image, or "" if it has several channels or is too large or too small."""
     height, width, channels = value.shape
     if channels != 1 or not 1 < height <= LARGEST_DRAWING[0] or width > LARGEST_DRAWING[1]:
         return ""
@@ -71,5 +76,5 @@ static void report(int label, unsigned long microseconds)
 
 
 def reporting(printer: str) -> str:
-    """`REPORT` with the ecosystem's function in the place of ``printf``."""
+    """Return `REPORT` with the ecosystem's function in the place of ``printf``."""
     return REPORT.replace("@print@", printer).replace("@space@", " " * len(printer))

@@ -1,4 +1,4 @@
-"""What every package is made of: the model's files, where they go, its licence, its README and its example's image."""
+"""Provide what every package is made of: the model's files and their places, a licence, a README and an image."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ from blrc.version import LICENSE
 
 @dataclass(frozen=True, eq=False)
 class Library:
-    """A model on its way into packages.
+    """Hold a model on its way into packages.
 
     Attributes:
-        version: of blrc.
-        files: headers and sources by name: what a firmware compiles, and the self-test, which linkers leave out where
-            it is not called. Without main functions.
+        symbols: the names in the export.
+        version: the version of blrc.
+        files: headers and sources by name, without main functions. A firmware compiles them all; linkers leave out the
+            self-test if nothing calls it.
         image: the text of ``<name>_image.h``, a recorded image for the example.
         publication: what is known of the model, and so of the package.
-        input_scale: of a network that takes int8 codes: codes for one unit of a real value.
+        input_scale: for a network that takes int8 codes, the codes for one unit of a real value.
     """
 
     symbols: Symbols
@@ -42,7 +43,7 @@ class Library:
 
     @property
     def description(self) -> str:
-        """One line for the package's metadata."""
+        """Return one line for the package's metadata."""
         program = self.symbols.layout.program
         members = len(program.members)
         what = "a binary neural network" if members == 1 else f"an ensemble of {members} binary neural networks"
@@ -50,7 +51,7 @@ class Library:
 
     @property
     def _input(self) -> str:
-        """Sentences for the README that say what the input is, and what of it is the caller's to do."""
+        """Return sentences for the README that say what the input is, and what the caller has to do to it."""
         dtype = self.symbols.layout.program.input.dtype
         if dtype == "uint8":
             return "The input is raw pixels; their standardisation is part of the network."
@@ -62,8 +63,12 @@ class Library:
         return f"The input is codes that the caller makes{times}.\nNo standardisation is part of the network."
 
     def fill(self, template: str, **more: str) -> str:
-        """Return `template` with the model's name for ``name_``, ``NAME_``, ``@name@`` and ``@NAME@``, and blrc's
-        version, the package's, description, digest and `more` for those words between ``@``."""
+        """Return `template` with its placeholders filled in.
+
+        The model's name replaces ``name_``, ``NAME_``, ``@name@`` and ``@NAME@``. The version of blrc, the package's
+        version, the description, the digest, the sentences on the input and the values of `more` replace their words
+        between ``@``.
+        """
         known = {
             **more,
             "name": self.name,
@@ -77,10 +82,12 @@ class Library:
         return text.fill(template, {**text.model(self.name), **{f"@{word}@": value for word, value in known.items()}})
 
     def placed(self, how: str, include: str = "include", src: str = "src") -> dict[str, str]:
-        """The model's files, the public header in one folder and the rest in another, with licence and README.
+        """Return the model's files by path, with licence and README.
 
         Args:
-            how: Markdown that says how to use the package, to be filled.
+            how: Markdown that says how to use the package; its placeholders are filled in.
+            include: the folder for the public header.
+            src: the folder for the other headers and the sources.
         """
         public = f"{self.name}.h"
         files = {f"{include if file == public else src}/{file}": text for file, text in self.files.items()}
@@ -98,7 +105,7 @@ class Library:
 
 
 def lines(items: Iterable[str], indent: str) -> str:
-    """Each item on a line of its own, without a line's end behind the last."""
+    """Put each item on a line of its own, without a line end after the last."""
     return f"\n{indent}".join(items)
 
 

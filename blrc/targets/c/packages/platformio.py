@@ -1,4 +1,4 @@
-"""A PlatformIO library for any platform and framework, with an example for Arduino boards and for the host."""
+"""Write a PlatformIO library for any platform and framework, with an example for Arduino boards and for the host."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ project's `lib`. `examples/classify` is a complete project, for an Arduino board
 
 
 def files(library: Library) -> dict[str, str]:
-    """The package's files by path."""
+    """Return the package's files by path."""
     known = library.publication
     optional = {
         "authors": None if known.author is None else [{"name": known.author, "maintainer": True}],

@@ -1,4 +1,4 @@
-"""Write an export's packages. A package is a folder ``<package>/<name>/`` of the export."""
+"""Write an export's packages, each into a folder ``<package>/<name>/`` of the export."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from blrc.targets.options import EmitOptions
 
 
 def files_of(package: str) -> Callable[[Library], Mapping[str, str]]:
-    """Return the function that gives the files of one of `blrc.targets.c.options.PACKAGES`."""
+    """Return the function that makes the files of one of `blrc.targets.c.options.PACKAGES`."""
     found: Callable[[Library], Mapping[str, str]] = import_module(
         f"blrc.targets.c.packages.{package.replace('-', '_')}"
     ).files
@@ -28,7 +28,7 @@ def package_files(symbols: Symbols, options: EmitOptions, files: Mapping[str, st
     """Return every file of the packages asked for, by its path in the export.
 
     Args:
-        files: of the C export; packages are made of the headers and sources among them, but main functions.
+        files: the files of the C export. Packages are made of its headers and sources, without main functions.
     """
     mains = {f"{symbols.name}_selftest.c"}
     library = Library(

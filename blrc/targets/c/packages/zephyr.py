@@ -1,4 +1,4 @@
-"""A Zephyr module, switched on by ``CONFIG_BLRC_<NAME>``, with a sample."""
+"""Write a Zephyr module with a sample, switched on by ``CONFIG_BLRC_<NAME>``."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ application:
 
 
 def files(library: Library) -> dict[str, str]:
-    """The package's files by path."""
+    """Return the package's files by path."""
     sources = lines((f"src/{file}" for file in library.sources), "    ")
     return {
         "zephyr/module.yml": library.fill(_MODULE),

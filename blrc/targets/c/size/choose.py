@@ -1,4 +1,4 @@
-"""What an export trades: RAM for speed, or code for RAM."""
+"""Choose what an export trades: RAM for speed, or code for RAM."""
 
 from __future__ import annotations
 
@@ -13,15 +13,19 @@ from blrc.targets.requests import Optimize
 def choose(
     program: Program, optimize: Optimize, ram: int | None = None, cpu: str = PORTABLE, flash: int | None = None
 ) -> Layout:
-    """The layout of an export.
+    """Return the layout of an export.
+
+    With ``size`` an export takes no memory except for maps. With ``speed`` it takes the kernels with the fewest
+    instructions, even if they need memory, as long as they fit into `ram` and `flash`. If they do not fit, kernels that
+    need memory are given up one by one: for `ram` the one that needs the most, and for `flash` the one without which
+    the C takes the least flash. A layout without any of them is returned whether it fits or not. With ``ram`` steps run
+    in row strips wherever these save any RAM (`blrc.targets.c.layout.strips`), for more code.
 
     Args:
-        optimize: ``size``: no memory but for maps. ``speed``: what takes fewer instructions on CPUs without a popcount
-            instruction or vectors (or, for a Cortex-M55, with its vectors), as long as it fits into `ram` and `flash`;
-            given up first is what needs most memory, and for `flash` what leaves least without it. ``ram``: row strips
-            wherever they save any (`strips`), for more code.
-        ram: bytes that the C may take, the caller's buffers and the stack included (`memory.Memory.ram_bytes`).
-        flash: likewise, code and tables (`memory.Memory.flash_bytes`).
+        optimize: ``size``, ``speed`` or ``ram``. ``speed`` is about CPUs without a popcount instruction or vectors, or,
+            for a Cortex-M55, with its vectors.
+        ram: bytes that the C may take, the caller's buffers and the stack included (`footprint.Memory.ram_bytes`).
+        flash: bytes of code and tables that the C may take (`footprint.Memory.flash_bytes`).
         cpu: one of `blrc.targets.c.layout.layout.CPUS`. For `HOSTS` there is nothing to choose.
     """
     made: dict[tuple[str, str], Step] = {}

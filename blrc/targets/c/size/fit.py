@@ -1,4 +1,4 @@
-"""Whether a model fits a machine: what it needs of it in all, and what that consists of."""
+"""Compute what a model needs of a machine's memory, and check that it fits."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from blrc.targets.c.size import footprint
 
 @dataclass(frozen=True)
 class Need:
-    """Bytes that a firmware has to have for the model, in all.
+    """Hold the bytes that a firmware needs for the model.
 
     Attributes:
         flash: code and constants.
-        arena, input: what the caller gives.
-        scores: of one network; of an ensemble the sums of its members, and the answer.
-        stack: of the deepest call.
-        least: whether nothing has been compiled yet: flash is that of the tables alone, stack is 0, not known.
+        arena, input: the buffers that the caller gives.
+        scores: the scores of one network; for an ensemble the sums of its members, and the answer.
+        stack: the stack of the deepest call.
+        least: whether nothing has been compiled yet. Then `flash` counts the tables alone, and `stack` is not known and
+            0.
     """
 
     flash: int
@@ -40,7 +41,7 @@ class Need:
 
 
 class DoesNotFitError(BlrcError):
-    """The model is larger than the machine's memory; the message has the numbers, and so has `need`."""
+    """Report that the model is larger than the machine's memory; the message and `need` have the numbers."""
 
     def __init__(self, message: str, need: Need) -> None:
         super().__init__(message)
@@ -48,7 +49,7 @@ class DoesNotFitError(BlrcError):
 
 
 class NoRoomToTestError(BlrcError):
-    """The model fits the machine, but not together with what tests it there."""
+    """Report that the model fits the machine, but not together with what tests it there."""
 
     def __init__(self, message: str, region: str = "", excess: int = 0) -> None:
         super().__init__(message)
@@ -57,7 +58,13 @@ class NoRoomToTestError(BlrcError):
 
 
 def needed(layout: Layout, flash: int | None = None, stack: int = 0) -> Need:
-    """What a model needs; without the `flash` and `stack` that a compiler gave, the least that it can be."""
+    """Return what a model needs.
+
+    Args:
+        flash: bytes of code and constants, as compiled. Without them the result is the least possible need, with the
+            tables alone.
+        stack: bytes of stack of the deepest call, as compiled.
+    """
     parts = {part.what: part.nbytes for part in footprint.given(layout)}
     arena, given = parts.pop("arena"), parts.pop("input")
     tables = sum(step.flash for step in layout.steps)
@@ -65,14 +72,14 @@ def needed(layout: Layout, flash: int | None = None, stack: int = 0) -> Need:
 
 
 def check_fit(need: Need, fits: tuple[int, int] | None, title: str) -> None:
-    """Refuse what needs more than there is.
+    """Refuse a model that needs more memory than there is.
 
     Args:
-        fits: bytes of flash and RAM, or None: no limit.
-        title: of the machine.
+        fits: bytes of flash and RAM that there are, or None for no limit.
+        title: the machine's name.
 
     Raises:
-        DoesNotFitError: it does; the message says how much of what.
+        DoesNotFitError: the model needs more; the message says how much of what.
     """
     if fits is not None and (need.flash > fits[0] or need.ram > fits[1]):
         raise DoesNotFitError(f"{title}: needs {need}; there are {fits[0]:,} and {fits[1]:,}", need)

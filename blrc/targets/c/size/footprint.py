@@ -1,8 +1,8 @@
-"""What an export takes in flash and RAM, known before anything is compiled.
+"""Compute what an export takes in flash and RAM before anything is compiled.
 
-Tables, arena, input and scores are exact. Code and stack are upper bounds for a 32-bit Cortex-M4 with -Os (a Cortex-M55
-where the layout is for that), from sizes that were measured once (`Sizes`); they depend on the layout only, never on
-the tools of this machine.
+Tables, arena, input and scores are exact. Code and stack are upper bounds for a 32-bit Cortex-M4 with -Os, or for a
+Cortex-M55 if the layout is for that. They come from sizes that were measured once (`Sizes`), and depend on the layout
+only, never on the tools of this machine.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from blrc.targets.c.layout.macros import runtime_macros
 
 # Frames of the generated functions, and their code.
 CLASSIFY_FRAME = 16
-PREDICT_FRAMES = 24 + 32  # predict and add, above observe
-PREDICT_OTHER = 24 + 32 + 80  # predict, ask or add, and the head
-MEMBER_FRAME = 8  # what observe takes more where tables are chosen by member
-STRIPS_FRAME = 32  # what observe takes more where steps run in strips, besides
-STRIP_BYTES = 24  # the state of each of them, and the address of its map
-PART_BYTES = 112  # and the geometry of the rows at hand, of each group
+PREDICT_FRAMES = 24 + 32  # the frames of predict and add, above observe
+PREDICT_OTHER = 24 + 32 + 80  # the frames of predict, of what it calls, and of the head
+MEMBER_FRAME = 8  # added to the frame of observe if tables are chosen by member
+STRIPS_FRAME = 32  # added to the frame of observe if steps run in strips
+STRIP_BYTES = 24  # added for each step in strips: its state, and the address of its map
+PART_BYTES = 112  # added for each group of strips: the geometry of the rows at hand
 ENSEMBLE_CODE = 332
 GATE_CODE = 64
 SHAPE_BYTES = {"conv": 27 * 4, "pool": 13 * 4, "": 0}
@@ -33,12 +33,15 @@ ALIGNMENT = 3  # bytes that may be lost before each table
 
 @dataclass(frozen=True, eq=False)
 class Sizes:
-    """Bytes of the runtime as a compiler makes it, at -Os: ``tools/cortex_m_sizes.py`` writes ``sizes.json``.
+    """Hold the bytes of the runtime as a compiler makes it at -Os, from ``sizes.json``.
+
+    ``tools/cortex_m_sizes.py`` writes that file.
 
     Attributes:
-        compiler: which one, for which CPU.
-        code: of each source, without prefix and ending: code and constants, the most over all settings of its macros.
-        stack: of each function with its callees, without the buffers that macros size (`buffer_bytes`).
+        compiler: which compiler, and for which CPU.
+        code: bytes of code and constants of each source, by its name without prefix and ending: the most over all
+            settings of the runtime's macros.
+        stack: bytes of stack of each function with its callees, without the buffers that macros size (`buffer_bytes`).
     """
 
     compiler: str
@@ -48,19 +51,19 @@ class Sizes:
 
 @cache
 def measured() -> Mapping[str, Sizes]:
-    """Return what was measured, by CPU."""
+    """Return the measured sizes, by CPU."""
     stored = json.loads(Path(__file__).with_name("sizes.json").read_text(encoding="ascii"))
     return {cpu: Sizes(**sizes) for cpu, sizes in stored.items()}
 
 
 def sizes_for(layout: Layout) -> Sizes:
-    """Return what the bounds on code and stack are for."""
+    """Return the measured sizes from which a layout's bounds on code and stack come."""
     return measured()[CPUS[layout.cpu].sizes]
 
 
 @dataclass(frozen=True)
 class Part:
-    """Some bytes, and what they are for: ``layer`` is "" for what serves several."""
+    """Hold a number of bytes and what they are for; `layer` is "" for what serves several layers."""
 
     layer: str
     what: str
@@ -69,13 +72,13 @@ class Part:
 
 @dataclass(frozen=True)
 class Memory:
-    """What one export takes.
+    """Describe what one export takes.
 
     Attributes:
-        flash: all that a firmware links which classifies with one network, or predicts with an ensemble.
-        certainty_flash: what comes on top where one network is asked for its certainty (``NAME_predict``).
+        flash: all that a firmware links to classify with one network, or to predict with an ensemble.
+        certainty_flash: bytes on top of that if one network is asked for its certainty (``NAME_predict``).
         slots: maps in the arena, which share their memory over time.
-        ram: the arena, what the caller owns, and the stack.
+        ram: the arena, the caller's other buffers, and the stack.
         calls: stack of ``classify``, which ensembles do not have, and of ``predict``.
         step_stack: stack of ``predict``, the deeper call, while it runs each step, by the op's name.
     """
@@ -89,7 +92,7 @@ class Memory:
 
     @property
     def stack(self) -> int:
-        """Return the stack of the deeper call, which is what budgets count."""
+        """Return the stack of the deeper call, which counts towards budgets."""
         return max(self.calls.values())
 
     @property
@@ -106,7 +109,7 @@ class Memory:
 
 
 def measure(layout: Layout) -> Memory:
-    """The memory that an export of this layout takes."""
+    """Return the memory that an export of this layout takes."""
     program, code_of = layout.program, sizes_for(layout).code
     together = len(program.members) > 1
     tables = [
@@ -137,14 +140,14 @@ def measure(layout: Layout) -> Memory:
 
 
 def call_stacks(layout: Layout) -> dict[str, int]:
-    """Return the stack that ``NAME_classify`` takes, where there is one network alone, and ``NAME_predict``."""
+    """Return the stack that ``NAME_predict`` takes, and for a single network also ``NAME_classify``, by call."""
     deepest = max(step_stacks(layout).values())
     classify = {} if len(layout.program.members) > 1 else {"classify": CLASSIFY_FRAME + deepest}
     return {**classify, "predict": max(PREDICT_FRAMES + deepest, PREDICT_OTHER)}
 
 
 def given(layout: Layout) -> list[Part]:
-    """What the caller gives."""
+    """Return the buffers that the caller gives."""
     program, together = layout.program, len(layout.program.members) > 1
     return [
         Part("", "arena", layout.arena_bytes),
@@ -155,18 +158,18 @@ def given(layout: Layout) -> list[Part]:
 
 
 def runtime_files(layout: Layout) -> set[str]:
-    """The runtime's files that a firmware links which classifies, without prefix and ending."""
+    """Return the runtime's files that a firmware links to classify, without prefix and ending."""
     kernels = {source for step in layout.steps for source in step.record.sources(CPUS[layout.cpu])}
     return kernels | {"argmax", "digest"} | ({"strips"} if layout.rows else set())
 
 
 def buffer_bytes(function: str, macros: Mapping[str, int]) -> int:
-    """Bytes of the arrays that a function of the runtime has on the stack."""
+    """Return the bytes of the macro-sized arrays that a function of the runtime has on the stack."""
     return KERNELS[function].buffers(macros) if function in KERNELS else 0
 
 
 def step_stacks(layout: Layout) -> dict[str, int]:
-    """Stack of ``NAME_observe`` while it runs each step, by the op's name."""
+    """Return the stack that ``NAME_observe`` takes while it runs each step, by the op's name."""
     macros, stack = runtime_macros(layout), sizes_for(layout).stack
     frame, following = _observe_frame(layout), stack["strips_next"] if layout.rows else 0
 
@@ -177,7 +180,11 @@ def step_stacks(layout: Layout) -> dict[str, int]:
 
 
 def _observe_frame(layout: Layout) -> int:
-    """It holds the addresses of maps: the more, the more steps. Where steps run in strips, their state lies there."""
+    """Return the bytes of the frame of ``NAME_observe``.
+
+    The frame holds the addresses of maps, so it grows with the number of steps. If steps run in strips, it holds their
+    state as well.
+    """
     plain = 48 + 4 * (len(layout.steps) - 2) // 8 * 8 + (MEMBER_FRAME if len(layout.program.members) > 1 else 0)
     groups = _strip_groups(layout)
     if not groups:
@@ -187,12 +194,12 @@ def _observe_frame(layout: Layout) -> int:
 
 
 def _strip_groups(layout: Layout) -> list[int]:
-    """Steps of each group that runs row by row."""
+    """Return the number of steps of each group that runs row by row."""
     return [end - first for first, end in layout.groups if end - first > 1]
 
 
 def _own_code(layout: Layout) -> int:
-    """Code of ``<name>.c`` and its constants."""
+    """Return the bytes of the code of ``<name>.c`` and of its constants."""
     shapes = sum(SHAPE_BYTES[step.record.geometry] for step in layout.steps)
     choices = sum(len(table.arrays) > 1 for step in layout.steps for table in step.tables)
     strips = sum(72 + 12 * steps for steps in _strip_groups(layout))

@@ -1,5 +1,7 @@
-"""``<name>_ensemble.c``: what all members say together, one member at a time. A file of its own: a firmware that only
-classifies does not link it, nor the tables of the head."""
+"""Write ``<name>_ensemble.c``, which combines the answers of all members, one member at a time.
+
+It is a file of its own, so that a firmware that only classifies links neither it nor the tables of the head.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from blrc.targets.c.text.symbols import Symbols, element, head
 
 
 def ensemble_file(symbols: Symbols, version: str) -> str:
-    """The text of ``<name>_ensemble.c``."""
+    """Return the text of ``<name>_ensemble.c``."""
     name, layout = symbols.name, symbols.layout
     scale = scale_of(layout.program.score_scale)
     body = text.fill(
@@ -29,14 +31,14 @@ def ensemble_file(symbols: Symbols, version: str) -> str:
 
 
 def declarations(symbols: Symbols) -> str:
-    """What ``<name>.h`` says of it."""
+    """Return the declarations of the ensemble's functions and types for ``<name>.h``."""
     program = symbols.layout.program
     values = {**text.model(symbols.name), "INPUT_TYPE": element(program.input)}
     return text.fill(_gated(_DECLARATIONS, program.gate), values)
 
 
 def _gated(template: str, gate: int) -> str:
-    """The text with what stands between GATE( and )GATE, or without."""
+    """Return the template with the passages between GATE( and )GATE if there is a gate, or else without them."""
     return re.sub(r"GATE\((.*?)\)GATE", r"\1" if gate else "", template, flags=re.DOTALL)
 
 

@@ -1,4 +1,4 @@
-"""``<name>.h``: the public interface of an exported model."""
+"""Write ``<name>.h``, the public interface of an exported model."""
 
 from __future__ import annotations
 
@@ -17,28 +17,31 @@ from blrc.targets.c.text.symbols import Symbols, describe, element, elements, he
 
 
 def header(symbols: Symbols, version: str, vectors: int) -> str:
-    """The text of ``<name>.h``."""
+    """Return the text of ``<name>.h``."""
     what = f"{symbols.name}: a binary neural network, in integers."
     body = "#include <stdint.h>\n\n" + _macros(symbols, vectors) + "\n" + text.extern_c(_functions(symbols, vectors))
     return head(symbols, version, what) + text.guarded(f"{symbols.upper}_H", text.of_language(symbols.name, body))
 
 
-# What an observer is told.
+# The parameters of an observer.
 OBSERVED = ("void *context", "uint32_t member", "int32_t op", "const void *output", "uint32_t bytes")
 
 
 def observe_arguments(symbols: Symbols) -> list[str]:
-    """Parameters of ``<name>_observe``; ``<name>_run`` has the same."""
+    """Return the parameters of ``<name>_observe``, which are also those of ``<name>_run``."""
     pointer = f"const {element(symbols.layout.program.input)} *input"
     observer = f"{symbols.name}_observer observer"
     return ["uint32_t member", pointer, "void *arena", "int32_t *scores", observer, "void *context"]
 
 
 def read_layout(program: Program, name: str, header: bytes) -> Layout:
-    """Return the layout with which the C of a program was written whose ``<name>.h`` is given.
+    """Return the layout with which a program's C was written, from the ``<name>.h`` of that C.
+
+    Args:
+        header: the contents of ``<name>.h``, which may come from a stranger.
 
     Raises:
-        BlrcError: the header, which may be a stranger's, tells of another program's ops, or of an unknown CPU.
+        BlrcError: the header names ops that the program does not have or that cannot be bit-sliced, or an unknown CPU.
     """
     given, file, upper = header.decode("ascii", "replace"), f"{name}.h", name.upper()
     cpu = _told(rf'{upper}_CPU "([^"\n]*)"', given, PORTABLE)

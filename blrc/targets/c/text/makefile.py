@@ -1,4 +1,4 @@
-"""The Makefile of an export."""
+"""Write the Makefile of an export."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 
 def makefile(name: str, sources: Sequence[str]) -> str:
-    """Builds a static library from `sources`, and the self-test."""
+    """Return a Makefile that builds a static library from `sources`, and the self-test."""
     objects = " \\\n\t".join(f"build/{source.removesuffix('.c')}.o" for source in sources)
     return _MAKEFILE.replace("@name@", name).replace("@objects@", objects)
 

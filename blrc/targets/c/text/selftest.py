@@ -1,4 +1,7 @@
-"""``<name>_vectors.c``: recorded inputs with what every step must give for them, and a main function that runs them."""
+"""Write the self-test of an export, ``<name>_vectors.c``, and the main function that runs it, ``<name>_selftest.c``.
+
+The self-test holds recorded inputs with what every step must give for them.
+"""
 
 from __future__ import annotations
 
@@ -12,16 +15,16 @@ from blrc.program.vectors import Vectors, memory
 from blrc.targets.c.text import stored, text
 from blrc.targets.c.text.symbols import Symbols, element, elements, head
 
-MOST = 16  # vectors in the self-test: enough to see a wrong kernel, few enough for a small device
+MOST = 16  # the most vectors in the self-test: enough to see a wrong kernel, few enough for a small device
 
 
 def count(vectors: Vectors) -> int:
-    """How many of the recorded vectors the self-test holds."""
+    """Return how many of the recorded vectors the self-test holds."""
     return min(len(vectors.inputs), MOST)
 
 
 def vectors_file(symbols: Symbols, version: str, vectors: Vectors) -> str:
-    """The text of ``<name>_vectors.c``."""
+    """Return the text of ``<name>_vectors.c``: the recorded inputs, and functions that compare every step with them."""
     layout, name, upper = symbols.layout, symbols.name, symbols.upper
     n, program = count(vectors), layout.program
     digests = np.array([[member.digests[s.y.name][:n] for s in layout.steps] for member in vectors.members]).transpose(
@@ -61,7 +64,10 @@ def vectors_file(symbols: Symbols, version: str, vectors: Vectors) -> str:
 
 
 def _digest(symbols: Symbols) -> str:
-    """A function that continues the digest of any step's output, which may come in pieces where it is bits."""
+    """Return a C function that continues the digest of any step's output.
+
+    Only output of bits may come in pieces.
+    """
     name = symbols.name
     cases = "".join(
         f"    if (op == {symbols.index(step)}) {{\n"
@@ -201,7 +207,7 @@ int name_selftest(void *arena)
 
 
 def main_file(symbols: Symbols, version: str) -> str:
-    """The text of ``<name>_selftest.c``: a main function for the host; no part of the library."""
+    """Return the text of ``<name>_selftest.c``: a main function for the host, which is no part of the library."""
     what = f"{symbols.name}: runs the self-test on the host (make selftest). No part of the library."
     body = text.fill(_MAIN, text.model(symbols.name))
     return head(symbols, version, what) + symbols.source(f"#include <stdio.h>\n\n{body}")

@@ -1,4 +1,4 @@
-"""``<name>.c``: one readable function for every step, and the order in which they run."""
+"""Write ``<name>.c``: one readable function for every step, and the order in which they run."""
 
 from __future__ import annotations
 
@@ -29,7 +29,11 @@ _HOOKS = """\
 
 
 def source(symbols: Symbols, version: str, runtime: Mapping[str, int]) -> str:
-    """The text of ``<name>.c``; `runtime` holds macros, and their values, of the runtime that it is written for."""
+    """Return the text of ``<name>.c``.
+
+    Args:
+        runtime: macros of the runtime for which the file is written, with their values.
+    """
     name, upper = symbols.name, symbols.upper
     parts = [
         f'#include "{name}_blrc.h"\n',
@@ -53,7 +57,10 @@ def source(symbols: Symbols, version: str, runtime: Mapping[str, int]) -> str:
 
 
 def _too_large(symbols: Symbols) -> str:
-    """Refuses AVR, whose arrays have at most 32,767 bytes, where the caller could not even declare an array for it."""
+    """Return lines that refuse AVR if the caller could not declare an array for the arena or the input.
+
+    Arrays have at most 32,767 bytes there.
+    """
     for what, nbytes in (("arena", symbols.layout.arena_bytes), ("input", symbols.layout.program.input.nbytes)):
         if nbytes > stored.AVR_OBJECT:
             return (
@@ -128,7 +135,7 @@ def _numbers(values: Sequence[int]) -> str:
     return ", ".join(map(str, values))
 
 
-# What runs steps is given to tell of them.
+# The arguments that functions which run steps pass on to the observer.
 WATCHING = ("observer", "context")
 
 
@@ -143,7 +150,13 @@ def _tell(symbols: Symbols) -> str:
 def _one_step(
     symbols: Symbols, step: Step, maps: Mapping[str, str], part: str = "", nbytes: int = 0, indent: str = "    "
 ) -> str:
-    """A step's call with all that stands around it; of a `part` of its rows, with as many bytes."""
+    """Return a step's call with the hooks around it and the call of the observer.
+
+    Args:
+        maps: the C names of values.
+        part: the C expression for the geometry of a part of the rows, or "" for all of them.
+        nbytes: the bytes of that part, or 0 for the whole output.
+    """
     index = symbols.index(step)
     arguments = ["member", *([part] if part else []), maps[step.x.name], maps[step.y.name]]
     if step.scratch:
@@ -158,7 +171,7 @@ def _one_step(
 
 
 def _strips(symbols: Symbols, first: int, end: int) -> str:
-    """A function that runs several convolutions row by row."""
+    """Return a C function that runs several convolutions row by row."""
     layout = symbols.layout
     steps = layout.steps[first:end]
     x = steps[0].x

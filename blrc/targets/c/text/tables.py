@@ -1,4 +1,4 @@
-"""``<name>_weights.h`` and ``<name>_weights*.c``: constant tables."""
+"""Write the constant tables: ``<name>_weights.h`` and ``<name>_weights*.c``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ WARN_FROM = 2**20
 
 
 def tables_header(symbols: Symbols, version: str) -> str:
-    """Declarations of all tables, for ``<name>.c``."""
+    """Return the text of ``<name>_weights.h``, which declares all tables for ``<name>.c``."""
     lines = [_declarations(symbols, step, table) for step in symbols.layout.steps for table in step.tables]
     includes = f'#include "{symbols.name}.h"\n#include "{symbols.name}_blrc.h"\n\n'
     body = f"{includes}{symbols.refuse()}\n" + text.extern_c("".join(lines))
@@ -21,9 +21,9 @@ def tables_header(symbols: Symbols, version: str) -> str:
 
 
 def table_files(symbols: Symbols, version: str, limit: int = FILE_LIMIT) -> dict[str, str]:
-    """``<name>_weights.c``, and ``<name>_weights_2.c`` and so on where one file would pass `limit` characters.
+    """Return ``<name>_weights.c``, and ``<name>_weights_2.c`` and so on if one file would pass `limit` characters.
 
-    A table is never split, so a single large one may still pass it.
+    A table is never split, so a file with a single large one may still pass the limit.
     """
     groups: list[list[str]] = [[]]
     for step in symbols.layout.steps:

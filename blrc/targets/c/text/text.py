@@ -1,4 +1,4 @@
-"""Formatting of C source. Knows C and nothing of networks."""
+"""Format C source. This module knows C and nothing of networks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ def c_type(dtype: np.dtype[Any]) -> str:
 
 
 def comment(text: str) -> str:
-    """Return a block comment. What could end it, or continue a line, is replaced: names in it may be a stranger's."""
+    """Return a block comment.
+
+    Names in it may come from a stranger, so whatever could end the comment or continue a line is replaced.
+    """
     printed = "".join(c if " " <= c <= "~" or c == "\n" else "?" for c in text).replace("\\", "/")
     safe = re.sub(r"\*(?=/)|/(?=\*)|\?(?=\?)", r"\g<0> ", printed)  # its end, another one's start, trigraphs
     lines = [
@@ -33,38 +36,42 @@ def comment(text: str) -> str:
 
 
 def fill(template: str, values: Mapping[str, str]) -> str:
-    """`template` with a value for each of these words, in one pass: what a value holds is never replaced itself."""
+    """Replace each word of `values` in `template` by its value, in one pass: inserted values are not searched again."""
     longest_first = sorted(values, key=len, reverse=True)
     return re.sub("|".join(map(re.escape, longest_first)), lambda word: values[word[0]], template)
 
 
 def model(name: str) -> dict[str, str]:
-    """The words in templates that stand for a model's name: the prefixes of its symbols and macros."""
+    """Return the words in templates that stand for a model's name, with the prefixes of its symbols and macros."""
     return {"name_": f"{name}_", "NAME_": f"{name.upper()}_"}
 
 
 def define(name: str, value: object, note: str = "") -> str:
-    """One macro, with an optional note behind it."""
+    """Return the definition of one macro, with an optional note behind it."""
     return f"#define {name} {value}" + (f" {comment(note).strip()}" if note else "") + "\n"
 
 
 def string(text: str) -> str:
-    """A string literal: printable ASCII as it is, other characters as ``?``; no trigraph, nothing that ends it."""
+    """Return a string literal.
+
+    Printable ASCII stays as it is, with escapes so that nothing forms a trigraph or ends the literal. Other characters
+    become ``?``.
+    """
     safe = "".join(c if " " <= c <= "~" else "?" for c in text)
     return '"' + re.sub(r'(["\\\\?])', r"\\\1", safe) + '"'
 
 
 def guarded(macro: str, body: str) -> str:
-    """A header that may be included twice."""
+    """Return a header that may be included twice."""
     return f"#ifndef {macro}\n#define {macro}\n\n{body}\n#endif\n"
 
 
 def of_language(name: str, body: str) -> str:
     """Return the `body` of a public header, behind one ``#error`` for a language older than C99 or C++11.
 
-    The sources of the library go on behind `if_readable` alone, so that an old compiler says this one sentence. GNU
-    compilers can read the declarations all the same, and then say nothing more of what calls them. Microsoft's
-    compilers do not say which language they speak.
+    The library's sources are guarded by `if_readable`, so that an old compiler reports this one error and nothing else.
+    GNU compilers can read the declarations all the same, and then report nothing more about code that calls them.
+    Microsoft's compilers do not say which language they speak, and are let pass.
     """
     marker = f"{name.upper()}_WRONG_LANGUAGE"
     return f"""\
@@ -85,23 +92,26 @@ typedef int {name}_wrong_language;
 
 
 def if_readable(name: str, body: str) -> str:
-    """Return `body` for a language that `of_language` lets pass."""
+    """Return `body` such that it is read only in a language that `of_language` lets pass."""
     return f"#if !defined({name.upper()}_WRONG_LANGUAGE)\n{body}\n#endif\n"
 
 
 def extern_c(body: str) -> str:
-    """Declarations with C linkage, also for a C++ compiler."""
+    """Return declarations that have C linkage for a C++ compiler, too."""
     opening = '#ifdef __cplusplus\nextern "C" {\n#endif\n\n'
     return opening + body + "\n#ifdef __cplusplus\n}\n#endif\n"
 
 
 def call(function: str, arguments: Iterable[str], indent: str = "    ") -> str:
-    """A call as a statement, wrapped under its opening parenthesis."""
+    """Return a call as a statement, wrapped under its opening parenthesis."""
     return wrap(f"{indent}{function}(", arguments, ");")
 
 
 def wrap(opening: str, items: Iterable[str], closing: str) -> str:
-    """`opening`, the items separated by commas, `closing`; lines are broken between items, under the opening."""
+    """Return `opening`, the items separated by commas, and `closing`.
+
+    Lines break between items, and continue under the end of the opening.
+    """
     lines, line = [], opening
     pieces = list(items)
     for i, item in enumerate(pieces):
@@ -114,12 +124,12 @@ def wrap(opening: str, items: Iterable[str], closing: str) -> str:
 
 
 def array(declaration: str, values: NDArray[Any]) -> str:
-    """A constant array of integers: `declaration` = { values };"""
+    """Return a constant array of integers: `declaration` = { values };"""
     return f"{declaration} = {{\n{listing(values)}}};\n"
 
 
 def listing(values: NDArray[Any]) -> str:
-    """Integers, as they stand between the braces of an array."""
+    """Return integers as they stand between the braces of an array."""
     if values.dtype.name == "uint32":
         digits = values.astype(">u4").tobytes().hex()
         items: Sequence[str] = ["0x" + digits[i : i + 8] for i in range(0, len(digits), 8)]

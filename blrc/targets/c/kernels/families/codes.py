@@ -1,4 +1,7 @@
-"""First layers: codes of 8 bits, whose sums are looked up by four weights at a time. They exist on every CPU."""
+"""Compute first layers, which read codes of 8 bits, by looking up the sums of four weights at a time.
+
+These kernels exist on every CPU.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +18,9 @@ from blrc.targets.c.kernels.tables import Table, mapped, plain
 from blrc.targets.c.kernels.thresholds import never_padded, threshold_bits
 from blrc.targets.c.runtime_files import constant
 
-CODES = constant("BLRC_CODES")  # that are tabulated at a time
-CODE_ROWS = constant("BLRC_CODE_ROWS")  # of a block of weights
-PAIR_SUMS = 2**14 - 1  # twice that, the threshold's distance included, stays within 16 bits
+CODES = constant("BLRC_CODES")  # codes that are tabulated at a time
+CODE_ROWS = constant("BLRC_CODE_ROWS")  # rows of a block of weights
+PAIR_SUMS = 2**14 - 1  # the largest sum: twice that, with the threshold's distance, fits 16 bits
 LOOKED_UP = 1.0
 """Instructions for a multiply-add: on a Cortex-M4 0.9 in CIFAR-10's first layer, 1.6 in MNIST's (docs/performance.md).
 Only ratios to it matter."""
@@ -29,30 +32,36 @@ def of_codes(op: Conv) -> bool:
 
 
 def looked_up(task: Task[Conv]) -> float:
-    """Return what looking up a layer's sums takes. The first kernel in `KERNELS` that fits is the fastest."""
+    """Return the cost of looking up a layer's sums.
+
+    All these kernels have the same cost; of those that fit, the first in `KERNELS` is the fastest.
+    """
     return NOT_WORTH_IT if task.cpu.levels else per_column(task) * task.op.unpooled[1]
 
 
 def per_column(task: Task[Conv]) -> float:
-    """Return what looking up one column of a map takes."""
+    """Return the cost of looking up one column of a map."""
     return LOOKED_UP * task.op.fan_in * task.op.y.shape[2] * task.op.unpooled[0]
 
 
 def encoded(task: Task[Conv], tables: Sequence[Table], why: str) -> Laid:
-    """Return these tables behind that of a fused encoding, where there is one."""
+    """Return the tables, preceded by the table of a fused encoding if there is one."""
     if task.encode is None:
         return Laid(tuple(tables), why)
     return Laid((plain(task.program, "table", task.encode.table), *tables), f"{why}, table look-up fused")
 
 
 def code_arguments(step: Step, geometry: str, tables: Sequence[str]) -> list[str]:
-    """Return arguments with the table of a fused encoding and its rows, or 0 and 1, in front of the others."""
+    """Return a call's arguments, in which a fused encoding's table and its number of rows follow the input.
+
+    Without a fused encoding they are 0 and 1.
+    """
     fused = [tables[0], str(table_rows(step))] if step.encode is not None else ["0", "1"]
     return [geometry, "x", *fused, *tables[-2:], *(["scratch"] if step.scratch else []), "y"]
 
 
 def table_rows(step: Step) -> int:
-    """Return the channels for which an encoding's table differs, or 1."""
+    """Return for how many channels an encoding's table differs, or 1 if all channels share it."""
     return len(step.tables[0].arrays[0]) // 256
 
 
@@ -89,26 +98,38 @@ def _lay_codes(task: Task[Conv]) -> Laid:
 
 
 def starts(thresholds: NDArray[np.int32], largest: int) -> NDArray[np.uint32]:
-    """Where sums of at most `largest` start, in both halves of a word, for whole blocks of 8 rows: from 32768 on they
-    pass. Missing rows never do."""
+    """Return what each row's sum starts from, so that it passes if it reaches 32768.
+
+    The 16-bit start is repeated in both halves of a word. Rows are padded to whole blocks of 8, and missing rows never
+    pass.
+
+    Args:
+        thresholds: int32 ``(out,)``.
+        largest: the largest sum of a row.
+    """
     padded = np.pad(thresholds, (0, -len(thresholds) % 8), constant_values=largest + 1)
     return ((2**15 - padded).astype(np.uint32) * np.uint32(2**16 + 1)).astype(np.uint32)
 
 
 def column_rows(weights: NDArray[np.uint32], channels: int) -> NDArray[np.uint32]:
-    """As `code_rows`, but every kernel row, of at most four codes, has a nibble of its own."""
+    """Return weights as `code_rows` does, except that every kernel row has a nibble of its own.
+
+    A kernel row has at most four codes.
+    """
     bits = unpack(weights, channels).reshape(*weights.shape[:2], 1, -1)
     return code_rows(pack(np.pad(bits, ((0, 0), (0, 0), (0, 0), (0, 4 - bits.shape[3])))), 4, 1)
 
 
 def code_rows(weights: NDArray[np.uint32], channels: int, groups: int) -> NDArray[np.uint32]:
-    """Weights of an 8-bit convolution, ``[group][block of 16 rows][8 nibbles][8 rows][nibble]``, flat.
+    """Return the weights of an 8-bit convolution as ``[group][block of 16 rows][8 nibbles][8 rows][nibble]``, flat.
 
-    A row is its taps' bits without gaps, cut into nibbles; a word holds the same nibble of 8 rows. Missing bits are 0.
+    A row is the bits of its taps without gaps, cut into nibbles. A word holds the same nibble of 8 rows. Missing bits
+    are 0.
 
     Args:
         weights: uint32 ``(out, kernel h, kernel w, words(channels))``.
-        channels: of one group.
+        channels: channels of one group.
+        groups: the number of groups.
     """
     bits = unpack(weights, channels).reshape(groups, len(weights) // groups, -1)
     _, per_group, fan_in = bits.shape
@@ -134,7 +155,7 @@ def _encode_arguments(step: Step, geometry: str, tables: Sequence[str]) -> list[
 
 
 def _pair_buffers(macros: Mapping[str, int]) -> int:
-    """Return the bytes of 16 sums of four codes in words, for all codes that are tabulated."""
+    """Return the bytes of the sums: for every four tabulated codes, 16 sums of one word each."""
     return 16 * macros["BLRC_CODES"]
 
 

@@ -1,7 +1,7 @@
-"""Dense layers whose lanes are outputs: which can be one, and their tables.
+"""Compute dense layers in bit-sliced form, with outputs in the lanes of a word.
 
-Of every input's column of the weights only those of inputs that are +1 are added up, or of those that are -1 where they
-are fewer (`runtime/src/blrc_columns.h`).
+The table has for every input a column of the weights, a bit for each output. Only the columns of inputs that are +1 are
+added up, or only those of inputs that are -1 if these are fewer (`runtime/src/sliced/blrc_columns.h`).
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from blrc.targets.c.kernels.thresholds import most_differing
 from blrc.targets.c.runtime_files import constant
 
 LANES = 32
-MOST = 2**16 - 1  # inputs
-LOW_PLANES = constant("BLRC_LOW_PLANES")  # of a sum, that are kept in registers
+MOST = 2**16 - 1  # the most inputs
+LOW_PLANES = constant("BLRC_LOW_PLANES")  # planes of a sum that are kept in registers
 LOOKED_AT = 8
 """Instructions to look at one input and note it down where it is of the rarer sign."""
 ADDED = {"dense_columns": 4.0, "dense_quads": 5.0}
@@ -34,28 +34,41 @@ COMPARED = {"dense_columns": 40, "dense_quads": 60}
 
 
 def fits(op: Conv) -> bool:
-    """Return whether the kernel can compute a layer: dense, without gaps between the inputs' bits."""
+    """Return whether the kernel can compute a layer.
+
+    It computes dense layers of at most 2^16 - 1 inputs whose bits lie without gaps.
+    """
     height, width, channels = op.x.shape
     together = channels % LANES == 0 or height * width == 1
     return op.x.dtype == "bits" and is_whole_map(op) and together and op.fan_in <= MOST
 
 
 def planes(op: Conv) -> int:
-    """Bits of what an output's sign is taken of: twice the number of inputs, and a sign; as many as are kept in
-    registers (BLRC_LOW_PLANES) at least."""
+    """Return the bits of the number whose sign decides an output.
+
+    They hold twice the number of inputs and a sign, and are at least as many as are kept in registers
+    (BLRC_LOW_PLANES).
+    """
     return max(LOW_PLANES, op.fan_in.bit_length() + 2)
 
 
 def scratch_bytes(op: Conv, lanes: int = LANES) -> int:
-    """Memory that the kernel needs while it runs: which inputs are added, and planes of a sum."""
+    """Return the bytes of memory that the kernel needs while it runs.
+
+    It holds the list of inputs to add, and the planes of a sum.
+    """
     return 4 * (op.fan_in // 2 + 1 + planes(op) * lanes // LANES)
 
 
 def columns(weights: NDArray[np.uint32], channels: int, lanes: int = LANES) -> NDArray[np.uint32]:
-    """For each so many outputs for each input a step: a bit for each output. Missing outputs are 0.
+    """Return the weights by column, ``[block of lanes outputs][input]``, flat, with a bit for each output of the block.
+
+    Bits of missing outputs are 0.
 
     Args:
         weights: uint32 ``(out, kernel h, kernel w, words(channels))``.
+        channels: channels of the input.
+        lanes: outputs of a block.
     """
     bits = unpack(weights, channels).reshape(len(weights), -1)
     padded = np.pad(bits, ((0, -len(bits) % lanes), (0, 0)))
@@ -65,7 +78,15 @@ def columns(weights: NDArray[np.uint32], channels: int, lanes: int = LANES) -> N
 def limits(
     op: Conv, weights: NDArray[np.uint32], thresholds: NDArray[np.int32], lanes: int = LANES
 ) -> NDArray[np.uint32]:
-    """For each so many outputs the planes of what sums are compared with: if inputs of +1 are added, or of -1."""
+    """Return what sums are compared with, ``[block of lanes outputs][sign][plane]``, flat, with a bit for each output.
+
+    The first sign is for sums over the inputs that are +1, the second for those over the inputs that are -1.
+
+    Args:
+        weights: uint32 ``(out, kernel h, kernel w, words(channels))``.
+        thresholds: int32 ``(out,)``.
+        lanes: outputs of a block.
+    """
     ones = unpack(weights, op.group_channels).reshape(len(weights), -1).sum(axis=1).astype(np.int64)
     limit = most_differing(op.fan_in, thresholds).clip(-1, op.fan_in)
     both = np.pad(np.stack([limit - ones, limit + ones]), ((0, 0), (0, -len(ones) % lanes)))
@@ -80,7 +101,7 @@ def _arguments(step: Step, geometry: str, tables: Sequence[str]) -> list[str]:
 
 
 def _kernel(name: str, about: str, lanes: int) -> Kernel[Conv]:
-    """Return the record of the kernel whose words have so many lanes."""
+    """Return the record of the kernel whose words have `lanes` lanes."""
 
     def lay(task: Task[Conv]) -> Laid:
         op, constants = task.op, task.program.constants

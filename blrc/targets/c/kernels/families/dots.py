@@ -1,4 +1,4 @@
-"""First layers and scores on hosts: tables for sums of 8-bit products (``blrc_dots.h`` of the runtime)."""
+"""Lay out first layers and scores for the kernels on hosts that add 8-bit products (``blrc_dots.h`` of the runtime)."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from blrc.targets.c.kernels.kernel import Kernel, Laid, Step, Task
 from blrc.targets.c.kernels.tables import Table, mapped
 from blrc.targets.c.runtime_files import constant
 
-ROWS = constant("BLRC_DOTS_ROWS")  # of a block
-ZERO = 128  # what is added to codes, so that they have no sign
-MAX_TABLE = 2**22  # bytes of weights: 8 times the bits
-MAX_COPY = 2**26  # bytes of the copy of an input with its padding, where that is most of it
-MAX_WORDS = 2**18  # of the scores' input
+ROWS = constant("BLRC_DOTS_ROWS")  # rows of a block
+ZERO = 128  # added to codes, so that none is negative
+MAX_TABLE = 2**22  # the most bytes of weights, of which each bit takes one
+MAX_COPY = 2**26  # the most bytes of the padded copy of an input, if it is mostly padding
+MAX_WORDS = 2**18  # the most words of the scores' input
 
 
 def conv_fits(op: Conv) -> bool:
-    """Return whether a convolution of codes in one group has tables and a copy of its input of bearable sizes."""
+    """Return whether a convolution of codes has one group, and a table and a copy of its input of bearable sizes."""
     table = ROWS * words(op.y.shape[2]) * 4 * len(offsets(op))
     return op.groups == 1 and table <= MAX_TABLE and copy_bytes(op) <= max(MAX_COPY, 4 * op.x.nbytes)
 
@@ -44,7 +44,7 @@ def _lay_conv(task: Task[Conv]) -> Laid:
 
 
 def scores_fit(task: Task[Scores]) -> bool:
-    """Return whether scores have 8-bit weights, and an input of a bearable size."""
+    """Return whether scores have 8-bit weights and an input of a bearable size."""
     height, width, channels = task.op.x.shape
     weights = task.program.constants[task.op.weights].tables[0]
     return weights.dtype == np.int8 and height * width * words(channels) <= MAX_WORDS
@@ -60,7 +60,10 @@ def _lay_scores(task: Task[Scores]) -> Laid:
 
 
 def copy_shape(op: Conv) -> tuple[int, int]:
-    """Rows and columns of the copy of the input: to the end of the last window, or of the input."""
+    """Return the rows and columns of the padded copy of the input.
+
+    They reach to the end of the last window, or to the end of the input if that lies further.
+    """
     window, size, unpooled = op.window, op.x.shape, op.unpooled
     rows, columns = (
         max((unpooled[axis] - 1) * window.stride[axis] + window.span[axis], window.padding[axis] + size[axis])
@@ -70,13 +73,16 @@ def copy_shape(op: Conv) -> tuple[int, int]:
 
 
 def copy_bytes(op: Conv) -> int:
-    """Bytes of that copy in whole words, and of what is read behind it."""
+    """Return the bytes of the padded copy in whole words, with 4 bytes more that are read behind it."""
     rows, columns = copy_shape(op)
     return -(-(rows * columns * op.x.shape[2] + 4) // 4) * 4
 
 
 def offsets(op: Conv) -> NDArray[np.int32]:
-    """Where in the copy, seen from a window's first code, each four codes lie that are multiplied at once."""
+    """Return where each four codes that are multiplied at once lie, as offsets in the padded copy.
+
+    They are counted in bytes from a window's first code.
+    """
     _, columns = copy_shape(op)
     taps_y, taps_x = op.window.kernel
     step_y, step_x = op.window.dilation
@@ -88,7 +94,10 @@ def offsets(op: Conv) -> NDArray[np.int32]:
 
 
 def quad_rows(op: Conv, weights: NDArray[np.uint32]) -> NDArray[np.int8]:
-    """Weights ``(out, kernel h, kernel w, words)`` as ``[block of 32][quad][row][4]``, flat: 1, -1, or 0 for no tap."""
+    """Return weights ``(out, kernel h, kernel w, words)`` as ``[block of 32][quad][row][4]``, flat.
+
+    Each weight is 1 or -1, or 0 where there is no tap.
+    """
     out, run = len(weights), _run(op)
     runs = unpack_signs(weights, op.x.shape[2]).reshape(out, -1, run)
     padded = np.zeros((-(-out // ROWS) * ROWS, runs.shape[1], -(-run // 4) * 4), np.int8)
@@ -97,7 +106,10 @@ def quad_rows(op: Conv, weights: NDArray[np.uint32]) -> NDArray[np.int8]:
 
 
 def moved_thresholds(op: Conv, weights: NDArray[np.uint32], thresholds: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Thresholds of sums over codes that 128 was added to, for whole blocks; missing rows never pass."""
+    """Return thresholds for sums over codes to which 128 was added, for whole blocks of rows.
+
+    Missing rows never pass.
+    """
     signs = unpack_signs(weights, op.x.shape[2]).reshape(len(weights), -1)
     moved = thresholds.astype(np.int64) + ZERO * signs.sum(axis=1, dtype=np.int64)
     missing = -len(moved) % ROWS
@@ -105,19 +117,22 @@ def moved_thresholds(op: Conv, weights: NDArray[np.uint32], thresholds: NDArray[
 
 
 def word_rows(weights: NDArray[np.int8]) -> NDArray[np.int8]:
-    """Weights ``(classes, H, W, C)``, each pixel's padded with zeros to whole words of the input, flat."""
+    """Return weights ``(classes, H, W, C)``, flat, with each pixel's padded with zeros to whole words of the input."""
     missing = -weights.shape[3] % 32
     return np.pad(weights, ((0, 0), (0, 0), (0, 0), (0, missing))).reshape(-1)
 
 
 def _all_unset(weights: Constant, bias: Constant, pair: tuple[int, int]) -> NDArray[np.int32]:
-    """Scores of an input of -1 alone. `legal.check` has shown that they, as all scores, fit 32 bits."""
+    """Return the scores of an input that is -1 everywhere.
+
+    They fit 32 bits: `blrc.program.legal.check` has shown it for all scores.
+    """
     total = weights.tables[pair[0]].astype(np.int64).sum(axis=(1, 2, 3))
     return np.asarray(bias.tables[pair[1]] - total, np.int32)
 
 
 def _run(op: Conv) -> int:
-    """Codes that lie together under a window: of a kernel row, or of a tap where the kernel is dilated."""
+    """Return how many codes lie together under a window: those of a kernel row, or of one tap in a dilated kernel."""
     return op.x.shape[2] * (op.window.kernel[1] if op.window.dilation[1] == 1 else 1)
 
 

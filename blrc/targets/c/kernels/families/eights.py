@@ -1,7 +1,8 @@
-"""First layers that compute eight pixels at once in vectors of 128 bits.
+"""Compute eight pixels of a first layer at once, in vectors of 128 bits.
 
-Sums of four codes are looked up, for 8 pixels in the lanes of a vector, in tables that the caller gives memory for
-(`runtime/src/codes/blrc_conv_eights.c`): a quarter of the instructions of two pixels in the halves of a word.
+Sums of four codes are looked up for 8 pixels in the lanes of a vector. Their tables lie in memory that the caller gives
+(`runtime/src/codes/blrc_conv_eights.c`). This takes a quarter of the instructions of two pixels in the halves of a
+word.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from blrc.targets.c.kernels.families.codes import CODES, code_arguments, code_ro
 from blrc.targets.c.kernels.kernel import NOT_WORTH_IT, Kernel, Laid, Task
 from blrc.targets.c.kernels.tables import mapped
 
-LANES = 8  # of 16 bits in a vector of 128
-VECTOR = 128  # of the CPUs that have such vectors
-REACH = 2**16  # bytes from the first pixel's code to the eighth's are less: Helium counts them in a lane
+LANES = 8  # lanes of 16 bits in a vector of 128 bits
+VECTOR = 128  # `Cpu.lanes` of the CPUs that have such vectors
+REACH = 2**16  # the first and the eighth pixel's codes are fewer bytes apart: Helium counts them in a lane
 SHARE = 0.6
 """What a lane takes with eight pixels at once, as a share of what a pixel takes two at a time. MNIST's first layer,
 which has 32 outputs and where 28 of 32 lanes are pixels, takes 155 thousand instructions on a Cortex-M55 and not 347:
@@ -30,7 +31,11 @@ _HALF = Window((2, 2), (2, 2))
 
 
 def fits(op: Conv) -> bool:
-    """Return whether eight pixels at once can be computed: few codes in a row of weights, strides that are not huge."""
+    """Return whether eight pixels at once can be computed.
+
+    A layer fits if it has few codes in a row of weights, a stride that is not huge, one group, no dilation, and no
+    pooling except by 2x2.
+    """
     return (
         of_codes(op)
         and op.groups == 1
@@ -42,27 +47,38 @@ def fits(op: Conv) -> bool:
 
 
 def cost(task: Task[Conv]) -> float:
-    """Return what eight pixels at once take: whole vectors of a map row are computed."""
+    """Return the cost of computing eight pixels at once.
+
+    It includes the unused lanes of the last vector of a map row.
+    """
     if task.op.y.shape[2] < LEAST_OUTPUTS:
         return NOT_WORTH_IT
     return per_column(task) * (SHARE * lanes(task.op))
 
 
 def lanes(op: Conv) -> int:
-    """Return the pixels of a map row that are computed: whole vectors."""
+    """Return how many lanes are computed for a map row: those of whole vectors."""
     return -(-op.unpooled[1] // LANES) * LANES
 
 
 def scratch_bytes(op: Conv) -> int:
-    """Return the memory that eight pixels at once need: tables of 16 sums of 8 pixels for every four codes of a row of
-    weights, and the codes of as many rows of the map as the kernel has."""
+    """Return the bytes of memory that the kernel needs while it runs.
+
+    It holds tables of 16 sums of 8 pixels for every four codes of a row of weights, and the codes of as many rows of
+    the map as the kernel has.
+    """
     columns = (lanes(op) - 1) * op.window.stride[1] + op.window.kernel[1]
     rows = op.window.kernel[0] * columns * op.group_channels
     return -(-op.fan_in // 4) * 16 * LANES * 2 + -(-rows // 4) * 4
 
 
 def thresholds(of_rows: NDArray[np.int32], largest: int) -> NDArray[np.int16]:
-    """Return thresholds in 16 bits, for whole blocks of 8 rows: missing rows never pass."""
+    """Return thresholds in 16 bits, padded to whole blocks of 8 rows with rows that never pass.
+
+    Args:
+        of_rows: int32 ``(out,)``.
+        largest: the largest sum of a row.
+    """
     padded = np.pad(of_rows, (0, -len(of_rows) % 8), constant_values=largest + 1)
     return padded.clip(-largest, largest + 1).astype(np.int16)
 

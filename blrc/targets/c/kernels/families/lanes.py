@@ -1,4 +1,4 @@
-"""Bit-sliced 3x3 convolutions on x86-64: which can be one, and their tables (``blrc_lanes.h`` of the runtime)."""
+"""Lay out bit-sliced 3x3 convolutions for x86-64 (``blrc_lanes.h`` of the runtime), and say which layers can be one."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from blrc.targets.c.kernels.kernel import NOT_WORTH_IT, Kernel, Laid, Task, by_g
 from blrc.targets.c.kernels.tables import mapped, paired
 from blrc.targets.c.runtime_files import constant
 
-VECTOR = constant("BLRC_LANES_VECTOR")  # bytes, at most
-SHARING = constant("BLRC_LANES_SHARING")  # outputs of a group, at most
-PLANES = constant("BLRC_LANES_PLANES")  # bits of a sum and its sign, at most
+VECTOR = constant("BLRC_LANES_VECTOR")  # bytes of the longest vector
+SHARING = constant("BLRC_LANES_SHARING")  # the most outputs of a group
+PLANES = constant("BLRC_LANES_PLANES")  # the most bits of a sum and its sign
 FRONT = constant("BLRC_LANES_FRONT")  # bytes before a plane's first row
-MASKS = 4  # BLRC_MASKS, of an enum
-MOST = 904  # channels: places in the table, times PLACE, stay below 2^16
-PLACE = 4  # a list has so many times the place in the table
-SHARED = 5  # outputs that share taps, at most: more are slower
+MASKS = 4  # BLRC_MASKS, which is in an enum of the runtime
+MOST = 904  # the most channels: places in the table, times PLACE, stay below 2^16
+PLACE = 4  # lists hold the place in the table times this
+SHARED = 5  # the most outputs that share taps: more are slower
 LEAST_OUTPUTS = 8
 """With fewer outputs that share its taps, a bit-sliced convolution is not faster than tiles."""
 LEAST_LANES = 0.38
@@ -36,7 +36,10 @@ _HALF = Window((2, 2), (2, 2))
 
 
 def fits(op: Conv) -> bool:
-    """Return whether the kernel can compute a layer; at the levels that have no lanes it is computed in tiles."""
+    """Return whether the kernel can compute a layer.
+
+    At levels of the instruction set that have no lanes, the layer is computed in tiles.
+    """
     return (
         tiles.fits(op)
         and op.window == _SAME
@@ -47,7 +50,7 @@ def fits(op: Conv) -> bool:
 
 
 def cost(task: Task[Conv]) -> float:
-    """Return what a layer takes at the levels before AVX-512: whole vectors of lanes."""
+    """Return the cost of a layer at the levels before AVX-512, in whole vectors of lanes."""
     op = task.op
     if op.y.shape[2] < LEAST_OUTPUTS:
         return NOT_WORTH_IT
@@ -76,19 +79,22 @@ def _lay(task: Task[Conv]) -> Laid:
 
 
 def highest_level(op: Conv) -> str:
-    """Return the highest level of x86-64 at which the bit-sliced kernel is the fastest that the layer has."""
+    """Return the highest level of x86-64 at which the bit-sliced kernel is the layer's fastest."""
     height, width, _ = op.x.shape
     return "avx512" if height * width >= LEAST_LANES_AVX512 * lanes(op) else "avx2"
 
 
 def lanes(op: Conv) -> int:
-    """Lanes of whole vectors for a map whose rows take whole bytes."""
+    """Return the lanes of whole vectors for a map whose rows take whole bytes."""
     height, width, _ = op.x.shape
     return -(-height * -(-width // 8) // VECTOR) * VECTOR * 8
 
 
 def scratch_bytes(op: Conv) -> int:
-    """Memory that the kernel needs while it runs: taps and their opposites, sums, results, all planes, masks."""
+    """Return the bytes of memory that the kernel needs while it runs.
+
+    It holds taps and their opposites, sums, results, the planes of all channels, and masks.
+    """
     height, width, channels = op.x.shape
     outputs = op.y.shape[2]
     plane = FRONT + (height + 2) * -(-width // 8) + VECTOR + 8

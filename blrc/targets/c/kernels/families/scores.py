@@ -1,4 +1,4 @@
-"""Scores of the last layer. They exist on every CPU."""
+"""Compute the scores of the last layer, with kernels that exist on every CPU."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def _arguments(step: Step, geometry: str, tables: Sequence[str]) -> list[str]:
 
 
 def _of_weights(dtype: str) -> Kernel[Scores]:
-    """Return the record of the kernel for weights of this type."""
+    """Return the record of the kernel for weights of type `dtype`."""
 
     def lay(task: Task[Scores]) -> Laid:
         tables = plain(task.program, "weights", task.op.weights), plain(task.program, "bias", task.op.bias)

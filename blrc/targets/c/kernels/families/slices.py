@@ -1,7 +1,8 @@
-"""Bit-sliced convolutions: which can be one, and their tables.
+"""Lay out bit-sliced 3x3 convolutions, and say which layers can be one.
 
-The lanes of a word are pixels, and several outputs share one walk over the taps, which are sorted by the outputs' signs
-(`runtime/src/blrc_shared_taps.h`): far fewer instructions than any kernel that counts bits, popcount or not.
+The lanes of a word are pixels. Several outputs share one walk over the taps, which are sorted by the outputs' signs
+(`runtime/src/sliced/blrc_shared_taps.h`). This takes far fewer instructions than any kernel that counts bits, with or
+without a popcount instruction.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ from blrc.targets.c.kernels.thresholds import most_differing
 from blrc.targets.c.runtime_files import constant
 
 LANES = 32
-MOST = 1816  # channels: 9 of them stay below 2^14
-SHARING = constant("BLRC_SHARING")  # outputs that share taps, at most
-MOST_PLANES = constant("BLRC_PLANES")  # bits of a sum, and its sign
+MOST = 1816  # the most channels: 9 taps of each stay below 2^14
+SHARING = constant("BLRC_SHARING")  # the most outputs that share taps
+MOST_PLANES = constant("BLRC_PLANES")  # the most bits of a sum and its sign
 LEAST_OUTPUTS = 4
 """With fewer outputs that share its taps, a bit-sliced convolution is not faster than counting bits."""
 SHARES = {"conv_slices": 0.25, "conv_quads": 0.3}
@@ -41,7 +42,11 @@ _HALF = Window((2, 2), (2, 2))
 
 
 def fits(op: Conv) -> bool:
-    """The kernel can compute it: 3x3 on a map of at most 32 columns, pooled by 2x2 or not."""
+    """Return whether the kernel can compute a layer.
+
+    It computes 3x3 convolutions on maps of at most 32 columns, padded by 1, in one group, and pooled by 2x2 or not at
+    all.
+    """
     return (
         op.x.dtype == "bits"
         and op.window == _SAME
@@ -53,9 +58,12 @@ def fits(op: Conv) -> bool:
 
 
 def scratch_bytes(op: Conv, lanes: int = LANES) -> int:
-    """Memory that the kernel needs while it runs: every tap's bits and their opposites, sums, results, places.
+    """Return the bytes of memory that the kernel needs while it runs.
 
-    With 128 `lanes`, of a word four times as long.
+    It holds every tap's bits and their opposites, sums, results and places.
+
+    Args:
+        lanes: lanes of a word; with 128 of them a word is four times as long.
     """
     step, channels = lanes // LANES, op.x.shape[2]
     words = LANES + 3 * 8 + (1 + SHARING) * MOST_PLANES + 1 + 18 * channels
@@ -63,25 +71,25 @@ def scratch_bytes(op: Conv, lanes: int = LANES) -> int:
 
 
 def used_lanes(op: Conv, lanes: int = LANES) -> int:
-    """How many of the lanes hold a pixel of the map, where it is high enough."""
+    """Return how many of the lanes hold a pixel of the map, provided that the map is high enough."""
     return op.x.shape[1] * lanes // pitch(op)
 
 
 def pitch(op: Conv) -> int:
-    """Lanes from a map row to the next."""
+    """Return the number of lanes from one map row to the next."""
     return next(lanes for lanes in (8, 16, LANES) if op.x.shape[1] <= lanes)
 
 
 def planes(taps: int) -> int:
-    """Bits of a sum of so many taps, and its sign."""
+    """Return the bits of a sum of `taps` taps and its sign."""
     return taps.bit_length() + 1
 
 
 def sharing(op: Conv) -> int:
-    """How many outputs share a walk over the taps so that one takes fewest instructions.
+    """Return how many outputs share a walk over the taps so that one output takes the fewest instructions.
 
-    Each output more doubles the kinds of taps: every kind is rounded up to eights, and where one ends a sum is added to
-    another. Costs are a Cortex-M4's, about.
+    Each further output doubles the kinds of taps. Every kind is rounded up to a multiple of eight taps, and where a
+    kind ends, a sum is added to another. The costs are about those of a Cortex-M4.
     """
     taps = op.fan_in
     each = planes(taps)
@@ -95,15 +103,18 @@ def sharing(op: Conv) -> int:
 
 
 def lists(weights: NDArray[np.uint32], channels: int, outputs: int, times: int = 1) -> NDArray[np.uint16]:
-    """For each group of `outputs` (the last may be smaller), each kind of taps: how many times eight, and which.
+    """Return the lists of taps: for each group of outputs, each kind's number of eights followed by its taps.
 
-    Tap (kernel row, channel, kernel column) is in place 1 + 2 * its number of the kernel's table, or one further where
-    the first output's weight is +1. Place 0 has zeros. An output of the others changes its sign where the number of the
-    kind in Gray's code has its bit.
+    A tap is given by its place in the kernel's table. Tap number i (counted by kernel row, channel, kernel column) has
+    place 1 + 2 i, or 2 + 2 i if the first output's weight is +1. Place 0 holds zeros and pads each kind to whole
+    eights. Kinds are numbered in the order of a Gray code: output j > 0 of the group has the opposite sign of the first
+    output if bit j - 1 of the kind's Gray code is set.
 
     Args:
         weights: uint32 ``(out, 3, 3, words(channels))``.
-        times: places are multiplied by it.
+        channels: channels of the input.
+        outputs: outputs of a group; the last group may be smaller.
+        times: a factor by which places are multiplied.
     """
     bits = _by_tap(weights, channels)
     found: list[NDArray[np.int64]] = []
@@ -122,23 +133,32 @@ def lists(weights: NDArray[np.uint32], channels: int, outputs: int, times: int =
 
 
 def longest(op: Conv, outputs: int) -> int:
-    """How long lists of groups of `outputs` are at most, whatever the weights."""
+    """Return the greatest length that the lists of groups of `outputs` can have, whatever the weights."""
     groups = [outputs] * (op.y.shape[2] // outputs) + [op.y.shape[2] % outputs]
     kinds = [1 << (group - 1) for group in groups if group]
     return sum(k + (op.fan_in + (EIGHT - 1) * k) // EIGHT * EIGHT for k in kinds)
 
 
 def equally_long(table: Table, length: int = 0) -> Table:
-    """All members' arrays as long as the longest, or `length`: they are found by their number (BLRC_MEMBER)."""
+    """Pad all members' arrays with zeros to the length of the longest, or to `length` if that is more.
+
+    Equal lengths let a member's array be found by the member's number (BLRC_MEMBER).
+    """
     length = max(length, *(len(array) for array in table.arrays))
     return replace(table, arrays=tuple(np.pad(array, (0, length - len(array))) for array in table.arrays))
 
 
 def limits(op: Conv, weights: NDArray[np.uint32], thresholds: NDArray[np.int32], outputs: int) -> NDArray[np.uint16]:
-    """What sums of groups of `outputs` start from: for each output and plane, a bit for each of 3x3 kinds of places.
+    """Return what the sums start from: for each output and plane, a bit for each of the 3x3 kinds of places in the map.
 
-    With n real taps an output passes where no more than floor((n - t) / 2) of them differ, and with them those outside
-    the map whose weight is +1, since they read as -1. A tap that counts with the opposite sign counts 1 first.
+    With n real taps an output passes if at most floor((n - t) / 2) of them differ. Taps outside the map read as -1, so
+    those whose weight is +1 differ as well, and the limit is raised by as many. For each tap that an output counts with
+    the opposite sign, 1 is subtracted in advance.
+
+    Args:
+        weights: uint32 ``(out, 3, 3, words(channels))``.
+        thresholds: int32 ``(out,)``.
+        outputs: outputs of a group.
     """
     taps, channels = op.fan_in, op.group_channels
     bits = _by_tap(weights, channels)
@@ -157,17 +177,20 @@ def limits(op: Conv, weights: NDArray[np.uint32], thresholds: NDArray[np.int32],
 
 
 def _by_tap(weights: NDArray[np.uint32], channels: int) -> NDArray[np.int64]:
-    """Bits ``(out, taps)``, taps by kernel row, channel and kernel column."""
+    """Return the bits of weights as ``(out, taps)``, with taps ordered by kernel row, channel and kernel column."""
     return unpack(weights, channels).transpose(0, 1, 3, 2).reshape(len(weights), -1).astype(np.int64)
 
 
 def _inside(size: int) -> list[tuple[int, int]]:
-    """Taps first <= t < end that are inside the map, for the first place along an axis, one between, and the last."""
+    """Return which taps, first <= t < end, lie inside the map, for three places along an axis.
+
+    The places are the first one, one between, and the last one.
+    """
     return [(1, 2 if size == 1 else 3), (0, 3), (0, 2)]
 
 
 def _kernel(name: str, about: str, lanes: int) -> Kernel[Conv]:
-    """Return the record of the kernel whose words have so many lanes."""
+    """Return the record of the kernel whose words have `lanes` lanes."""
 
     def lay(task: Task[Conv]) -> Laid:
         op, constants, outputs = task.op, task.program.constants, sharing(task.op)

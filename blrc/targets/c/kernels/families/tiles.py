@@ -1,7 +1,7 @@
-"""Layers on hosts: tables for the kernels that work on tiles of pixels (``blrc_tile.h`` of the runtime).
+"""Lay out binary layers for the kernels on hosts that work on tiles of pixels (``blrc_tile.h`` of the runtime).
 
-One table of weights serves popcnt, AVX2, AVX-512 and NEON, which are told apart when the code runs; on x86-64 a second
-one, of the same bits, lets the CPUs before AVX-512 look up nibbles in convolutions.
+One table of weights serves popcnt, AVX2, AVX-512 and NEON, among which the code chooses when it runs. On x86-64 a
+second table of the same bits lets CPUs before AVX-512 look up nibbles in convolutions.
 """
 
 from __future__ import annotations
@@ -20,50 +20,59 @@ from blrc.targets.c.kernels.tables import Table, mapped, paired
 from blrc.targets.c.kernels.thresholds import most_differing
 from blrc.targets.c.runtime_files import constant
 
-ROWS = constant("BLRC_TILE_ROWS")  # of a block
-PIXELS = constant("BLRC_TILE_PIXELS")  # that share the loads of weights
-LOOK_UNITS, LOOK_BLOCKS = constant("BLRC_LOOK_UNITS"), constant("BLRC_LOOK_BLOCKS")  # in which order bytes are read
+ROWS = constant("BLRC_TILE_ROWS")  # rows of a block
+PIXELS = constant("BLRC_TILE_PIXELS")  # pixels that share the loads of weights
+LOOK_UNITS, LOOK_BLOCKS = constant("BLRC_LOOK_UNITS"), constant("BLRC_LOOK_BLOCKS")  # the order of bytes
 LOOK_BITS = 2**15 - 1  # the largest fan-in whose sums the look-ups hold
-MAX_RUN = 4096  # words of a run, six of which lie on the stack
-MAX_LINES = 32768  # words of the padded rows that lie there
-MAX_LIMITS = 2**22  # bytes of limits: kernels and paddings as large as the map have one for almost every pixel
+MAX_RUN = 4096  # the most words of a run; six runs lie on the stack
+MAX_LINES = 32768  # the most words of the padded rows, which lie on the stack as well
+MAX_LIMITS = 2**22  # the most bytes of limits: kernels as large as the map have one for almost every pixel
 
 
 def padded_words(op: Conv) -> int:
-    """Words of a padded row of the input: to the end of the last window, or of the input where that sees less."""
+    """Return the words of a padded row of the input.
+
+    It reaches to the end of the last window, or to the end of the input if that lies further.
+    """
     width, window = op.x.shape[1], op.window
     seen = (op.unpooled[1] - 1) * window.stride[1] + window.span[1]
     return max(seen, window.padding[1] + width) * words(op.x.shape[2])
 
 
 def line_words(op: Conv) -> int:
-    """Words of all rows that a window sees, of one row of zeros, and what is read too much."""
+    """Return the words of all rows that a window sees, of one row of zeros, and of 4 more that are read behind them."""
     return (op.window.span[0] + 1) * padded_words(op) + 4
 
 
 def run_words(op: Conv) -> int:
-    """Words of a window's bits, and what is written too much."""
+    """Return the words of a window's bits, and of 4 more that are written behind them."""
     return op.window.taps * words(op.x.shape[2]) + 4
 
 
 def limit_bytes(op: Conv) -> int:
-    """Bytes of the table of limits of a member."""
+    """Return the bytes of one member's table of limits."""
     return len(_spans(op, 0)) * len(_spans(op, 1)) * -(-op.y.shape[2] // ROWS) * ROWS * 4
 
 
 def is_one_run(op: Conv) -> bool:
-    """Return whether a layer is dense, with a whole number of 64-bit units in a row of weights."""
+    """Return whether a layer is dense and a row of its weights is a whole number of 64-bit units."""
     return is_whole_map(op) and _total(op) % 2 == 0
 
 
 def fits(op: Conv) -> bool:
-    """Return whether the kernel can compute a convolution: its rows fit the stack, and its limits some megabytes."""
+    """Return whether the kernel can compute a convolution.
+
+    Its rows have to fit on the stack, and its limits may take some megabytes at most.
+    """
     small = run_words(op) <= MAX_RUN and line_words(op) <= MAX_LINES and limit_bytes(op) <= MAX_LIMITS
     return op.x.dtype == "bits" and op.groups == 1 and not is_one_run(op) and small
 
 
 def cost(task: Task[Conv]) -> float:
-    """Return what a layer takes that is counted in tiles, in units of a counted multiply-add."""
+    """Return the cost of a layer that is counted in tiles.
+
+    It is the layer's multiply-adds times the cost of one that is counted (`Cpu.counted`).
+    """
     op = task.op
     return task.cpu.counted * op.fan_in * op.y.shape[2] * (op.unpooled[0] * op.unpooled[1])
 
@@ -100,9 +109,9 @@ def _total(op: Conv) -> int:
 
 
 def units(rows: NDArray[np.uint32]) -> NDArray[np.uint32]:
-    """Rows of words, ``(out, words)``, as ``[block of 32][unit][row][2]``, flat; what is missing is 0.
+    """Return rows of words, ``(out, words)``, as ``[block of 32][unit][row][2]``, flat, padded with zeros.
 
-    Of each 16 rows the even ones come first: two vectors of 64-bit sums then merge into one of 32 bits in order.
+    Of each 16 rows the even ones come first, so that two vectors of 64-bit sums merge in order into one of 32-bit sums.
     """
     out, total = rows.shape
     padded = np.zeros((-(-out // ROWS), ROWS, -(-total // 2), 2), np.uint32)
@@ -112,7 +121,10 @@ def units(rows: NDArray[np.uint32]) -> NDArray[np.uint32]:
 
 
 def look_bytes(rows: NDArray[np.uint32]) -> NDArray[np.uint8]:
-    """The same bits as ``[16 blocks of 32][3 units][block][byte][row]``, flat: in the order in which they are read."""
+    """Return rows of words, ``(out, words)``, as ``[16 blocks of 32][3 units][block][byte][row]``, flat.
+
+    The look-ups read the bytes in this order. The bits are those of `units`.
+    """
     out, total = rows.shape
     padded = np.zeros((-(-out // ROWS) * ROWS, -(-total // 2) * 2), "<u4")
     padded[:out, :total] = rows
@@ -127,9 +139,10 @@ def look_bytes(rows: NDArray[np.uint32]) -> NDArray[np.uint8]:
 
 
 def limits(op: Conv, weights: NDArray[np.uint32], thresholds: NDArray[np.int32]) -> NDArray[np.int32]:
-    """The most ones of (run xor weights) with which a row passes, for every kind of place: ``(places, rows)``.
+    """Return the most ones of (run xor weights) with which a row passes, ``(places, rows)`` for every kind of place.
 
-    Absent taps read as -1, so each of their weights that is +1 differs: as many more may. Missing rows never pass: -1.
+    Absent taps read as -1, so each of their weights that is +1 differs, and the limit is raised by as many. Missing
+    rows have the limit -1 and never pass.
 
     Args:
         weights: uint32 ``(out, kernel h, kernel w, words)``.
@@ -148,7 +161,7 @@ def limits(op: Conv, weights: NDArray[np.uint32], thresholds: NDArray[np.int32])
 
 
 def _spans(op: Conv, axis: int) -> list[tuple[int, int]]:
-    """Kinds of places along an axis: taps first <= t < end that lie inside the map."""
+    """Return the kinds of places along an axis, each as the taps, first <= t < end, that lie inside the map."""
     return sorted(set(_inside(op, axis)))
 
 
@@ -163,7 +176,7 @@ def _inside(op: Conv, axis: int) -> list[tuple[int, int]]:
 
 
 def _places(op: Conv) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Kind of place of every row and of every column of the map, an index into `_spans`."""
+    """Return the kind of place of every row and of every column of the map, as indices into `_spans`."""
     rows, columns = (np.array([_spans(op, axis).index(span) for span in _inside(op, axis)]) for axis in (0, 1))
     return rows, columns
 

@@ -1,4 +1,7 @@
-"""Binary layers on words of 32 channels: bits are counted, or ORed where maps are pooled. They exist on every CPU."""
+"""Compute binary layers on words of 32 channels by counting bits, and pool maps by ORing them.
+
+These kernels exist on every CPU.
+"""
 
 from __future__ import annotations
 
@@ -16,31 +19,31 @@ from blrc.targets.c.kernels.thresholds import never_padded, threshold_bits
 from blrc.targets.c.runtime_files import constant
 
 ROWS = constant("BLRC_ROWS")  # output channels that share one activation word
-LOOKED_AT = constant("BLRC_GATHER_WORDS")  # words of a tap that conv_taps looks at together, at most
+LOOKED_AT = constant("BLRC_GATHER_WORDS")  # the most words of a tap that conv_taps reads together
 
 
 def counted(task: Task[Conv]) -> float:
-    """Return what counting the bits of a layer takes.
+    """Return the cost of counting the bits of a layer.
 
-    The kernels here are about equally fast where they fit: the first of them in `KERNELS` is taken. Hosts have better
-    ones (docs/performance.md), and count words one by one only where none of those fits.
+    The kernels here are about equally fast where they fit, so the first of them in `KERNELS` is taken. Hosts have
+    better ones (docs/performance.md), and count word by word only if none of those fits.
     """
     op = task.op
     return NOT_WORTH_IT if task.cpu.levels else task.cpu.counted * op.fan_in * op.y.shape[2] * pixels(op)
 
 
 def row_words(op: Conv) -> int:
-    """Return the words of a row of weights whose taps have whole words."""
+    """Return the words of a row of weights in which every tap takes whole words."""
     return op.window.taps * words(op.group_channels)
 
 
 def packed_words(op: Conv) -> int:
-    """Return the words of a row of weights whose taps lie without gaps."""
+    """Return the words of a row of weights in which taps lie without gaps."""
     return words(op.fan_in)
 
 
 def is_whole_map(op: Conv) -> bool:
-    """Return whether a layer is dense: one window that covers the map, and no padding."""
+    """Return whether a layer is dense: a single window covers the whole map, without padding, groups or pooling."""
     return op.is_dense and op.groups == 1 and op.pool is None and not any(op.window.padding)
 
 
@@ -49,7 +52,12 @@ def _of_bits(fits: Callable[[Task[Conv]], bool]) -> Callable[[Task[Conv]], bool]
 
 
 def _lay(why: Callable[[Conv], str], packed: bool = False) -> Callable[[Task[Conv]], Laid]:
-    """Return a function that lays out rows of weights in blocks."""
+    """Return a function that lays out rows of weights in blocks.
+
+    Args:
+        why: makes the reason for the kernel from the op.
+        packed: whether taps lie without gaps.
+    """
 
     def lay(task: Task[Conv]) -> Laid:
         op, program = task.op, task.program
@@ -68,9 +76,9 @@ def _lay(why: Callable[[Conv], str], packed: bool = False) -> Callable[[Task[Con
 
 
 def blocked(rows: NDArray[np.uint32], block: int) -> NDArray[np.uint32]:
-    """Interleave rows of words, ``(out, words)``: ``[block][pair][row][2]``, then an odd last word ``[row]``, flat.
+    """Interleave rows of words, ``(out, words)``, as ``[block][pair][row][2]``, flat.
 
-    Missing rows of the last block are zeros.
+    An odd last word follows the pairs of its block as ``[row]``. Missing rows of the last block are zeros.
     """
     if block == 1:
         return rows.reshape(-1)
@@ -89,7 +97,7 @@ def _dense_arguments(step: Step, geometry: str, tables: Sequence[str]) -> list[s
 
 
 def _collected(macros: Mapping[str, int]) -> int:
-    """Return the bytes of a window's bits, and of which of them lie inside the map."""
+    """Return the bytes of two buffers: a window's bits, and the mask of those that lie inside the map."""
     return 2 * 4 * macros["BLRC_GATHER_WORDS"]
 
 
