@@ -1,7 +1,10 @@
 """Run an ONNX file in whatever ONNX Runtime this interpreter has.
 
-It needs nothing of blrc, so that another interpreter (with an older runtime) can run it as a script: ``python -I
-worker.py MODEL IN.npz OUT.npz THREADS BATCH``. IN holds the inputs by name, OUT receives all outputs by name.
+It needs nothing of blrc, so that another interpreter (with an older runtime) can run it as a script:
+
+    python -I worker.py MODEL IN.npz OUT.npz THREADS BATCH
+
+IN holds the inputs by name, OUT receives all outputs by name.
 """
 
 from __future__ import annotations

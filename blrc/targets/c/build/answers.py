@@ -15,13 +15,13 @@ Int64s = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Answers(Brief):
-    """Hold the answers for N inputs: the fields of `head.Answer` and `head.Sums`, all int64 except `settled`.
+    """Hold the answers for N inputs: the fields of `Answer` and `Sums` of `blrc.program.head`.
 
-    Unlike in `head.Sums`, the members are counted separately for each input.
+    All are int64 except `settled`. Unlike in `Sums`, the members are counted separately for each input.
 
     Attributes:
-        label, mean, variance: ``(N,)``, Q16 and Q32, as in `head.Answer`.
-        log_p, p, p_squared: ``(N, classes)``, as in `head.Sums`.
+        label, mean, variance: ``(N,)``, Q16 and Q32, as in `blrc.program.head.Answer`.
+        log_p, p, p_squared: ``(N, classes)``, as in `blrc.program.head.Sums`.
         members: ``(N,)``, the number of members that were used.
         settled: bool ``(N,)``, whether no remaining member can change the label.
     """

@@ -81,7 +81,7 @@ def _sizes(values: Iterable[Value]) -> str:
 
 
 def most_words(layout: Layout) -> int:
-    """Return the words of the largest buffer: a sample that the driver reads, or a map that a step reads or writes."""
+    """Return how many words hold any sample that the driver reads, and any map that a step reads or writes."""
     most = max(max(step.x.nbytes, step.y.nbytes) for step in layout.steps)
     return (max(most, layout.program.input.nbytes, 4 + 4 * layout.program.classes) + 3) // 4
 
