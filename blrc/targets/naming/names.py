@@ -44,10 +44,10 @@ def check_name(name: str) -> str:
     Case is ignored where files are concerned, as file systems of Windows and macOS do.
 
     Raises:
-        BlrcError: it is no C identifier, or starts with an underscore, which is reserved; it is too long; it is a
-            keyword of C or C++; it is the name of another model's file, such as ``net_weights`` beside ``net``; or a
-            toolchain has taken it (`blrc.targets.naming.taken`) for a header, library, package or macro, or as the
-            start of a function's name.
+        BlrcError: it is no C identifier, or starts with an underscore, which is reserved; it is too long; it contains
+            ``_blrc``; it is a keyword of C or C++, or a device on Windows; it is the name of another model's file, such
+            as ``net_weights`` beside ``net``; or a toolchain has taken it (`blrc.targets.naming.taken`): for a header,
+            library, package or macro, or for a function such as ``NAME_init``.
     """
     if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name, re.ASCII):
         raise BlrcError(f"name {name!r}: must be letters, digits and underscores, and start with a letter; give --name")
