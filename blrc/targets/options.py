@@ -1,4 +1,4 @@
-"""What every target is told besides the program."""
+"""Define the options that every target receives besides the program."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from blrc.targets.requests import OnnxForm, OnnxOutputs, OnnxWeights
 
 @dataclass(frozen=True, eq=False)
 class EmitOptions:
-    """Options of an export.
+    """Hold the options of an export.
 
     Attributes:
         name: prefix of every file, symbol and macro: a legal C identifier, checked by `blrc.export`.
         vectors: recorded inputs with the reference's values, for self-tests.
-        version: of blrc, for headers and metadata.
-        packages: of the C target: as which ecosystems' libraries it is written as well.
-        optimize: of the C target: ``size``, ``speed`` or ``ram`` (`blrc.targets.c.size.choose.choose`).
-        ram, flash: of the C target: bytes that kernels which are faster with more memory have to fit into, or None.
-        input_scale: of a network that takes int8 codes: codes for one unit of a real value.
-        cpu: of the C target: whose kernels it takes (`blrc.targets.c.layout.layout.CPUS`).
+        version: version of blrc, for headers and metadata.
+        packages: C target: the ecosystems for which it is also written as a library.
+        optimize: C target: ``size``, ``speed`` or ``ram`` (`blrc.targets.c.size.choose.choose`).
+        ram, flash: C target: bytes that kernels which are faster with more memory have to fit into, or None.
+        input_scale: codes for one unit of a real value, for a network that takes int8 codes.
+        cpu: C target: the CPU whose kernels are used (`blrc.targets.c.layout.layout.CPUS`).
         license, author, url, package_version: of the model, where they are known (`blrc.targets.publication`).
-        onnx_weights: of the ONNX target: how the file holds binary weights (`blrc.targets.onnx.nodes.Graph.signs`).
-        onnx_outputs: of the ONNX target: ``all``, or ``scores``: the head is left out.
-        onnx_form: of the ONNX target: ``integer``, or ``float``: float32 and the scores only (`onnx_float`).
+        onnx_weights: ONNX target: how the file holds binary weights (`blrc.targets.onnx.nodes.Graph.signs`).
+        onnx_outputs: ONNX target: ``all``, or ``scores``, which leaves the head out.
+        onnx_form: ONNX target: ``integer``, or ``float``: float32 and the scores only (`blrc.targets.onnx.float_form`).
     """
 
     name: str
@@ -49,13 +49,13 @@ class EmitOptions:
 
     @property
     def publication(self) -> Publication:
-        """Return what is known of the model where it is published."""
+        """Return what the model's publication says of it: licence, author, address and version."""
         return Publication(self.license, self.author, self.url, self.package_version)
 
 
 @dataclass(frozen=True, eq=False)
 class Emitted:
-    """What a target gives: ``files`` by relative path, and ``about``, plain data for the manifest."""
+    """Hold what a target gives: ``files`` by relative path, and ``about``, plain data for the manifest."""
 
     files: Mapping[str, bytes]
     about: Mapping[str, object]

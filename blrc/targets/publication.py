@@ -1,6 +1,6 @@
 """Read what a user says of a model that is published: its licence, author, address and version.
 
-Nothing of it is known unless it is given: blrc's own licence, author and version are those of the runtime alone.
+None of this is known unless the user gives it: blrc's own licence, author and version are those of the runtime alone.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _EXCEPTION = re.compile(rf"{_LISTED}|{_REFERENCE.format('Addition')}", re.ASCII)
 
 @dataclass(frozen=True)
 class Publication:
-    """What is known of a published model; None: it was not given.
+    """Hold what is known of a published model; None stands for what was not given.
 
     Attributes:
         license: an SPDX expression.
@@ -54,10 +54,10 @@ class Publication:
 def parse_publication(
     license: str | None = None, author: str | None = None, url: str | None = None, package_version: str | None = None
 ) -> Publication:
-    """Check what the options ``--license``, ``--author``, ``--url`` and ``--package-version`` say.
+    """Check the values of ``--license``, ``--author``, ``--url`` and ``--package-version``, and return them together.
 
     Raises:
-        BlrcError: one of them cannot stand in every package's files; the option is named.
+        BlrcError: one of them cannot stand in every package's files; the message names the option.
     """
     given = {"--license": license, "--author": author, "--url": url, "--package-version": package_version}
     for option, value in given.items():
@@ -94,7 +94,7 @@ def _check_line(value: str, option: str, longest: int) -> None:
 
 
 def _check_license(value: str) -> None:
-    """Refuse what is no SPDX expression; whether there is a licence of a name is not checked."""
+    """Refuse a licence that is not an SPDX expression. Whether a licence of that name exists is not checked."""
     _check_line(value, "--license", LONGEST_LICENSE)
     if not _is_expression(re.findall(r"[()]|[^\s()]+", value)):
         raise BlrcError(
@@ -104,7 +104,10 @@ def _check_license(value: str) -> None:
 
 
 def _is_expression(words: Sequence[str]) -> bool:
-    """Return whether words are an expression of SPDX; an exception belongs to one licence, and never to a group."""
+    """Return whether the words are an SPDX expression.
+
+    An exception (``WITH``) belongs to one licence, and never to a group.
+    """
     before, depth = "operator", 0
     for word in words:
         if before == "operator":  # a licence or a group begins
@@ -147,16 +150,16 @@ def _is_host(host: str) -> bool:
 
 
 def yaml(value: str) -> str:
-    """Return a YAML string between double quotes, which is that of JSON for what can be printed."""
+    """Return `value` as a YAML string between double quotes, which is the JSON string where all can be printed."""
     return json.dumps(value, ensure_ascii=False)
 
 
 def cmake(value: str) -> str:
-    """Return a quoted argument of CMake."""
+    """Return `value` as a quoted argument of CMake."""
     return '"' + re.sub(r'([\\"$])', r"\\\1", value) + '"'
 
 
 def markdown(value: str) -> str:
-    """Return `value` as Markdown shows it: no mark-up in it is one."""
+    """Return Markdown that shows `value` as it is: every character that could be mark-up is escaped."""
     escaped = re.sub(r"([\\`*_{}\[\]()#+.!|~:@/-])", r"\\\1", value)
     return escaped.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

@@ -1,4 +1,7 @@
-"""The targets by name: one line each. A target is imported when it is used: each needs packages of its own."""
+"""List the targets by name, one line each.
+
+A target is imported only when it is used, because each needs packages of its own.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +51,7 @@ _PRODUCTS = {"c": "the C", "onnx": "the ONNX file"}
 
 
 def parse_targets(targets: str | Sequence[str]) -> tuple[str, ...]:
-    """Give the targets asked for, each once and sorted.
+    """Return the targets asked for, each once and sorted.
 
     Raises:
         BlrcError: there is no such target, or none is given.
@@ -64,7 +67,8 @@ def refuse_options(target: str, given: Mapping[str, object]) -> None:
     """Refuse options of a target that is not asked for.
 
     Args:
-        given: the options by the names that a user types; None where one was left out.
+        target: the target that the options are about.
+        given: the options by the names that a user types; None stands for one that was left out.
 
     Raises:
         BlrcError: one of them was given.

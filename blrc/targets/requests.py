@@ -1,4 +1,7 @@
-"""What a user may choose for each target. The target's own room checks it: nothing heavy is imported for a choice."""
+"""Define what a user may choose for each target.
+
+The target's own package checks the choices, so that a choice imports nothing heavy.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ OnnxForm = Literal["integer", "float"]
 
 @dataclass(frozen=True)
 class COptions:
-    """What the C looks like (`blrc.targets.c.options.parse_c`); see `blrc.targets.options.EmitOptions`."""
+    """Hold the choices for the C (`blrc.targets.c.options.parse_c`); see `blrc.targets.options.EmitOptions`."""
 
     packages: tuple[str, ...] = ()
     optimize: Optimize = "size"
@@ -24,7 +27,7 @@ class COptions:
 
 @dataclass(frozen=True)
 class OnnxOptions:
-    """What the ONNX file looks like (`blrc.targets.onnx.options.parse_onnx`)."""
+    """Hold the choices for the ONNX file (`blrc.targets.onnx.options.parse_onnx`)."""
 
     weights: OnnxWeights = "bytes"
     outputs: OnnxOutputs = "all"

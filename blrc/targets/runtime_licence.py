@@ -1,4 +1,4 @@
-"""The licence that goes with the runtime's files into every export that has some."""
+"""Hold the licence that goes with the runtime's files into every export that has some."""
 
 from blrc.version import AUTHOR
 

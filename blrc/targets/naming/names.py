@@ -1,4 +1,4 @@
-"""C identifiers: which names a model may have, and what its ops and values are called."""
+"""Make C identifiers: check which names a model may have, and name its ops and values."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ def check_name(name: str) -> str:
     Case is ignored where files are concerned, as file systems of Windows and macOS do.
 
     Raises:
-        BlrcError: it is no C identifier, starts with an underscore (reserved), is too long, or is a keyword of C or
-            C++; it is the name of another model's file, such as ``net_weights`` beside ``net``; or a toolchain has
-            taken it (`blrc.targets.naming.taken`): for a header, library or package, or a function such as
-            ``NAME_init``.
+        BlrcError: it is no C identifier, or starts with an underscore, which is reserved; it is too long; it contains
+            ``_blrc``; it is a keyword of C or C++, or a device on Windows; it is the name of another model's file, such
+            as ``net_weights`` beside ``net``; or a toolchain has taken it (`blrc.targets.naming.taken`): for a header,
+            library, package or macro, or for a function such as ``NAME_init``.
     """
     if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name, re.ASCII):
         raise BlrcError(f"name {name!r}: must be letters, digits and underscores, and start with a letter; give --name")
@@ -68,7 +68,7 @@ def check_name(name: str) -> str:
 
 
 def _taken(name: str) -> str:
-    """Say who has a name already; "" where nobody has."""
+    """Return who has taken a name already, as the end of a sentence, or "" where nobody has."""
     lower, known = name.lower(), taken()
     if lower in DEVICES:
         return "is a device on Windows, which opens no file of that name"
@@ -93,10 +93,10 @@ def _whose(owners: Sequence[str]) -> str:
 
 
 def identifiers(names: Iterable[str], others: Collection[str] = (), before_digits: str = "op_") -> dict[str, str]:
-    """Return a C identifier for each of `names`, the same for the same list.
+    """Return a C identifier for each of `names`; the same list always gives the same identifiers.
 
-    They differ from one another and from `others` even where case is ignored (macros are written in upper case), and
-    none is a keyword or a macro of compilers, such as ``linux``. Where one would start with a digit, `before_digits` is
+    They differ from one another and from `others` even where case is ignored, since macros are written in upper case.
+    None is a keyword or a macro of compilers, such as ``linux``. Where one would start with a digit, `before_digits` is
     put before it.
     """
     used = {word.lower() for word in (*others, *KEYWORDS, *IDENTIFIERS, *taken()["macro"])}

@@ -1,4 +1,4 @@
-"""Read from ``taken_names.txt`` which names toolchains have taken: of headers, libraries, macros and functions."""
+"""Read from ``taken_names.txt`` the names that toolchains have taken for headers, libraries, macros and functions."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ Taken = Mapping[str, Mapping[str, tuple[str, ...]]]
 
 @cache
 def taken() -> Taken:
-    """Return the list that ``tests/targets/c/taken_names.py`` has written."""
+    """Return the names that ``tests/targets/c/taken_names.py`` has collected."""
     return parse(FILE.read_text(encoding="ascii"))
 
 
 def parse(text: str) -> Taken:
-    """Read the list: sections ``[KIND OWNER]``, each followed by names; ``#`` begins a comment.
+    """Read the list of taken names: sections ``[KIND OWNER]``, each followed by names; ``#`` begins a comment.
 
     >>> parse("[header glibc]\\nfeatures\\n[header musl]\\nfeatures")["header"]
     {'features': ('glibc', 'musl')}

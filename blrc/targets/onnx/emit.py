@@ -1,6 +1,8 @@
-"""The ONNX target: one file of standard ops whose integers are those of `reference.py` and `head.py`.
+"""Emit the ONNX target: one file of standard ops that gives the integers of the reference.
 
-What a user of the file sees:
+The reference is `blrc.program.reference` with `blrc.program.head`.
+
+A user of the file sees these tensors:
 
 ==========  ==============================  ====================================================================
 `input`     uint8 or int8 (N, C, H, W)      raw device input; bits are uint8 0 and 1; a dense input is (N, C)
@@ -13,14 +15,15 @@ What a user of the file sees:
             members, classes)               shape where there are several members
 ==========  ==============================  ====================================================================
 
-``--onnx-outputs scores`` leaves all but `scores` out. ``--onnx-form float`` (`onnx_float.py`) has a float32 `input` and
-float32 `scores`, which hold the same integers, and no other output.
+``--onnx-outputs scores`` leaves out all but `scores`. ``--onnx-form float`` (`blrc.targets.onnx.float_form`) has a
+float32 `input` and float32 `scores`, which hold the same integers, and no other output.
 
-N is dynamic. Inside, every value of the program is a tensor of its own name; what members compute alike is computed
-once, and the rest is named ``mK/value`` (`onnx_graph.tensor_name`). `onnx_graph.py` says which numbers tensors hold and
-how the ops are lowered. Behind a gate (`Program.gate`, metadata ``blrc.gate`` in
-units of 2^-16) the file computes every member all the same and leaves those out of the sums that are not asked: equal
-values, no time saved. IR version 8 and opset 17 are what ONNX Runtime 1.17 and everything newer read.
+N is dynamic. Inside, every value of the program is a tensor of its own name. What members compute alike is computed
+once, and the rest is named ``mK/value`` (`blrc.targets.onnx.graph.tensor_name`). `blrc.targets.onnx.graph` says which
+numbers the tensors hold and how the ops are lowered. Where the program has a gate (`Program.gate`, metadata
+``blrc.gate`` in units of 2^-16), the file still computes every member, and leaves the members that are not asked out of
+the sums: the values are the same, but no time is saved. IR version 8 and opset 17 are what ONNX Runtime 1.17 and
+everything newer read.
 """
 
 from __future__ import annotations
@@ -45,7 +48,9 @@ from blrc.targets.requests import OnnxForm
 
 
 def emit(program: Program, options: EmitOptions) -> Emitted:
-    """The file ``<name>.onnx``, and what the manifest says of it. The same program and options give the same bytes.
+    """Emit the file ``<name>.onnx``, and what the manifest says of it.
+
+    The same program and options give the same bytes.
 
     Raises:
         BlrcError: a layer or the file is too large for ONNX, or a layer is not exact in the float form.
@@ -104,7 +109,10 @@ def emit(program: Program, options: EmitOptions) -> Emitted:
 
 
 def op_model(program: Program, op: Op, member: int = 0, form: OnnxForm = "integer") -> bytes:
-    """A model of `op` alone, made by the same code; its input and output are the inner tensors of the op's values."""
+    """Return a model of `op` alone, made by the same code as the file.
+
+    Its input and output are the inner tensors of the op's values.
+    """
     graph = Graph()
     info, lowering = FORMS[form].info, FORMS[form].lowering
     x = info(program, op.x, member)
@@ -114,9 +122,11 @@ def op_model(program: Program, op: Op, member: int = 0, form: OnnxForm = "intege
 
 @dataclass(frozen=True)
 class Form:
-    """What one form of the file is made by.
+    """Hold the functions and types that make one form of the file.
 
     Attributes:
+        read_input: adds the nodes that read the file's input.
+        lowering: the class that adds the ops of a member.
         info: describes the inner tensor of a value of one member.
         raw: gives the element type of the file's input.
         scores: element type of the scores.
@@ -143,7 +153,7 @@ FORMS: Mapping[OnnxForm, Form] = {
 
 @dataclass
 class _Cost:
-    """What an op has added to the file, over all members."""
+    """Count what an op has added to the file, over all members."""
 
     nodes: list[str] = field(default_factory=list)
     nbytes: int = 0

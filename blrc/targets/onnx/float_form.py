@@ -1,16 +1,17 @@
-"""How each op becomes nodes of the float form: float32, and only ops that every runtime has.
+"""Turn each op into nodes of the float form, which has only float32 and only ops that every runtime has.
 
 The ops are `Conv`, `MatMul`, `Add`, `Mul`, `MaxPool`, `Clip`, and those that reshape. Bits are -1 and +1, so that zero
-padding adds nothing; codes are -128 to 127; raw input is float32 that holds the device's integers, bits as 0 and 1.
+padding adds nothing; codes are -128 to 127; raw input is float32 that holds the device's integers, with bits as 0 and
+1.
 
-A comparison of a sum z with a threshold t is
+A sum z is compared with a threshold t by
 
     Clip(gain x (z - t + 1/2), -1, 1),
 
-and gain is part of the weights. z is an integer, so the result is -1 or +1, the right one, as long as the runtime's
-error of z is at most 1/2 - 1 / gain. All sums are integers or halves below 2^23, of which float32 holds every one, so
-the error of a runtime that adds products is 0 in any order; one that transforms a convolution (Winograd) has an error
-far below. Ops whose sums could be larger are refused by name.
+where gain is part of the weights. z is an integer, so the result is -1 or +1, and the right one, as long as the
+runtime's error of z is at most 1/2 - 1 / gain. All sums are integers or halves below 2^23, and float32 holds every one
+of these. So a runtime that adds products makes no error, in any order. One that transforms a convolution (Winograd)
+makes an error far below the limit. Ops whose sums could be larger are refused by name.
 
 A table of codes is a sum of its steps: code = table[0] + sum of (table[k] - table[k - 1]) x [raw >= k].
 """
@@ -36,12 +37,12 @@ INTEGERS = 2**24  # and every integer up to here
 
 
 def float_info(program: Program, value: Value, member: int = 0) -> onnx.ValueInfoProto:
-    """Name, type and shape of the inner tensor of `value` in the float form."""
+    """Describe the inner tensor of `value` in the float form: its name, type and shape."""
     return value_info(tensor_name(program, value, member), value, TensorProto.FLOAT)
 
 
 def read_float_input(graph: Graph, program: Program) -> str:
-    """From the graph's input to the inner tensor of the program's input, whose name is given."""
+    """Add the nodes that make the inner tensor of the program's input, and return that tensor's name."""
     raw = tensor_name(program, program.input)
     if program.input.dtype != "bits":
         return raw
@@ -50,7 +51,7 @@ def read_float_input(graph: Graph, program: Program) -> str:
 
 
 class FloatLowering(Lowering):
-    """Adds the ops of one member to `graph` in the float form."""
+    """Add the ops of one member to `graph` in the float form."""
 
     def encode(self, op: Encode, y: str) -> None:
         _, table = self.table(op.table)
@@ -111,14 +112,17 @@ class FloatLowering(Lowering):
         self.node("Add", [scaled, self.constant(bias_name, bias.astype(np.float32))], y)
 
     def pool(self, x: str, window: Window, output: str) -> str:
-        """Maximum over the window. Nothing is below -1, so padding with -1 is padding that is absent."""
+        """Add the maximum over the window.
+
+        No value is below -1, so padding with -1 has no effect on the maximum.
+        """
         return self.pool_padded_with(x, window, output, self.graph.scalar("float32", -1))
 
     def clip(self, x: str, low: int, output: str) -> str:
         return self.node("Clip", [x, self.graph.scalar("float32", low), self.graph.scalar("float32", 1)], output)
 
     def threshold(self, op: Conv) -> str:
-        """The bias that compares with the thresholds."""
+        """Add the bias that makes a sum's sign the comparison with its threshold, and return its name."""
         low, high = self.program.bounds(op)
         name, thresholds = self.table(op.thresholds)
         limits = thresholds.astype(np.int64)

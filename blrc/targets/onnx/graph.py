@@ -1,4 +1,4 @@
-"""How each op becomes ONNX nodes.
+"""Turn each op into ONNX nodes of the integer form.
 
 Every value of the program is a tensor of its own name, (N, C, H, W), or (N, C) where H = W = 1. Its type is uint8 with
 a zero point, because that is what every runtime's integer kernels take: **bits are 0 and 2 with zero point 1**, **int8
@@ -8,14 +8,15 @@ Convolution and threshold are one `QLinearConv` with all scales 1, weights +-2 a
 
     acc = 2z + 1 - 2t = 2 (z - t) + 1,      y = clip(acc + 1, 0, 255): 0 where z < t, at least 2 where z >= t.
 
-acc is odd, so never 0: the float32 rescaling inside the runtime may round a large acc but cannot change its sign, so
-this is exact at every size. The largest value left is cut to 2 after the pool, with which the cut commutes. Runtimes
-keep their fastest int8 kernels behind this op (benchmarks/onnx_forms.py times the exact forms). A dense layer is
-`MatMulInteger` and z >= t. A binary weight takes one byte in the file, or one bit (`onnx_nodes.Graph.signs`), an int16
-score weight two bytes.
+acc is odd, so it is never 0. The float32 rescaling inside the runtime may round a large acc but cannot change its sign,
+so the result is exact at every size. Values above 2 are cut to 2 after the pool, because the cut commutes with the
+maximum. Runtimes keep their fastest int8 kernels behind this op (benchmarks/onnx_forms.py times the exact forms). A
+dense layer is `MatMulInteger` and z >= t. A binary weight takes one byte in the file, or one bit
+(`blrc.targets.onnx.nodes.Graph.signs`), an int16 score weight two bytes.
 
-x86 without VNNI adds pairs of products of uint8 x int8 in int16, and saturates. No pair here can: activations of
-{0, 2} x any int8 stay below 2 x 2 x 128, codes x +-2 below 2 x 255 x 2. (uint8 x uint8, for the low bytes, does not.)
+On x86 without VNNI, runtimes add pairs of products of uint8 x int8 in int16, which saturates. No pair here can:
+activations of {0, 2} x any int8 stay below 2 x 2 x 128, codes x +-2 below 2 x 255 x 2. (Products of uint8 x uint8, for
+the low bytes, are not added that way.)
 """
 
 from __future__ import annotations
@@ -50,10 +51,12 @@ ONE, TWO = (np.int8(-1), np.int8(1)), (np.int8(-2), np.int8(2))
 
 
 def tensor_name(program: Program, value: Value, member: int = 0) -> str:
-    """Name of the tensor that holds `value` of one member.
+    """Return the name of the tensor that holds `value` of one member.
+
+    The names are:
 
     * ``input`` for the program's input, ``scores`` for the scores of a program of one member;
-    * the value's own name where all members have the same (with one member, always);
+    * the value's own name where all members have the same value (with one member, always);
     * else ``mK/`` and the value's own name, where K is the first member that has the same constants up to here.
     """
     if value == program.input:
@@ -67,7 +70,10 @@ def tensor_name(program: Program, value: Value, member: int = 0) -> str:
 
 
 def _origins(program: Program, value: Value) -> list[tuple[int, ...]]:
-    """Of each member: which tables `value` is computed from. Members that agree here have the same value."""
+    """Return for each member which tables `value` is computed from.
+
+    Members with equal entries have the same value.
+    """
     makers = {op.y.name: op for op in program.ops}
     names: list[str] = []
     while value.name in makers:
@@ -78,25 +84,25 @@ def _origins(program: Program, value: Value) -> list[tuple[int, ...]]:
 
 
 def tensor_info(program: Program, value: Value, member: int = 0) -> onnx.ValueInfoProto:
-    """Name, type and shape of the inner tensor of `value`."""
+    """Describe the inner tensor of `value`: its name, type and shape."""
     kind = TensorProto.INT32 if value.dtype == "int32" else TensorProto.UINT8
     return value_info(tensor_name(program, value, member), value, kind)
 
 
 def value_info(name: str, value: Value, kind: int) -> onnx.ValueInfoProto:
-    """A tensor of type `kind` in the shape of `value`."""
+    """Describe a tensor of type `kind` in the shape of `value`."""
     height, width, channels = value.shape
     shape: list[str | int] = ["N", channels] if is_flat(value) else ["N", channels, height, width]
     return helper.make_tensor_value_info(name, kind, shape)
 
 
 def is_flat(value: Value) -> bool:
-    """Whether tensors of `value` are (N, C)."""
+    """Return whether tensors of `value` are (N, C)."""
     return value.shape[:2] == (1, 1)
 
 
 def read_input(graph: Graph, program: Program) -> str:
-    """From the graph's input to the inner tensor of the program's input, whose name is given."""
+    """Add the nodes that make the inner tensor of the program's input, and return that tensor's name."""
     value = program.input
     raw = tensor_name(program, value)
     if value.dtype == "bits":
@@ -109,12 +115,12 @@ def read_input(graph: Graph, program: Program) -> str:
 
 
 def choose(graph: Graph, condition: str, output: str) -> str:
-    """Bits of booleans (by Where, because old runtimes cannot multiply uint8)."""
+    """Turn booleans into bits, 0 and 2. It takes `Where`, because old runtimes cannot multiply uint8."""
     return graph.node("Where", [condition, graph.scalar("uint8", 2), graph.scalar("uint8", 0)], output)
 
 
 class Lowering:
-    """Adds the ops of one member to `graph`; `start` is the inner tensor of the program's input."""
+    """Add the ops of one member to `graph`; `start` is the inner tensor of the program's input."""
 
     def __init__(self, graph: Graph, program: Program, member: int, start: str) -> None:
         self.graph = graph
@@ -123,7 +129,7 @@ class Lowering:
         self.start = start
 
     def lower(self, op: Op) -> str:
-        """Add the nodes of `op`, unless an earlier member has them already; gives the name of its output."""
+        """Add the nodes of `op`, unless an earlier member has added them, and return the name of its output."""
         y = tensor_name(self.program, op.y, self.member)
         if y in self.graph.made:
             return y
@@ -151,26 +157,29 @@ class Lowering:
         return self.graph.scalar(kind, number)
 
     def table(self, name: str) -> tuple[str, NDArray[Any]]:
-        """The member's table of constant `name`, and a name for what is made of it; equal tables have one name."""
+        """Return the member's table of constant `name`, after a name for what is made of it.
+
+        Equal tables have one name.
+        """
         return f"{name}/{self.program.constants[name].of_member[self.member]}", self.program.constant(name, self.member)
 
     def tensor(self, value: Value) -> str:
         return self.start if value == self.program.input else tensor_name(self.program, value, self.member)
 
     def maps(self, value: Value, y: str) -> str:
-        """`value` as (N, C, H, W), for the op that makes `y`."""
+        """Return the name of `value` as (N, C, H, W), for the op that makes `y`."""
         x = self.tensor(value)
         if not is_flat(value):
             return x
         return self.node("Unsqueeze", [x, self.graph.integers(2, 3)], f"{y}/x")
 
     def rows(self, value: Value, y: str) -> str:
-        """`value` as (N, C x H x W), for the op that makes `y`."""
+        """Return the name of `value` as (N, C x H x W), for the op that makes `y`."""
         x = self.tensor(value)
         return x if is_flat(value) else self.node("Flatten", [x], f"{y}/x", axis=1)
 
     def entry(self, value: Value, y: str) -> str:
-        """What the (N, C, H, W) result is called that `leave` turns into `y`."""
+        """Return the name for the (N, C, H, W) result that `leave` turns into `y`."""
         return f"{y}/map" if is_flat(value) else y
 
     def leave(self, value: Value, y: str, x: str) -> None:
@@ -179,7 +188,10 @@ class Lowering:
             self.node("Flatten", [x], y, axis=1)
 
     def encode(self, op: Encode, y: str) -> None:
-        """One long table, the channels' tables in a row: its index is 256 x channel + raw value."""
+        """Look up codes in one long table, which holds the channels' tables in a row.
+
+        Its index is 256 x channel + raw value.
+        """
         name, table = self.table(op.table)
         index = self.node("Cast", [self.tensor(op.x)], f"{y}/raw", to=TensorProto.INT32)
         if len(table) > 1:
@@ -240,9 +252,10 @@ class Lowering:
         return self.node("MatMulInteger", [row, matrix, self.scalar("uint8", _zero_point(op.x))], output)
 
     def pool(self, x: str, window: Window, output: str) -> str:
-        """Maximum over the window. Nothing is below 0, so padding with 0 is padding that is absent.
+        """Add the maximum over the window.
 
-        Padding of dilated windows gets its own node: runtimes refuse MaxPool's where it reaches the kernel's size.
+        No value is below 0, so padding with 0 has no effect on the maximum. Padding of dilated windows gets its own
+        node, because runtimes refuse that of `MaxPool` where it reaches the kernel's size.
         """
         return self.pool_padded_with(x, window, output, self.scalar("uint8", 0))
 
@@ -255,7 +268,13 @@ class Lowering:
         return self.node("MaxPool", [x], output, **geometry(window))
 
     def require_int32(self, op: Conv | Scores | BinaryScores, largest: int) -> None:
-        """Runtimes add in int32, and before they subtract zero points."""
+        """Refuse an op whose sums may exceed int32.
+
+        Runtimes add in int32, and they add before they subtract zero points.
+
+        Raises:
+            BlrcError: `largest`, a bound on the sums, is above the largest int32.
+        """
         if largest > INT32_MAX:
             raise BlrcError(f"target onnx: layer {op.name!r}: its sums may not fit int32; use target c")
 
@@ -265,17 +284,17 @@ def _zero_point(value: Value) -> int:
 
 
 def _is_product(op: Conv) -> bool:
-    """Whether the op is a plain matrix product."""
+    """Return whether the op is a plain matrix product."""
     return op.is_dense and op.groups == 1 and op.pool is None and not any(op.window.padding)
 
 
 def matrix_of(weights: NDArray[Any]) -> NDArray[Any]:
-    """(out, H, W, C) to (C x H x W, out): the order in which Flatten reads a map here."""
+    """Turn weights (out, H, W, C) into a matrix (C x H x W, out), in the order in which `Flatten` reads a map."""
     return np.ascontiguousarray(weights.transpose(0, 3, 1, 2).reshape(len(weights), -1).T)
 
 
 def geometry(window: Window) -> dict[str, list[int]]:
-    """Attributes of a convolution or pool."""
+    """Return the attributes of a convolution or pool."""
     return {
         "kernel_shape": list(window.kernel),
         "strides": list(window.stride),

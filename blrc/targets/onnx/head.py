@@ -1,11 +1,12 @@
-"""The head (`blrc/program/head.py`, which is the law) in standard ops on int32.
+"""Write the head in standard ops on int32. `blrc.program.head` defines what it computes; it is called the law here.
 
-The numbers of the law need up to 43 bits. Here they are split into digits, so that every step is exact in runtimes
-that narrow int64 to int32, and in those that compute some ops on int32 in float32; `onnx_ints` says which, and asserts
-the ranges. A node takes up to half a microsecond in ONNX Runtime, however small the batch.
+The numbers of the law need up to 43 bits. Here they are split into digits, so that every step is exact in runtimes that
+narrow int64 to int32, and in those that compute some ops on int32 in float32; `blrc.targets.onnx.ints` says which, and
+asserts the ranges. A node takes up to half a microsecond in ONNX Runtime, however small the batch.
 
-A single network's label is the first maximum of its scores (`head.SMALLEST_SCALE` says why that is the law's), and its
-mean is the probability that belongs to log2 of the sum. The five outputs fit int32: they become int64 by the last node.
+The label of a single network is the first maximum of its scores; `head.SMALLEST_SCALE` says why the law gives the same.
+Its mean is the probability that belongs to log2 of the sum. The five outputs fit int32; the last node of each turns it
+into int64.
 
 Outputs that are the same for every sample are made by `Clip`. `Shape` with `ConstantOfShape` would do, too, but
 OpenVINO 2026.4 computes other scores where a file has them.
@@ -30,21 +31,21 @@ LARGEST_VARIANCE = 2**30  # of numbers from 0 to 2^16: (2^16 / 2)^2
 
 
 def outputs(classes: int) -> list[onnx.ValueInfoProto]:
-    """Descriptions of OUTPUTS."""
+    """Describe the tensors of `OUTPUTS`."""
     shape: dict[str, list[str | int]] = {"log_p": ["N", classes]}
     return [helper.make_tensor_value_info(name, TensorProto.INT64, shape.get(name, ["N"])) for name in OUTPUTS]
 
 
 def scores_info(members: int, classes: int, kind: int = TensorProto.INT32) -> onnx.ValueInfoProto:
-    """Description of `scores`."""
+    """Describe the tensor `scores`."""
     shape: list[str | int] = ["N", classes] if members == 1 else ["N", members, classes]
     return helper.make_tensor_value_info("scores", kind, shape)
 
 
 def stack_scores(graph: Graph, scores: Sequence[str], classes: int) -> str:
-    """The tensor of all members' scores: one member's own, (N, classes), or `scores`, (N, members, classes).
+    """Return the tensor of all members' scores: one member's own, (N, classes), or `scores`, (N, members, classes).
 
-    By one `Reshape`, because OpenCV 4 gets another shape from `Unsqueeze` and `Concat`.
+    The scores are stacked by one `Reshape`, because OpenCV 4 gets another shape from `Unsqueeze` and `Concat`.
     """
     if len(scores) == 1:
         return scores[0]
@@ -53,9 +54,10 @@ def stack_scores(graph: Graph, scores: Sequence[str], classes: int) -> str:
 
 
 def lower_head(graph: Graph, scores: Sequence[str], scale: head.Scale, classes: int, gate: int = 0) -> None:
-    """From the members' scores, int32 (N, classes) each, to `scores` and OUTPUTS.
+    """Add the nodes from the members' scores, int32 (N, classes) each, to `scores` and `OUTPUTS`.
 
-    Behind a gate every member is computed all the same; where the first answers alone, its answer is chosen.
+    Every member is computed even if there is a gate. Where the gate lets the first member answer alone, its answer is
+    chosen afterwards.
     """
     ints, members = Arithmetic(graph), len(scores)
     stack = stack_scores(graph, scores, classes)
@@ -78,7 +80,7 @@ def lower_head(graph: Graph, scores: Sequence[str], scale: head.Scale, classes: 
 
 
 def _ensemble(ints: Arithmetic, lost: Int, log: Int, members: int, gate: int) -> None:
-    """The answer of several members: `lost` is (N, members, classes), `log` is (N, members, 1)."""
+    """Add the answer of several members: `lost` is (N, members, classes), `log` is (N, members, 1)."""
     graph = ints.graph
     digits = ints.total(lost, 1, members, "head/all_lost", keepdims=False)
     all_lost = ints.joined(digits, members * head.FLOOR, "head/all_lost/number")
@@ -107,9 +109,9 @@ def _ensemble(ints: Arithmetic, lost: Int, log: Int, members: int, gate: int) ->
 
 
 def moments(ints: Arithmetic, p: Int, members: int) -> tuple[Int, Int]:
-    """Mean and variance over members, (N, 1) each, of p, which is (N, members, 1).
+    """Return mean and variance over members, (N, 1) each, of p, which is (N, members, 1).
 
-    With mean and rest of the sum's division by n, and deviations from that mean, the law's variance is
+    The sum of p divided by n gives the mean and a rest. With deviations from that mean, the law's variance is
 
         (n sum p^2 - (sum p)^2) // n^2 = (n sum deviation^2 - rest^2) // n^2
                                        = (sum deviation^2 - ceil(rest^2 / n)) // n
@@ -139,13 +141,16 @@ def moments(ints: Arithmetic, p: Int, members: int) -> tuple[Int, Int]:
 
 
 def last_alone(gate: int, largest: int) -> int:
-    """The last negated log-probability up to `largest`, in Q16, whose probability is at least `gate`."""
+    """Return the largest negated log-probability, in Q16, whose probability is at least `gate`.
+
+    Only numbers up to `largest` are considered.
+    """
     lost = np.arange(largest + 1)
     return int(np.flatnonzero(head.probabilities(-lost) >= gate)[-1])
 
 
 def _alone(ints: Arithmetic, log: Int, gate: int) -> str:
-    """Where the first member answers alone, bool (N, 1): its label's log-probability is -log."""
+    """Return where the first member answers alone, bool (N, 1); the log-probability of its label is -log."""
     graph = ints.graph
     assert log.low >= 0 and log.high <= EXACT
     first = _first(graph, log)
@@ -154,7 +159,7 @@ def _alone(ints: Arithmetic, log: Int, gate: int) -> str:
 
 
 def _first(graph: Graph, x: Int) -> Int:
-    """The first member's part of (N, members, ...), without that axis."""
+    """Return the first member's part of (N, members, ...), without that axis."""
     part = graph.node("Gather", [x.name, graph.scalar("int32", 0)], f"{x.name}/first", axis=1)
     return Int(part, x.low, x.high)
 
@@ -165,7 +170,7 @@ def _choose(graph: Graph, condition: str, yes: Int, no: Int, name: str) -> Int:
 
 
 def _give(graph: Graph, x: Int, name: str) -> None:
-    """The output `name` from (N, 1)."""
+    """Add the output `name`, (N,), made from `x`, (N, 1)."""
     _wide(graph, graph.node("Squeeze", [x.name, graph.integers(1)], f"{x.name}/row"), name)
 
 

@@ -1,19 +1,19 @@
-"""Arithmetic of int32 tensors whose ranges are known, so that every runtime computes it exactly.
+"""Compute with int32 tensors whose ranges are known, so that every runtime is exact.
 
 Some runtimes compute int64 as int32, and OpenVINO computes quotients, remainders, sums along an axis and comparisons of
 int32 in float32. Therefore no tensor here is wider than int32, and
 
 * `Add`, `Sub`, `Mul`, `Clip`, `Gather`, `GatherElements` and `ArgMax` work on all of int32;
-* `Div`, `Mod`, `CumSum` and `GreaterOrEqual` see numbers from 0 to 2^24 only, of which float32 holds every one.
+* `Div`, `Mod`, `CumSum` and `GreaterOrEqual` see only numbers from 0 to 2^24, and float32 holds every one of these.
 
-A sum along an axis is the last of its running sums: OpenVINO 2026.4 joins `ReduceSum` with the node behind it, and the
-two together round where a quotient has to be cut, or leave all samples but the first at 0.
+A sum along an axis is the last of its running sums. `ReduceSum` is not used, because OpenVINO 2026.4 joins it with the
+node behind it, and the two together round where a quotient has to be cut, or leave all samples but the first at 0.
 
 A quotient of such numbers is exact in float32, too: where a / b is no integer, it is at least 1 / b away from the next
 one, which is more than half a unit in the last place of a quotient of a < 2^24.
 
-Every method asserts this from the ranges of its operands, when the file is made. `Arithmetic.known` states a range that
-is narrower than the operands' ranges tell; the caller says why.
+Every method asserts these limits from the ranges of its operands, when the file is made. `Arithmetic.known` states a
+range that is narrower than the operands' ranges tell; its caller has to know why.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ ROOM = EXACT // 2  # of a digit to which a remainder is added
 
 @dataclass(frozen=True)
 class Int:
-    """An int32 tensor and the range of its elements."""
+    """Name an int32 tensor and give the range of its elements, from `low` to `high`."""
 
     name: str
     low: int
@@ -47,7 +47,7 @@ Digits = Sequence[tuple[Int, int]]
 
 
 class Arithmetic:
-    """Adds nodes to `graph`; the last argument of each method names the node's output."""
+    """Add nodes that compute with `Int` to `graph`; the last argument of most methods names the node's output."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -66,7 +66,7 @@ class Arithmetic:
         return self._made("Mul", x, y, name, min(ends), max(ends))
 
     def divide(self, x: Int, y: Int | int, name: str) -> Int:
-        """The quotient, rounded down."""
+        """Return the quotient, rounded down."""
         low, high = (y, y) if isinstance(y, int) else (y.low, y.high)
         _require(x.low >= 0 and x.high <= EXACT and low >= 1 and high <= EXACT, name)
         return self._made("Div", x, y, name, x.low // high, x.high // low)
@@ -82,7 +82,7 @@ class Arithmetic:
         return Int(name, min(max(x.low, low), high), max(min(x.high, high), low))
 
     def at_least(self, x: Int, limits: NDArray[np.int64], name: str) -> str:
-        """Booleans: x >= limits."""
+        """Return booleans that tell where x >= limits."""
         _require(x.low >= 0 and x.high <= EXACT and limits.min() >= 0 and limits.max() <= EXACT, name)
         return self.graph.node("GreaterOrEqual", [x.name, self._table(f"{name}/limits", limits)], name)
 
@@ -90,18 +90,21 @@ class Arithmetic:
         return Int(self.graph.node("Cast", [x], name, to=TensorProto.INT32), 0, 1)
 
     def look_up(self, table: NDArray[np.int64], index: Int, key: str, name: str) -> Int:
-        """The entries of a table; `key` names the table, which is stored once."""
+        """Return the entries of a table at `index`; `key` names the table, which is stored once."""
         _require(index.low >= 0 and index.high < len(table), name)
         used = table[index.low : index.high + 1]
         self.graph.node("Gather", [self._table(key, table), index.name], name)
         return Int(name, int(used.min()), int(used.max()))
 
     def known(self, x: Int, low: int, high: int) -> Int:
-        """`x`, whose range the caller knows better."""
+        """Return `x` with a narrower range that the caller knows."""
         return replace(x, low=max(x.low, low), high=min(x.high, high))
 
     def total(self, x: Int, axis: int, count: int, name: str, keepdims: bool = True, limit: int = EXACT) -> Digits:
-        """The sum along `axis`, which has `count` elements; in two digits or more where it may exceed `limit`."""
+        """Return the sum along `axis`, which has `count` elements.
+
+        It has two digits or more where one could exceed `limit`.
+        """
         _require(x.low >= 0, name)
         if count * x.high > limit:
             half = x.high.bit_length() // 2
@@ -122,7 +125,7 @@ class Arithmetic:
         return [(Int(name, count * x.low, count * x.high), 0)]
 
     def joined(self, digits: Digits, high: int, name: str) -> Int:
-        """Digits as one number, of which the caller knows that it is at most `high`."""
+        """Join digits into one number, of which the caller knows that it is at most `high`."""
         number, at = digits[0]
         for place, (digit, shift) in enumerate(digits[1:]):
             _require(number.low >= 0 and digit.low >= 0 and high <= INT32[1], name)
@@ -134,7 +137,7 @@ class Arithmetic:
         return self.known(number, 0, high)
 
     def carried(self, digits: Digits, bits: int, name: str) -> tuple[Int, Int]:
-        """The number's bits from `bits` on, and those below."""
+        """Return the number's bits from `bits` on, and the bits below."""
         carry: Int | None = None
         rests: list[tuple[Int, int]] = []
         ends = [bits, *(shift for _, shift in digits)]
@@ -149,7 +152,10 @@ class Arithmetic:
         return carry, self.joined(rests, (1 << bits) - 1, f"{name}/rest")
 
     def quotient(self, digits: Digits, divisor: int, high: int, name: str) -> tuple[Int, Int]:
-        """Long division: the quotient, known to be at most `high`, and the remainder."""
+        """Divide a number by `divisor` in long division, and return the quotient and the remainder.
+
+        The caller knows that the quotient is at most `high`.
+        """
         parts: list[tuple[Int, int]] = []
         rest: Int | None = None
         for place, (digit, shift) in enumerate(digits):

@@ -1,4 +1,4 @@
-"""The nodes and constants of an ONNX graph while it is being made. Knows nothing of programs."""
+"""Build the nodes and constants of an ONNX graph. This module knows nothing of programs."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ NODE_BYTES = 4096  # more than a node, its output's description and their names 
 
 
 class Graph:
-    """The nodes and constants made so far. A node's only output bears the node's name.
+    """Collect the nodes and constants of a graph. A node has one output, which has the node's name.
 
     Args:
-        weights: how the file holds signs: ``bytes``, or ``bits`` that its first nodes unpack.
+        weights: how the file holds signs: as ``bytes``, or as ``bits`` that its first nodes unpack.
     """
 
     def __init__(self, weights: OnnxWeights = "bytes") -> None:
@@ -33,23 +33,24 @@ class Graph:
         self.made: set[str] = set()
 
     def node(self, kind: str, inputs: Sequence[str], output: str, **attributes: Any) -> str:
-        """One more node; gives its output's name."""
+        """Add a node and return its output's name."""
         assert output not in self.made, output
         self.made.add(output)
         self.nodes.append(helper.make_node(kind, inputs, [output], name=output, **attributes))
         return output
 
     def constant(self, name: str, array: NDArray[Any]) -> str:
-        """A constant; one that is used twice is stored once."""
+        """Add a constant and return its name; one that is used twice is stored once."""
         known = self.constants.setdefault(name, array)
         assert known is array or (known.dtype == array.dtype and np.array_equal(known, array)), name
         return name
 
     def signs(self, name: str, signs: NDArray[Any], minus: np.integer[Any], plus: np.integer[Any]) -> str:
-        """A constant in the shape of `signs`, which holds +-1: of `minus` and `plus`, bytes of one type.
+        """Add a constant in the shape of `signs` (+-1), with `minus` and `plus` in their place, and return its name.
 
-        As bits, eight signs are a byte, the first its highest bit, and a table gives each byte's eight signs. These
-        nodes read constants only: a runtime that folds constants runs them once, while it loads the file.
+        `minus` and `plus` are bytes of one type. Where the file holds bits, eight signs are one byte, with the first as
+        the highest bit, and a table gives each byte's eight signs. The nodes that look them up read constants only, so
+        a runtime that folds constants runs them once, while it loads the file.
         """
         if self.weights == "bytes":
             return self.constant(name, np.where(signs > 0, plus, minus))
@@ -66,7 +67,7 @@ class Graph:
         return self.node("Reshape", [x, self.integers(*signs.shape)], name)
 
     def integers(self, *numbers: int) -> str:
-        """A list of int64, such as a shape."""
+        """Add a list of int64, such as a shape, and return its name."""
         return self.constant(f"int64/{list(numbers)}", np.array(numbers, dtype=np.int64))
 
     def scalar(self, kind: str, number: int) -> str:
@@ -79,10 +80,10 @@ class Graph:
         outputs: Sequence[onnx.ValueInfoProto],
         inner: Sequence[onnx.ValueInfoProto],
     ) -> onnx.ModelProto:
-        """All nodes and constants as a model; `inner` describes tensors between `inputs` and `outputs`.
+        """Return all nodes and constants as a model; `inner` describes the tensors between `inputs` and `outputs`.
 
         Raises:
-            BlrcError: more weights than an ONNX file can hold.
+            BlrcError: there are more weights than an ONNX file can hold.
         """
         stored = sum(array.nbytes for array in self.constants.values())
         if stored > FILE_BYTES - NODE_BYTES * (len(self.nodes) + len(self.constants)):

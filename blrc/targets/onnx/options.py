@@ -1,4 +1,7 @@
-"""The options of the ONNX target: their choices, and which of them go together. Imports nothing heavy."""
+"""Check the options of the ONNX target: their choices, and which of them go together.
+
+This module imports nothing heavy.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from blrc.targets.requests import OnnxForm, OnnxOptions, OnnxOutputs, OnnxWeight
 
 
 def parse_onnx(weights: str = "bytes", outputs: str | None = None, form: str = "integer") -> OnnxOptions:
-    """Give what ``--onnx-weights``, ``--onnx-outputs`` and ``--onnx-form`` say.
+    """Check the values of ``--onnx-weights``, ``--onnx-outputs`` and ``--onnx-form``, and return them together.
 
     Args:
         outputs: None takes what the form has: all outputs for ``integer``, the scores for ``float``.

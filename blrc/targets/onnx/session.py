@@ -1,4 +1,4 @@
-"""Run what `onnx.py` emits in ONNX Runtime, and give values as `reference.run` does."""
+"""Run what `blrc.targets.onnx.emit` emits in ONNX Runtime, and return values as `blrc.program.reference.run` does."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ MOST_LOADED = 8  # files that an engine keeps loaded, and copies of a file that 
 
 
 class OnnxRun:
-    """One ONNX file and the program that it was emitted from.
+    """Run one ONNX file that was emitted from a known program.
 
     Args:
         model: the file's bytes.
-        program: gives the values' names, types and shapes.
-        threads: of the runtime; 0 leaves the choice to it.
-        batch: samples given to the runtime at once.
-        python: another interpreter, whose ONNX Runtime is used instead of this one's (it needs nothing of blrc).
+        program: the program, which gives the values' names, types and shapes.
+        threads: threads of the runtime; 0 leaves their number to it.
+        batch: how many samples the runtime is given at once.
+        python: another interpreter, whose ONNX Runtime is used instead of this one's; it does not need blrc.
     """
 
     def __init__(
@@ -52,11 +52,12 @@ class OnnxRun:
         self._engine = here(threads, batch) if python is None else elsewhere(python, threads, batch)
 
     def classify(self, raw: NDArray[Any]) -> tuple[head.Answer, NDArray[np.int32]]:
-        """What the file as it is says: the answer, as `reference.answer`, and scores ``(N, members, classes)``.
+        """Run the unchanged file: return the answer, as `reference.answer`, and scores ``(N, members, classes)``.
 
         Where the file has no head, the answer is `head.ensemble` of the file's scores.
 
-        `raw` is in device layout, N, H, W, C.
+        Args:
+            raw: input in device layout, ``(N, H, W, C)``.
         """
         count, members, classes = len(raw), len(self.program.members), self.program.classes
         if count == 0:
@@ -70,7 +71,7 @@ class OnnxRun:
         return head.Answer(*(found[name] for name in OUTPUTS)), scores
 
     def run(self, raw: NDArray[Any], member: int = 0) -> Arrays:
-        """All values of one member, as `reference.run` gives them, from a copy in which each is an output.
+        """Return all values of one member, as `reference.run` does, from a copy of the file in which each is an output.
 
         Raises:
             BlrcError: the file lacks a value of the program, or the runtime refuses it.
@@ -97,7 +98,7 @@ def run_op(
     member: int = 0,
     form: OnnxForm = "integer",
 ) -> NDArray[Any]:
-    """One op alone, on a batch of its input; arrays as in `reference.apply`."""
+    """Run one op alone on a batch of its input; the arrays are as in `reference.apply`."""
     engine = here(threads, BATCH) if python is None else elsewhere(python, threads, BATCH)
     if len(x) == 0:
         return np.empty((0, *op.y.shape), _array_type(op.y))
@@ -107,9 +108,12 @@ def run_op(
 
 
 def instrumented(model: bytes, program: Program, member: int = 0) -> bytes:
-    """A copy of the file that outputs every value of one member, and nothing else.
+    """Return a copy of the file that outputs every value of one member, and nothing else.
 
-    What only other members or the head need is left out; the rest is not touched.
+    Nodes and constants that only other members or the head need are left out; the rest is not changed.
+
+    Raises:
+        BlrcError: the file is damaged, or is of another program.
     """
     try:
         proto = onnx.load_from_string(model)
@@ -137,7 +141,10 @@ def instrumented(model: bytes, program: Program, member: int = 0) -> bytes:
 
 
 def form_of(model: bytes) -> OnnxForm:
-    """The form of a file: the element type of its input says it. What cannot be read is refused when it is run."""
+    """Return the form of a file, which the element type of its input shows.
+
+    A file that cannot be read counts as ``integer``; it is refused when it is run.
+    """
     try:
         inputs = onnx.load_from_string(model).graph.input
     except Exception:  # protobuf's own error type is private
@@ -147,7 +154,10 @@ def form_of(model: bytes) -> OnnxForm:
 
 
 def to_tensor(value: Value, maps: NDArray[Any], form: OnnxForm = "integer") -> NDArray[Any]:
-    """An array ``(N, H, W, C)`` of the reference as the inner tensor of `value` (conventions in `onnx.py`)."""
+    """Turn an array ``(N, H, W, C)`` of the reference into the inner tensor of `value`.
+
+    `blrc.targets.onnx.graph` and `float_form` say which numbers the tensors hold.
+    """
     if form == "float":
         maps = (2 * maps.astype(np.float32) - 1) if value.dtype == "bits" else maps.astype(np.float32)
     elif value.dtype == "bits":
@@ -158,7 +168,11 @@ def to_tensor(value: Value, maps: NDArray[Any], form: OnnxForm = "integer") -> N
 
 
 def from_tensor(value: Value, tensor: NDArray[Any], form: OnnxForm = "integer") -> NDArray[Any]:
-    """Inverse of `to_tensor`."""
+    """Turn the inner tensor of `value` into an array of the reference; this is the inverse of `to_tensor`.
+
+    Raises:
+        BlrcError: a bit has a number that the form does not use, or a float tensor holds numbers that are not integers.
+    """
     height, width, channels = value.shape
     maps = tensor.reshape(-1, channels, height, width).transpose(0, 2, 3, 1)
     if form == "float":
@@ -177,10 +191,10 @@ def from_tensor(value: Value, tensor: NDArray[Any], form: OnnxForm = "integer") 
 
 
 def integers(name: str, tensor: NDArray[Any]) -> NDArray[Any]:
-    """The tensor, as int64 where it is float32.
+    """Return the tensor, converted to int64 if it is floating-point.
 
     Raises:
-        BlrcError: it holds something else than integers.
+        BlrcError: it holds numbers that are not integers.
     """
     if tensor.dtype.kind != "f":
         return tensor
@@ -206,7 +220,10 @@ def _array_type(value: Value) -> np.dtype[Any]:
 
 
 def here(threads: int, batch: int) -> Engine:
-    """The ONNX Runtime of this interpreter. The engine keeps the files loaded that it was given last."""
+    """Return an engine that runs files in the ONNX Runtime of this interpreter.
+
+    It keeps up to `MOST_LOADED` files loaded, and drops the oldest first.
+    """
     loaded: dict[bytes, onnxruntime.InferenceSession] = {}
 
     def engine(model: bytes, feeds: Mapping[str, NDArray[Any]]) -> Arrays:
@@ -222,13 +239,13 @@ def here(threads: int, batch: int) -> Engine:
 
 
 def _forget(kept: dict[Any, Any]) -> None:
-    """Drop what was put in first, beyond `MOST_LOADED`."""
+    """Remove the oldest entries beyond `MOST_LOADED`."""
     while len(kept) > MOST_LOADED:
         del kept[next(iter(kept))]
 
 
 def elsewhere(python: Path, threads: int, batch: int) -> Engine:
-    """The ONNX Runtime of another interpreter, as a subprocess."""
+    """Return an engine that runs files in the ONNX Runtime of another interpreter, as a subprocess."""
 
     def engine(model: bytes, feeds: Mapping[str, NDArray[Any]]) -> Arrays:
         with tempfile.TemporaryDirectory() as folder:

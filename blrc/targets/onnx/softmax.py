@@ -1,6 +1,7 @@
-"""Log softmax and probabilities of the head (`head.py`) in int32 nodes: what `onnx_head` is made of.
+"""Compute log softmax and probabilities of the head in int32 nodes, for `blrc.targets.onnx.head`.
 
-Every function gives the numbers of the function of the law that it names, from tensors of any shape.
+`blrc.program.head` defines the numbers; it is called the law here. Every function gives the numbers of the part of the
+law that it names, from tensors of any shape.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ LOG_FINE = 4  # entries here for an entry of the table of logarithms
 
 
 def bits_behind(ints: Arithmetic, behind: Int, scale: head.Scale, name: str) -> Int:
-    """d of the law: by how many bits a class lies behind, Q16, from the difference of scores.
+    """Return d of the law, in Q16: by how many bits a class lies behind, from the difference of scores.
 
-    A class that is CAP or more behind adds nothing to the sum and is at the floor, however far it is: the difference is
-    cut where d reaches CAP. The multiplier is a whole number and digits of a fraction, each of which, times the
-    difference, is exact.
+    A class that is `head.CAP` or more behind adds nothing to the sum and is at the floor, however far it is. So the
+    difference is cut where d reaches `head.CAP`. The multiplier is split into a whole number and digits of a fraction,
+    so that each product with the difference is exact.
     """
     half = (1 << scale.shift) >> 1
     far = -(-((head.CAP << scale.shift) - half) // scale.multiplier)
@@ -50,12 +51,12 @@ def bits_behind(ints: Arithmetic, behind: Int, scale: head.Scale, name: str) -> 
 
 
 def _power(ints: Arithmetic, d: Int, radix: int, name: str) -> tuple[Int, Int, Int]:
-    """2^-(fraction of d) in Q30, in two parts, and the whole part of d.
+    """Return 2^-(fraction of d) in Q30, in two parts, and the whole part of d.
 
     The first part is its bits from `radix` on. The second is a number whose low `radix` bits are the bits below.
 
-    The law's table[j] - ((step rest + 128) >> 8) is table[j + 1] + ((step (256 - rest) + 127) >> 8), in which nothing
-    is negative. A step has 22 bits: 256 x coarse + fine.
+    The law's table[j] - ((step rest + 128) >> 8) is computed as table[j + 1] + ((step (256 - rest) + 127) >> 8), in
+    which nothing is negative. A step has 22 bits and is split into 256 x coarse + fine.
     """
     table = head.exp2_table()
     steps = table[:-1] - table[1:]
@@ -78,16 +79,19 @@ def _power(ints: Arithmetic, d: Int, radix: int, name: str) -> tuple[Int, Int, I
 
 
 def _powers() -> NDArray[np.int64]:
-    """2^w, which divides upper parts: they are at most 2^17, of which larger powers leave 0, too."""
+    """Return 2^w for each whole part w, as divisors of upper parts.
+
+    Upper parts are at most 2^17, so the exponent stops at 18: larger powers give the quotient 0, too.
+    """
     return np.asarray(1 << np.minimum(np.arange(WHOLE_BITS), head.EXP_BITS - P_RADIX + 1))
 
 
 def powers_sum(ints: Arithmetic, d: Int, axis: int, classes: int, name: str) -> tuple[Int, Int, int]:
-    """The sum of 2^-d over the classes in Q30: its bits from a radix on, those below, and the radix.
+    """Return the sum of 2^-d over the classes in Q30: its bits from a radix on, the bits below, and the radix.
 
-    Of 2^30 x 2^-(fraction of d) = upper x 2^radix + lower, shifted right by the whole part w, the bits from the radix
-    on are upper >> w. Below are ((upper mod 2^w) x 2^radix + lower) >> w, where numerator and denominator lose the bits
-    that they have beyond 24.
+    Let 2^30 x 2^-(fraction of d) = upper x 2^radix + lower, and w be the whole part of d, by which it is shifted right.
+    Then the bits from the radix on are upper >> w. The bits below are ((upper mod 2^w) x 2^radix + lower) >> w, a
+    quotient whose numerator and denominator are cut by the bits that they have beyond 24.
     """
     radix = 15 if classes <= FEW_CLASSES else 18
     unit = 1 << radix
@@ -113,11 +117,11 @@ def powers_sum(ints: Arithmetic, d: Int, axis: int, classes: int, name: str) -> 
 
 
 def log2(ints: Arithmetic, total: tuple[Int, Int, int], axis: int, classes: int, name: str) -> Int:
-    """`head.log2` of a sum over `classes`.
+    """Return `head.log2` of a sum over `classes`.
 
-    tail = (sum >> (power + 6)) - 2^24 has 24 bits. The law interpolates between 257 entries; here are four for one of
-    them, on the same lines and with the fractions that they have there, so that 14 bits are left to interpolate, seven
-    at a time: (start + step r1 + (step r0 >> 7)) >> 17 is exact.
+    tail = (sum >> (power + 6)) - 2^24 has 24 bits. The law interpolates between 257 entries. The table here has four
+    entries for each of these, on the same lines and with the fractions that they have there. So 14 bits are left to
+    interpolate, seven at a time: (start + step r1 + (step r0 >> 7)) >> 17 is exact.
     """
     upper, lower, radix = total
     powers = np.arange(max(classes.bit_length(), 2))
@@ -148,7 +152,7 @@ def log2(ints: Arithmetic, total: tuple[Int, Int, int], axis: int, classes: int,
 
 
 def probability(ints: Arithmetic, lost: Int, name: str) -> Int:
-    """`head.probabilities`, of negated log-probabilities."""
+    """Return `head.probabilities` of negated log-probabilities."""
     upper, _, whole = _power(ints, lost, P_RADIX, name)
     power = ints.look_up(_powers(), whole, "head/exp2/power", f"{name}/power")
     shifted = ints.divide(upper, power, f"{name}/shifted")

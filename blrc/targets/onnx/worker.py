@@ -1,8 +1,10 @@
 """Run an ONNX file in whatever ONNX Runtime this interpreter has.
 
-It needs nothing of blrc, so that another interpreter (an older runtime) can execute it as a script:
-``python -I onnx_worker.py MODEL IN.npz OUT.npz THREADS BATCH``. IN holds the inputs by
-name, OUT receives all outputs by name.
+It needs nothing of blrc, so that another interpreter (with an older runtime) can run it as a script:
+
+    python -I worker.py MODEL IN.npz OUT.npz THREADS BATCH
+
+IN holds the inputs by name, OUT receives all outputs by name.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from numpy.typing import NDArray
 
 
 def load(model: bytes | str, threads: int) -> onnxruntime.InferenceSession:
-    """A session for a file's bytes or path, on the CPU; `threads` = 0 leaves their number to the runtime."""
+    """Return a session on the CPU for a file's bytes or path; `threads` = 0 leaves their number to the runtime."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.log_severity_level = 3
@@ -27,7 +29,7 @@ def load(model: bytes | str, threads: int) -> onnxruntime.InferenceSession:
 def run(
     session: onnxruntime.InferenceSession, feeds: Mapping[str, NDArray[Any]], batch: int
 ) -> dict[str, NDArray[Any]]:
-    """All outputs by name, for one sample or more, `batch` at a time."""
+    """Return all outputs by name, computed `batch` samples at a time; there must be at least one sample."""
     outputs = session.get_outputs()
     names = [output.name for output in outputs]
     count = len(next(iter(feeds.values())))

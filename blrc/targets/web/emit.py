@@ -1,4 +1,4 @@
-"""The web target: a folder of static files that computes with the generated C, in a browser and without a network."""
+"""Emit the web target: a folder of static files that runs the generated C in a browser, without a network."""
 
 from __future__ import annotations
 
@@ -31,13 +31,14 @@ CHANNELS = (1, 3)
 
 
 def emit(program: Program, options: EmitOptions) -> Emitted:
-    """The page of a program: ``web/index.html`` and what it loads, all of it beside it.
+    """Emit the page of a program: ``web/index.html`` and what it loads, all of it beside it.
 
-    Everything but ``model.js`` is the same for every model. ``model.js`` holds the WebAssembly module, as base64
-    because a page opened from a disk may not read files, and the recorded samples with the reference's answers.
+    Everything but ``model.js`` is the same for every model. ``model.js`` holds the recorded samples with the
+    reference's answers, and the WebAssembly module. The module is in base64, because a page opened from a disk may not
+    read files.
 
     Raises:
-        BlrcError: the input is no grey or colour image of bytes, or clang or wasm-ld is missing.
+        BlrcError: the input is not a grey or colour image of bytes, or clang or wasm-ld is missing.
     """
     check(program)
     check_input(program)
@@ -68,7 +69,7 @@ def check_input(program: Program) -> None:
     """Refuse a network whose input a page cannot show.
 
     Raises:
-        BlrcError: it takes bits or int8, or has neither one channel nor three.
+        BlrcError: the input is bits or int8, has neither one channel nor three, or has only one pixel.
     """
     height, width, channels = program.input.shape
     if program.input.dtype != "uint8":
@@ -84,7 +85,10 @@ def check_input(program: Program) -> None:
 
 
 def samples(program: Program, vectors: Vectors) -> Iterator[dict[str, Any]]:
-    """The recorded inputs that show something, with what the reference says of each after the last member asked."""
+    """Yield the recorded inputs that are not of one value, with the reference's answer to each.
+
+    The answer is that after the last member that the gate asks for.
+    """
     scale = head.scale_of(program.score_scale)
     scores = [member.scores for member in vectors.members]
     answer = head.ensemble(scores, scale, program.gate)

@@ -1,4 +1,4 @@
-"""Runs an exported page's own scripts in Node: the shipped WebAssembly module without a browser."""
+"""Run an exported page's own scripts in Node, so that the shipped WebAssembly module runs without a browser."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SCRIPT = Path(__file__).parent / "ask.js"
 
 
 def answers(folder: Path, program: Program, raw: NDArray[Any]) -> Answer:
-    """What the page in an export says of raw inputs (device layout, uint8).
+    """Return what the page in an export answers to raw inputs (device layout, uint8).
 
     Raises:
         BlrcError: Node is missing, or the page's scripts are missing or fail.

@@ -1,4 +1,4 @@
-"""The generated C as a WebAssembly module, with nothing to import: clang compiles it, wasm-ld links it."""
+"""Compile the generated C into a WebAssembly module that imports nothing, with clang and wasm-ld."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ VERSIONS = ("-19", "", "-22", "-21", "-20", "-18", "-17", "-16", "-15", "-14")
 
 @dataclass(frozen=True)
 class Tools:
-    """A clang and the wasm-ld of the same version: commands, and what they call themselves."""
+    """Hold the commands of a clang and a wasm-ld of the same version, and the versions that they print."""
 
     clang: str
     linker: str
@@ -33,7 +33,7 @@ class Tools:
 
 
 def find_tools(environment: Mapping[str, str] | None = None) -> Tools:
-    """The first clang with a wasm-ld of the same version on the path.
+    """Return the first clang on the path that has a wasm-ld of the same version.
 
     Raises:
         BlrcError: there is none.
@@ -50,10 +50,12 @@ def find_tools(environment: Mapping[str, str] | None = None) -> Tools:
 
 
 def compile_wasm(sources: Mapping[str, bytes], name: str, tools: Tools) -> bytes:
-    """Compile the C export of model `name` and what the page calls into one module.
+    """Compile the C export of model `name`, with the functions that the page calls, into one module.
 
     Args:
         sources: the C target's files by name.
+        name: the model's name.
+        tools: the compiler and the linker.
 
     Raises:
         BlrcError: a tool complains.

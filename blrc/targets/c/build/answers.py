@@ -1,4 +1,4 @@
-"""What an ensemble in C said, read from the driver's output."""
+"""Read from the driver's output what an ensemble in C answered."""
 
 from __future__ import annotations
 
@@ -15,13 +15,15 @@ Int64s = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Answers(Brief):
-    """Of N inputs, all int64: the fields of `head.Answer` and `head.Sums`, but members are counted for each input.
+    """Hold the answers for N inputs: the fields of `Answer` and `Sums` of `blrc.program.head`.
+
+    All are int64 except `settled`. Unlike in `Sums`, the members are counted separately for each input.
 
     Attributes:
-        label, mean, variance: ``(N,)``, Q16 and Q32, as in `head.Answer`.
-        log_p, p, p_squared: ``(N, classes)``, as in `head.Sums`.
-        members: ``(N,)``: how many were used.
-        settled: bool ``(N,)``: no remaining member can change the label.
+        label, mean, variance: ``(N,)``, Q16 and Q32, as in `blrc.program.head.Answer`.
+        log_p, p, p_squared: ``(N, classes)``, as in `blrc.program.head.Sums`.
+        members: ``(N,)``, the number of members that were used.
+        settled: bool ``(N,)``, whether no remaining member can change the label.
     """
 
     label: Int64s
@@ -35,7 +37,7 @@ class Answers(Brief):
 
 
 def record(classes: int, order: str) -> np.dtype[Any]:
-    """What the driver writes for one input; `order` is ``<`` or ``>``."""
+    """Return the NumPy type of what the driver writes for one input; `order` is ``<`` or ``>``."""
     sums = [("log_p", f"{order}i4", classes), ("p", f"{order}u4", classes), ("p_squared", f"{order}u8", classes)]
     rest = [(name, f"{order}{kind}") for name, kind in zip(_ANSWER, ("i4", "u4", "u4", "u4", "i4"), strict=True)]
     return np.dtype([*sums, *rest])
@@ -45,7 +47,7 @@ _ANSWER = ("label", "members", "mean", "variance", "settled")
 
 
 def read(data: NDArray[np.uint8], classes: int, order: str) -> Answers:
-    """The answers in bytes ``(N, record size)``."""
+    """Decode the answers from bytes ``(N, record size)``."""
     fields = np.ascontiguousarray(data).view(record(classes, order)).reshape(-1)
     found = {name: fields[name].astype(np.int64) for name in fields.dtype.names or ()}
     return Answers(**{**found, "settled": found["settled"] != 0})

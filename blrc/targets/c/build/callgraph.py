@@ -1,4 +1,4 @@
-"""How deep the stack gets, from the call graphs that gcc writes beside its objects (``-fcallgraph-info=su``)."""
+"""Compute how deep the stack gets from the call graphs that gcc writes with ``-fcallgraph-info=su``."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _BYTES = re.compile(r"\\n(\d+) bytes \((static|dynamic,bounded)\)")
 
 @dataclass(frozen=True)
 class CallGraph:
-    """Functions of several files.
+    """Hold the call graph of the functions of several files.
 
     Attributes:
-        frames: stack bytes of each function; those of a file alone have its name before a colon.
-        calls: whom each function calls; who has no frame is of a library.
+        frames: stack bytes of each function; the name of a static function is preceded by its file and a colon.
+        calls: the functions that each function calls; a function without a frame belongs to a library.
     """
 
     frames: Mapping[str, int]
@@ -34,10 +34,10 @@ class CallGraph:
 
 
 def read_call_graph(folder: Path) -> CallGraph:
-    """The graph of all objects in `folder` that were compiled with `FLAG`.
+    """Read the call graph of all objects in `folder` that were compiled with `FLAG`.
 
     Raises:
-        BlrcError: there is none, or a function has no static bound.
+        BlrcError: there are no call graphs, or a function's stack has no static bound.
     """
     frames: dict[str, int] = {}
     calls: dict[str, set[str]] = {}
@@ -57,13 +57,15 @@ def read_call_graph(folder: Path) -> CallGraph:
 
 
 def deepest(graph: CallGraph, root: str, pointers: int | None = None) -> int:
-    """Stack bytes of a call of `root`: the most that functions hold which are called by one another.
+    """Return the stack bytes of a call of `root`: the largest sum of frames along any chain of calls.
 
     Args:
-        pointers: bytes that a call through a pointer takes (an observer's: 0 where there is none); None refuses one.
+        pointers: the bytes that a call through a pointer takes (an observer's; 0 where there is none). None refuses
+            such calls.
 
     Raises:
-        BlrcError: no such function, recursion, or a call through a pointer, whose target is not known.
+        BlrcError: there is no such function, a function is recursive, or one is called through a pointer and `pointers`
+            is None.
     """
 
     def depth(function: str, above: tuple[str, ...]) -> int:

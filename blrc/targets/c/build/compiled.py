@@ -1,4 +1,4 @@
-"""An export that has been compiled for some machine: samples go in, the values of every layer come out."""
+"""Run samples through an export that has been compiled for some machine, and read the values of every layer."""
 
 from __future__ import annotations
 
@@ -24,11 +24,13 @@ BATCH_BYTES = 64 * 2**20
 
 
 class Compiled:
-    """What every compiled export can do. Subclasses compile it, set ``_order``, and say how it is run (`_execute`).
+    """Define what every compiled export can do.
+
+    Subclasses compile the export, set ``_order``, and define how the program is run (`_execute`).
 
     Args:
-        folder: of the export: the C and ``<name>.program.npz``.
-        name: of the model.
+        folder: the export's folder, with the C and ``<name>.program.npz``.
+        name: the model's name.
     """
 
     _order: str  # of bytes in a word: "<" or ">"
@@ -44,13 +46,13 @@ class Compiled:
         self.layout = read_layout(self.program, name, header)
 
     def _execute(self, mode: str, argument: str, member: int, data: bytes) -> bytes:
-        """Run the program in one of the driver's modes (`driver.host_main`) on samples as they lie in its memory."""
+        """Run the program in a mode of the driver (`driver.host_main`) on samples in the program's memory layout."""
         raise NotImplementedError
 
     def run(self, raw: NDArray[Any], member: int = 0) -> dict[str, NDArray[Any]]:
-        """All values of every sample, as `blrc.program.reference.run` gives them, and ``label`` (int32, ``(N,)``).
+        """Return all values of every sample, as `blrc.program.reference.run` does, and ``label`` (int32, ``(N,)``).
 
-        Codes that are looked up where they are read exist nowhere in the C, so they are not here either.
+        Codes that the C looks up as it reads them are never stored there, so the result does not have them either.
 
         Args:
             raw: input in device layout, ``(N, H, W, C)``: uint8, int8, or booleans or 0/1 for a bits input.
@@ -74,7 +76,9 @@ class Compiled:
         return result
 
     def run_op(self, op: str, x: NDArray[Any], member: int = 0) -> NDArray[Any]:
-        """One step alone on a batch of its input: for a convolution with fused encoding that is the raw input.
+        """Run one step alone on a batch of its input.
+
+        The input of a convolution with fused encoding is the raw input.
 
         Args:
             op: name of the program's op.
@@ -90,16 +94,20 @@ class Compiled:
     def answers(
         self, raw: NDArray[Any], members: int | None = None, stop: bool = False, confidence: int = 0
     ) -> Answers:
-        """What the members say together of every sample: all, or the first alone where the gate lets it.
+        """Return the joint answer of the members for every sample.
+
+        By default all members are asked, or only the first where the program's gate allows it.
 
         Args:
             raw: as for `run`.
-            members: add the first so many, whatever the gate says.
-            stop: let the model decide how many members each sample needs: none after the label is settled.
-            confidence: with `stop`, in Q16: none after the label's mean probability has reached it either; 0 is off.
+            members: how many members to ask, from the first on, whatever the gate says.
+            stop: let the model ask no further members of a sample once its label is settled.
+            confidence: with `stop`, in Q16: also stop once the label's mean probability has reached it; 0 turns this
+                off.
 
         Raises:
-            BlrcError: as for `run`; more members than there are; or `members` with `stop`, which exclude each other.
+            BlrcError: as for `run`; there are fewer members; `members` is given with `stop`, or `confidence` without
+                it.
         """
         if (members is not None and stop) or (confidence and not stop):
             raise BlrcError("answers: members cannot be given with stop, and confidence only with it")
@@ -112,7 +120,11 @@ class Compiled:
         return answers.read(output, self.program.classes, self._order)
 
     def settled(self, log_p: NDArray[Any], members: NDArray[Any]) -> NDArray[np.bool_]:
-        """What ``NAME_is_final`` says of sums of log p ``(N, classes)`` of so many members ``(N,)``: bool ``(N,)``.
+        """Return what ``NAME_is_final`` says of given sums of log p, as bool ``(N,)``.
+
+        Args:
+            log_p: sums of log p, ``(N, classes)``.
+            members: how many members each row sums, ``(N,)``.
 
         Raises:
             BlrcError: the program fails, or answers with an error.
@@ -124,16 +136,16 @@ class Compiled:
         return np.asarray(found == 1)
 
     def step(self, op: str) -> Step:
-        """The step that computes `op`.
+        """Return the step that computes `op`.
 
         Raises:
-            BlrcError: there is none; a fused encoding has none of its own.
+            BlrcError: there is none, as for an encoding that is fused into a convolution.
         """
         return self.layout.step(op, self.name)
 
     @property
     def ram(self) -> int:
-        """Bytes of the arena."""
+        """Return the bytes of the arena."""
         return self.layout.arena_bytes
 
     def _batches(
@@ -149,7 +161,11 @@ class Compiled:
     def _outputs(
         self, mode: str, argument: str, member: int, value: Value, x: NDArray[Any], record: int
     ) -> Iterator[tuple[bytes, int]]:
-        """What the program writes, and for how many samples; `record` is about how many bytes for each."""
+        """Yield what the program writes for each batch, and the batch's number of samples.
+
+        Args:
+            record: about how many bytes the program writes for each sample.
+        """
         if x.shape[1:] != value.shape:
             raise BlrcError(f"{self.name}: {value.name!r} has shape {x.shape[1:]}, expected {value.shape}")
         per_batch = max(1, BATCH_BYTES // (record + value.nbytes))
@@ -179,7 +195,10 @@ class Compiled:
 
 @contextmanager
 def temporary_files() -> Iterator[None]:
-    """Around what reads and writes in the temporary folder: an error of the disk is the user's to mend."""
+    """Turn an error of the disk into a `BlrcError` that names the file and tells the user what to do.
+
+    It surrounds code that reads and writes in the temporary folder.
+    """
     try:
         yield
     except OSError as error:

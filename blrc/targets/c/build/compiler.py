@@ -1,4 +1,4 @@
-"""Compiling an export: which compiler, with which command, and what the objects weigh."""
+"""Compile an export: choose a compiler, build its commands, and measure the objects."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ STRICT = ("-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Werror
 
 
 class ToolError(BlrcError):
-    """A compiler or another tool of this machine is missing, cannot be started, fails, or takes too long."""
+    """Report that a compiler or another tool is missing, cannot be started, fails, or takes too long."""
 
 
 def find_compiler(cc: str | None = None, environment: Mapping[str, str] | None = None) -> tuple[str, ...]:
-    """The host's C compiler as the start of a command: `cc`, ``$CC``, or the first of cc, gcc, clang that exists.
+    """Return the command of the host's C compiler: `cc`, ``$CC``, or the first of cc, gcc and clang that exists.
 
     Raises:
         BlrcError: there is none, or the one that was asked for does not exist.
@@ -50,7 +50,7 @@ def find_compiler(cc: str | None = None, environment: Mapping[str, str] | None =
 def compile_command(
     compiler: Sequence[str], flags: Sequence[str], source: Path, out: Path, include: Path, cplusplus: bool = False
 ) -> list[str]:
-    """The command that compiles `source` to the object `out`, as C99 or as C++11."""
+    """Return the command that compiles `source` to the object `out`, as C99 or as C++11."""
     language = ["-x", "c++", "-std=c++11"] if cplusplus else ["-x", "c", "-std=c99"]
     return [*compiler, *language, *flags, f"-I{include}", "-c", str(source), "-o", str(out)]
 
@@ -58,7 +58,7 @@ def compile_command(
 def compile_object(
     compiler: Sequence[str], flags: Sequence[str], source: Path, out: Path, include: Path, cplusplus: bool = False
 ) -> Path:
-    """Compile one file, unless the same text was compiled in the same way before (`objects`).
+    """Compile one file, unless the cache has the object of the same text and command (`blrc.targets.c.build.objects`).
 
     Raises:
         BlrcError: the compiler complains (its first lines are in the message), hangs, or does not exist.
@@ -98,12 +98,12 @@ def run_tool(command: Sequence[str], what: str, timeout: float = COMPILE_TIMEOUT
 
 
 def first_lines(text: str, lines: int = 12) -> str:
-    """The start of a tool's complaint, empty lines left out."""
+    """Return the first lines of a tool's error message, without empty lines."""
     return "\n".join([line for line in text.splitlines() if line.strip()][:lines])
 
 
 def sources(folder: Path, name: str) -> list[Path]:
-    """The C files of model `name`'s library in an export, in order: all but the self-test.
+    """Return the C files of model `name`'s library in an export, in order, without the self-test.
 
     Raises:
         BlrcError: the folder holds no C of that model.
@@ -116,7 +116,7 @@ def sources(folder: Path, name: str) -> list[Path]:
 
 @dataclass(frozen=True)
 class Sizes:
-    """Bytes of an object: code and constants, initialised data, zeroed data."""
+    """Hold an object's bytes: code and constants (`text`), initialised data (`data`) and zeroed data (`bss`)."""
 
     text: int
     data: int
@@ -124,7 +124,7 @@ class Sizes:
 
 
 def measure(objects: Sequence[Path], size: str = "size") -> dict[str, Sizes]:
-    """What ``size`` says of each object, by file name. `text` holds constants (rodata) too.
+    """Return what ``size`` says of each object, by file name. `text` includes constants (rodata).
 
     Raises:
         BlrcError: the tool is missing or its output is not understood.
@@ -142,7 +142,9 @@ def measure(objects: Sequence[Path], size: str = "size") -> dict[str, Sizes]:
 
 
 def stack_usage(folder: Path) -> dict[str, dict[str, int]]:
-    """Stack bytes of every function by file stem, from the ``.su`` files that ``-fstack-usage`` left in `folder`.
+    """Return the stack bytes of every function by file stem, from the ``.su`` files in `folder`.
+
+    The compiler leaves these files with ``-fstack-usage``.
 
     Raises:
         BlrcError: a function has no static bound.
@@ -159,11 +161,13 @@ def stack_usage(folder: Path) -> dict[str, dict[str, int]]:
 
 
 def stack_bound(usage: Mapping[str, Mapping[str, int]], model: str) -> int:
-    """A bound on the stack of one call: the model's own file, the hungriest kernel, and what kernels call.
+    """Return a bound on the stack of one call of the model, in bytes.
 
-    Within a file no chain can cost more than all its functions together; of the runtime only ``run`` and ``run_real``
-    are called by other kernels, and not by each other. The model's steps are called one at a time, so only the largest
-    of them counts; likewise what ``predict`` calls. (Where gcc compiles, `callgraph.deepest` knows better.)
+    It adds up the model's own file, the kernel that needs most, and what kernels call. Within a file no chain of calls
+    can cost more than all its functions together. Of the runtime, only ``run`` and ``run_real`` are called by other
+    kernels, and they do not call each other. The model's steps are called one at a time, so only the largest of them
+    counts. The same holds for the functions that ``predict`` calls. Where gcc compiles, `callgraph.deepest` gives a
+    tighter bound.
     """
     own = usage[model]
     ensemble = dict(usage.get(f"{model}_ensemble", {}))

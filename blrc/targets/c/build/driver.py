@@ -1,7 +1,7 @@
-"""C around an export that lets the host run it on many samples, whole or one step alone.
+"""Write C around an export that lets the host run it on many samples, whole or one step alone.
 
-Two texts. The core includes ``<name>.c``, to reach its static steps, and knows no input or output: it can be compiled
-for an emulator as well. The host's main function moves samples between files and the core.
+There are two texts. The core includes ``<name>.c``, to reach its static steps, and does no input or output, so it can
+be compiled for an emulator as well. The host's main function moves samples between files and the core.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from blrc.targets.c.text.symbols import Symbols, element
 
 
 def step_cases(symbols: Symbols, scratch: str) -> str:
-    """Cases of a switch over a step's index that run it alone, from ``x`` to ``y`` for ``member``.
+    """Return the cases of a switch over a step's index that run it alone, from ``x`` to ``y`` for ``member``.
 
     Args:
-        scratch: an array, for steps that need memory besides.
+        scratch: name of an array for steps that need scratch memory.
     """
     layout = symbols.layout
 
@@ -41,10 +41,10 @@ def step_cases(symbols: Symbols, scratch: str) -> str:
 
 
 def core(symbols: Symbols) -> str:
-    """``driver_step``, ``driver_run``, ``driver_ask`` and the sizes of every step's maps.
+    """Return the core: ``driver_step``, ``driver_run``, ``driver_ask`` and the sizes of every step's maps.
 
-    Compiled with ``DRIVER_NO_STEPS`` or ``DRIVER_NO_WHOLE`` it has only the rest, and only the memory that this needs:
-    on a small device the model and the driver of both may not fit together.
+    With the macro ``DRIVER_NO_STEPS`` it leaves out single steps, with ``DRIVER_NO_WHOLE`` whole inferences, and in
+    each case the memory for them. On a small device the model may not fit together with both.
     """
     layout, name = symbols.layout, symbols.name
     program = layout.program
@@ -81,7 +81,7 @@ def _sizes(values: Iterable[Value]) -> str:
 
 
 def most_words(layout: Layout) -> int:
-    """Words that hold the largest sample that the driver reads, or map that a step writes."""
+    """Return how many words hold any sample that the driver reads, and any map that a step reads or writes."""
     most = max(max(step.x.nbytes, step.y.nbytes) for step in layout.steps)
     return (max(most, layout.program.input.nbytes, 4 + 4 * layout.program.classes) + 3) // 4
 
@@ -156,16 +156,21 @@ static int32_t driver_settled(void)
 
 
 def host_main() -> str:
-    """The main function on the host: ``driver order OUT``, ``run 0 MEMBER IN OUT``, ``op INDEX MEMBER IN OUT``.
+    """Return the host's main function, which runs the core on samples from a file.
 
-    It reads samples from IN to its end, as they lie in memory. ``run`` writes for each what every step gives, in parts
-    where it runs row by row, each after its step's index and its bytes; then as the last part the label as int32
-    (`observed.together`); ``op`` writes what the step gives; ``time REPEATS MEMBER IN OUT`` runs the first sample again
-    and again and writes nanoseconds for each step (uint64 sums over the repeats), then for the whole. ``add MEMBERS 0
-    IN OUT`` adds so many members (0: as many as the gate asks for) and asks; ``predict CONFIDENCE 0 IN OUT`` lets the
-    model stop early. Both write for each sample the sums, then the answer, then whether it is settled
-    (`answers.record`). ``settle 0 0 IN OUT`` reads numbers of members and sums of log p, and writes whether these have
-    settled the label.
+    It reads samples from IN to its end, in their memory layout, and writes to OUT:
+
+    - ``order OUT`` writes the word 1, which shows the byte order.
+    - ``run 0 MEMBER IN OUT`` writes for each sample what every step gives. Each part follows its step's index and its
+      number of bytes; a step that runs row by row gives several parts. The last part is the label as int32
+      (`observed.together`).
+    - ``op INDEX MEMBER IN OUT`` runs one step alone and writes what it gives.
+    - ``time REPEATS MEMBER IN OUT`` runs the first sample again and again. It writes nanoseconds for each step, then
+      for the whole, each a uint64 sum over the repeats.
+    - ``add MEMBERS 0 IN OUT`` adds so many members and asks for the answer; 0 stands for as many as the gate asks for.
+    - ``predict CONFIDENCE 0 IN OUT`` lets the model stop early. Like ``add``, it writes for each sample the sums, then
+      the answer, then whether it is settled (`answers.record`).
+    - ``settle 0 0 IN OUT`` reads numbers of members and sums of log p, and writes whether these have settled the label.
     """
     return _MAIN
 

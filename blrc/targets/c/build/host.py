@@ -1,4 +1,4 @@
-"""Runs an exported folder on the host: compiles the shipped files unchanged, feeds them samples, reads every layer."""
+"""Run an exported folder on the host: compile the shipped files unchanged, feed them samples, read every layer."""
 
 from __future__ import annotations
 
@@ -30,20 +30,22 @@ _DRIVER_FLAGS = ("-D_POSIX_C_SOURCE=200809L",)
 
 
 class HostBuild(Compiled):
-    """An export, compiled in a temporary folder that lives as long as this object (or its ``with`` block).
+    """Compile an export for the host in a temporary folder, and run it there.
+
+    The folder lives as long as this object or its ``with`` block.
 
     Args:
-        folder: of the export: the C and ``<name>.program.npz``.
-        name: of the model.
-        flags: of the compiler, also given to the linker.
-        cc: the compiler, by default `build.find_compiler`'s.
+        folder: the export's folder, with the C and ``<name>.program.npz``.
+        name: the model's name.
+        flags: flags for the compiler, also given to the linker.
+        cc: the compiler; by default the one that `blrc.targets.c.build.compiler.find_compiler` finds.
         cplusplus: compile as C++11.
         runner: a command that runs the program, such as an emulator.
         timeout: seconds that one run may take.
 
     Raises:
-        BlrcError: no compiler, a file of the export is missing, the code does not compile, or the disk of temporary
-            files is full or read-only (also later, while it runs).
+        BlrcError: there is no compiler, a file of the export is missing, the code does not compile, or the disk of
+            temporary files is full or read-only (also later, while it runs).
     """
 
     def __init__(
@@ -90,10 +92,10 @@ class HostBuild(Compiled):
         self._binary = build.link(compiler, self.flags, self.objects, self.build_folder / "driver")
 
     def selftest(self) -> str:
-        """Compile the opt-in self-test of the export with these flags, run it on the recorded inputs: what it prints.
+        """Compile the export's self-test with these flags, run it on the recorded inputs, and return what it prints.
 
         Raises:
-            BlrcError: it does not compile, or it finds a difference; the message has what it printed.
+            BlrcError: it does not compile, or it finds a difference; the message holds what it printed.
         """
         compiler, flags = self._compiler, self.flags
         files = [*build.sources(self.folder, self.name)]
@@ -113,11 +115,7 @@ class HostBuild(Compiled):
 
     @property
     def flash(self) -> int:
-        """Bytes of code and constants, as this compiler makes them with these flags (``size``'s text).
-
-        Of one network without the files that only ask for its certainty (``_ensemble``, ``_blrc_head``): a firmware
-        that classifies does not link them from the library.
-        """
+        """Return the bytes of code and data (``size``'s text and data) that this compiler makes with these flags."""
         unlinked = [f"{self.name}_{part}.c" for part in ("ensemble", "blrc_head")]
         if len(self.program.members) > 1:
             unlinked = []
@@ -131,7 +129,10 @@ class HostBuild(Compiled):
         return sum(sizes.text + sizes.data for sizes in build.measure(objects).values())
 
     def time(self, raw: NDArray[Any], repeats: int, member: int = 0) -> tuple[dict[str, float], float]:
-        """CPU nanoseconds of the first sample, means over `repeats`: by op, and of the whole without a clock inside."""
+        """Return the mean CPU nanoseconds of the first sample over `repeats` runs: by op, and of the whole.
+
+        The whole is timed in separate runs without a clock between the ops.
+        """
         sample = self._encode(self.program.input, raw[:1])
         output = self._execute("time", str(repeats), member, sample)
         spent = np.frombuffer(output, dtype=f"{self._order}u8").astype(float) / repeats

@@ -1,14 +1,15 @@
-"""Compiled objects, kept in the user's cache and used again wherever the same text is compiled in the same way.
+"""Keep compiled objects in the user's cache, and reuse them where the same text is compiled in the same way.
 
-Two exports of one name share most files of the runtime, and one export is compiled several times over: for the
-library, its self-test, its verification. An entry's name is a hash of all that its object depends on: the compiler with
-all that it predefines under these flags (version, ABI, instruction set), the flags, and the text after preprocessing.
-Macros and folders count by what they do to the text. Only successes are kept, so a compiler's complaint always comes
+Two exports of one name share most files of the runtime, and one export is compiled several times over: for the library,
+its self-test and its verification. An entry's name is a hash of all that its object depends on: the compiler with all
+that it predefines under these flags (version, ABI, instruction set), the flags, and the text after preprocessing.
+Macros and include folders count by what they do to the text. Only successes are kept, so error messages always come
 from the compiler.
 
-An entry is one file: the SHA-256 of the rest, then the object and what gcc writes beside it about stack and calls. It
-is used where `blrc.store.private` finds it safe. What is damaged is compiled and written again; what is not safe, or
-cannot be written, costs a compilation each time and nothing else. Deleting the cache, or any entry, is always safe.
+An entry is one file. It begins with the SHA-256 of the rest; then come the object and what gcc writes beside it about
+stack and calls. It is used where `blrc.store.private` finds it safe. A damaged entry is compiled and written again.
+Where an entry is not safe, or cannot be written, the file is compiled each time; nothing else happens. Deleting the
+cache, or any entry, is always safe.
 """
 
 from __future__ import annotations
@@ -72,9 +73,10 @@ def compiled(command: Sequence[str], source: Path, out: Path, run: Run) -> None:
 
     Args:
         command: the whole command, which ends in ``-c SOURCE -o OUT``.
+        run: runs a tool and returns its standard output.
 
     Raises:
-        BlrcError: what `run` says of a compiler that fails.
+        BlrcError: the compiler fails; `run` raises it.
     """
     before = list(command[:-4])
     folder = _folder() if all(map(_PLAIN.fullmatch, before[1:])) else None
@@ -100,10 +102,10 @@ def compiled(command: Sequence[str], source: Path, out: Path, run: Run) -> None:
 
 
 def identity(command: Sequence[str], run: Run) -> bytes:
-    """Return a hash of a compiler with its flags: of its file, and of all that it predefines under them.
+    """Return a hash of a compiler and its flags: of the compiler's file, and of all that it predefines under the flags.
 
     Raises:
-        BlrcError: what `run` says of a compiler that fails.
+        BlrcError: the compiler fails; `run` raises it.
     """
     path = Path(os.path.realpath(shutil.which(command[0]) or command[0]))
     what = repr((list(command), str(path)))
@@ -117,7 +119,7 @@ def identity(command: Sequence[str], run: Run) -> bytes:
 
 
 def _folder() -> Path | None:
-    """The folder of all entries; None: there can be none, or none that is safe."""
+    """Return the folder of all entries, or None where there can be none, or none that is safe."""
     try:
         return private_folder(cache_folder(FOLDER))
     except UnsafeError as error:
@@ -129,12 +131,18 @@ def _folder() -> Path | None:
 
 @cache
 def _say(what: str) -> None:
-    """Say once in a process why objects are not kept: a line on standard error, where nothing else is set up."""
+    """Warn once in a process that objects are not kept, and why.
+
+    The warning is a line on standard error unless logging is set up otherwise.
+    """
     _LOG.warning("%s; until then objects are compiled anew", what)
 
 
 def _key(before: list[str], source: Path, run: Run) -> str:
-    """The name of the entry. What has the same text before preprocessing is preprocessed once in a process."""
+    """Return the name of the entry.
+
+    Texts that were the same before preprocessing are preprocessed only once in a process.
+    """
     kept = [flag for flag in before if not flag.startswith(("-D", "-U", "-I"))]
     who = [source.name.encode(), identity(kept, run)]
     folders = [Path(flag[2:]) for flag in before if flag.startswith("-I")]
@@ -152,9 +160,10 @@ def _key(before: list[str], source: Path, run: Run) -> str:
 
 
 def _texts(source: Path, folders: Sequence[Path]) -> Iterator[bytes]:
-    """The texts of a file and of all that it may include from its folder or `folders`; the system's do not change.
+    """Yield the texts of a file and of all that it may include from its own folder or from `folders`.
 
-    An empty one stands for an include that only the preprocessor can find.
+    The system's headers are left out, since they do not change. An empty text stands for an include that only the
+    preprocessor can find.
     """
     seen, waiting = {source}, [source]
     while waiting:
@@ -173,9 +182,10 @@ def _texts(source: Path, folders: Sequence[Path]) -> Iterator[bytes]:
 
 
 def _without_unused(texts: Sequence[bytes], macros: Sequence[str]) -> Sequence[bytes]:
-    """Drop comments, and the numbers that are defined and nowhere named: a header that all read has an export's sizes.
+    """Drop comments and the definitions of numbers that are used nowhere.
 
-    A name that may be put together from parts (``##``) counts as named; where the parts are not known, all do.
+    Without this, a header with an export's sizes, which all files read, would make every file's text differ. A name
+    that may be put together from parts (``##``) counts as used; where the parts are not known, every name does.
     """
     read = [_words(text) for text in (*texts, " ".join(macros).encode())]
     counts, pasted = Counter[bytes](), Counter[bytes]()
@@ -193,21 +203,21 @@ def _without_unused(texts: Sequence[bytes], macros: Sequence[str]) -> Sequence[b
 
 @lru_cache(1024)  # the runtime's files, many times over
 def _words(text: bytes) -> tuple[bytes, Counter[bytes], Counter[bytes]]:
-    """The text without comments, its words, and what stands right of ``##`` in it."""
+    """Return the text without comments, its words, and the words to the right of ``##`` in it."""
     text = _COMMENT.sub(lambda found: b" " if found[0].startswith(b"/") else found[0], text)
     return text, Counter(_WORD.findall(text)), Counter(_PASTED.findall(text))
 
 
 def _hash(*parts: bytes) -> str:
-    """Hash the hashes of the parts, so that no part can pass for two."""
+    """Hash the hashes of the parts, so that different lists of parts cannot give the same bytes to hash."""
     return hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).hexdigest()
 
 
 def _load(entry: Path) -> bytes | None:
-    """The entry as it was written, without its checksum; None: it is missing or damaged.
+    """Return the content of an entry without its checksum, or None where it is missing or damaged.
 
     Raises:
-        UnsafeError: it is there, and not this user's alone.
+        UnsafeError: the entry is there, but does not belong to this user alone.
     """
     if not is_own(entry, stat.S_ISREG):
         return None
@@ -234,7 +244,7 @@ def _put(content: bytes, out: Path) -> None:
 
 
 def _keep(entry: Path, out: Path) -> None:
-    """Write an entry, if that can be done."""
+    """Write an entry; an error of the disk is ignored."""
     temporary = None
     try:
         paths = [out if suffix == ".o" else out.with_suffix(suffix) for suffix in SUFFIXES]
@@ -256,9 +266,10 @@ def _keep(entry: Path, out: Path) -> None:
 
 
 def bound(folder: Path, most: int) -> None:
-    """Where the entries hold more than `most` bytes, remove those unused for longest until they hold a quarter less.
+    """Remove entries, those unused for longest first, where all together hold more than `most` bytes.
 
-    What a killed process left of an entry goes, too.
+    Entries are removed until the rest hold at most three quarters of `most`. What killed processes have left of an
+    entry is removed, too.
     """
     now, entries = time.time(), []
     with os.scandir(folder) as found:

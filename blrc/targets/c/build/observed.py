@@ -1,4 +1,7 @@
-"""What the C's observer saw, as the driver wrote it: steps that run row by row give their maps in parts."""
+"""Put together the maps that the C's observer saw, as the driver wrote them.
+
+Steps that run row by row give their maps in parts.
+"""
 
 from __future__ import annotations
 
@@ -14,16 +17,17 @@ HEAD = 8  # bytes before each part: whose it is, and how many bytes follow
 
 
 def together(output: bytes, count: int, sizes: Sequence[int], order: str, name: str) -> list[NDArray[np.uint8]]:
-    """The maps of `count` samples, ``(count, size)`` each, put together from their parts as these came.
+    """Return the maps of `count` samples, ``(count, size)`` each, put together from their parts in order of arrival.
 
     Args:
-        output: for each sample the same parts: uint32 index of the map, uint32 bytes, and these.
+        output: for each sample the same parts; each is the uint32 index of its map, its uint32 number of bytes, and the
+            bytes.
         sizes: bytes of each map.
-        order: of bytes in a word, ``<`` or ``>``.
-        name: of the model, for messages.
+        order: order of the bytes in a word, ``<`` or ``>``.
+        name: the model's name, for messages.
 
     Raises:
-        BlrcError: the output is no such thing, or a map has more or fewer bytes.
+        BlrcError: the output has another form, or a map has more or fewer bytes.
     """
     if count == 0 or len(output) % count:
         raise BlrcError(f"{name}: {len(output)} bytes for {count} samples, expected as many for each")
@@ -40,7 +44,7 @@ def together(output: bytes, count: int, sizes: Sequence[int], order: str, name: 
 
 
 def _places(sample: bytes, maps: int, order: Literal["little", "big"], name: str) -> list[list[tuple[int, int]]]:
-    """For each map the start and bytes of its parts in a sample."""
+    """Return for each map the start and the number of bytes of its parts in a sample."""
     places: list[list[tuple[int, int]]] = [[] for _ in range(maps)]
     at = 0
     while at < len(sample):

@@ -1,4 +1,4 @@
-"""The driver's main function on a machine that has no command line: an emulated microcontroller, or WebAssembly."""
+"""Write the driver's main function for a machine without a command line: a microcontroller, or WebAssembly."""
 
 from __future__ import annotations
 
@@ -9,26 +9,28 @@ OF_STEPS = MODES[5:]
 
 
 def whole_main() -> str:
-    """Whole inferences: reads a header of three words (mode, argument, member) and then samples; writes as
-    `driver.host_main` does.
+    """Return the main function that runs whole inferences.
 
-    ``repeat N`` classifies the first sample N times and writes its last label: two runs of it differ by the
-    instructions of N classifications and by nothing else.
+    It reads a header of three words (mode, argument, member) and then samples, and writes what the driver of the host
+    writes (`blrc.targets.c.build.driver.host_main`). The mode ``repeat N`` classifies the first sample N times and
+    writes its last label. Two runs of it differ by the instructions of the additional classifications and by nothing
+    else.
     """
     return _WHOLE
 
 
 def steps_main() -> str:
-    """Steps alone, of the largest of which ``DRIVER_ROOM`` bytes hold input and output: else as `whole_main`.
+    """Return the main function that runs steps alone.
 
-    ``repeat_op`` runs a step on the first map again and again: its argument is the step's index plus, for each run but
-    the first, the number of steps.
+    ``DRIVER_ROOM`` bytes hold the input and output of a step; steps that need more cannot be run. In all else it does
+    as `whole_main` does. The mode ``repeat_op`` runs a step on the first map again and again. Its argument is the
+    step's index plus, for each run but the first, the number of steps.
     """
     return _STEPS
 
 
 def selftest_main(name: str) -> str:
-    """One call of the export's self-test; writes its result as a word."""
+    """Return the main function that calls the export's self-test once and writes its result as a word."""
     return text.fill(_SELFTEST, {**text.model(name), "name.h": f"{name}.h"})
 
 

@@ -1,4 +1,4 @@
-"""An exported folder on another processor: cross-compiled from the shipped files, run in an emulator."""
+"""Run an exported folder on another processor: cross-compile the shipped files, and run them in an emulator."""
 
 from __future__ import annotations
 
@@ -32,23 +32,25 @@ RETURNS = 64  # bytes of return addresses, which are not in every compiler's fra
 
 
 def missing_tools(machine: Machine) -> list[Tool]:
-    """What has to be installed before `machine` can be used."""
+    """Return the tools that have to be installed before `machine` can be used."""
     return [tool for tool in machine.tools if not tool.found]
 
 
 class EmulatedBuild(Compiled):
-    """An export, compiled for a machine, in a temporary folder that lives as long as this object or its ``with`` block.
+    """Compile an export for a machine in a temporary folder, and run it in an emulator.
+
+    The folder lives as long as this object or its ``with`` block.
 
     Args:
-        folder: of the export: the C and ``<name>.program.npz``.
-        name: of the model.
-        machine: one of `machines.MACHINES`.
+        folder: the export's folder, with the C and ``<name>.program.npz``.
+        name: the model's name.
+        machine: one of `blrc.targets.c.machines.table.MACHINES`, or `host`'s.
         timeout: seconds that one run may take.
 
     Attributes:
         need: what the model needs of the machine's memory.
-        no_room: what the machine has no room for, where the model fits it, but not together with what compares its
-            layers, or with the recorded inputs of its self-test; else empty.
+        no_room: what the machine has no room for, else empty. The model itself fits, but not together with the code
+            that compares its layers, or with the recorded inputs of its self-test.
 
     Raises:
         DoesNotFitError: the model needs more memory than the machine has.
@@ -126,17 +128,17 @@ class EmulatedBuild(Compiled):
             self.no_room = str(error)
 
     def _compile_test(self, source: Path, *flags: str) -> Path:
-        """One file of what is around the model."""
+        """Compile one file of the code around the model."""
         extra = (f"-I{runtime_dir() / 'machines'}", f"-I{self._harness}", "-fno-builtin", "-fstack-usage", *flags)
         out = self._harness / f"{source.stem}.o"
         return build.compile_object(self.machine.compiler, [*self._flags, *extra], source, out, self.folder)
 
     def _own(self) -> list[Path]:
-        """The library without <name>.c, which the driver includes."""
+        """Return the library's objects without that of <name>.c, which the driver includes."""
         return [path for path in self._library if path.stem != self.name]
 
     def _link(self, objects: Sequence[Path], out: str) -> Path:
-        """A program of the machine; the model's and the test's stack are kept free in it.
+        """Link a program of the machine, with room for the stacks of the model and of the test.
 
         Raises:
             NoRoomToTestError: it is too large.
@@ -167,7 +169,10 @@ class EmulatedBuild(Compiled):
         return binary
 
     def _stack_of(self, objects: Sequence[Path]) -> int:
-        """A bound on the stack of a whole program: of the model's deepest call, and all frames of what is around it."""
+        """Return a bound on the stack of a whole program, in bytes.
+
+        It adds up the model's deepest call and all frames of the code around it.
+        """
         frames = build.stack_usage(self._harness)
         test = {path.stem for path in objects if path.parent == self._harness}
         vectors = f"{self.name}_vectors"
@@ -181,17 +186,20 @@ class EmulatedBuild(Compiled):
 
     @property
     def runs(self) -> bool:
-        """Whether there is room for what compares whole inferences, layer by layer."""
+        """Return whether there is room for the program that compares whole inferences, layer by layer."""
         return self._binary is not None
 
     def step_fits(self, op: str) -> bool:
-        """Whether the machine has room for a step alone: for all that it reads and writes."""
+        """Return whether the machine has room to run a step alone, with all that it reads and writes."""
         step = self.step(op)
         binary, room = self._for_steps()
         return binary is not None and _maps(step.x.nbytes, step.y.nbytes) <= room
 
     def _for_steps(self) -> tuple[Path | None, int]:
-        """The program that runs steps alone, made when first asked for, and the bytes that it has for maps."""
+        """Return the program that runs steps alone, and the bytes that it has for maps.
+
+        It is made when first asked for; None stands for a program that the machine has no room for.
+        """
         if self._steps is None:
             room = max(_maps(step.x.nbytes, step.y.nbytes) for step in self.layout.steps)
             self._steps = (None, 0)
@@ -205,7 +213,7 @@ class EmulatedBuild(Compiled):
 
     @property
     def flash(self) -> int:
-        """Bytes of code and constants of the library, `HostBuild.flash`."""
+        """Return the bytes of code and data of the library, without unlinked files, as `HostBuild.flash` does."""
         unlinked = {f"{self.name}_{part}" for part in ("ensemble", "blrc_head")}
         if len(self.program.members) > 1:
             unlinked = set()
@@ -218,9 +226,10 @@ class EmulatedBuild(Compiled):
 
     @property
     def stack(self) -> int:
-        """Return a bound on the stack, in bytes, of the deeper call: ``NAME_predict``, or ``NAME_classify``.
+        """Return a bound on the stack, in bytes, of a call of the model.
 
-        Without a call graph it is looser (`build.stack_bound`).
+        A single network counts the deeper of ``NAME_classify`` and ``NAME_predict``, an ensemble ``NAME_predict``.
+        Without a call graph the bound is looser (`blrc.targets.c.build.compiler.stack_bound`).
         """
         calls = ("predict",) if len(self.program.members) > 1 else ("classify", "predict")
         return max(map(self._stack, calls))
@@ -232,14 +241,15 @@ class EmulatedBuild(Compiled):
 
     @property
     def compiler(self) -> str:
-        """The compiler and its version, in words."""
+        """Return the compiler's name and version, and the flags."""
         first = build.run_tool([*self.machine.compiler, "--version"], "compiler version").splitlines()[0]
         return f"{first} {' '.join(self._flags)}"
 
     def selftest(self) -> int | None:
-        """What the export's own self-test returns on the machine: 0, or the number of the first step that differs.
+        """Run the export's own self-test on the machine and return its result.
 
-        None where the machine has no room for it.
+        The result is 0, or the number of the first step that differs. It is None where the machine has no room for the
+        test.
         """
         if self._selftest is None:
             return None
@@ -249,7 +259,10 @@ class EmulatedBuild(Compiled):
         return int(np.frombuffer(output, f"{self._order}i4")[0])
 
     def instructions(self, raw: NDArray[Any], member: int = 0) -> int | None:
-        """Instructions of one classification of the first sample, exactly; None where the emulator cannot count."""
+        """Return the exact number of instructions of one classification of the first sample.
+
+        It is None where the emulator cannot count.
+        """
         if not self.machine.count:
             return None
         sample = self._encode(self.program.input, raw[:1])
@@ -257,15 +270,15 @@ class EmulatedBuild(Compiled):
         return more - few
 
     def step_instructions(self, raw: NDArray[Any], member: int = 0) -> dict[str, int] | None:
-        """Instructions of each step alone on what it reads for the first sample, exactly, by the op's name.
+        """Return the exact number of instructions of each step alone for the first sample, by the op's name.
 
-        What `instructions` counts besides is what stands between them: the calls, the label, and row strips.
+        `instructions` also counts what stands between the steps: the calls, the label, and row strips.
 
         Args:
             raw: as for `run`.
 
         Returns:
-            None where the emulator cannot count.
+            The counts, or None where the emulator cannot count.
 
         Raises:
             BlrcError: as for `run`.
@@ -309,5 +322,5 @@ class EmulatedBuild(Compiled):
 
 
 def _maps(x: int, y: int) -> int:
-    """Bytes of two maps, one after the other in words."""
+    """Return the bytes of two maps, one after the other; the second starts at a multiple of 4."""
     return (x + 3) // 4 * 4 + y

@@ -1,4 +1,4 @@
-"""How a program of a machine is run here: what it reads, what it writes, how many instructions it takes."""
+"""Run a machine's program here: give it what it reads, return what it writes, and count its instructions."""
 
 from __future__ import annotations
 
@@ -17,13 +17,15 @@ from blrc.targets.c.runtime_files import runtime_dir
 
 
 class TimedOutError(BlrcError):
-    """A program did not end in the time that it was given."""
+    """Report that a program did not end in the time that it was given."""
 
 
 class Emulator:
-    """Runs programs of a machine, each in a folder of its own below `folder`, which also holds what that needs.
+    """Run a machine's programs, each in a folder of its own below `folder`, where the emulator's helpers lie, too.
 
     Args:
+        machine: the machine that the programs are compiled for.
+        folder: holds the folders of all runs, and the helpers that the emulator needs.
         timeout: seconds that one run may take.
     """
 
@@ -34,16 +36,16 @@ class Emulator:
         self._places: dict[str, str] = {}
 
     def run(self, binary: Path, data: bytes, what: str) -> bytes:
-        """What the program writes when it reads `data`; `what` it does there is for messages.
+        """Return what the program writes when it reads `data`; `what` says in messages what it does there.
 
         Raises:
-            TimedOutError: it does not end.
-            BlrcError: it fails.
+            TimedOutError: the program does not end.
+            BlrcError: the program fails.
         """
         return self._run(binary, data, what, self.machine.run, "")
 
     def count(self, binary: Path, data: bytes) -> int:
-        """The instructions that it takes.
+        """Return the number of instructions that the program executes when it reads `data`.
 
         Raises:
             TimedOutError, BlrcError: as for `run`; or the emulator cannot count (QEMU without plugins).
@@ -84,7 +86,10 @@ class Emulator:
             return (folder / "out.bin").read_bytes()
 
     def _helpers(self, words: tuple[str, ...]) -> Mapping[str, str]:
-        """What runs on the host beside the emulator, by its placeholder in a command; compiled when first asked for."""
+        """Return the paths of the emulator's helpers, by their placeholders in a command.
+
+        Helpers run on the host beside the emulator, or are loaded by it. They are compiled when first asked for.
+        """
         text = " ".join(words)
         if "{plugin}" in text and "{plugin}" not in self._places:
             source, plugin = runtime_dir() / "machines" / "count_instructions.c", self._folder / "count.so"

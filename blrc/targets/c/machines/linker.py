@@ -1,4 +1,4 @@
-"""The linker script of a bare-metal machine, and what the linker says of programs that are too large."""
+"""Write the linker script of a bare-metal machine, and read what the linker says of programs that are too large."""
 
 from __future__ import annotations
 
@@ -8,10 +8,13 @@ from blrc.targets.c.machines.table import Memory
 
 
 def linker_script(memory: Memory, stack: int) -> str:
-    """Vectors, code, constants and the image of initialised data in flash; data in RAM, with the stack at its top.
+    """Return a linker script for a bare-metal machine.
+
+    Vectors, code, constants and the initial values of data lie in flash. Data lie in RAM, with the stack at its end.
 
     Args:
-        stack: bytes that are kept free for it: what does not leave them does not link.
+        memory: the machine's memory.
+        stack: bytes that are kept free for the stack; a program that leaves fewer does not link.
     """
     vectors = "" if memory.vectors is None else f"    VECTORS (rx) : ORIGIN = {memory.vectors:#x}, LENGTH = 1K\n"
     place = "FLASH" if memory.vectors is None else "VECTORS"
@@ -23,7 +26,10 @@ def linker_script(memory: Memory, stack: int) -> str:
 
 
 def overflow(complaint: str) -> tuple[str, int] | None:
-    """The region of memory (``FLASH``, ``RAM``) that the linker found too small, and by how many bytes; or None."""
+    """Return the region that the linker found too small (``FLASH``, ``RAM``), and by how many bytes.
+
+    It is None where the linker complains of something else.
+    """
     found = re.search(r"region [`']?(\w+)'? overflowed by (\d+) bytes", complaint)
     return None if found is None else (found[1], int(found[2]))
 

@@ -1,4 +1,4 @@
-"""A simulated AVR: the program around libsimavr that runs firmware, and how it is called."""
+"""Run firmware on a simulated AVR, with a small program around libsimavr."""
 
 from __future__ import annotations
 
@@ -16,18 +16,21 @@ PACKAGES = "libsimavr-dev and libelf-dev"
 
 @dataclass(frozen=True)
 class SimAvr:
-    """A microcontroller in simavr.
+    """Run firmware on a microcontroller in simavr.
 
     Attributes:
         runner: the program that `build_runner` made.
-        mcu: as simavr and avr-gcc call it.
+        mcu: the microcontroller's name in simavr and avr-gcc.
     """
 
     runner: Path
     mcu: str = "atmega2560"
 
     def command(self, firmware: Path, source: Path, out: Path, count: Path | None = None) -> list[str]:
-        """Runs `firmware` (ELF), which reads `source` and writes `out`; `count` gets its instructions, in decimal."""
+        """Return the command that runs `firmware` (ELF), which reads `source` and writes `out`.
+
+        The file `count`, if given, receives the number of executed instructions, in decimal.
+        """
         return [
             str(self.runner),
             self.mcu,
@@ -36,10 +39,12 @@ class SimAvr:
         ]
 
     def run(self, firmware: Path, data: bytes, folder: Path, timeout: float = 600.0) -> tuple[bytes, int]:
-        """What the firmware writes when it reads `data`, and the instructions that it took; files lie in `folder`.
+        """Return what the firmware writes when it reads `data`, and the number of instructions that it executed.
+
+        Temporary files lie in `folder`.
 
         Raises:
-            BlrcError: it crashes, hangs, or ends with a status other than 0.
+            BlrcError: the firmware crashes, hangs, or ends with a status other than 0.
         """
         source, out, count = (folder / f"avr_{name}.bin" for name in ("in", "out", "count"))
         source.write_bytes(data)
@@ -55,10 +60,10 @@ class SimAvr:
 
 
 def build_runner(folder: Path, compiler: Sequence[str] | None = None) -> Path:
-    """Compile the runner with the host's C compiler into `folder`.
+    """Compile the runner into `folder` with the host's C compiler, and return its path.
 
     Raises:
-        BlrcError: no compiler, or no libsimavr.
+        BlrcError: there is no compiler, or no libsimavr.
     """
     compiler = compiler or build.find_compiler()
     source, out = runtime_dir() / "machines" / "avr_runner.c", folder / "avr_runner"

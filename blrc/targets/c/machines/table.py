@@ -1,4 +1,4 @@
-"""The machines that an export is verified on: compilers, flags, memory, and how their programs are run here."""
+"""List the machines that an export is verified on: compilers, flags, memory, and how their programs are run here."""
 
 from __future__ import annotations
 
@@ -19,13 +19,14 @@ MEGA = 1024 * KILO
 
 @dataclass(frozen=True)
 class Tool:
-    """What has to be installed, and the package that has it.
+    """Describe something that has to be installed, and the package that has it.
 
     Attributes:
         program: a program, a file by its path, a Python module, or a header.
-        module: it is a Python module.
-        header_of: the compiler that has to find it, where it is a header: cross compilers come without a C library. It
-            counts as found where the compiler is missing, which is another tool.
+        package: the package to install.
+        module: whether it is a Python module.
+        header_of: the compiler that has to find it, where it is a header; cross compilers come without a C library. The
+            header counts as found where the compiler is missing, since that is another tool.
     """
 
     program: str
@@ -43,7 +44,7 @@ class Tool:
 
 
 def _finds_header(compiler: str, header: str) -> bool:
-    """Whether the compiler's preprocessor does."""
+    """Return whether the compiler's preprocessor finds the header."""
     done = subprocess.run(
         [compiler, "-E", "-x", "c", "-"], input=f"#include <{header}>\n".encode(), capture_output=True, check=False
     )
@@ -52,7 +53,11 @@ def _finds_header(compiler: str, header: str) -> bool:
 
 @dataclass(frozen=True)
 class Memory:
-    """Where a bare-metal program lies: start and bytes of flash and RAM; `vectors` where they lie elsewhere."""
+    """Describe the memory of a bare-metal machine: start and bytes of flash and RAM.
+
+    Attributes:
+        vectors: the address of the interrupt vectors, where they do not lie in flash.
+    """
 
     flash: int
     flash_bytes: int
@@ -63,26 +68,28 @@ class Memory:
 
 @dataclass(frozen=True)
 class Machine:
-    """One processor on which the exported C is compiled and run.
+    """Describe a processor on which the exported C is compiled and run.
 
     Attributes:
-        name: on the command line.
-        title: for tables.
-        compiler: a command's start.
-        size: the tool that measures its objects; None: they are WebAssembly's.
-        flags: of the compiler, for the model and all around it.
-        link: of the linker, besides.
+        name: name on the command line.
+        title: name in tables.
+        compiler: the start of the compiler's command.
+        size: the tool that measures the objects; None for WebAssembly.
+        flags: flags for the compiler, for the model and all around it.
+        link: additional flags for the linker.
         sources: files of ``runtime/machines`` that are linked in.
         run: the command that runs the program ``{binary}``.
-        count: the same, and writes the number of instructions executed to ``{count}``; ``{plugin}`` is our plugin of
-            QEMU, ``{runner}`` (in both) our program around simavr. Empty where they cannot be counted.
+        count: the command that also writes the number of executed instructions to ``{count}``. ``{plugin}`` is our
+            plugin of QEMU, ``{runner}`` (in both) our program around simavr. Empty where instructions cannot be
+            counted.
         tools: what has to be installed.
-        files: whether the program opens ``in.bin`` and ``out.bin`` itself; else it has standard input and output.
-        memory: of a bare-metal machine, which is linked by a script of our own.
+        files: whether the program opens ``in.bin`` and ``out.bin`` itself; otherwise it uses standard input and output.
+        memory: the memory of a bare-metal machine, which is linked with a script of our own.
         fits: bytes of flash and RAM that the model has to fit into, or None.
-        order: of bytes in a word, ``<`` or ``>``.
-        call_graph: whether the compiler can write one (gcc 10 and newer), which gives the stack exactly.
-        limit: at most so many inputs of each kind (slow emulators).
+        order: order of the bytes in a word, ``<`` or ``>``.
+        call_graph: whether the compiler can write a call graph (gcc 10 and newer), which gives a tight bound on the
+            stack.
+        limit: the most inputs of each kind that are tried, for slow emulators; None sets no limit.
     """
 
     name: str
@@ -115,7 +122,7 @@ _SEMIHOSTING = ("-semihosting-config", "enable=on,target=native")
 
 
 def _counted(command: tuple[str, ...]) -> tuple[str, ...]:
-    """An emulator of QEMU's family with the plugin."""
+    """Return the command of an emulator of QEMU's family with the plugin that counts instructions."""
     return (*command[:1], "-plugin", "{plugin},out={count}", *command[1:])
 
 
@@ -159,7 +166,7 @@ def _riscv(name: str, title: str, march: str, link_march: str, abi: str, cpu: tu
 
 
 def _riscv_v() -> Machine:
-    """64-bit RISC-V with vectors of 128 bits, which gcc 12 does not know."""
+    """Return the machine of 64-bit RISC-V with vectors of 128 bits, which gcc 12 does not know."""
     isa = ("-march=rv64gcv", "-mabi=lp64d", "-mcmodel=medany")
     run = ("qemu-riscv64", "-cpu", "rv64,v=true,vlen=128,vext_spec=v1.0", "{binary}")
     return Machine(
@@ -225,7 +232,10 @@ def _wasm(name: str, title: str, flags: tuple[str, ...] = ()) -> Machine:
 
 
 def host() -> Machine:
-    """This machine, with its own compiler. Its instructions are counted where QEMU can emulate it."""
+    """Return this machine, with its own compiler.
+
+    Its instructions are counted where a QEMU that emulates it is installed.
+    """
     emulator = f"qemu-{platform.machine()}"
     run = ("{binary}",)
     compiler = find_compiler()
@@ -302,5 +312,5 @@ ALL = ("host", *MACHINES)
 
 
 def find(name: str) -> Machine:
-    """The machine of that name, one of `ALL`."""
+    """Return the machine of that name, one of `ALL`."""
     return host() if name == "host" else MACHINES[name]

@@ -1,4 +1,4 @@
-"""What WebAssembly objects weigh: no ``size`` reads them everywhere."""
+"""Measure WebAssembly objects, which not every ``size`` can read."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ CODE, DATA = 10, 11  # section numbers (WebAssembly core specification 2.0, sect
 
 
 def measure(path: Path, content: bytes | None = None) -> Sizes:
-    """Bytes of the code section (text) and of the data section (data: constants too).
+    """Return the bytes of the code section (text) and of the data section (data, which includes constants).
 
     Args:
-        content: of the file, where it has been read already.
+        content: the file's content, where it has been read already.
 
     Raises:
-        BlrcError: `path` is no WebAssembly object.
+        BlrcError: `path` is not a WebAssembly object.
     """
     content = path.read_bytes() if content is None else content
     if content[:8] != b"\0asm\1\0\0\0":
@@ -33,7 +33,7 @@ def measure(path: Path, content: bytes | None = None) -> Sizes:
 
 
 def _unsigned(content: bytes, at: int) -> tuple[int, int]:
-    """A number in LEB128, and where the next one starts."""
+    """Return the number in LEB128 at a position, and where the next one starts."""
     value = shift = 0
     while True:
         byte, at = content[at], at + 1

@@ -1,8 +1,8 @@
-"""Runs a program in WebAssembly: ``python -m blrc.targets.c.machines.wasm_worker PROGRAM COUNT_FILE``, in.bin to
-out.bin.
+"""Run a program in WebAssembly on the bytes of ``in.bin``, and write what it writes to ``out.bin``.
 
-A process of its own, so that a program that never ends can be stopped. The number of instructions that it executed
-(wasmtime's fuel: one for each operator that does something) goes to COUNT_FILE.
+The command is ``python -m blrc.targets.c.machines.wasm_worker PROGRAM COUNT_FILE``. The program runs in a process of
+its own, so that it can be stopped if it never ends. The number of instructions that it executed (wasmtime's fuel: one
+for each operator that does something) goes to COUNT_FILE.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The folder of compiled libraries: an entry is built where it is missing or damaged, and loaded where it is safe.
+"""Manage the folder of compiled libraries: build entries that are missing or damaged, and load those that are safe.
 
-What is safe says `blrc.store.private`. What is damaged, in folders that are safe, is built again; what is not safe is
-neither loaded nor touched. What a killed build left goes with a later one: a build holds a lock on its folder as long
-as it lives.
+`blrc.store.private` says what is safe. A damaged entry in a safe folder is built again; an entry that is not safe is
+neither loaded nor touched. A build holds a lock on its folder as long as it lives, so later builds can find and remove
+what killed ones have left.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ DEAD_AFTER = 3600  # seconds: a folder is made before it can be locked; and no b
 
 
 def library(cache: Path, key: str, build: Callable[[Path], Path]) -> Path | None:
-    """Return the library of an entry, which is built where it is missing or damaged; None: nothing can be kept there.
+    """Return the library of an entry, built if it is missing or damaged, or None where the cache cannot keep it.
 
     Args:
         cache: the folder of all entries; it is made where it is missing.
         key: name of the entry.
-        build: compile the library into an empty folder that it is given, and return its path.
+        build: compiles the library into the empty folder that it is given, and returns its path.
 
     Raises:
-        UnsafeError: the cache or the entry is not this user's alone.
+        UnsafeError: the cache or the entry does not belong to this user alone.
     """
     try:
         cache = private_folder(cache)
@@ -52,10 +52,10 @@ def library(cache: Path, key: str, build: Callable[[Path], Path]) -> Path | None
 
 
 def whole(entry: Path) -> Path | None:
-    """Return the library of an entry that is as it was written; None: it is missing or damaged.
+    """Return the library of an entry that is undamaged, or None where it is missing or damaged.
 
     Raises:
-        UnsafeError: it is there, and not this user's alone.
+        UnsafeError: the entry is there, but does not belong to this user alone.
     """
     if not is_own(entry, stat.S_ISDIR) or not all(is_own(entry / name, stat.S_ISREG) for name in (LIBRARY, CHECKSUM)):
         return None
@@ -89,7 +89,7 @@ def _fill(entry: Path, build: Callable[[Path], Path]) -> None:
 
 
 def _sweep(cache: Path) -> None:
-    """Remove the folders of builds that were killed: old ones of this user alone, which no process has locked."""
+    """Remove what killed builds have left: old folders of this user alone that no process has locked."""
     with suppress(OSError), os.scandir(cache) as entries:
         for each in [Path(entry.path) for entry in entries if _BUILD.fullmatch(entry.name)]:
             with suppress(OSError, UnsafeError):
@@ -101,7 +101,10 @@ def _sweep(cache: Path) -> None:
 
 @contextmanager
 def _locked(folder: str | Path) -> Iterator[bool]:
-    """Lock a folder while the block runs; False: another process has. Where folders cannot be locked, nobody has."""
+    """Lock a folder while the block runs, and yield whether that succeeded; False means that another process holds it.
+
+    Where folders cannot be locked, it yields True.
+    """
     if not hasattr(os, "O_DIRECTORY"):
         yield True
         return

@@ -1,4 +1,7 @@
-"""Calls into a shared library of an export: part by part of a batch, by several threads, each with its own memory."""
+"""Call into a shared library of an export: split batches into parts, and share them among threads.
+
+Each thread has its own working memory.
+"""
 
 from __future__ import annotations
 
@@ -40,13 +43,13 @@ _OF_SLOTS: dict[str, Sequence[Any]] = {"set": [_U32, _U32, _POINTER]}  # see `sl
 
 
 class Calls:
-    """The entry points of `host_wrapper` in one library.
+    """Load a library and call the entry points that `host_wrapper` has given it.
 
     Args:
-        path: of the library.
-        name: of the model.
-        macs: multiply-adds of one sample, at least 1: by them the work is cut.
-        slots: whether it is a library of `slots`.
+        path: path of the library.
+        name: the model's name.
+        macs: multiply-adds of one sample, at least 1; they decide how large the parts of a batch are.
+        slots: whether it is a library of `blrc.targets.c.native.slots`.
 
     Raises:
         BlrcError: the library cannot be loaded.
@@ -73,7 +76,7 @@ class Calls:
         self._work_bytes = int(work_bytes())
 
     def close(self) -> None:
-        """Let go of the library and of the threads. Calls that are under way end first; later ones are refused."""
+        """Release the library and the threads. Running calls end first; later ones are refused."""
         self.entries = {}
         with self._lock:
             pool, self._pool = self._pool, None
@@ -89,13 +92,13 @@ class Calls:
         threads: int,
         first: tuple[int, ...] = (),
     ) -> None:
-        """Call an entry on all of `x`, part by part.
+        """Call an entry point on all of `x`, part by part.
 
         Args:
-            function: one of the entries, without prefix.
-            x: samples, one byte an element; copied part by part where they are not contiguous.
-            arguments: those behind the count, for samples from i on; arrays are given by their addresses.
-            threads: at most, with the caller's.
+            function: name of the entry point, without prefix.
+            x: samples, one byte an element; parts are copied where the array is not contiguous.
+            arguments: gives the arguments after the count, for samples from i on; arrays are passed by their addresses.
+            threads: at most so many threads, including the caller's.
             first: arguments before the samples.
 
         Raises:
@@ -155,10 +158,10 @@ class Calls:
 
 
 def checked(threads: int) -> int:
-    """`threads` where it is at least 1.
+    """Return `threads` if it is at least 1.
 
     Raises:
-        BlrcError: it is not.
+        BlrcError: it is less.
     """
     if threads < 1:
         raise BlrcError(f"threads {threads}: must be at least 1")
@@ -166,5 +169,5 @@ def checked(threads: int) -> int:
 
 
 def address(array: NDArray[Any]) -> int:
-    """Of an array's first element."""
+    """Return the address of an array's first element."""
     return int(array.__array_interface__["data"][0])

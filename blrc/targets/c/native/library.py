@@ -1,9 +1,9 @@
-"""Exports as shared libraries of this machine, built once and kept in a cache.
+"""Build exports as shared libraries of this machine, once, and keep them in a cache.
 
 An entry of the cache is a folder with the library and its SHA-256. It is written beside its place and renamed, so that
-two processes that build at once leave one whole entry; what is damaged is built again. Its name says all that the
-library depends on: the generated files, the compiler with all that it predefines under these flags (version, ABI,
-instruction set), the command. Deleting the cache, or any entry, is always safe.
+two processes that build at once leave one whole entry. A damaged entry is built again. An entry's name is a hash of all
+that the library depends on: the generated files, the compiler with all that it predefines under these flags (version,
+ABI, instruction set), and the command. Deleting the cache, or any entry, is always safe.
 """
 
 from __future__ import annotations
@@ -47,9 +47,10 @@ _ALWAYS = ("-fPIC", "-fvisibility=hidden")
 
 
 def host_flags() -> tuple[str, ...]:
-    """Flags of the compiler that give a fast library for this machine: the library is not for any other.
+    """Return compiler flags that give a fast library for this machine, which no other machine need be able to run.
 
-    Every x86-64 of the last fifteen years counts bits in one instruction, but compilers use it on request only.
+    Every x86-64 processor of the last fifteen years counts bits in one instruction, but compilers use it on request
+    only.
     """
     try:
         popcnt = platform.machine() == "x86_64" and re.search(r"^flags\b.*\bpopcnt\b", _cpuinfo(), re.MULTILINE)
@@ -64,7 +65,7 @@ def _cpuinfo() -> str:
 
 
 def library_files(program: Program, name: str, cpu: str | None = None, optimize: Optimize = "size") -> dict[str, bytes]:
-    """The C of a library of `program`, as `blrc export` writes it, by file name.
+    """Return the C of a library of `program`, as `blrc export` writes it, by file name.
 
     Args:
         cpu, optimize: as for `blrc export`; by default, this machine's CPU.
@@ -78,26 +79,26 @@ def library_files(program: Program, name: str, cpu: str | None = None, optimize:
 
 
 def in_library(file: str, name: str) -> bool:
-    """Whether this file of an export of model `name` belongs to its library: C, but no self-test and no package."""
+    """Return whether a file of an export of model `name` belongs to its library: C, but no self-test and no package."""
     tests = (f"{name}_vectors.c", f"{name}_selftest.c")
     return "/" not in file and file.endswith((".c", ".h")) and file not in tests
 
 
 class Shared:
-    """A shared library of an export's C with `host_wrapper`'s entry points.
+    """Build a shared library of an export's C with the entry points of `host_wrapper`, or find it in the cache.
 
     Attributes:
-        path: of the library; it has been checked, and is there as long as this object is not closed.
-        built: whether it was compiled now; else it was in the cache.
+        path: path of the library; it has been checked, and the file exists until this object is closed.
+        built: whether the library was compiled now; otherwise it was in the cache.
 
     Args:
         files: the C, as `library_files` gives it or as it lies in an export.
-        name, program: of the model.
-        flags: of the compiler, besides those that make a shared library; by default `host_flags`.
-        cc: the compiler, by default `build.find_compiler`'s.
+        name, program: the model's name and program.
+        flags: flags for the compiler, besides those that make a shared library; by default `host_flags`.
+        cc: the compiler; by default the one that `blrc.targets.c.build.compiler.find_compiler` finds.
 
     Raises:
-        BlrcError: no compiler, or it refuses the code.
+        BlrcError: there is no compiler, or it refuses the code.
     """
 
     def __init__(
@@ -119,7 +120,7 @@ class Shared:
         self.path = self._cached()
 
     def close(self) -> None:
-        """Remove what the cache does not keep; what has been loaded goes on without its file."""
+        """Remove a library that the cache does not keep; what has been loaded keeps working without its file."""
         if self._temporary is not None:
             self._temporary.cleanup()
 
@@ -158,7 +159,10 @@ class Shared:
         return hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).hexdigest()
 
     def _build(self, folder: Path) -> Path:
-        """Compile everything in `folder`: the library. The wrapper includes ``<name>.c``."""
+        """Compile all files in `folder` and return the path of the library.
+
+        ``<name>.c`` is not compiled by itself, because the wrapper includes it.
+        """
         for name, content in self._files.items():
             (folder / name).write_bytes(content)
 
@@ -182,5 +186,8 @@ def _cache() -> Path | None:
 
 @cache
 def _say(what: str) -> None:
-    """Say once in a process why libraries are not kept: a line on standard error, where nothing else is set up."""
+    """Warn once in a process that libraries are not kept, and why.
+
+    The warning is a line on standard error unless logging is set up otherwise.
+    """
     _LOG.warning("%s; until then libraries are compiled anew in a private folder", what)

@@ -1,4 +1,4 @@
-"""The generated C as a callable on NumPy arrays, in this process."""
+"""Call the generated C on NumPy arrays, in this process."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ Order = Literal["NHWC", "NCHW"]
 
 
 class Native:
-    """A network or ensemble, compiled for this machine. ``native(images)`` gives labels.
+    """Run a network or ensemble that is compiled for this machine: ``native(images)`` gives labels.
 
     Inputs are batches in device layout, ``(N, H, W, C)``: uint8 or int8 as the program takes them, booleans (or uint8
-    of 0 and 1) for bits. C-contiguous arrays are read where they lie; of others a part at a time is copied. Any number
+    of 0 and 1) for bits. C-contiguous arrays are read where they lie; other arrays are copied part by part. Any number
     of threads may call one object.
 
     Attributes:
-        name, program, layout: of the model.
-        built: whether the C was compiled now; else it was in the cache.
+        name, program, layout: the model's name, program and memory layout.
+        built: whether the C was compiled now; otherwise it was in the cache.
 
     Args:
-        files: its C, as `shared.library_files` gives it or as it lies in an export.
-        threads: to share the samples of a call among, at most; by default, as many as this process may use CPUs.
-        flags: of the compiler; macros may be defined here. By default `shared.host_flags`: fast code for this machine.
-        cc: the compiler, by default ``$CC``, cc, gcc or clang.
-        slots: the files are those of `slots.Slots`.
-        whitening: of a network that takes whitened codes: uint8 images are whitened first.
+        files: the model's C, as `blrc.targets.c.native.library.library_files` gives it or as it lies in an export.
+        threads: at most so many threads share the samples of a call; by default, as many as this process may use CPUs.
+        flags: flags for the compiler, such as macros; by default `host_flags`, which give fast code for this machine.
+        cc: the compiler; by default ``$CC``, cc, gcc or clang.
+        slots: whether the files are those of `blrc.targets.c.native.slots.Slots`.
+        whitening: the whitening of a network that takes whitened codes; it is applied to uint8 images first.
 
     Raises:
-        BlrcError: no compiler, or it refuses the code.
+        BlrcError: there is no compiler, or it refuses the code.
     """
 
     def __init__(
@@ -65,7 +65,9 @@ class Native:
             self.calls = Calls(shared.path, name, max(1, macs), slots)
 
     def __call__(self, raw: NDArray[Any], threads: int | None = None, order: Order = "NHWC") -> NDArray[np.int64]:
-        """Labels ``(N,)``: of an ensemble what its members say together, none asked that cannot change the label.
+        """Return labels ``(N,)``; those of an ensemble are its joint answer.
+
+        Members of an ensemble that cannot change the label any more are not asked.
 
         Args:
             raw: the batch; see the class.
@@ -86,10 +88,10 @@ class Native:
     def scores(
         self, raw: NDArray[Any], member: int = 0, threads: int | None = None, order: Order = "NHWC"
     ) -> NDArray[np.int32]:
-        """Scores of one member, ``(N, classes)``, as `blrc.program.reference.scores`.
+        """Return the scores of one member, ``(N, classes)``, as `blrc.program.reference.scores` does.
 
         Raises:
-            BlrcError: as for a call; there is no such member.
+            BlrcError: as for a call; or there is no such member.
         """
         x = self._batch(self.program.input, raw, order)
         scores, labels = np.empty((len(x), self.program.classes), np.int32), np.empty(len(x), np.int64)
@@ -105,15 +107,20 @@ class Native:
         threads: int | None = None,
         order: Order = "NHWC",
     ) -> Answers:
-        """What the members say together of every sample: all, or the first alone where the gate lets it.
+        """Return the joint answer of the members for every sample.
+
+        By default all members are asked, or only the first where the program's gate allows it.
 
         Args:
-            members: add the first so many, whatever the gate says.
-            stop: let the model decide how many members each sample needs: none after the label is settled.
-            confidence: with `stop`, in Q16: none after the label's mean probability has reached it either; 0 is off.
+            raw, threads, order: as for a call.
+            members: how many members to ask, from the first on, whatever the gate says.
+            stop: let the model ask no further members of a sample once its label is settled.
+            confidence: with `stop`, in Q16: also stop once the label's mean probability has reached it; 0 turns this
+                off.
 
         Raises:
-            BlrcError: as for a call; more members than there are; or `members` with `stop`, which exclude each other.
+            BlrcError: as for a call; there are fewer members; `members` is given with `stop`, or `confidence` without
+                it.
         """
         if (members is not None and stop) or (confidence and not stop):
             raise BlrcError("answers: members cannot be given with stop, and confidence only with it")
@@ -139,9 +146,9 @@ class Native:
     def run(
         self, raw: NDArray[Any], member: int = 0, threads: int | None = None, order: Order = "NHWC"
     ) -> dict[str, NDArray[Any]]:
-        """All values of every sample, as `blrc.program.reference.run` gives them, and ``label`` (int32, ``(N,)``).
+        """Return all values of every sample, as `blrc.program.reference.run` does, and ``label`` (int32, ``(N,)``).
 
-        Codes that are looked up where they are read exist nowhere in the C, so they are not here either.
+        Codes that the C looks up as it reads them are never stored there, so the result does not have them either.
 
         Raises:
             BlrcError: as for `scores`.
@@ -162,12 +169,15 @@ class Native:
     def run_op(
         self, op: str, x: NDArray[Any], member: int = 0, threads: int | None = None, repeats: int = 1
     ) -> NDArray[Any]:
-        """One step alone on a batch of its input: for a convolution with fused encoding that is the raw input.
+        """Run one step alone on a batch of its input.
+
+        The input of a convolution with fused encoding is the raw input.
 
         Args:
             op: name of the program's op.
             x: ``(N, H, W, C)``, of the type of the step's input (`step(op).x`).
-            repeats: how often the step is run on each sample: for a clock, since packing bits takes time too.
+            repeats: how often the step is run on each sample; more than once for timing, since packing bits takes time
+                too.
 
         Raises:
             BlrcError: there is no such step or member, or the input is of another shape or type.
@@ -179,15 +189,15 @@ class Native:
         return y
 
     def step(self, op: str) -> Step:
-        """The step that computes `op`.
+        """Return the step that computes `op`.
 
         Raises:
-            BlrcError: there is none; a fused encoding has none of its own.
+            BlrcError: there is none, as for an encoding that is fused into a convolution.
         """
         return self.layout.step(op, self.name)
 
     def close(self) -> None:
-        """Let go of the library and of the threads. Calls that are under way end first; later ones are refused."""
+        """Release the library and the threads. Running calls end first; later ones are refused."""
         self.calls.close()
 
     def __enter__(self) -> Native:
@@ -214,7 +224,7 @@ class Native:
         return member
 
     def _batch(self, value: Value, raw: NDArray[Any], order: Order) -> NDArray[Any]:
-        """The batch as ``(N, H, W, C)`` of one byte an element: a view of `raw`, or its whitened codes."""
+        """Return the batch as ``(N, H, W, C)`` with one byte an element: a view of `raw`, or its whitened codes."""
         if self.whitening is not None and getattr(raw, "dtype", None) == np.uint8 and value == self.program.input:
             images = raw.transpose(0, 3, 1, 2) if order == "NHWC" and raw.ndim == 4 else raw
             raw, order = self.whitening.codes(images), "NCHW"

@@ -1,7 +1,8 @@
-"""The generated C of one structure, whose tables are given while it runs: many networks, compiled once.
+"""Run many networks of one structure with C that is compiled once: their tables are given while it runs.
 
-Members that are sampled from one checkpoint differ in their tables only. Here the C is that of an ensemble of `SLOTS`
-members (so that every table is found through a pointer), and one more file holds the pointers instead of the tables.
+Members that are sampled from one checkpoint differ in their tables only. The C here is that of an ensemble of `SLOTS`
+members, so every table that differs is found through a pointer. One more file holds these pointers instead of the
+tables.
 """
 
 from __future__ import annotations
@@ -32,9 +33,10 @@ FILE = "blrc_host_slots.c"
 
 
 def structure(program: Program) -> Program:
-    """What networks have in common that one library of `Slots` can run: the program without weights, in all slots.
+    """Return what networks have in common that one library of `Slots` can run.
 
-    Look-up tables of the input stay: their largest code decides how wide thresholds are.
+    This is the program without weights, with a member for each slot. Look-up tables of the input stay, because their
+    largest code decides how wide the thresholds are.
     """
     kept = {op.table for op in program.ops if isinstance(op, Encode)}
     constants = {}
@@ -46,14 +48,14 @@ def structure(program: Program) -> Program:
 
 
 class Slots:
-    """Runs every network of one structure; several threads may, each in a slot.
+    """Run every network of one structure; several threads may do so at a time, each in its own slot.
 
     Args:
-        program: any of them.
-        flags, cc: of the compiler, as for `Native`.
+        program: any of the networks.
+        flags, cc: the compiler and its flags, as for `Native`.
 
     Raises:
-        BlrcError: no compiler, or it refuses the code.
+        BlrcError: there is no compiler, or it refuses the code.
     """
 
     def __init__(self, program: Program, flags: Sequence[str] | None = None, cc: str | None = None) -> None:
@@ -74,10 +76,10 @@ class Slots:
             self._free.put(slot)
 
     def scores(self, program: Program, raw: NDArray[Any], threads: int = 1) -> NDArray[np.int32]:
-        """Scores of a program's first member, ``(N, classes)``, as `blrc.program.reference.scores`.
+        """Return the scores of a program's first member, ``(N, classes)``, as `blrc.program.reference.scores` does.
 
         Raises:
-            BlrcError: it has another structure; or as for `Native.scores`.
+            BlrcError: the program has another structure; or as for `Native.scores`.
         """
         tables = [_aligned(table.arrays[table.of_member[0]]) for table in _tables(program)]
         if [(table.shape, table.dtype) for table in tables] != self._like:
@@ -91,7 +93,7 @@ class Slots:
             self._free.put(slot)
 
     def close(self) -> None:
-        """Let go of the library."""
+        """Release the library."""
         self._native.close()
 
 
@@ -100,12 +102,12 @@ def _tables(program: Program) -> list[Table]:
 
 
 def _differs(table: Table) -> bool:
-    """It is given for each slot; a table that depends on the structure alone is compiled in."""
+    """Return whether a table is given for each slot; one that depends on the structure alone is compiled in."""
     return len(table.arrays) > 1
 
 
 def _pointers(symbols: Symbols) -> list[str]:
-    """A declarator of the pointers to each table."""
+    """Return for each table that differs the C declarator of its pointers."""
     return [
         f"const {text.c_type(table.arrays[0].dtype)} *{symbols.table(step, table)}[{SLOTS}];\n"
         for step in symbols.layout.steps
@@ -115,7 +117,7 @@ def _pointers(symbols: Symbols) -> list[str]:
 
 
 def _fixed(symbols: Symbols) -> list[tuple[str, str]]:
-    """Declaration and definition of each table that all slots share."""
+    """Return the declaration and the definition of each table that all slots share."""
     upper = symbols.upper
     return [
         (stored.declare(upper, name, table.arrays[0]) + ";\n", stored.define(upper, name, table.arrays[0]))
@@ -127,7 +129,7 @@ def _fixed(symbols: Symbols) -> list[tuple[str, str]]:
 
 
 def _header(symbols: Symbols) -> str:
-    """In place of ``<name>_weights.h``."""
+    """Return the text that stands in place of ``<name>_weights.h``."""
     includes = f'#include "{NAME}.h"\n#include "{NAME}_blrc.h"\n\n'
     declarations = "".join(f"extern {pointers}" for pointers in _pointers(symbols))
     declarations += "".join(declaration for declaration, _ in _fixed(symbols))
@@ -135,7 +137,7 @@ def _header(symbols: Symbols) -> str:
 
 
 def _source(symbols: Symbols) -> str:
-    """In place of ``<name>_weights.c``, and how the pointers are set."""
+    """Return the text that stands in place of ``<name>_weights.c``; it also has the function that sets the pointers."""
     named = [(step, table) for step in symbols.layout.steps for table in step.tables]
     cases = "".join(
         f"    case {i}:\n        {symbols.table(step, table)}[slot] = "
@@ -153,7 +155,7 @@ def _source(symbols: Symbols) -> str:
 
 
 def _aligned(array: NDArray[Any]) -> NDArray[Any]:
-    """A copy at a multiple of `ALIGN`."""
+    """Return a copy of the array whose address is a multiple of `ALIGN`."""
     memory = np.empty(array.nbytes + ALIGN, np.uint8)
     copy = memory[-address(memory) % ALIGN :][: array.nbytes].view(array.dtype)
     copy[:] = array

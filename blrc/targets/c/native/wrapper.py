@@ -1,4 +1,4 @@
-"""C around an export that runs it on many samples in memory, for a process of the host: text of one more file.
+"""Write the C file that lets a process of the host run an export on many samples in memory.
 
 It is compiled into a shared library beside the export's own files (`blrc.targets.c.native.library`) and is never part
 of an export. It has no mutable globals: each caller gives its own working memory, so that threads can share the
@@ -17,21 +17,22 @@ FILE = "blrc_host_wrapper.c"
 
 
 def entry(name: str, function: str) -> str:
-    """The symbol of an entry point of the library of model `name`."""
+    """Return the symbol of an entry point of the library of model `name`."""
     return f"{name}_blrc_host_{function}"
 
 
 def host_wrapper(symbols: Symbols) -> str:
-    """The text. Outside it, a bit is one byte (0 is -1, all else +1); everything else is as in the network.
+    """Return the wrapper's text.
 
-    Entry points (``x`` and results hold `count` samples one after the other, ``work`` is `work_bytes` at a multiple of
-    64; 0 or a negative error):
+    For its callers a bit is one byte (0 is -1, all else +1); everything else is as in the network. The arrays ``x`` and
+    the results hold `count` samples one after the other. ``work`` points to `work_bytes` bytes at a multiple of 64. The
+    entry points return 0 or a negative error:
 
-    - ``scores(x, count, member, work, scores, labels)``; ``scores`` may be null;
-    - ``answers(x, count, predict, argument, work, log_p, p, p_squared, label, members, mean, variance, settled)`` as
-      the driver's ``add`` and ``predict``; only ``label`` where ``log_p`` is null;
-    - ``run(x, count, member, work, outputs, labels)`` with an array of pointers, one for each step;
-    - ``op(index, repeats, x, count, member, work, y)``: one step alone, `repeats` times on each sample.
+    - ``scores(x, count, member, work, scores, labels)`` computes scores and labels; ``scores`` may be null.
+    - ``answers(x, count, predict, argument, work, log_p, p, p_squared, label, members, mean, variance, settled)`` does
+      what the driver's ``add`` and ``predict`` do. Where ``log_p`` is null, it writes only ``label``.
+    - ``run(x, count, member, work, outputs, labels)`` writes every step's output; ``outputs`` has one pointer for each.
+    - ``op(index, repeats, x, count, member, work, y)`` runs one step alone, `repeats` times on each sample.
     """
     layout = symbols.layout
     steps, value = layout.steps, layout.program.input
