@@ -28,6 +28,7 @@ Engine = Callable[[bytes, Mapping[str, NDArray[Any]]], Arrays]
 """Model and inputs (any number of samples) to all outputs, by name."""
 
 BATCH = 256
+RUN_TIMEOUT = 3600  # seconds that another interpreter may take: longer is a runtime that hangs
 MOST_LOADED = 8  # files that an engine keeps loaded, and copies of a file that are kept: each holds tables of its own
 
 
@@ -251,10 +252,15 @@ def elsewhere(python: Path, threads: int, batch: int) -> Engine:
         with tempfile.TemporaryDirectory() as folder:
             files = [Path(folder) / name for name in ("model.onnx", "in.npz", "out.npz")]
             files[0].write_bytes(model)
-            np.savez(files[1], allow_pickle=False, **feeds)
+            np.savez(files[1], **feeds)
             # -I: the script's own folder holds a module named onnx, which must not hide the real one.
             script = [python, "-I", worker.__file__, *files, threads, batch]
-            done = subprocess.run(list(map(str, script)), capture_output=True, text=True, check=False)
+            try:
+                done = subprocess.run(
+                    list(map(str, script)), capture_output=True, text=True, check=False, timeout=RUN_TIMEOUT
+                )
+            except subprocess.TimeoutExpired:
+                raise _refused(f"of {python}", f"no answer within {RUN_TIMEOUT} s") from None
             if done.returncode != 0:
                 raise _refused(f"of {python}", (done.stderr.strip() or "no message").splitlines()[-1])
             with np.load(files[2], allow_pickle=False) as file:
