@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Node:
-    """Describe one layer: its name (the module's path, such as ``features.0``), kind, inputs by name, and options."""
+    """Describe a layer: its name (the module's path, like ``features.0``), kind, inputs by name, and plain options."""
 
     name: str
     kind: str
