@@ -38,10 +38,10 @@ from blrc.nn.layers.activation import StochasticSign
 from blrc.nn.layers.geometry import ConvLayer, DenseLayer
 from blrc.nn.noise import Noise, Noisy
 
-SAMPLES = 32  # by default
-WIDE = 1 << 20  # weights from which on
-SAMPLES_OF_WIDE = 8  # suffice by default: a second or two for the CIFAR-10 network at full width
-BATCH = 8  # at once: float64 maps of a wide network take some 10 MB a sample
+SAMPLES = 32  # the default number of samples to compare
+WIDE = 1 << 20  # a network of at least so many values in its tensors is wide
+SAMPLES_OF_WIDE = 8  # the default for wide networks; the CIFAR-10 network at full width takes a second or two
+BATCH = 8  # samples at once: float64 maps of a wide network take some 10 MB a sample
 CERTAIN = 1e4  # a logit at which sigmoid is 0 or 1 exactly, in float64
 SEED = 20260
 
@@ -72,7 +72,7 @@ def check_equal(
     """Compare a module with its captured graph on calibration samples (spread evenly), or on random ones.
 
     Args:
-        count: number of samples; by default `SAMPLES`, and `SAMPLES_OF_WIDE` for a network of at least `WIDE` weights.
+        count: number of samples; by default `SAMPLES`, and `SAMPLES_OF_WIDE` for a network of at least `WIDE` values.
 
     Raises:
         BlrcError: the module computes something else in some layer (named, with the sample), or it does not run.

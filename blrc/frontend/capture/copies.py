@@ -145,7 +145,8 @@ class Kept:
     def _keep(self, x: Any, near: bool = True) -> None:
         """Remember one value and what it holds.
 
-        An object that is neither a module nor a container is remembered only where a module holds it directly (`near`).
+        An object that is neither a module nor a container is remembered only where a module holds it itself (`near`),
+        directly or in a container.
         """
         if id(x) in self._seen:
             return
