@@ -72,7 +72,10 @@ def score_scale(stages: Sequence[ScoreStage]) -> float:
 
 
 def affine(stage: ScoreStage, scale: Fraction) -> Affine:
-    """Compute (2) for every class; numbers of more than 32 bits are cut there (`Affine.fits` refuses them)."""
+    """Compute multiplier and bias of every class by equation (2) of this module.
+
+    Numbers of more than 32 bits are cut there, and `Affine.fits` refuses them.
+    """
     parts = [_class(stage, scale / 2, c) for c in range(len(stage.linear.weights))]
     return Affine(np.array([m for m, _ in parts], dtype=np.int64), np.array([b for _, b in parts], dtype=np.int64))
 

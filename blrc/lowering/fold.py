@@ -44,7 +44,7 @@ class Folded:
 
 
 def decides_plus(gamma: Fraction, z_minus_m: Fraction, beta: Fraction, v_plus_eps: Fraction) -> bool:
-    """Decide (1) exactly: whether gamma (z - m) / sqrt(V) + beta >= 0, for V > 0."""
+    """Decide (1) of this module exactly: whether gamma (z - m) / sqrt(V) + beta >= 0, for V > 0."""
     a = gamma * z_minus_m
     if a >= 0 and beta >= 0:
         return True
@@ -154,7 +154,7 @@ def least(low: int, high: int, holds: Callable[[int], bool]) -> int:
 def float64_decision(
     linear: Conv | Dense, norm: Norm, scale: float, z: NDArray[np.int64]
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Compute (1) directly in float64, for comparison with the exact decision; z is (..., channels) integers.
+    """Decide (1) of this module directly in float64, to compare with the exact decision; z is (..., channels) integers.
 
     Returns:
         the decisions, and where they are ties to within float64's rounding (the only place where they may differ).
