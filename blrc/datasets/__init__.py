@@ -1,7 +1,7 @@
-"""Read data: MNIST, CIFAR-10 and labelled files of users; whiten images in integers.
+"""Read data sets (MNIST, CIFAR-10 and labelled files of users), and whiten images in integers.
 
-Paths come in, NumPy arrays go out. Files are read where they lie or downloaded to the cache with checksums. May import:
-`blrc.net`, `blrc.program`, `blrc.store`, `blrc.reading` and what these may import; nothing here needs torch.
+Paths come in, NumPy arrays go out. Files are read where they lie, or downloaded to the cache with checksums. May
+import: `blrc.net`, `blrc.program`, `blrc.store`, `blrc.reading` and what these may import; nothing here needs torch.
 """
 
 from blrc.datasets.cifar import cifar10

@@ -1,4 +1,4 @@
-"""CIFAR-10 from standard files: read where they lie, or download to a cache with a checksum, as torchvision does.
+"""Read CIFAR-10 from its standard files where they lie, or download it to a cache with a checksum, as torchvision does.
 
 A data folder holds ``cifar-10-batches-bin`` (the binary version) or ``cifar-10-batches-py`` (the Python version), or is
 one of them, or has one in a subfolder ``cifar10``. Pixels stay uint8: standardisation belongs to `blrc.net.encoding`.
@@ -45,13 +45,14 @@ _PIXELS = int(np.prod(SHAPE))
 
 
 def cifar10(folder: str | Path | None = None, train: bool = True) -> Dataset:
-    """CIFAR-10's 50,000 training or 10,000 test images, ``(N, 3, 32, 32)`` in the order of the files.
+    """Return CIFAR-10's 50,000 training or 10,000 test images, ``(N, 3, 32, 32)`` in the order of the files.
 
     Args:
         folder: where the files lie; by default the cache, to which they are downloaded when absent.
 
     Raises:
-        BlrcError: a file is missing (names all that was looked for), damaged or of another format; no download.
+        BlrcError: a file is missing (the message names all that was looked for), damaged or of another format, or the
+            download fails.
     """
     place = _cached() if folder is None else _find(Path(folder))
     read, ending = (_read_binary, ".bin") if _is_binary(place) else (_read_python, "")
@@ -83,7 +84,7 @@ def _read(path: Path) -> bytes:
 
 
 def _read_binary(path: Path) -> Dataset:
-    """Records of one label byte and 3,072 pixels: channel, row, column, the last fastest."""
+    """Read records of one label byte and 3,072 pixels: channel, row, column, the last fastest."""
     data = _read(path)
     if not data or len(data) % (1 + _PIXELS):
         raise BlrcError(f"{path}: {len(data)} bytes are no whole number of CIFAR-10's records of {1 + _PIXELS}")
@@ -92,7 +93,7 @@ def _read_binary(path: Path) -> Dataset:
 
 
 def _read_python(path: Path) -> Dataset:
-    """A pickled dictionary with ``data``, uint8 ``(N, 3072)``, and ``labels``, a list of N whole numbers."""
+    """Read a pickled dictionary with ``data``, uint8 ``(N, 3072)``, and ``labels``, a list of N whole numbers."""
     try:
         data = _read(path)
         _check_pickle(data)
@@ -112,7 +113,7 @@ def _read_python(path: Path) -> Dataset:
 
 
 def _check_pickle(data: bytes) -> None:
-    """Refuse a pickle that would ask for more memory than its size: of more steps, calls, or places to remember."""
+    """Refuse a pickle that would ask for far more memory than its size, by too many steps, calls or memo places."""
     calls = 0
     for steps, (opcode, argument, _) in enumerate(pickletools.genops(data)):
         calls += opcode.name in _CALLS
@@ -123,10 +124,9 @@ def _check_pickle(data: bytes) -> None:
 
 
 class _Plain(pickle.Unpickler):
-    """Pickles of plain data and uint8 arrays; whatever else one names is refused.
+    """Load pickles of plain data and uint8 arrays, and refuse any other type that a pickle names.
 
-    NumPy's own types never come into a pickle's reach, as some of their arguments are addresses: an array is read by a
-    stand-in.
+    A pickle never reaches NumPy's own types, because some of their arguments are addresses. A stand-in reads arrays.
     """
 
     def find_class(self, module: str, name: str) -> Any:
@@ -143,18 +143,18 @@ class _Plain(pickle.Unpickler):
 
 
 class _Uint8:
-    """Stands in for the type of an array; there is no other."""
+    """Stand in for the type of an array, which must be uint8."""
 
     def __init__(self, kind: Any) -> None:
         if kind not in (b"u1", "u1", b"|u1", "|u1"):
             raise pickle.UnpicklingError(f"it has an array of type {kind!r}")
 
     def __setstate__(self, state: Any) -> None:
-        """Byte order, fields and flags: a byte has none."""
+        """Ignore byte order, fields and flags, which a byte does not have."""
 
 
 class _Array:
-    """Stands in for an array until its values have come, and holds them then."""
+    """Stand in for an array until its values have come, and hold them then."""
 
     values: Any = None
 
@@ -166,7 +166,7 @@ class _Array:
 
 
 def _plain(value: Any) -> Any:
-    """The array that was read in a stand-in's place; of one dimension, a list."""
+    """Return the array that a stand-in has read (as a list if it has one dimension), and any other value as it is."""
     if not isinstance(value, _Array):
         return value
     return value.values.tolist() if value.values.ndim == 1 else value.values
@@ -180,7 +180,7 @@ def _dataset(path: Path, pixels: Any, labels: Sequence[int]) -> Dataset:
 
 
 def _cached() -> Path:
-    """The cache's folder, filled; the checksums that were right after the download still are."""
+    """Return the cache's folder, filled, and check that its files still have the checksums of the download."""
     folder = cache_folder("cifar10") / BINARY
     names = [f"{name}.bin" for name in (*TRAINING, *TEST)]
     if not all((folder / name).is_file() for name in (*names, SUMS)):
@@ -195,7 +195,7 @@ def _cached() -> Path:
 
 
 def _sum_line(name: str, content: bytes) -> str:
-    """As sha256sum writes it."""
+    """Return the checksum of a file as a line of sha256sum."""
     return f"{hashlib.sha256(content).hexdigest()}  {name}"
 
 

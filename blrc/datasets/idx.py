@@ -1,4 +1,4 @@
-"""MNIST from standard files: read where they lie, or download to a cache with checksums, as torchvision does.
+"""Read MNIST from its standard files where they lie, or download it to a cache with checksums, as torchvision does.
 
 A data folder holds the four IDX files, gzip-compressed (``.gz``) or not, itself or in a subfolder ``mnist``,
 ``MNIST/raw`` or ``raw``. Pixels stay uint8: standardisation belongs to `blrc.net.encoding`.
@@ -50,7 +50,7 @@ Bytes = NDArray[np.uint8]
 
 @dataclass(frozen=True, repr=False)
 class Dataset(Brief):
-    """Labelled images.
+    """Hold labelled images.
 
     Attributes:
         images: ``(N, C, H, W)``; uint8, or int8 where they are whitened.
@@ -68,13 +68,14 @@ class Dataset(Brief):
 
 
 def mnist(folder: str | Path | None = None, train: bool = True) -> Dataset:
-    """MNIST's 60,000 training or 10,000 test images, ``(N, 1, 28, 28)``.
+    """Return MNIST's 60,000 training or 10,000 test images, ``(N, 1, 28, 28)``.
 
     Args:
         folder: where the IDX files lie; by default the cache, to which they are downloaded when absent.
 
     Raises:
-        BlrcError: a file is missing (names all that was looked for), corrupted or of another format; no mirror answers.
+        BlrcError: a file is missing (the message names all that was looked for), corrupted or of another format, or no
+            mirror answers.
     """
     part = "train" if train else "t10k"
     images = _mnist_file(f"{part}-images-idx3-ubyte", folder, ndim=3)
@@ -89,20 +90,21 @@ def mnist(folder: str | Path | None = None, train: bool = True) -> Dataset:
 
 
 def split(dataset: Dataset, validation: int = VALIDATION) -> tuple[Dataset, Dataset]:
-    """Training set and validation set: the last `validation` samples, as in the paper (section 5.1)."""
+    """Split a data set into training and validation set, the last `validation` samples (paper, section 5.1)."""
     if not 0 < validation < len(dataset):
         raise BlrcError(f"cannot take {validation} validation samples from {len(dataset)}")
     return dataset[: len(dataset) - validation], dataset[len(dataset) - validation :]
 
 
 def read_idx(path: str | Path) -> Bytes:
-    """An IDX file of unsigned bytes, gzip-compressed or not (told by its first bytes, not its name).
+    """Read an IDX file of unsigned bytes, gzip-compressed or not (told by its first bytes, not its name).
 
     Format: two zero bytes, a type byte (8 = unsigned byte), the number of dimensions, each dimension as a big-endian
     32-bit number, then the values, last dimension fastest.
 
     Raises:
-        BlrcError: unreadable, damaged compression, wrong magic, or more or fewer bytes than the header says.
+        BlrcError: the file is unreadable, its compression is damaged, its magic is wrong, or it has more or fewer bytes
+            than the header says.
     """
     return _array(_read(Path(path)))
 
@@ -131,7 +133,7 @@ def _find(name: str, folder: Path) -> Path:
 
 
 def _read(path: Path, ndim: int | None = None) -> bytes:
-    """The bytes of an IDX file, inflated; as many as its header says.
+    """Return the bytes of an IDX file, inflated, and refuse a file with another size than its header says.
 
     Args:
         ndim: the number of dimensions that it has to have.
@@ -162,7 +164,7 @@ def _read(path: Path, ndim: int | None = None) -> bytes:
 
 
 def _size(start: bytes, ndim: int | None) -> int:
-    """Bytes of an IDX file of unsigned bytes, as its header says."""
+    """Return the size in bytes of an IDX file of unsigned bytes, as its header says."""
     if len(start) < 4 or start[:2] != b"\0\0" or start[2] != _UINT8:
         raise ValueError(f"not an IDX file of unsigned bytes (begins with {start[:4].hex() or 'nothing'})")
     if not 1 <= start[3] <= MOST_DIMENSIONS or (ndim is not None and start[3] != ndim):
@@ -181,7 +183,7 @@ def _shape(data: bytes) -> tuple[int, ...]:
 
 
 def _array(data: bytes) -> Bytes:
-    """The values of an IDX file whose size is that of its header."""
+    """Return the values of an IDX file whose size is that of its header."""
     return np.frombuffer(data, np.uint8, offset=4 + 4 * data[3]).reshape(_shape(data))
 
 
@@ -189,7 +191,7 @@ def download(name: str, path: Path) -> None:
     """Fetch one MNIST file from the first mirror that has it, check its MD5 and put it at `path`, uncompressed.
 
     Raises:
-        BlrcError: no mirror gave the right bytes; each one's failure is listed.
+        BlrcError: no mirror gave the right bytes; the message lists each one's failure.
     """
     failures = []
     for mirror in MIRRORS:

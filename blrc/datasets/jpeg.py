@@ -1,8 +1,8 @@
-"""Test images that are held as JPEG streams: a tenth of the pixels' size.
+"""Read test images that are held as JPEG streams, which take a tenth of the pixels' size.
 
 An ``.npz`` holds ``jpeg``, uint8, all streams end to end, and ``offsets``, integers ``(N + 1,)``: image i is
-``jpeg[offsets[i]:offsets[i + 1]]``. Needs Pillow. Another decoder may round otherwise: where
-the very pixels matter, compare a checksum of them.
+``jpeg[offsets[i]:offsets[i + 1]]``. This needs Pillow. Another decoder may round otherwise, so where the exact pixels
+matter, compare a checksum of them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ RATIO = 32
 def decode(
     jpeg: NDArray[Any], offsets: NDArray[Any], expected: tuple[int, int, int] | None = None
 ) -> NDArray[np.uint8]:
-    """Images ``(N, C, H, W)``: C is 1 where all are grey, else 3; the two cannot be mixed.
+    """Decode images to ``(N, C, H, W)``; C is 1 where all are grey, else 3, and the two cannot be mixed.
 
     The headers of all streams are read before any pixel is decoded.
 
@@ -37,8 +37,8 @@ def decode(
         expected: height, width and channels that every image has to have; by default those of the first.
 
     Raises:
-        BlrcError: Pillow is not installed; offsets that do not fit; no JPEG; images of different sizes. The message
-            says which image, not which file.
+        BlrcError: Pillow is not installed, offsets do not fit, a stream is no JPEG, or images have different sizes. The
+            message says which image, not which file.
     """
     require("PIL", "reading JPEG images")
     if jpeg.dtype != np.uint8 or jpeg.ndim != 1 or offsets.ndim != 1 or offsets.dtype.kind not in "iu":
@@ -73,7 +73,7 @@ def decode(
 
 @contextmanager
 def _opened(jpeg: NDArray[np.uint8], offsets: NDArray[Any], index: int) -> Iterator[Any]:
-    """One image, of which the header has been read.
+    """Open one image, of which only the header has been read.
 
     Raises:
         BlrcError: it is no JPEG, or reading its pixels within the block fails.

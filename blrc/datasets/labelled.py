@@ -1,4 +1,4 @@
-"""Labelled test data for an exported network, from where a user has it."""
+"""Read labelled test data for an exported network, from a data set's folder or a user's own file."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MOST_SAMPLES = 1 << 24
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Labelled(Brief):
-    """``raw`` in device layout ``(N, H, W, C)``, and ``labels`` ``(N,)``."""
+    """Hold samples ``raw`` in device layout ``(N, H, W, C)`` and their ``labels`` ``(N,)``."""
 
     raw: NDArray[Any]
     labels: NDArray[np.int64]
@@ -41,11 +41,11 @@ def load(
         path: a folder with the test files of MNIST (for 28 x 28 uint8 input) or CIFAR-10 (for 32 x 32 x 3), or an
             ``.npz`` file with the arrays ``images``, ``(N, C, H, W)`` or ``(N, F)`` of the input's type, and
             ``labels``, ``(N,)``. JPEG images may stand in place of ``images`` (`blrc.datasets.jpeg`).
-        validation: of a folder the last 5,000 training images instead, on which choices are made.
-        whitening: the network's, which CIFAR-10's images then go through.
+        validation: read the last 5,000 training images of a folder instead, on which choices are made.
+        whitening: the network's whitening, which CIFAR-10's images then go through.
 
     Raises:
-        BlrcError: nothing there, or it does not fit the network.
+        BlrcError: there is no such data, or it does not fit the network.
     """
     if validation and path.suffix == ".npz":
         raise BlrcError(f"{path}: --validation is for folders; give an .npz file of validation data as --data")

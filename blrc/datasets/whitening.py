@@ -1,6 +1,6 @@
-"""ZCA whitening of images, in integers: the same codes on every machine.
+"""Whiten images by ZCA in integers, so that the codes are the same on every machine.
 
-Fitted on training images x (uint8, flattened to D values) with mean m and covariance C = U diag(l) U^T,
+The map is fitted on training images x (uint8, flattened to D values) with mean m and covariance C = U diag(l) U^T.
 
     y = U diag((l + f)^(-1/2)) U^T (x - m),        f = floor x mean of l
 
@@ -9,8 +9,8 @@ without variance from being blown up). A network sees y divided by its overall d
 
     code = clip((A (x - n) + offset + 2^(shift - 1)) >> shift, -127, 127)
 
-where n is m rounded, A the int16 matrix of ``scale / deviation x U diag(...) U^T x 2^shift`` rounded, and the offset
-is A (n - m), rounded. A is symmetric: a checkpoint holds its upper triangle.
+Here n is m rounded, A the int16 matrix of ``scale / deviation x U diag(...) U^T x 2^shift`` rounded, and the offset
+is A (n - m), rounded. A is symmetric, so a checkpoint holds only its upper triangle.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ _LARGEST = (1 << 15) - 1
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Whitening(Brief):
-    """A fitted map from uint8 images to int8 codes.
+    """Hold a fitted map from uint8 images to int8 codes.
 
     Attributes:
-        shape: of an image, ``(C, H, W)``; D = C H W.
+        shape: shape of an image, ``(C, H, W)``; D = C H W.
         scale: codes per unit of the network's input.
         matrix: A, int16 ``(D, D)``, symmetric.
         centre: n, uint8 ``(D,)``.
         offset: int64 ``(D,)``.
-        shift: bits.
+        shift: the number of bits by which sums are shifted.
     """
 
     shape: tuple[int, ...]
@@ -56,14 +56,14 @@ class Whitening(Brief):
 
     @property
     def encoding(self) -> InputEncoding:
-        """The input of a network that takes the codes."""
+        """Return the input encoding of a network that takes the codes."""
         return int8_codes(self.shape, scale=self.scale)
 
     def codes(self, images: NDArray[Any]) -> NDArray[np.int8]:
-        """Whitened codes of raw images, uint8 ``(N, C, H, W)``; int8 of the same shape.
+        """Return the whitened codes of raw images, uint8 ``(N, C, H, W)``; they are int8 of the same shape.
 
         Raises:
-            BlrcError: other images.
+            BlrcError: the images have another type or shape.
         """
         if images.dtype != np.uint8 or images.shape[1:] != self.shape or images.ndim != len(self.shape) + 1:
             raise BlrcError(f"whitening: takes uint8 images (N, {', '.join(map(str, self.shape))}), "
@@ -80,14 +80,15 @@ class Whitening(Brief):
 
 
 def fit(images: NDArray[Any], floor: float = FLOOR, scale: float = SCALE) -> Whitening:
-    """ZCA whitening of training images, uint8 ``(N, C, H, W)``.
+    """Fit the ZCA whitening of training images, uint8 ``(N, C, H, W)``.
 
     Args:
         floor: added to every variance, as a share of the mean variance of a pixel; above 0.
         scale: codes per deviation.
 
     Raises:
-        BlrcError: fewer than two images, other images, all the same, or options that are not positive.
+        BlrcError: there are fewer than two images, they have another type or shape or are all the same, or an option is
+            not positive.
     """
     if images.dtype != np.uint8 or images.ndim != 4 or len(images) < 2:
         raise BlrcError(
@@ -114,17 +115,19 @@ def fit(images: NDArray[Any], floor: float = FLOOR, scale: float = SCALE) -> Whi
 
 
 def pack(whitening: Whitening) -> dict[str, Any]:
-    """Plain data and arrays; the inverse of `unpack`."""
+    """Return a whitening as plain data and arrays; `unpack` is the inverse."""
     upper = whitening.matrix[np.triu_indices(len(whitening.matrix))]
     return {"shape": list(whitening.shape), "scale": whitening.scale, "shift": whitening.shift, "upper": upper,
             "centre": whitening.centre, "offset": whitening.offset}  # fmt: skip
 
 
 def unpack(content: dict[str, Any]) -> Whitening:
-    """What `pack` gave, as a stranger may have changed it: everything is checked for its type and size.
+    """Return the whitening that `pack` gave as plain data.
+
+    A stranger may have changed the data, so the type and size of everything are checked.
 
     Raises:
-        BlrcError: it is no such thing.
+        BlrcError: the data is no valid whitening.
     """
     if (key := unknown_field(content, ("shape", "scale", "shift", "upper", "centre", "offset"))) is not None:
         raise BlrcError(f"its whitening has a field {key}, which this version of blrc does not know")
@@ -152,7 +155,7 @@ def unpack(content: dict[str, Any]) -> Whitening:
 
 
 def _moments(images: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Mean and covariance (over N - 1) from exact integer sums."""
+    """Return mean and covariance (over N - 1) from exact integer sums."""
     count, size = len(images), math.prod(images.shape[1:])
     total, squares = np.zeros(size), np.zeros((size, size))
     for _, raw in _chunks(images):

@@ -1,4 +1,4 @@
-"""Checkpoints: a trained network in one file, from which an export needs nothing else. Reading one needs no torch.
+"""Read checkpoints: trained networks in one file, from which an export needs nothing else. This needs no torch.
 
 The file is a sealed torch zip of tensors and plain data (`blrc.reading.sealed`); `blrc.frontend.saving` writes it.
 
@@ -10,7 +10,7 @@ The file is a sealed torch zip of tensors and plain data (`blrc.reading.sealed`)
     calibration        raw samples on which norm statistics are re-estimated, deflated, or None
     whitening          how images become raw samples (`blrc.datasets.whitening`), or None
 
-A file may come from a stranger: everything in it is checked for its type, its range and its size before it is used.
+A file may come from a stranger, so everything in it is checked for its type, its range and its size before it is used.
 """
 
 from __future__ import annotations
@@ -54,14 +54,14 @@ MOST_SAMPLE_BYTES = 2**28  # of all of them together, in memory
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Checkpoint(Preformatted):
-    """A loaded checkpoint.
+    """Hold a loaded checkpoint.
 
     Attributes:
         nodes: the layers in order.
         tensors: parameters and buffers by state_dict key; logits may be int8 codes, shadow weights int8 signs.
         encoding: how raw input becomes codes.
         calibration: raw samples ``(N, *encoding.shape)``, or None.
-        source: what to call it in messages (the path).
+        source: what messages call the checkpoint (its path).
         whitening: how images become raw input, where the network takes whitened images.
     """
 
@@ -88,7 +88,7 @@ class Checkpoint(Preformatted):
         return "\n".join([repr(self), *table(rows, left=2)])
 
     def model(self) -> nn.Module:
-        """The network as a torch module, in training mode, with the state_dict keys of the one that was saved.
+        """Return the network as a torch module in training mode, with the state_dict keys of the module that was saved.
 
         Raises:
             BlrcError: torch is not installed.
@@ -100,7 +100,7 @@ class Checkpoint(Preformatted):
         return build(self.nodes, {key: self._single(key, value, shadows) for key, value in self.tensors.items()})
 
     def _single(self, key: str, value: NDArray[Any], shadows: frozenset[str]) -> NDArray[Any]:
-        """Return a tensor as a module holds it, in float32: no sign of a weight is lost."""
+        """Return a tensor in float32, as a module holds it, without losing the sign of a tiny weight."""
         if key.endswith(LOGITS) and value.dtype == np.int8:
             return logits.from_codes(value)
         if value.dtype != np.float64:
@@ -111,10 +111,10 @@ class Checkpoint(Preformatted):
         return value.astype(np.float32)
 
     def samples(self) -> NDArray[Any]:
-        """The calibration samples.
+        """Return the calibration samples.
 
         Raises:
-            BlrcError: there are none.
+            BlrcError: the checkpoint has none.
         """
         if self.calibration is None:
             raise BlrcError(
@@ -124,21 +124,21 @@ class Checkpoint(Preformatted):
         return self.calibration
 
     def logit_codes(self, layer: str) -> NDArray[np.int8]:
-        """8-bit codes of a binary layer's logits (made now where the checkpoint holds floats)."""
+        """Return the 8-bit codes of a binary layer's logits, which are computed here if the checkpoint holds floats."""
         held = self.tensors[layer + LOGITS]
         return held if held.dtype == np.int8 else logits.to_codes(held)
 
     def signs(self, layer: str) -> NDArray[np.int8]:
-        """The +-1 weights of a layer of a Binarized NN."""
+        """Return the +-1 weights of a layer of a Binarized NN."""
         return signs_of(self.tensors[f"{layer}.weight"])
 
 
 def load(path: str | Path) -> Checkpoint:
-    """Read a checkpoint. Nothing in the file is executed.
+    """Read a checkpoint without executing anything in the file.
 
     Raises:
-        BlrcError: no such file, not a checkpoint, truncated, damaged, of a newer format version, or with values that
-        are not finite.
+        BlrcError: there is no such file, or it is not a checkpoint, truncated, damaged, of a newer format version, or
+            has values that are not finite.
     """
     path = path_of(path)
     content = sealed.read(path)
@@ -185,7 +185,7 @@ def _decode(content: Mapping[str, Any], source: str) -> Checkpoint:
 
 
 def _expect_only(what: str, held: Mapping[str, Any], known: Collection[str]) -> None:
-    """Refuse a field that this version of blrc does not know: it could mean anything."""
+    """Refuse a field that this version of blrc does not know, because it could mean anything."""
     if (key := unknown_field(held, known)) is not None:
         _invalid(f"{what} has a field {key}, which this version of blrc does not know")
 
@@ -211,7 +211,7 @@ def _field(kind: type, held: Mapping[str, Any], key: str) -> Any:
 
 
 def _expect(kind: type, value: Any, what: str) -> Any:
-    """Return `value`, which must be of exactly that type."""
+    """Return `value`, which must be of exactly the type `kind`."""
     if type(value) is not kind:
         _invalid(f"{what} is {shown(value)}, expected {kind.__name__}")
     return value
@@ -231,7 +231,7 @@ def check(checkpoint: Checkpoint) -> None:
     """Refuse a checkpoint whose layers, tensors, values or samples do not fit together.
 
     Raises:
-        BlrcError: the first thing that does not fit, by the name of its layer or tensor.
+        BlrcError: names the layer or tensor of the first thing that does not fit.
     """
     where = checkpoint.source
     try:
@@ -264,7 +264,7 @@ def check(checkpoint: Checkpoint) -> None:
 
 
 def _check_tensors(nodes: tuple[Node, ...], tensors: Mapping[str, NDArray[Any]]) -> None:
-    """Refuse tensors that are missing, of no layer, or of another shape or type than their layers' options say."""
+    """Refuse tensors that are missing, belong to no layer, or have another shape or type than their layers' options."""
     wanted = tensors_of(nodes)
     for key in sorted({*wanted, *tensors}):
         held = tensors.get(key)
@@ -278,7 +278,7 @@ def _check_tensors(nodes: tuple[Node, ...], tensors: Mapping[str, NDArray[Any]])
 
 
 def shadows_of(checkpoint: Checkpoint) -> frozenset[str]:
-    """Keys of the weights of a Binarized NN, of which only the signs count."""
+    """Return the keys of the weights of a Binarized NN, of which only the signs count."""
     return frozenset(f"{node.name}.weight" for node in checkpoint.nodes if node.kind in ("ste_conv2d", "ste_linear"))
 
 
@@ -287,7 +287,10 @@ def signs_of(weights: NDArray[Any]) -> NDArray[np.int8]:
 
 
 def _inflate(stored: Mapping[str, Any], encoding: InputEncoding) -> NDArray[Any]:
-    """Return the calibration samples; their declared shape is checked first, and no more is inflated than it says."""
+    """Return the calibration samples.
+
+    Their declared shape is checked first, and no more bytes are inflated than it says.
+    """
     _expect_only("calibration", stored, ("dtype", "shape", "deflated"))
     name, shape = _field(str, stored, "dtype"), _field(list, stored, "shape")
     data = _field(np.ndarray, stored, "deflated")

@@ -1,4 +1,4 @@
-"""Full-precision networks in sealed files: baselines, which cannot be compiled."""
+"""Read and write full-precision networks in sealed files: baselines, which cannot be compiled."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from blrc.reading.schema import unknown_field
 
 
 def save_real(model: nn.Module, path: str | Path, kind: InputKind = "uint8") -> None:
-    """Write a full-precision network (`blrc.models`, flavour ``fp``): a baseline, which cannot be compiled.
+    """Write a full-precision network (`blrc.nn.models`, flavour ``fp``): a baseline, which cannot be compiled.
 
     Args:
-        kind: of its input: pixels, or whitened codes.
+        kind: kind of the network's input: ``uint8`` for pixels, ``int8`` for whitened codes.
     """
     content = {"format": REAL_FORMAT, "version": VERSION, "tensors": dict(model.state_dict()), "kind": kind}
     write_sealed(content, Path(path))
 
 
 def load_real(path: str | Path) -> dict[str, torch.Tensor]:
-    """The state_dict that `save_real` wrote.
+    """Return the state_dict that `save_real` wrote.
 
     Raises:
-        BlrcError: another file, or a damaged one.
+        BlrcError: the file is of another kind, or damaged.
     """
     content = sealed.read(Path(path))
     if sealed.format_of(content) != REAL_FORMAT:
@@ -49,7 +49,7 @@ def load_real(path: str | Path) -> dict[str, torch.Tensor]:
 
 
 def real_kind(path: str | Path) -> InputKind:
-    """The kind of input of the network that `save_real` wrote."""
+    """Return the kind of input of the network that `save_real` wrote."""
     kind = sealed.read(Path(path)).get("kind", "uint8")  # files of before whitening do not say it
     if type(kind) is not str or kind not in ("uint8", "int8"):
         raise BlrcError(f"{path}: not a full-precision network; make one with 'blrc train --model fp'")

@@ -1,7 +1,7 @@
-"""A torch network as a graph of named layers, and the module that is built from one.
+"""Describe a torch network as a graph of named layers, and build a module from such a graph.
 
-`blrc.capture` makes the graph of a user's own module. It is a list of nodes with named inputs, so that later kinds of
-network need no new format.
+`blrc.frontend.capture` makes the graph of a user's own module. It is a list of nodes with named inputs, so that later
+kinds of network need no new format.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ KINDS: Mapping[str, _Kind] = {name: _Kind(cls, tuple(table.KINDS[name].options))
 
 
 class GraphModel(nn.Module):
-    """A module built from a graph; its ``state_dict`` has the keys of the module that was captured.
+    """Run a module built from a graph; its ``state_dict`` has the keys of the module that was captured.
 
     Raises:
-        BlrcError: nodes that no checkpoint may hold (`blrc.frontend.kinds.table.check_nodes`), or a name that a module
-        has.
+        BlrcError: nodes that no checkpoint may hold (`blrc.frontend.kinds.table.check_nodes`), or a layer with a name
+            that every module has already, such as ``forward``.
     """
 
     def __init__(self, nodes: tuple[Node, ...]) -> None:
@@ -89,7 +89,7 @@ class GraphModel(nn.Module):
 
 
 def build(nodes: tuple[Node, ...], tensors: Mapping[str, NDArray[Any]]) -> GraphModel:
-    """Return a module of these layers with these parameters and buffers, which are copied."""
+    """Return a module of these layers with copies of these parameters and buffers."""
     with torch.device("cpu"):
         model = GraphModel(nodes).float()  # whatever torch's default device and type are
     model.load_state_dict({key: torch.from_numpy(value.copy()) for key, value in tensors.items()})
@@ -97,7 +97,10 @@ def build(nodes: tuple[Node, ...], tensors: Mapping[str, NDArray[Any]]) -> Graph
 
 
 def _plain(option: str, value: Any) -> Any:
-    """Plain data: tuples become lists, NumPy's and torch's numbers Python's, a bias whether it is there."""
+    """Return an option as plain data.
+
+    Tuples become lists, numbers of NumPy and torch become Python's, and a bias becomes whether there is one.
+    """
     if option == "bias":
         return value is not None
     if isinstance(value, tuple):

@@ -1,4 +1,4 @@
-"""Which networks an export holds: what a user writes, as `blrc.frontend.sample.Member` and `Program.gate`."""
+"""Turn what a user writes about an export's networks into `blrc.frontend.sample.Member`s and a `Program.gate`."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from blrc.program.head import MAX_MEMBERS, gate_of
 
 @dataclass(frozen=True)
 class MembersRequest:
-    """Which networks of a checkpoint are asked for. What can be checked without the checkpoint is checked here.
+    """Describe which networks of a checkpoint a user asks for, and check what can be checked without the checkpoint.
 
     Attributes:
         members, seed: ``map``, or how many networks to sample from `seed`.
         sample: which binary layers of a member are sampled (`blrc.frontend.sample.sampled_layers`).
-        freeze: see `Member`.
+        freeze: see `blrc.frontend.sample.Member`.
         gate: see `blrc.program.program.Program.gate`; 0 is none.
     """
 
@@ -33,10 +33,10 @@ class MembersRequest:
         parse_members(self.members, self.seed, freeze=self.freeze, gate=self.gate)
 
     def of(self, checkpoint: Checkpoint) -> list[Member]:
-        """Return the members that the request names of a checkpoint.
+        """Return the requested members of a checkpoint.
 
         Raises:
-            BlrcError: it has no such layers, or nothing is sampled of which layers were chosen.
+            BlrcError: the checkpoint has no such layers, or layers were chosen although nothing is sampled.
         """
         layers = sampled_layers(checkpoint, self.sample)
         return parse_members(self.members, self.seed, layers, self.freeze, self.gate)
@@ -49,10 +49,10 @@ def ask_members(
     freeze: str | float | Fraction = NONE,
     gate: str | float | Fraction | None = None,
 ) -> MembersRequest:
-    """Make a request of what a user writes.
+    """Make a request from what a user writes.
 
     Raises:
-        BlrcError: an option that is none, or options that have no use beside the others; the option is named.
+        BlrcError: names an option that is invalid, or that has no effect beside the others.
     """
     layers = sample if isinstance(sample, str) else tuple(sample)
     return MembersRequest(str(members), seed, layers, parse_freeze(freeze), parse_gate(gate))
@@ -61,11 +61,13 @@ def ask_members(
 def parse_members(
     members: str, seed: int, layers: tuple[str, ...] | None = None, freeze: Fraction = NONE, gate: int = 0
 ) -> list[Member]:
-    """``map``, or the number of networks to sample from `seed`; member k is the same whatever the number.
+    """Return the MAP network for ``map``, or as many networks sampled from `seed` as `members` says.
+
+    Member k is the same, however many there are.
 
     Args:
-        layers, freeze: of every sampled member (see `Member`); with ``map``, of which nothing is sampled, an error.
-        gate: where it is not 0, MAP comes before the sampled members; with ``map`` alone an error.
+        layers, freeze: choices for every sampled member (see `Member`); an error with ``map``, which samples nothing.
+        gate: if it is not 0, MAP comes before the sampled members; an error with ``map`` alone.
     """
     Member(seed, 0)  # refuses a bad seed, also where it is not used
     if members == "map":
@@ -84,10 +86,12 @@ def parse_members(
 
 
 def parse_gate(gate: str | float | Fraction | None) -> int:
-    """`Program.gate` (Q16) of a probability: p passes exactly where it is at least `gate`. None is 0, no gate.
+    """Return the `Program.gate` (Q16) of a probability; None gives 0, no gate.
+
+    A probability p passes the gate exactly if it is at least `gate`.
 
     Raises:
-        BlrcError: not above 0 and at most 1.
+        BlrcError: the probability is not above 0 and at most 1.
     """
     if gate is None:
         return 0

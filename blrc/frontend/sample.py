@@ -1,4 +1,4 @@
-"""A checkpoint to one net: the most likely weights (MAP), or a sample keyed by (seed, member)."""
+"""Turn a checkpoint into one net: with the most likely weights (MAP), or with a sample keyed by (seed, member)."""
 
 from __future__ import annotations
 
@@ -30,17 +30,18 @@ _TEXT = re.compile(rf"sample (\d+):(\d+)(?: layers ({_NAME}(?:,{_NAME})*))?(?: f
 
 @dataclass(frozen=True)
 class Member:
-    """Which network to take: MAP where ``seed`` is None, else sample number ``index`` of ``seed``.
+    """Say which network to take: MAP if ``seed`` is None, else sample number ``index`` of ``seed``.
 
     Attributes:
-        layers: names of the binary layers that are sampled, the others stay at MAP; None samples all of them.
+        layers: names of the binary layers that are sampled, while the others stay at MAP; None samples all of them.
         freeze: weights with min(p, 1-p) < freeze stay at MAP; 0 freezes none, 1/2 all.
 
-    The random bits of a weight do not depend on `layers` and `freeze`: what is sampled is as in `Member(seed, index)`.
+    The random bits of a weight do not depend on `layers` and `freeze`, so every sampled weight is as in
+    `Member(seed, index)`.
 
     Raises:
-        BlrcError: a seed that is no whole number below 2^64, an index that is none below 2^32, no layers or one twice,
-        a `freeze` outside 0 to 1/2, or a choice for MAP, of which nothing is sampled.
+        BlrcError: `seed` is no whole number below 2^64, `index` is none below 2^32, `layers` is empty or names a layer
+            twice, `freeze` is outside 0 to 1/2, or MAP, of which nothing is sampled, has `layers` or `freeze`.
     """
 
     seed: int | None = None
@@ -64,7 +65,7 @@ class Member:
 
     @staticmethod
     def parse(text: str) -> Member:
-        """Inverse of ``str``. Raises a `ValueError` for what is no member."""
+        """Return the member that ``str`` wrote as `text`. Raise a `ValueError` if it describes none."""
         if text == "map":
             return MAP
         found = _TEXT.fullmatch(text)
@@ -75,7 +76,10 @@ class Member:
         return Member(int(seed), int(index), layers, NONE if freeze is None else Fraction(freeze))
 
     def __str__(self) -> str:
-        """``map`` or ``sample SEED:INDEX [layers NAME,...] [freeze N/D]``; odd names are JSON strings in ASCII."""
+        """Return ``map`` or ``sample SEED:INDEX [layers NAME,...] [freeze N/D]``.
+
+        Unusual names are written as JSON strings in ASCII.
+        """
         if self.seed is None:
             return "map"
         text = f"sample {self.seed}:{self.index}"
@@ -101,18 +105,18 @@ MAP = Member()
 
 
 def binary_layers(checkpoint: Checkpoint) -> dict[str, str]:
-    """Kind (``binary_conv2d`` or ``binary_linear``) of each layer that can be sampled, by name, in order."""
+    """Return the kind of each layer that can be sampled (``binary_conv2d`` or ``binary_linear``), by name, in order."""
     return {node.name: node.kind for node in checkpoint.nodes if node.kind.startswith("binary_")}
 
 
 def sampled_layers(checkpoint: Checkpoint, choice: str | Sequence[str]) -> tuple[str, ...] | None:
-    """The `Member.layers` of a choice: ``all``, ``conv`` (every binary convolution), ``LAYER,LAYER``, or names.
+    """Return the `Member.layers` of a choice: ``all``, ``conv`` (every binary convolution), ``LAYER,LAYER``, or names.
 
     Returns:
-        names in the network's order; None where they are all of its binary layers.
+        the names in the network's order; None if they are all of its binary layers.
 
     Raises:
-        BlrcError: a name that is none of the checkpoint's binary layers (which the message lists), or none at all.
+        BlrcError: the choice is empty, or a name is none of the checkpoint's binary layers (which the message lists).
     """
     known = binary_layers(checkpoint)
     who = f"{checkpoint.source}: cannot sample"
@@ -135,10 +139,10 @@ def sampled_layers(checkpoint: Checkpoint, choice: str | Sequence[str]) -> tuple
 
 
 def parse_freeze(freeze: str | float | Fraction) -> Fraction:
-    """The exact rational that a decimal text, ``N/D`` or a float's shortest decimal form says.
+    """Return the exact rational number that a decimal text, ``N/D`` or the shortest decimal form of a float says.
 
     Raises:
-        BlrcError: not a number from 0 to 1/2.
+        BlrcError: it is not a number from 0 to 1/2.
     """
     try:
         value = exact(freeze)
@@ -150,10 +154,10 @@ def parse_freeze(freeze: str | float | Fraction) -> Fraction:
 
 
 def exact(number: str | float | Fraction) -> Fraction:
-    """What was written, not its nearest double.
+    """Return the number as it was written, not its nearest double.
 
     Raises:
-        ValueError, ZeroDivisionError: no number, or one with so many digits that it would take for ever.
+        ValueError, ZeroDivisionError: it is no number, or has so many digits that it would take too long.
     """
     text = str(number).lower()
     exponent = text.partition("e")[2].lstrip("+-")
@@ -163,14 +167,14 @@ def exact(number: str | float | Fraction) -> Fraction:
 
 
 def sample(checkpoint: Checkpoint, member: Member = MAP, running: bool = False) -> Net:
-    """The net of one member.
+    """Return the net of one member.
 
     Args:
-        running: keep the running norm statistics of training, as they are; otherwise norms come without statistics, to
-            be re-estimated by `calibrate` (paper, section 5: "re-estimating the batch norm statistics").
+        running: keep the running norm statistics of training; otherwise norms come without statistics, to be
+            re-estimated by `blrc.lowering.calibrate` (paper, section 5: "re-estimating the batch norm statistics").
 
     Raises:
-        BlrcError: layers that the member names and the checkpoint does not have, or that make no layer.
+        BlrcError: the member names layers that the checkpoint does not have, or a node is no valid layer.
     """
     if member.layers is not None:
         sampled_layers(checkpoint, member.layers)  # refuses unknown names
@@ -189,7 +193,7 @@ def _layer(checkpoint: Checkpoint, node: Node, index: int, member: Member, runni
 
 @dataclass(frozen=True)
 class _Numbers:
-    """What one layer of one member computes with (`blrc.frontend.kinds.record.Values`)."""
+    """Give the numbers that one layer of one member computes with (see `blrc.frontend.kinds.record.Values`)."""
 
     checkpoint: Checkpoint
     node: Node

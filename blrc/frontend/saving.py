@@ -1,4 +1,4 @@
-"""Write checkpoints, from a torch module to one sealed file, which `blrc.frontend.checkpoint` describes and reads."""
+"""Write a torch module to a checkpoint: one sealed file, which `blrc.frontend.checkpoint` describes and reads."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ def save(
     Args:
         model: any module made of `blrc.nn` layers; a user's own class needs no registration.
         input: how raw input becomes codes (`blrc.net.encoding.pixels`, `int8_codes` or `bits`).
-        calibration: raw samples ``(N, *input.shape)`` of type ``input.dtype``, at least 2; a few hundred suffice.
-            None leaves a
-            checkpoint that cannot be exported without re-estimation samples.
+        calibration: raw samples ``(N, *input.shape)`` of type ``input.dtype``, at least 2; a few hundred suffice. None
+            leaves a checkpoint that cannot be exported without re-estimation samples.
         compact: hold logits as 8-bit codes, a quarter of the size. MAP weights and samples stay the same bit for bit.
-            Of a Binarized NN it holds the signs: the same network, but it cannot be trained on as if not saved.
+            Of a Binarized NN only the signs are held: the network is the same, but training cannot go on as if it had
+            not been saved.
         whitening: kept with a network that takes whitened images, so that `blrc eval` and others can whiten (9.5 MB).
-        check_samples: on how many calibration samples (or random ones) the module runs beside its captured graph, at
-            least 1; by default 32, and 8 of more than a million weights.
+        check_samples: number of calibration samples (or random ones) on which the module runs beside its captured
+            graph, at least 1; by default 32, or 8 for a network of more than a million weights.
 
     Raises:
         BlrcError: layers without a binary form, a module that computes something else than its captured graph, values
@@ -95,7 +95,7 @@ def from_model(
     source: str = "model",
     check_samples: int | None = None,
 ) -> Checkpoint:
-    """Return what `save` would write, without writing it."""
+    """Return the checkpoint that `save` would write, without writing it."""
     if not isinstance(input, InputEncoding):
         raise BlrcError(f"input={type(input).__name__}: expected what blrc.pixels, blrc.int8_codes or blrc.bits gives")
     count = check_count(check_samples)
@@ -135,10 +135,10 @@ def _deflate(samples: NDArray[Any] | None) -> dict[str, Any] | None:
 
 
 def _interned(content: Any) -> Any:
-    """The same plain data with equal strings being one object.
+    """Return the same plain data, in which equal strings are one object.
 
-    Pickle writes an object that it has met before as a reference, so bytes would depend on which strings happen to be
-    shared; now the same network gives the same file, whether it was just trained or loaded.
+    Pickle writes an object that it has met before as a reference, so the bytes would depend on which strings happen to
+    be shared. With interned strings the same network gives the same file, whether it was just trained or loaded.
     """
     if isinstance(content, dict):
         return {_interned(key): _interned(value) for key, value in content.items()}
@@ -148,7 +148,7 @@ def _interned(content: Any) -> Any:
 
 
 def _seal(archive: bytes) -> bytes:
-    """Append the SHA-256 as the zip's comment; its last two bytes are the comment's length (so far 0)."""
+    """Append the SHA-256 as the zip's comment; the archive's last two bytes are the comment's length (so far 0)."""
     if archive[-2:] != b"\0\0":
         raise RuntimeError("torch.save wrote a zip with a comment, which blrc.frontend.checkpoint does not expect")
     body = archive[:-2] + SEAL_BYTES.to_bytes(2, "little")

@@ -1,6 +1,6 @@
-"""Norm behind the last binary layer to integer scores, `multiplier` z + `bias`. The only module that knows how.
+"""Turn the norm behind the last binary layer into integer scores, `multiplier` z + `bias`.
 
-For an integer pre-activation z of +-1 inputs the real score of a class is, with V = v + eps,
+No other module knows how. For an integer pre-activation z of +-1 inputs the real score of a class is, with V = v + eps,
 
     gamma (z - m) / sqrt(V) + beta = slope z + offset,    slope = gamma / sqrt(V),    offset = beta - slope m,
 
@@ -8,14 +8,15 @@ or z + (the layer's bias) where it has no norm. The integer score counts units o
 
     multiplier = round(slope / scale),    bias = round(offset / scale).                                         (2)
 
-**Scale.** The smallest power of two from `head.SMALLEST_SCALE` (2^-16) on for which no score of any member can overflow
-int32: 2 (|multiplier| n + |bias|) < 2^31 - 1, n being the number of inputs. The head is why it is not smaller.
+**Scale.** It is the smallest power of two, from `head.SMALLEST_SCALE` (2^-16) upwards, for which no score of any member
+can overflow int32: 2 (|multiplier| n + |bias|) < 2^31 - 1, where n is the number of inputs. The integer softmax in
+`blrc.program.head` needs that lower limit.
 
-**Accuracy.** Each rounding is off by at most half a unit, so |score x scale - real score| <= (n + 1) scale / 2: 0.004
-for 512 inputs at 2^-16. A multiplier has as many bits as slope x 2^16: 10 to 12 for gamma near 1 and 512 inputs.
+**Accuracy.** Each rounding is off by at most half a unit, so |score x scale - real score| <= (n + 1) scale / 2. This is
+0.004 for 512 inputs at 2^-16. A multiplier has as many bits as slope x 2^16: 10 to 12 for gamma near 1 and 512 inputs.
 
-Numbers are taken as the rationals that they are, and (2) is rounded exactly, halves up, by comparing squares in
-integers (`fold.decides_plus`): the same integers on every machine.
+All numbers are taken as exact rationals, and (2) is rounded exactly, halves up, by comparing squares in integers
+(`fold.decides_plus`). So the integers are the same on every machine.
 """
 
 from __future__ import annotations
@@ -41,13 +42,13 @@ _LARGEST = Fraction(2) ** 1000
 
 @dataclass(frozen=True, eq=False)
 class Affine:
-    """``multiplier`` and ``bias`` of every class, int64 ``(classes,)``: integer score = multiplier z + bias."""
+    """Hold ``multiplier`` and ``bias`` of every class, int64 ``(classes,)``: integer score = multiplier z + bias."""
 
     multiplier: NDArray[np.int64]
     bias: NDArray[np.int64]
 
     def fits(self, inputs: int) -> bool:
-        """Whether no score of so many +-1 inputs leaves int32, even in the form bias + multiplier (n - 2 count)."""
+        """Return whether all scores of `inputs` +-1 inputs fit int32, even as bias + multiplier (n - 2 count)."""
         return all(
             2 * (abs(int(m)) * inputs + abs(int(b))) < INT32_MAX
             for m, b in zip(self.multiplier, self.bias, strict=True)
@@ -55,7 +56,7 @@ class Affine:
 
 
 def score_scale(stages: Sequence[ScoreStage]) -> float:
-    """The scale that the last layers of all members share.
+    """Return the scale that the last layers of all members share.
 
     Raises:
         BlrcError: parameters that are not finite, no statistics, v + eps = 0 (layer and channel named), or scores that
@@ -71,13 +72,16 @@ def score_scale(stages: Sequence[ScoreStage]) -> float:
 
 
 def affine(stage: ScoreStage, scale: Fraction) -> Affine:
-    """(2) for every class; numbers of more than 32 bits are cut there (`Affine.fits` refuses them)."""
+    """Compute multiplier and bias of every class by equation (2) of this module.
+
+    Numbers of more than 32 bits are cut there, and `Affine.fits` refuses them.
+    """
     parts = [_class(stage, scale / 2, c) for c in range(len(stage.linear.weights))]
     return Affine(np.array([m for m, _ in parts], dtype=np.int64), np.array([b for _, b in parts], dtype=np.int64))
 
 
 def real_scores(stage: ScoreStage, z: NDArray[Any]) -> NDArray[np.float64]:
-    """The real scores in float64, written out, for comparison: z is ``(N, classes)``."""
+    """Return the real scores in float64, computed directly, for comparison; z is ``(N, classes)``."""
     norm, bias = stage.norm, stage.linear.bias
     if norm is None:
         return np.asarray(z + (0.0 if bias is None else bias), dtype=np.float64)
@@ -93,7 +97,7 @@ def _class(stage: ScoreStage, half: Fraction, c: int) -> tuple[int, int]:
 
 
 def _parameters(stage: ScoreStage, c: int) -> tuple[Fraction, Fraction, Fraction, Fraction]:
-    """gamma, m, beta, V of class c."""
+    """Return gamma, m, beta and V of class c."""
     linear, norm = stage.linear, stage.norm
     if linear.bias is not None:
         check_finite(linear.name, "bias", linear.bias)
@@ -115,5 +119,5 @@ def _offset_below(
 
 
 def _rounded(below: partial[bool]) -> int:
-    """The real number that is below h half units from some h on, rounded to whole units, halves up."""
+    """Round a real number to whole units, halves up; `below` tells whether it is below h half units."""
     return least(-_REACH, _REACH, below) // 2

@@ -1,8 +1,8 @@
 """Re-estimate norm statistics, exactly, layer by layer.
 
-The paper's "directly computing the batch statistics" (section 5): each layer's statistics are taken over the
-calibration samples as they arrive through the already calibrated, already folded layers before it, so they are those
-that the device will see. They are integer sums (sum z, sum z^2), and do not depend on batch order, threads or machine.
+This is the paper's "directly computing the batch statistics" (section 5). Each layer's statistics are taken over the
+calibration samples as they arrive through the calibrated and folded layers before it, so they are those that the device
+will see. They are integer sums (sum z, sum z^2), and do not depend on batch order, threads or machine.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ MOST_BITS = 2**31  # of one layer for all samples together, 256 MiB
 
 
 def calibrate(net: Net, samples: NDArray[Any]) -> Net:
-    """The net with norm statistics re-estimated on raw `samples`, ``(N, *encoding.shape)``, N >= 2.
+    """Return the net with norm statistics re-estimated on raw `samples`, ``(N, *encoding.shape)``, N >= 2.
 
-    What lies between two layers is held as bits, and what is computed at once is bounded: beside the samples it takes
-    some 500 MB at most.
+    Values between two layers are held as bits, and the number of values computed at once is bounded. So calibration
+    takes some 500 MB at most, besides the samples.
 
     Raises:
         BlrcError: samples of the wrong type or shape, or too many of them; layers in an order that has no exact integer
@@ -79,21 +79,21 @@ def _check_room(shapes: Mapping[str, tuple[int, ...]], count: int) -> None:
 
 
 def _multiply_adds(layer: Layer, shapes: Mapping[str, tuple[int, ...]]) -> int:
-    """Return those of a binary layer for one sample."""
+    """Return the number of multiply-adds of a binary layer for one sample, and 0 for other layers."""
     if not isinstance(layer, Conv | Dense):
         return 0
     return fan_in(layer) * math.prod(shapes[layer.name])
 
 
 class _Maps(Protocol):
-    """Integer maps of all samples, given some samples at a time."""
+    """Give integer maps of all samples, some samples at a time."""
 
     def __iter__(self) -> Iterator[NDArray[Any]]: ...
 
 
 @dataclass(frozen=True, eq=False)
 class _Raw:
-    """The codes of raw samples."""
+    """Give the codes of raw samples."""
 
     encoding: InputEncoding
     samples: NDArray[Any]
@@ -106,7 +106,7 @@ class _Raw:
 
 @dataclass(frozen=True, eq=False)
 class _Bits:
-    """+-1 maps, packed into bits."""
+    """Hold +-1 maps, packed into bits."""
 
     parts: list[tuple[NDArray[np.uint8], tuple[int, ...]]]
 
@@ -124,7 +124,7 @@ class _Bits:
 
 @dataclass(frozen=True, eq=False)
 class _Flat:
-    """Maps as vectors, C, H, W in that order."""
+    """Give maps as vectors, in the order C, H, W."""
 
     maps: _Maps
 
@@ -134,7 +134,10 @@ class _Flat:
 
 
 class _Sums:
-    """Pre-activations of a layer, some samples at a time. They are kept if they are few, else computed each time."""
+    """Give the pre-activations of a layer, some samples at a time.
+
+    They are kept if they take at most `KEPT` bytes; otherwise each iteration computes them again.
+    """
 
     def __init__(self, linear: Conv | Dense, x: _Maps, peak: int, shape: tuple[int, ...]) -> None:
         self.linear, self.x, self.peak = linear, x, peak
@@ -160,7 +163,7 @@ class _Sums:
 
 
 def _statistics(parts: Iterable[NDArray[Any]]) -> Sums:
-    """Exact sums over all parts together."""
+    """Return the exact sums over all parts together."""
     found = [sums(part) for part in parts]
     count = sum(each.count for each in found)
     total = tuple(map(sum, zip(*(each.total for each in found), strict=True)))
@@ -168,7 +171,7 @@ def _statistics(parts: Iterable[NDArray[Any]]) -> Sums:
 
 
 def sums(z: NDArray[Any]) -> Sums:
-    """Exact sums over all axes but the channels' (axis 1)."""
+    """Return the exact sums over all axes but that of the channels (axis 1)."""
     channels = z.shape[1]
     count = z.size // channels
     peak = max(int(z.max(initial=0)), -int(z.min(initial=0)))
@@ -185,13 +188,13 @@ def sums(z: NDArray[Any]) -> Sums:
 
 
 def folded(stage: Stage, norm: Norm | None, scale: float, peak: int) -> Folded:
-    """Flips and thresholds of a stage whose input has `scale` codes a unit and magnitudes up to `peak`."""
+    """Return flips and thresholds of a stage whose input has `scale` codes per unit and magnitudes up to `peak`."""
     bound = fan_in(stage.linear) * peak
     return fold(stage.linear, norm, scale, -bound, bound)
 
 
 def decide(stage: Stage, rule: Folded, z: NDArray[Any]) -> NDArray[np.int8]:
-    """The +-1 output of a stage for pre-activations `z` (channels on axis 1), as the folded threshold decides it."""
+    """Return the +-1 output of a stage that the folded threshold gives for pre-activations `z` (channels on axis 1)."""
     parts = []
     for i in range(0, len(z), CHUNK):
         x = 2 * passes(rule, z[i : i + CHUNK]).view(np.int8) - np.int8(1)
@@ -202,12 +205,12 @@ def decide(stage: Stage, rule: Folded, z: NDArray[Any]) -> NDArray[np.int8]:
 
 
 def passes(rule: Folded, z: NDArray[Any]) -> NDArray[np.bool_]:
-    """Whether each z, channels on axis 1, reaches its threshold after the flip."""
+    """Return whether each z, with channels on axis 1, reaches its threshold after the flip."""
     per_channel = (1, -1, *[1] * (z.ndim - 2))
     sign = np.where(rule.flip, -1, 1).astype(z.dtype).reshape(per_channel)
     return np.asarray(sign * z >= rule.threshold.astype(z.dtype).reshape(per_channel))
 
 
 def fan_in(linear: Conv | Dense) -> int:
-    """Taps x channels that one output sees away from the border."""
+    """Return the number of taps x channels that one output sees away from the border."""
     return int(np.prod(linear.weights.shape[1:]))

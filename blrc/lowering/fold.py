@@ -1,19 +1,20 @@
-"""Norm and sign to (flip, integer threshold). The only module that knows how.
+"""Fold a norm and a sign into a flip and an integer threshold.
 
-For an integer pre-activation z the network decides
+No other module knows how. For an integer pre-activation z the network decides
 
     gamma (z - m) / sqrt(v + eps) + beta >= 0.                                                               (1)
 
 With V = v + eps > 0, and z' = -z, m' = -m where gamma < 0 (the row is *flipped*), (1) is
 
-    |gamma| (z' - m') + beta sqrt(V) >= 0,
+    |gamma| (z' - m') + beta sqrt(V) >= 0.
 
-which is monotone in z', hence z' >= t for one integer t. It is decided exactly: all numbers are rationals (floats
-are), and a + beta sqrt(V) >= 0 by the signs of a and beta and, where they differ, by comparing a^2 with beta^2 V. So
-t comes out of a bisection with (1) itself as the predicate; there is no second law. gamma = 0 is a
+This is monotone in z', so it means z' >= t for one integer t. It is decided exactly, because all numbers are rationals
+(floats are): a + beta sqrt(V) >= 0 follows from the signs of a and beta and, where they differ, from comparing a^2 with
+beta^2 V. A bisection with (1) itself as the predicate finds t, so the law is written only once. gamma = 0 gives a
 constant: always or never.
 
-Thresholds are confined to [low, high + 1], the reachable range: low means always, high + 1 means never.
+Thresholds are confined to [low, high + 1], where [low, high] is the reachable range: low means always, high + 1 means
+never.
 """
 
 from __future__ import annotations
@@ -33,14 +34,17 @@ from blrc.net.net import Conv, Dense, Norm, Reals, Sums, check_finite
 
 @dataclass(frozen=True, eq=False)
 class Folded:
-    """``flip`` bool, ``threshold`` int32, each (channels,): the output is +1 iff (-z if flip else z) >= threshold."""
+    """Hold ``flip`` (bool) and ``threshold`` (int32), each (channels,).
+
+    The output is +1 if and only if (-z if flip else z) >= threshold.
+    """
 
     flip: NDArray[np.bool_]
     threshold: NDArray[np.int32]
 
 
 def decides_plus(gamma: Fraction, z_minus_m: Fraction, beta: Fraction, v_plus_eps: Fraction) -> bool:
-    """(1), exactly: whether gamma (z - m) / sqrt(V) + beta >= 0, for V > 0."""
+    """Decide (1) of this module exactly: whether gamma (z - m) / sqrt(V) + beta >= 0, for V > 0."""
     a = gamma * z_minus_m
     if a >= 0 and beta >= 0:
         return True
@@ -57,8 +61,9 @@ def fold(linear: Conv | Dense, norm: Norm | None, scale: float, low: int, high: 
     Args:
         linear: gives the bias.
         norm: calibrated, or None for a layer without norm.
-        scale: codes per real unit of the layer's input (1 for +-1): eps, bias and running moments are real, z is in
-        codes. low, high: range of z that can occur.
+        scale: codes per real unit of the layer's input (1 for +-1); eps, bias and running moments are real, z is in
+            codes.
+        low, high: range of z that can occur.
 
     Raises:
         BlrcError: parameters that are not finite (layer and channel named), an eps that is negative or not finite, no
@@ -84,7 +89,7 @@ def fold(linear: Conv | Dense, norm: Norm | None, scale: float, low: int, high: 
 
 
 def check_norm(norm: Norm) -> None:
-    """Raise a `BlrcError` that names the norm where eps, gamma or beta cannot be computed with."""
+    """Raise a `BlrcError` that names the norm if its eps, gamma or beta is not finite, or its eps is negative."""
     if not (math.isfinite(norm.eps) and norm.eps >= 0):
         raise BlrcError(f"layer {norm.name!r}: eps {norm.eps}: must be finite and not negative; train with 1e-5, say")
     check_finite(norm.name, "gamma", norm.gamma)
@@ -108,7 +113,7 @@ def _fold_bias(linear: Conv | Dense, scale: float, low: int, high: int) -> Folde
 
 
 def moments(linear: Conv | Dense, norm: Norm, scale: Fraction, c: int) -> tuple[Fraction, Fraction]:
-    """(m, v + eps) of channel c, in units of the integer z."""
+    """Return (m, v + eps) of channel c, in units of the integer z."""
     statistics = norm.statistics
     if statistics is None:
         raise BlrcError(f"layer {norm.name!r}: its norm has no statistics; calibrate the network first")
@@ -135,7 +140,7 @@ def _real(norm: Norm, what: str, values: Reals, c: int) -> Fraction:
 
 
 def least(low: int, high: int, holds: Callable[[int], bool]) -> int:
-    """The least z in [low, high] for which the monotone predicate holds, or high + 1 if there is none."""
+    """Return the least z in [low, high] for which the monotone predicate holds, or high + 1 if there is none."""
     first, last = low, high + 1
     while first < last:
         middle = (first + last) // 2
@@ -149,7 +154,7 @@ def least(low: int, high: int, holds: Callable[[int], bool]) -> int:
 def float64_decision(
     linear: Conv | Dense, norm: Norm, scale: float, z: NDArray[np.int64]
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """(1) in float64, written out, for comparison with the exact decision: z is (..., channels) integers.
+    """Decide (1) of this module directly in float64, to compare with the exact decision; z is (..., channels) integers.
 
     Returns:
         the decisions, and where they are ties to within float64's rounding (the only place where they may differ).

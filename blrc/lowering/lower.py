@@ -1,8 +1,11 @@
-"""Nets to a program: an ordered list of small passes. From here on there is NumPy and integers only.
+"""Lower nets to a program by an ordered list of small passes. What follows them uses only NumPy and integers.
 
-translate       each layer to ops in H, W, C, with flips and thresholds (fold); flatten disappears into the dense
-weights fuse_pools      max pooling into the convolution that feeds it
-join            members side by side, equal constants stored once
+The passes are, in this order:
+
+    translate       each layer to ops in H, W, C, with flips and thresholds (`blrc.lowering.fold`); flatten
+                    disappears into the dense weights
+    fuse_pools      max pooling into the convolution that feeds it
+    join            members side by side, equal constants stored once
 """
 
 from __future__ import annotations
@@ -30,14 +33,14 @@ from blrc.program.program import BinaryScores, Constant, Conv, Encode, Op, Pool,
 
 @dataclass(frozen=True, eq=False)
 class Lowered:
-    """One op with its constants for one member."""
+    """Hold one op with its constants for one member."""
 
     op: Op
     tables: Mapping[str, NDArray[Any]]
 
 
 def lower(nets: Sequence[Net], gate: int = 0) -> Program:
-    """The program of calibrated nets that are members of one ensemble (same structure, other weights).
+    """Return the program of calibrated nets that are members of one ensemble (same structure, other weights).
 
     Args:
         gate: see `Program.gate`.
@@ -54,10 +57,10 @@ def lower(nets: Sequence[Net], gate: int = 0) -> Program:
 
 
 def score_scale(nets: Sequence[Net]) -> float:
-    """Real score of one integer unit: one for all members, such that the largest weight becomes 127.
+    """Return the real score of one integer unit, which all members share; the largest weight becomes 127.
 
-    Without any weight but 0 there are only biases, and the largest of them becomes 2^16. Never below `SMALLEST_SCALE`.
-    A binary last layer has its own rule (`affine.score_scale`).
+    If all weights are 0 there are only biases, and the largest of them becomes 2^16. The scale is never below
+    `SMALLEST_SCALE`. A binary last layer has its own rule (`blrc.lowering.affine.score_scale`).
     """
     binary = [last for net in nets if isinstance(last := pieces(net)[-1], ScoreStage)]
     if binary:
@@ -74,7 +77,7 @@ def score_scale(nets: Sequence[Net]) -> float:
 
 
 def translate(net: Net, scale: float) -> list[Lowered]:
-    """Each piece of the net to its op."""
+    """Translate each piece of the net to its ops."""
     check_shapes(net)
     x = _input_value(net)
     lowered: list[Lowered] = []
@@ -103,7 +106,10 @@ def translate(net: Net, scale: float) -> list[Lowered]:
 
 
 def fuse_pools(lowered: Sequence[Lowered]) -> list[Lowered]:
-    """Max pooling into the convolution before it: after the flip it is an OR of bits and commutes with thresholds."""
+    """Move max pooling into the convolution before it.
+
+    After the flip, max pooling is an OR of bits and commutes with thresholds.
+    """
     fused: list[Lowered] = []
     for item in lowered:
         last = fused[-1] if fused else None
@@ -117,7 +123,7 @@ def fuse_pools(lowered: Sequence[Lowered]) -> list[Lowered]:
 
 
 def join(value: Value, members: Sequence[Sequence[Lowered]], names: tuple[str, ...], scale: float) -> Program:
-    """Members side by side. Their ops must be equal; their tables are stored once where they are."""
+    """Put members side by side in one program. Their ops must be equal, and equal tables are stored once."""
     ops = tuple(item.op for item in members[0])
     for other, name in zip(members, names, strict=True):
         if tuple(item.op for item in other) != ops:
@@ -176,7 +182,7 @@ def _pool(pool: MaxPool, x: Value) -> Lowered:
 
 
 def _choice(layer: str, outputs: int) -> int:
-    """Return how many classes the last layer has; with one, the label would say nothing."""
+    """Return the number of classes of the last layer, and refuse a single one, whose label would say nothing."""
     if outputs < 2:
         raise BlrcError(
             f"layer {layer!r}: one output is no choice: its label would always be 0; give an output for each answer"
@@ -211,6 +217,6 @@ def _binary_scores(stage: ScoreStage, x: Value, scale: float) -> Lowered:
 
 
 def _turn_rows(rows: NDArray[Any], shape: tuple[int, int, int]) -> NDArray[Any]:
-    """Rows over a flattened C, H, W map as (rows, H, W, C)."""
+    """Turn rows over a flattened C, H, W map into an array (rows, H, W, C)."""
     height, width, channels = shape
     return np.ascontiguousarray(rows.reshape(len(rows), channels, height, width).transpose(0, 2, 3, 1))

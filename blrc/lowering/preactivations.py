@@ -1,6 +1,6 @@
-"""Exact integer pre-activations of a net, and max pooling: by torch where it is loaded, else by NumPy.
+"""Compute exact integer pre-activations of a net, and max pooling: by torch where it is loaded, else by NumPy.
 
-Both ways give the same integers (`blrc.exact`), so what is chosen is a matter of time only.
+Both give the same integers (`blrc.lowering.exact`), so the choice only affects time.
 """
 
 from __future__ import annotations
@@ -21,16 +21,19 @@ PADDED = 2**24  # values of a padded map, up to which torch is given one: it sto
 
 
 def prepare(multiply_adds: float) -> None:
-    """Load torch for so much work, where it is installed and saves more time than loading it takes."""
+    """Load torch for this many multiply-adds, if it is installed and saves more time than loading it takes."""
     if multiply_adds >= PAYS and find_spec("torch") is not None:
         try:
             import torch  # noqa: F401
-        except ImportError:  # installed, and damaged: NumPy does it
+        except (ImportError, OSError):  # installed, and damaged: NumPy does it
             return
 
 
 def uses_torch(linear: Conv | Dense, x: NDArray[np.int8]) -> bool:
-    """Decide whether torch computes a layer: it has to be loaded, and the map must not be mostly padding."""
+    """Decide whether torch computes a layer: it has to be loaded, and the padded map must not be too large.
+
+    torch stores the padding, which NumPy does not.
+    """
     if sys.modules.get("torch") is None:
         return False
     if isinstance(linear, Dense):
@@ -40,15 +43,15 @@ def uses_torch(linear: Conv | Dense, x: NDArray[np.int8]) -> bool:
 
 
 def preactivation(linear: Conv | Dense, x: NDArray[np.int8], peak: int) -> NDArray[np.int16] | NDArray[np.int32]:
-    """z of a batch, without bias.
+    """Return z of a batch, without bias.
 
     Args:
         x: int8 codes or +-1, ``(N, C, H, W)`` or ``(N, C)``.
         peak: bound on the magnitude of x.
 
     Returns:
-        ``(N, out, H', W')`` or ``(N, out)``: int16 where every z and its neighbours fit, else int32 (half the
-        bytes: writing to memory that is new to the process costs as much as the convolution).
+        ``(N, out, H', W')`` or ``(N, out)``: int16 where every z and its neighbours fit, else int32. int16 takes half
+            the bytes, and writing to memory that is new to the process costs as much as the convolution.
     """
     fan_in = int(np.prod(linear.weights.shape[1:]))
     z = _empty(len(x), _output_shape(linear, x), np.int16 if fan_in * peak + 1 < 2**15 else np.int32)
@@ -62,9 +65,9 @@ def preactivation(linear: Conv | Dense, x: NDArray[np.int8], peak: int) -> NDArr
 
 
 def max_pool(x: NDArray[Any], window: Window) -> NDArray[Any]:
-    """Max pooling of integers ``(N, C, H, W)``; padding never wins.
+    """Pool integers ``(N, C, H, W)`` by their maximum; padding never wins.
 
-    The largest of a window is the largest of its rows' largest, so each axis is pooled by itself.
+    The largest value of a window is the largest of its rows' largest values, so each axis is pooled by itself.
     """
     for axis in (0, 1):
         x = _pooled(x, window, axis, window.output(*x.shape[2:])[axis])
@@ -72,7 +75,7 @@ def max_pool(x: NDArray[Any], window: Window) -> NDArray[Any]:
 
 
 def _pooled(x: NDArray[Any], window: Window, axis: int, outputs: int) -> NDArray[Any]:
-    """Pool along rows (axis 0) or columns; padding is never stored."""
+    """Pool along rows (axis 0) or columns (axis 1); padding is never stored."""
     lines = np.moveaxis(x, 2 + axis, 0)
     found = np.full((outputs, *lines.shape[1:]), np.iinfo(x.dtype).min, x.dtype)
     step = window.stride[axis]
@@ -83,8 +86,10 @@ def _pooled(x: NDArray[Any], window: Window, axis: int, outputs: int) -> NDArray
 
 
 def _empty(count: int, shape: tuple[int, ...], dtype: type[Any]) -> NDArray[Any]:
-    """``(count, *shape)`` with channels last in memory, as the convolution writes it: a copy between the two orders
-    costs more than the convolution."""
+    """Return an empty array ``(count, *shape)`` with channels last in memory, as the convolution writes it.
+
+    A copy between the two orders would cost more than the convolution.
+    """
     channels, *size = shape
     return np.moveaxis(np.empty((count, *size, channels), dtype=dtype), -1, 1)
 

@@ -1,4 +1,4 @@
-"""Bit order. The only module that knows it.
+"""Define the order of bits in packed words; no other module knows it.
 
 Bit 1 is +1 and bit 0 is -1. Channel ``c`` is bit ``c % 32`` of word ``c // 32`` of a row of ``uint32`` words. The
 unused bits of the last word (the tail) are 0. See docs/decisions/001-bit-order.md.
@@ -15,7 +15,7 @@ WORD_BITS = 32
 
 
 def words(channels: int) -> int:
-    """Packed words that hold `channels` bits."""
+    """Return how many packed words hold `channels` bits."""
     return -(-channels // WORD_BITS)
 
 
@@ -30,7 +30,7 @@ def pack(bits: NDArray[Any]) -> NDArray[np.uint32]:
 
 
 def unpack(packed: NDArray[np.uint32], channels: int) -> NDArray[np.bool_]:
-    """Inverse of `pack`: uint32 ``(..., words(channels))`` to bool ``(..., channels)``."""
+    """Undo `pack`: turn uint32 ``(..., words(channels))`` into bool ``(..., channels)``."""
     lanes = np.ascontiguousarray(packed.astype("<u4")).view(np.uint8)
     return np.unpackbits(lanes, axis=-1, count=channels, bitorder="little").view(np.bool_)
 
@@ -41,5 +41,5 @@ def pack_signs(signs: NDArray[Any]) -> NDArray[np.uint32]:
 
 
 def unpack_signs(packed: NDArray[np.uint32], channels: int) -> NDArray[np.int8]:
-    """Inverse of `pack_signs`: int8 +-1."""
+    """Undo `pack_signs`: return the signs as int8 +-1."""
     return 2 * unpack(packed, channels).astype(np.int8) - np.int8(1)

@@ -1,4 +1,4 @@
-"""The types of the numbers in maps: one row each, for NumPy, C, ONNX and sizes."""
+"""List the types of the numbers in maps, each with its form in NumPy, C and ONNX and its size."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ DType = Literal["uint8", "int8", "int32", "bits"]
 
 @dataclass(frozen=True)
 class Element:
-    """How numbers of one type are held.
+    """Describe how numbers of one type are held.
 
     Attributes:
         value: NumPy's type of one number, as the reference computes with it.
-        given: the type of inputs in files and in calls of `blrc`; ONNX's inputs have it, too.
+        given: the type of inputs in files, in calls of `blrc` and in ONNX.
         stored: the type in memory, in C; 32 channels share a word where numbers are bits.
         low, high: the smallest and the largest number.
     """
@@ -30,7 +30,7 @@ class Element:
 
     @property
     def c_type(self) -> str:
-        """Return the name of the type in memory in C."""
+        """Return the C name of the type in memory."""
         return f"{self.stored.name}_t"
 
 

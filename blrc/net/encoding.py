@@ -1,12 +1,12 @@
-"""Raw device input to integer codes. The only module that knows how.
+"""Turn raw device input into integer codes; no other module knows how.
 
 A device sees raw data: ``uint8`` (pixels), ``int8`` (ready-made codes) or ``bits`` (already +-1). Training
-standardises, ``(x / 255 - mean) / std``; the device holds that as an int8 **code** with one scale for all channels,
+standardises, ``(x / 255 - mean) / std``. The device holds that as an int8 **code** with one scale for all channels,
 
     code = clip(round(scale * (x / 255 - mean_c) / std_c), -127, 127),        real value = code / scale
 
-so that a sum over channels of codes is the real sum times ``scale`` (a scale per channel would break this). For uint8
-input the map is a table of 256 entries a channel, and the table is part of the program. Zero padding is code 0.
+so that a sum of codes over channels is the real sum times ``scale`` (a scale per channel would break this). For uint8
+input the map is a table of 256 entries per channel, and the table is part of the program. Zero padding is code 0.
 
 Arrays here are N, C, H, W or N, C (dense input), as in torch.
 """
@@ -34,13 +34,13 @@ float32."""
 
 @dataclass(frozen=True, repr=False)
 class InputEncoding(Brief):
-    """How raw input becomes codes. Build one with `pixels`, `int8_codes` or `bits`.
+    """Describe how raw input becomes codes. Build one with `pixels`, `int8_codes` or `bits`.
 
     Attributes:
         kind: type of the raw data.
-        shape: of one sample, ``(C, H, W)`` or ``(features,)``.
+        shape: shape of one sample, ``(C, H, W)`` or ``(features,)``.
         scale: codes per unit of real input (1.0 for bits).
-        mean, std: per channel, in units of ``x / 255`` (uint8 only, else empty).
+        mean, std: values per channel, in units of ``x / 255`` (uint8 only, else empty).
     """
 
     kind: InputKind
@@ -68,17 +68,17 @@ class InputEncoding(Brief):
 
     @property
     def channels(self) -> int:
-        """Number of channels that have a table of their own (1 for dense uint8 input: all features share it)."""
+        """Return how many channels have a table of their own (1 for dense uint8 input: all features share it)."""
         return self.shape[0] if len(self.shape) == 3 else 1
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """NumPy type of raw samples (bits are uint8 zeros and ones)."""
+        """Return the NumPy type of raw samples (bits are uint8 zeros and ones)."""
         return ELEMENTS[self.kind].given
 
     @property
     def code_range(self) -> tuple[int, int]:
-        """Smallest and largest code that this input can give."""
+        """Return the smallest and the largest code that this input can give."""
         if self.kind == "uint8":
             codes = self.table()
             return int(codes.min()), int(codes.max())
@@ -86,15 +86,15 @@ class InputEncoding(Brief):
 
     @property
     def peak(self) -> int:
-        """Largest magnitude of a code."""
+        """Return the largest magnitude of a code."""
         return max(map(abs, self.code_range))
 
     def table(self) -> NDArray[np.int8]:
-        """The code of every raw value: int8 array ``(channels, 256)``. uint8 input only."""
+        """Return the code of every raw value as an int8 array ``(channels, 256)``; uint8 input only."""
         return _standardised_codes(self.mean, self.std, self.scale)
 
     def codes(self, raw: NDArray[Any]) -> NDArray[np.int8]:
-        """Codes of raw samples.
+        """Return the codes of raw samples.
 
         Args:
             raw: ``(N, *shape)`` of type `dtype`.
@@ -116,7 +116,7 @@ class InputEncoding(Brief):
         return np.stack([table[c][raw[:, c]] for c in range(self.channels)], axis=1)
 
     def real(self, raw: NDArray[Any]) -> NDArray[np.float32]:
-        """What the torch network sees of raw samples: ``codes / scale``, float32, shape ``(N, *shape)``."""
+        """Return what the torch network sees of raw samples: ``codes / scale``, float32, shape ``(N, *shape)``."""
         return (self.codes(raw).astype(np.float64) / self.scale).astype(np.float32)
 
     def check(self, raw: NDArray[Any], what: str) -> None:
@@ -130,23 +130,23 @@ class InputEncoding(Brief):
 
 
 def device_layout(raw: NDArray[Any]) -> NDArray[Any]:
-    """Samples as a device holds them: ``(N, C, H, W)`` to ``(N, H, W, C)``, and ``(N, F)`` to ``(N, 1, 1, F)``."""
+    """Turn samples to a device's layout: ``(N, C, H, W)`` to ``(N, H, W, C)``, and ``(N, F)`` to ``(N, 1, 1, F)``."""
     return np.ascontiguousarray(raw[:, None, None, :] if raw.ndim == 2 else raw.transpose(0, 2, 3, 1))
 
 
 def torch_layout(maps: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
-    """Inverse of `device_layout` for samples of `shape`."""
+    """Undo `device_layout` for samples of `shape`."""
     return np.ascontiguousarray(maps[:, 0, 0] if len(shape) == 1 else maps.transpose(0, 3, 1, 2))
 
 
 def pixels(
     shape: Sequence[int], *, mean: Sequence[float], std: Sequence[float], scale: float | None = None
 ) -> InputEncoding:
-    """uint8 pixels that training standardises as ``(x / 255 - mean) / std`` (torchvision's convention).
+    """Describe uint8 pixels that training standardises as ``(x / 255 - mean) / std`` (torchvision's convention).
 
     Args:
-        shape: of one sample, ``(C, H, W)`` or ``(features,)``.
-        mean, std: per channel, in units of ``x / 255``.
+        shape: shape of one sample, ``(C, H, W)`` or ``(features,)``.
+        mean, std: values per channel, in units of ``x / 255``.
         scale: codes per unit; by default the largest that saturates no pixel value, which lost nothing on MNIST.
     """
     shape, mean, std = _sizes(shape), _reals("mean", mean), _reals("std", std)
@@ -159,17 +159,17 @@ def pixels(
 
 
 def int8_codes(shape: Sequence[int], *, scale: float) -> InputEncoding:
-    """int8 input that already is a code; the real value is ``code / scale`` (whitened data, audio, sensors)."""
+    """Describe int8 input that already is a code, with real value ``code / scale`` (whitened data, audio, sensors)."""
     return InputEncoding("int8", _sizes(shape), float(scale))
 
 
 def bits(shape: Sequence[int]) -> InputEncoding:
-    """Input that already is +-1, given as 0 and 1 (bit 1 = +1)."""
+    """Describe input that already is +-1, given as 0 and 1 (bit 1 = +1)."""
     return InputEncoding("bits", _sizes(shape), 1.0)
 
 
 def _sizes(shape: Sequence[int]) -> tuple[int, ...]:
-    """Plain integers, NumPy's included."""
+    """Return a shape in plain integers; NumPy's integers are accepted."""
     try:
         return tuple(index(n) for n in shape)
     except TypeError:

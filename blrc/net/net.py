@@ -1,8 +1,8 @@
-"""IR 1, the net: one sampled network, +-1 weights with float norms. Layers keep the names that the user gave them.
+"""Define the net: one sampled network, +-1 weights with float norms, the compiler's first intermediate form (IR 1).
 
-A net is a list of layers in SSA form: each reads one named value (``input`` or an earlier layer's name) and its
-output bears its own name. Maps are C, H, W as in torch; `lower` turns them. Real numbers stay exactly as trained
-(float64 holds float32).
+A net is a list of layers in SSA form: each reads one named value (``input`` or an earlier layer's name), and its
+output bears its own name. Layers keep the names that the user gave them. Maps are C, H, W as in torch;
+`blrc.lowering.lower` turns them. Real numbers stay exactly as trained (float64 holds float32).
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ Reals = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Sums:
-    """Norm statistics as exact integer sums over M pre-activations a channel: m = S/M, v = (Q - S^2/M)/(M-1)."""
+    """Hold norm statistics as exact integer sums over M pre-activations per channel.
+
+    With the sum S (`total`) and the sum of squares Q (`squares`), m = S/M and v = (Q - S^2/M)/(M-1).
+    """
 
     count: int
     total: tuple[int, ...]
@@ -41,7 +44,10 @@ class Sums:
 
 @dataclass(frozen=True, eq=False)
 class Moments:
-    """Norm statistics as floats (running averages from training), in real units of the pre-activation with its bias."""
+    """Hold norm statistics as floats (running averages from training).
+
+    They are in real units of the pre-activation with its bias.
+    """
 
     means: Reals
     variances: Reals
@@ -49,7 +55,10 @@ class Moments:
 
 @dataclass(frozen=True, eq=False)
 class Conv:
-    """Binary convolution: ``weights`` int8 +-1 (out, in / groups, kernel h, kernel w); ``bias`` real (out,) or None."""
+    """Describe a binary convolution.
+
+    ``weights`` are int8 +-1 (out, in / groups, kernel h, kernel w), and ``bias`` is real (out,) or None.
+    """
 
     name: str
     x: str
@@ -61,7 +70,7 @@ class Conv:
 
 @dataclass(frozen=True, eq=False)
 class Dense:
-    """Binary linear layer: ``weights`` int8 +-1 (out, in); ``bias`` real (out,) or None."""
+    """Describe a binary linear layer: ``weights`` int8 +-1 (out, in), ``bias`` real (out,) or None."""
 
     name: str
     x: str
@@ -71,7 +80,10 @@ class Dense:
 
 @dataclass(frozen=True, eq=False)
 class Norm:
-    """gamma (z - m) / sqrt(v + eps) + beta, each (channels,). ``statistics`` None means: to be calibrated."""
+    """Describe a norm: gamma (z - m) / sqrt(v + eps) + beta, each (channels,).
+
+    ``statistics`` is None where they have yet to be calibrated.
+    """
 
     name: str
     x: str
@@ -90,7 +102,7 @@ class MaxPool:
 
 @dataclass(frozen=True, eq=False)
 class Sign:
-    """b(a) = +1 if a >= 0 else -1."""
+    """Describe a sign: b(a) = +1 if a >= 0 else -1."""
 
     name: str
     x: str
@@ -98,7 +110,7 @@ class Sign:
 
 @dataclass(frozen=True, eq=False)
 class Flatten:
-    """C, H, W to one vector, in that order."""
+    """Describe the flattening of a map to one vector, in the order C, H, W."""
 
     name: str
     x: str
@@ -106,7 +118,7 @@ class Flatten:
 
 @dataclass(frozen=True, eq=False)
 class Softmax:
-    """The last layer: real ``weights`` (classes, in) and ``bias`` (classes,) on +-1 inputs."""
+    """Describe a last layer with real ``weights`` (classes, in) and ``bias`` (classes,) on +-1 inputs."""
 
     name: str
     x: str
@@ -119,11 +131,11 @@ Layer = Conv | Dense | Norm | MaxPool | Sign | Flatten | Softmax
 
 @dataclass(frozen=True, eq=False)
 class Net:
-    """One deterministic network.
+    """Describe one deterministic network.
 
     Attributes:
         encoding: how raw input becomes codes.
-        layers: in order of execution.
+        layers: the layers in order of execution.
         member: where the weights come from, ``map`` or ``sample SEED:INDEX``.
     """
 
@@ -134,7 +146,7 @@ class Net:
 
 @dataclass(frozen=True)
 class Stage:
-    """A binary layer with what follows it up to the sign: the unit that folds into one op of the program."""
+    """Group a binary layer with what follows it up to the sign: the unit that folds into one op of the program."""
 
     linear: Conv | Dense
     norm: Norm | None
@@ -144,7 +156,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class ScoreStage:
-    """A binary dense layer whose pre-activations, after the norm if there is one, are the class scores."""
+    """Group a last binary dense layer with its norm, if any; its normalised pre-activations are the class scores."""
 
     linear: Dense
     norm: Norm | None
@@ -159,7 +171,7 @@ def pieces(net: Net) -> list[Piece]:
     The last piece gives the scores: a softmax layer, or a binary dense layer [norm] without a sign.
 
     Raises:
-        BlrcError: an order of layers that has no exact integer form, by the name of the layer, with what to do.
+        BlrcError: the order of layers has no exact integer form; the message names the layer and says what to do.
     """
     layers = list(net.layers)
     _check_chain(layers)

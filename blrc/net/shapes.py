@@ -1,4 +1,4 @@
-"""Shapes of a net's maps, and the errors that a wrong one deserves."""
+"""Compute the shapes of a net's maps, and refuse shapes that do not fit."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ MOST_VALUES = 2**24  # of a map: 64 channels of 512 x 512; calibration takes som
 
 
 def check_shapes(net: Net) -> dict[str, Shape]:
-    """Output shape of every layer by name, ``(C, H, W)`` or ``(features,)``.
+    """Return the output shape of every layer by name, ``(C, H, W)`` or ``(features,)``.
 
     Raises:
-        BlrcError: a layer that does not fit its input, by name, with both shapes.
+        BlrcError: a layer does not fit its input (named, with both shapes), or a map has too many values.
     """
     shapes: dict[str, Shape] = {INPUT: net.encoding.shape}
     _check_size("the input", net.encoding.shape)

@@ -1,4 +1,4 @@
-"""Geometry of a sliding window, of convolutions and of pools, and what a layer's options may say of it."""
+"""Describe the sliding window of a convolution or pool, and read it from a layer's options."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MOST = 2**31 - 1  # of channels and features: the C counts in int32_t
 
 @dataclass(frozen=True)
 class Window:
-    """Geometry of a sliding window, as (vertical, horizontal); padding is (top, left, bottom, right)."""
+    """Describe a sliding window, as (vertical, horizontal); padding is (top, left, bottom, right)."""
 
     kernel: tuple[int, int]
     stride: tuple[int, int] = (1, 1)
@@ -26,7 +26,7 @@ class Window:
 
     @property
     def span(self) -> tuple[int, int]:
-        """Height and width that the dilated kernel covers."""
+        """Return the height and width that the dilated kernel covers."""
         return (
             self.dilation[0] * (self.kernel[0] - 1) + 1,
             self.dilation[1] * (self.kernel[1] - 1) + 1,
@@ -37,7 +37,7 @@ class Window:
         return self.kernel[0] * self.kernel[1]
 
     def output(self, height: int, width: int) -> tuple[int, int]:
-        """Height and width of the output map (rounded down, as in torch); not positive if the window does not fit."""
+        """Return height and width of the output map, rounded down as in torch; they are below 1 if no window fits."""
         top, left, bottom, right = self.padding
         return (
             (height + top + bottom - self.span[0]) // self.stride[0] + 1,
@@ -45,7 +45,7 @@ class Window:
         )
 
     def taps_inside(self, height: int, width: int) -> int:
-        """Taps that lie inside a map of that size, summed over all output positions: those that are computed."""
+        """Return the number of taps that are computed: those inside a map of that size, over all output positions."""
         inside = 1
         for axis, size in enumerate((height, width)):
             taps, step = self.kernel[axis], self.dilation[axis]
@@ -56,7 +56,7 @@ class Window:
 
 
 def conv_window(who: str, kernel_size: Any, stride: Any, padding: Any, dilation: Any) -> Window:
-    """The window of a convolution from its options, as in `torch.nn.Conv2d`.
+    """Return the window of a convolution from its options, as in `torch.nn.Conv2d`.
 
     Raises:
         BlrcError: an option that is no whole number or pair of them in its range, an unknown word for the padding, or
@@ -80,7 +80,9 @@ def conv_window(who: str, kernel_size: Any, stride: Any, padding: Any, dilation:
 
 
 def pool_window(who: str, kernel_size: Any, stride: Any, padding: Any) -> Window:
-    """The window of a max pooling from its options, as in `torch.nn.MaxPool2d`; stride None is the kernel's size.
+    """Return the window of a max pooling from its options, as in `torch.nn.MaxPool2d`.
+
+    A stride of None is the kernel's size.
 
     Raises:
         BlrcError: an option that is no whole number or pair of them in its range, or a padding of more than half of
@@ -98,10 +100,10 @@ def pool_window(who: str, kernel_size: Any, stride: Any, padding: Any) -> Window
 
 
 def pair(who: str, option: str, value: Any, least: int) -> tuple[int, int]:
-    """``(vertical, horizontal)`` from a whole number or two, each from `least` to `LIMIT`.
+    """Return ``(vertical, horizontal)`` from one or two whole numbers, each from `least` to `LIMIT`.
 
     Raises:
-        BlrcError: anything else; the message starts with `who` and names the option.
+        BlrcError: the value is anything else; the message starts with `who` and names the option.
     """
     numbers = [_whole(number) for number in (value if isinstance(value, list | tuple) else (value, value))]
     if len(numbers) == 2:
@@ -112,10 +114,10 @@ def pair(who: str, option: str, value: Any, least: int) -> tuple[int, int]:
 
 
 def count(who: str, option: str, value: Any) -> int:
-    """A number of channels, features or groups: a whole number from 1 to 2^31 - 1.
+    """Return a number of channels, features or groups: a whole number from 1 to 2^31 - 1.
 
     Raises:
-        BlrcError: anything else; the message starts with `who` and names the option.
+        BlrcError: the value is anything else; the message starts with `who` and names the option.
     """
     number = _whole(value)
     if number is None or not 1 <= number <= MOST:
@@ -124,7 +126,7 @@ def count(who: str, option: str, value: Any) -> int:
 
 
 def _whole(value: Any) -> int | None:
-    """`value` as an int where it is a whole number (NumPy's too), else None: 1.5 is not to become 1, nor True."""
+    """Return `value` as an int if it is a whole number (NumPy's too), else None; 1.5 and True do not become 1."""
     if isinstance(value, bool):
         return None
     try:

@@ -1,4 +1,4 @@
-"""Log softmax and ensemble statistics in integers. The only module that knows how.
+"""Compute log softmax and ensemble statistics in integers; no other module knows how.
 
 Everything is base 2 and in units of 2^-16 (Q16). For the integer scores s_c of one member, real score = s_c x scale,
 
@@ -9,18 +9,21 @@ Everything is base 2 and in units of 2^-16 (Q16). For the integer scores s_c of 
 
 Both tables are interpolated linearly. All divisions and shifts are of non-negative 64-bit integers, because ONNX
 shifts only those. The floor bounds what one member can say against a class, which makes early stopping sound
-(`Answer`, `settled`).
+(`Answer`, `Sums.settled`).
 
-**Error.** |log2 p_c - exact| < 2^-12 where the exact value is above the floor; in units of 2^-16 (2^-12 is 16 of them):
+**Error.** |log2 p_c - exact| < 2^-12 where the exact value is above the floor. In units of 2^-16 (2^-12 is 16 of them)
+the parts of the error are:
 
-* d_c: the multiplier is off by at most 2^-31 of itself, which is 24 x 2^16 x 2^-31 < 0.001; rounding 0.5. An error of
-  every d moves log2 S by no more than the largest of them, so both together contribute at most 2 x 0.501.
-* 2^-f: rounded entries 2^-31; interpolation (ln 2 / 256)^2 / 8 = 9.2e-7 of the value, rounding twice and shifting lose
-  at most 3 x 2^-30 for each class of a sum that is at least 1: with C classes at most 1.45 x (9.2e-7 + 3 C 2^-30) bits,
-  which is 0.09 + 2.7e-4 C units. Classes capped at 31 bits add at most C 2^-31.
-* log2 of the mantissa: interpolation log2(e) / (8 x 256^2) = 2.8e-6 bits, 0.18 units; rounding 0.5 + 2^-8.
+* d_c: the multiplier is off by at most 2^-31 of itself, which is 24 x 2^16 x 2^-31 < 0.001; rounding adds 0.5. An error
+  of every d moves log2 S by no more than the largest of them, so both together contribute at most 2 x 0.501.
+* 2^-f: rounded entries add 2^-31, and interpolation adds (ln 2 / 256)^2 / 8 = 9.2e-7 of the value. Rounding twice and
+  shifting lose at most 3 x 2^-30 for each class of a sum that is at least 1. With C classes this is at most
+  1.45 x (9.2e-7 + 3 C 2^-30) bits, which is 0.09 + 2.7e-4 C units. Classes capped at 31 bits add at most C 2^-31.
+* log2 of the mantissa: interpolation adds log2(e) / (8 x 256^2) = 2.8e-6 bits, which is 0.18 units; rounding adds
+  0.5 + 2^-8.
 
-The sum is below 1.8 + 3e-4 C units; `check` refuses programs of more than 4,096 classes, so it stays below 3.1.
+The sum is below 1.8 + 3e-4 C units. `blrc.program.legal.check` refuses programs of more than 4,096 classes, so it stays
+below 3.1.
 """
 
 from __future__ import annotations
@@ -57,16 +60,20 @@ MAX_MEMBERS = (2**31 - 1) // FLOOR
 
 @dataclass(frozen=True)
 class Scale:
-    """d = (max - score) x multiplier >> shift, rounded; multiplier < 2^31 and 0 <= shift <= 46."""
+    """Describe the factor from scores to d: d = (max - score) x multiplier >> shift, rounded.
+
+    The multiplier is below 2^31, and 0 <= shift <= 46.
+    """
 
     multiplier: int
     shift: int
 
 
 def scale_of(score_scale: float) -> Scale:
-    """round(scale x log2(e) x 2^(16 + shift)) with as many bits as fit 31; the same integers on every machine.
+    """Return the multiplier round(scale x log2(e) x 2^(16 + shift)) and the largest shift with which it fits 31 bits.
 
-    A scale so large that one unit is more than 31 bits saturates; the difference cannot be seen behind the cap.
+    The integers are the same on every machine. If the scale is so large that one unit is more than 31 bits, the
+    multiplier saturates; the cap of d hides the difference.
     """
     exact = Fraction(score_scale) * _log2_e() * ONE
     shift = MAX_SHIFT
@@ -77,18 +84,18 @@ def scale_of(score_scale: float) -> Scale:
 
 @cache
 def exp2_table() -> Int64s:
-    """round(2^30 x 2^(-j/256)) for j = 0..256."""
+    """Return round(2^30 x 2^(-j/256)) for j = 0..256."""
     return _table(lambda j: (-(Decimal(j) / 256) * Decimal(2).ln()).exp() * 2**EXP_BITS)
 
 
 @cache
 def log2_table() -> Int64s:
-    """round(2^24 x log2(1 + j/256)) for j = 0..256."""
+    """Return round(2^24 x log2(1 + j/256)) for j = 0..256."""
     return _table(lambda j: (1 + Decimal(j) / 256).ln() / Decimal(2).ln() * 2**LOG_BITS)
 
 
 def log_probabilities(scores: NDArray[Any], scale: Scale) -> Int64s:
-    """log2 p in Q16, from -FLOOR to 0: int64 ``(N, classes)`` for integer scores ``(N, classes)``."""
+    """Return log2 p in Q16, from -FLOOR to 0: int64 ``(N, classes)`` for integer scores ``(N, classes)``."""
     s = scores.astype(np.int64)
     behind = s.max(axis=1, keepdims=True) - s
     half = (1 << scale.shift) >> 1
@@ -98,12 +105,12 @@ def log_probabilities(scores: NDArray[Any], scale: Scale) -> Int64s:
 
 
 def probabilities(log_p: Int64s) -> Int64s:
-    """p in Q16, 0 to 2^16, of log-probabilities in Q16."""
+    """Return p in Q16, 0 to 2^16, for log-probabilities in Q16."""
     return (exp2(-log_p) + (1 << (EXP_BITS - FRACTION_BITS - 1))) >> (EXP_BITS - FRACTION_BITS)
 
 
 def exp2(d: Int64s) -> Int64s:
-    """2^-d in Q30 for d >= 0 in Q16."""
+    """Return 2^-d in Q30 for d >= 0 in Q16."""
     table = exp2_table()
     whole, j, rest = d >> FRACTION_BITS, (d >> 8) & 255, d & 255
     value = table[j] - (((table[j] - table[j + 1]) * rest + 128) >> 8)
@@ -111,7 +118,7 @@ def exp2(d: Int64s) -> Int64s:
 
 
 def log2(total: Int64s) -> Int64s:
-    """log2(total / 2^30) in Q16 for total >= 2^30."""
+    """Return log2(total / 2^30) in Q16 for total >= 2^30."""
     table = log2_table()
     power = np.zeros_like(total)
     for k in range(1, 33):
@@ -124,7 +131,7 @@ def log2(total: Int64s) -> Int64s:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Answer(Brief):
-    """What an ensemble says of N inputs after some members.
+    """Hold what an ensemble says of N inputs after some members.
 
     Attributes:
         label: int64 ``(N,)``: the first maximum of `log_p`.
@@ -132,7 +139,7 @@ class Answer(Brief):
         mean: int64 ``(N,)``: mean probability of the label, Q16, rounded down.
         variance: int64 ``(N,)``: population variance of the label's probability over members, Q32, rounded down (the
             paper's measure of certainty, section 5.2).
-        members: int64 ``(N,)``: how many were used.
+        members: int64 ``(N,)``: how many members were used.
     """
 
     label: Int64s
@@ -144,7 +151,7 @@ class Answer(Brief):
 
 @dataclass(frozen=True, eq=False)
 class Sums:
-    """Running sums of an ensemble, int64 ``(N, classes)`` each: log p in Q16, p in Q16, p^2 in Q32."""
+    """Hold the running sums of an ensemble, int64 ``(N, classes)`` each: log p in Q16, p in Q16, p^2 in Q32."""
 
     log_p: Int64s
     p: Int64s
@@ -157,13 +164,13 @@ class Sums:
         return Sums(zeros, zeros, zeros, 0)
 
     def add(self, scores: NDArray[Any], scale: Scale) -> Sums:
-        """The sums with one more member, of which these are the scores."""
+        """Return the sums with one more member, which has these scores."""
         log_p = log_probabilities(scores, scale)
         p = probabilities(log_p)
         return Sums(self.log_p + log_p, self.p + p, self.p_squared + p * p, self.members + 1)
 
     def answer(self) -> Answer:
-        """What the members so far say; there must be one."""
+        """Return what the members so far say; there must be at least one."""
         n = self.members
         label = self.log_p.argmax(axis=1)
         rows = np.arange(len(label))
@@ -171,10 +178,10 @@ class Sums:
         return Answer(label, self.log_p, p // n, (n * squared - p * p) // (n * n), np.full_like(label, n))
 
     def settled(self, remaining: int) -> NDArray[np.bool_]:
-        """Where no `remaining` further members can change the label, bool ``(N,)``.
+        """Return where `remaining` further members cannot change the label, bool ``(N,)``.
 
-        A member moves log p of two classes apart by at most FLOOR. The lead over an earlier class must be larger than
-        that, over a later class as large (the first maximum wins).
+        A member moves log p of two classes apart by at most FLOOR. So the lead must be at least that for each further
+        member, and larger over an earlier class, because the first maximum wins.
         """
         label = self.log_p.argmax(axis=1)
         lead = self.log_p[np.arange(len(label)), label][:, None] - self.log_p
@@ -184,11 +191,11 @@ class Sums:
 
 
 def ensemble(scores: Sequence[NDArray[Any]], scale: Scale, gate: int = 0) -> Answer:
-    """The answer of all members, from the scores ``(N, classes)`` of each.
+    """Return the answer of all members, from the scores ``(N, classes)`` of each.
 
     Args:
-        gate: Q16; where the first member's probability of its label is at least this, the answer is that of the first
-        member alone; 0 is no gate.
+        gate: in Q16; where the first member's probability of its label is at least this, the answer is that of this
+            member alone; 0 is no gate.
     """
     sums = Sums.start(*scores[0].shape).add(scores[0], scale)
     first = sums.answer()
@@ -198,7 +205,10 @@ def ensemble(scores: Sequence[NDArray[Any]], scale: Scale, gate: int = 0) -> Ans
 
 
 def gated(first: Answer, whole: Answer, gate: int) -> Answer:
-    """`first` (one member's answer) where its probability is at least `gate` (Q16; 0 is no gate), else `whole`."""
+    """Return `first` (one member's answer) where its probability is at least `gate`, else `whole`.
+
+    The gate is in Q16, and 0 is no gate.
+    """
     if not gate:
         return whole
     alone = first.mean >= gate
@@ -212,7 +222,7 @@ def gated(first: Answer, whole: Answer, gate: int) -> Answer:
 
 
 def gate_of(probability: Fraction) -> int:
-    """The gate in Q16 that holds exactly where p / 2^16 >= `probability`, which is above 0 and at most 1."""
+    """Return the gate in Q16 that p reaches exactly where p / 2^16 >= `probability`, which is above 0 and at most 1."""
     return math.ceil(probability * ONE)
 
 

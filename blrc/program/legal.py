@@ -1,4 +1,4 @@
-"""What is legal in a program, written as code."""
+"""Define in code what is legal in a program."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MOST_PRODUCTS = 1 << 38
 
 
 def check(program: Program) -> Program:
-    """Say what is legal: return `program`, or raise a `BlrcError` that names the op and the rule it breaks."""
+    """Return `program` if it is legal; otherwise raise a `BlrcError` that names the op and the rule it breaks."""
     if not program.members:
         raise BlrcError("program: it has no members")
     if len(program.members) > head.MAX_MEMBERS:
@@ -196,7 +196,10 @@ def _check_scores(program: Program, op: Scores | BinaryScores) -> None:
 
 
 def _magnitudes(table: NDArray[Any]) -> NDArray[np.int64]:
-    """Sum of magnitudes of each class's weights, one class at a time: together they would take eight times the file."""
+    """Sum the magnitudes of each class's weights.
+
+    Classes are summed one at a time, because all together would take eight times the memory of the file.
+    """
     return np.array([np.abs(weights.astype(np.int64)).sum() for weights in table])
 
 

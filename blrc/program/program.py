@@ -1,8 +1,9 @@
-"""IR 2, the program: integers only. `legal.check` says what is legal; `reference.py` says what it means.
+"""Define the program: integers only, the compiler's second intermediate form (IR 2).
 
-A program is a list of ops in SSA form: every op reads named, typed values and writes one new value. The structure is
-shared by all members of an ensemble; constants are per member, and equal constants are stored once. Feature maps are
-H, W, C. How weights are laid out for a CPU is not decided here but in each target.
+`blrc.program.legal.check` says which programs are legal, and `blrc.program.reference` says what they mean. A program is
+a list of ops in SSA form: every op reads named, typed values and writes one new value. The structure is shared by all
+members of an ensemble; constants are per member, and equal constants are stored once. Feature maps are H, W, C. How
+weights are laid out for a CPU is not decided here but in each target.
 
 The ops (z is the integer pre-activation, over the taps that lie inside the map):
 
@@ -14,8 +15,8 @@ The ops (z is the integer pre-activation, over the taps that lie inside the map)
 `BinaryScores`  bits -> int32               y = multiplier[class] z + bias[class]
 ==============  ==========================  ==============================================================
 
-A dense layer is a `Conv` (or one of the scores) whose kernel is the whole map. Thresholds outside the reachable range
-mean "always" (the lower bound) and "never" (the upper bound + 1).
+A dense layer is a `Conv` (or one of the scores) whose kernel is the whole map. Thresholds at the ends of the reachable
+range mean "always" (the lower bound) and "never" (the upper bound + 1).
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ INT32_MAX = 2**31 - 1
 
 @dataclass(frozen=True)
 class Value:
-    """A named feature map of one sample: ``shape`` is (height, width, channels)."""
+    """Describe a named feature map of one sample; ``shape`` is (height, width, channels)."""
 
     name: str
     dtype: DType
@@ -63,7 +64,7 @@ class Value:
 
     @property
     def nbytes(self) -> int:
-        """Bytes in memory; bits are packed, each pixel in whole uint32 words."""
+        """Return the bytes in memory; bits are packed, each pixel in whole uint32 words."""
         height, width, channels = self.shape
         each = words(channels) if self.dtype == "bits" else channels
         return height * width * each * ELEMENTS[self.dtype].stored.itemsize
@@ -71,7 +72,7 @@ class Value:
 
 @dataclass(frozen=True)
 class Encode:
-    """Raw uint8 to int8 codes. Constant `table`: int8 (channels or 1, 256)."""
+    """Turn raw uint8 into int8 codes. Constant `table`: int8 (channels or 1, 256)."""
 
     name: str
     x: Value
@@ -81,10 +82,10 @@ class Encode:
 
 @dataclass(frozen=True)
 class Conv:
-    """Binary convolution, threshold and (optional) max pooling in one op: the unpooled map is never stored.
+    """Convolve with +-1 weights, apply thresholds and (optionally) max pooling in one op.
 
-    Constants: `weights`, uint32 (out, kernel h, kernel w, words(in / groups)), bit 1 = +1, rows already negated where
-    gamma < 0; `thresholds`, int32 (out,).
+    The unpooled map is never stored. Constants: `weights`, uint32 (out, kernel h, kernel w, words(in / groups)), where
+    bit 1 = +1 and rows are already negated where gamma < 0; `thresholds`, int32 (out,).
     """
 
     name: str
@@ -98,17 +99,17 @@ class Conv:
 
     @property
     def group_channels(self) -> int:
-        """Input channels that one output channel sees."""
+        """Return the number of input channels that one output channel sees."""
         return self.x.shape[2] // self.groups
 
     @property
     def fan_in(self) -> int:
-        """n of a pixel with all taps inside the map: taps x channels of a group."""
+        """Return n of a pixel with all taps inside the map: taps x channels of a group."""
         return self.window.taps * self.group_channels
 
     @property
     def unpooled(self) -> Shape:
-        """Shape of the map of pre-activations z."""
+        """Return the shape of the map of pre-activations z."""
         return (*self.window.output(self.x.shape[0], self.x.shape[1]), self.y.shape[2])
 
     @property
@@ -117,13 +118,13 @@ class Conv:
 
     @property
     def macs(self) -> int:
-        """Multiply-adds of one inference; taps outside the map are not computed, hence not counted."""
+        """Return the multiply-adds of one inference; taps outside the map are not computed, so they do not count."""
         return self.window.taps_inside(*self.x.shape[:2]) * self.group_channels * self.y.shape[2]
 
 
 @dataclass(frozen=True)
 class Pool:
-    """Max pooling of +-1, an OR of bits. Padding is absent (never wins)."""
+    """Pool +-1 by the maximum, an OR of bits. Padding is absent (never wins)."""
 
     name: str
     x: Value
@@ -133,7 +134,10 @@ class Pool:
 
 @dataclass(frozen=True)
 class Scores:
-    """Integer weights on +-1 inputs. Constants: `weights` int8 or int16 (classes, H, W, C); `bias` int32 (classes,)."""
+    """Compute scores by integer weights on +-1 inputs.
+
+    Constants: `weights` int8 or int16 (classes, H, W, C); `bias` int32 (classes,).
+    """
 
     name: str
     x: Value
@@ -143,17 +147,17 @@ class Scores:
 
     @property
     def macs(self) -> int:
-        """Multiply-adds of one inference."""
+        """Return the multiply-adds of one inference."""
         height, width, channels = self.x.shape
         return height * width * channels * self.y.shape[2]
 
 
 @dataclass(frozen=True)
 class BinaryScores:
-    """The last layer where it is binary: its pre-activations z, scaled and moved for each class
-    (`blrc.lowering.affine`).
+    """Compute scores by a binary last layer: scale and shift its pre-activations z for each class.
 
-    Constants: `weights` uint32 (classes, H, W, words(C)), bit 1 = +1; `multiplier` and `bias` int32 (classes,).
+    `blrc.lowering.affine` makes the numbers. Constants: `weights` uint32 (classes, H, W, words(C)), bit 1 = +1;
+    `multiplier` and `bias` int32 (classes,).
     """
 
     name: str
@@ -165,13 +169,13 @@ class BinaryScores:
 
     @property
     def fan_in(self) -> int:
-        """n, the number of inputs."""
+        """Return n, the number of inputs."""
         height, width, channels = self.x.shape
         return height * width * channels
 
     @property
     def macs(self) -> int:
-        """Multiply-adds of one inference."""
+        """Return the multiply-adds of one inference."""
         return self.fan_in * self.y.shape[2]
 
 
@@ -180,7 +184,7 @@ Op = Encode | Conv | Pool | Scores | BinaryScores
 
 @dataclass(frozen=True, eq=False)
 class Constant:
-    """One constant of an op for every member: `tables[of_member[k]]` is member k's; equal tables are stored once."""
+    """Hold a constant of an op for every member: `tables[of_member[k]]` is member k's; equal tables are stored once."""
 
     tables: tuple[NDArray[Any], ...]
     of_member: tuple[int, ...]
@@ -192,16 +196,16 @@ class Constant:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Program(Brief):
-    """A compiled network or ensemble.
+    """Hold a compiled network or ensemble.
 
     Attributes:
         input: the raw input's value (uint8, int8 or bits).
-        ops: in order of execution; the last one is the only `Scores` or `BinaryScores`.
-        constants: by the names that ops refer to.
+        ops: the ops in order of execution; the last one is the only `Scores` or `BinaryScores`.
+        constants: the constants by the names that ops refer to.
         members: one description each, as `blrc.frontend.sample.Member` writes it: ``map``, ``sample SEED:INDEX``...
         score_scale: real score = integer score x score_scale (one for all members).
-        gate: Q16: where the first member's top probability is at least this, it answers alone (members used: 1), else
-            all members together, the first among them. 0: no gate.
+        gate: in Q16; where the first member's top probability is at least this, it answers alone (members used: 1),
+            else all members together, the first among them. 0 is no gate.
     """
 
     input: Value
@@ -220,12 +224,12 @@ class Program(Brief):
         return self.output.shape[2]
 
     def constant(self, name: str, member: int = 0) -> NDArray[Any]:
-        """The table of constant `name` that `member` uses."""
+        """Return the table of constant `name` that `member` uses."""
         constant = self.constants[name]
         return constant.tables[constant.of_member[member]]
 
     def bounds(self, op: Conv) -> tuple[int, int]:
-        """Smallest and largest pre-activation that can occur in `op`, over all members and positions."""
+        """Return the smallest and the largest pre-activation that can occur in `op`, over all members and positions."""
         n = op.fan_in
         if op.x.dtype == "bits":
             return -n, n

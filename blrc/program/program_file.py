@@ -1,4 +1,4 @@
-"""A program as a file, ``<name>.program.npz``, and its digest.
+"""Read and write a program as a file, ``<name>.program.npz``, and compute its digest.
 
 The file is an uncompressed npz: the structure as canonical JSON (array ``program``), and one array for every stored
 table (``CONSTANT/INDEX``). It holds no timestamps and loads without pickle; the same program gives the same bytes.
@@ -48,7 +48,7 @@ _OPS: dict[str, type[Op]] = {
 
 
 def digest(program: Program) -> str:
-    """SHA-256 (64 hex digits) over the structure and all tables; binds every artefact to this program."""
+    """Return the SHA-256 (64 hex digits) of structure and tables, which binds every artefact to this program."""
     sha = hashlib.sha256(_structure(program))
     for name, table in _tables(program):
         sha.update(f"{name} {table.dtype.str} {table.shape}\n".encode())
@@ -57,13 +57,13 @@ def digest(program: Program) -> str:
 
 
 def to_bytes(program: Program) -> bytes:
-    """The file's content."""
+    """Return the file's content."""
     arrays = {"program": np.frombuffer(_structure(program), dtype=np.uint8), **dict(_tables(program))}
     return npz.to_bytes(arrays)
 
 
 def save(program: Program, path: Path) -> None:
-    """Write the program beside `path`, then rename."""
+    """Write the program to a file beside `path`, then rename it to `path`."""
     write_atomically(path, to_bytes(program))
 
 
@@ -86,10 +86,10 @@ def parse(content: bytes, path: Path) -> Program:
     """Read and `check` a program from a file's content.
 
     Args:
-        path: of the file, for messages.
+        path: path of the file, for messages.
 
     Raises:
-        BlrcError: it is damaged, of another version, or not a legal program.
+        BlrcError: the content is damaged, of another version, or not a legal program.
     """
     try:
         arrays = npz.from_bytes(content, len(content))
@@ -148,7 +148,7 @@ def _tables(program: Program) -> list[tuple[str, NDArray[Any]]]:
 
 
 def _rebuild(structure: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Program:
-    """The program that `_structure` wrote and its tables; every field has the type that it has to have."""
+    """Build the program from its tables and the structure that `_structure` wrote; check the type of every field."""
     second = structure["format"] == 2
     names = ("format", "input", "ops", "constants", "members", "score_scale", *(("gate",) if second else ()))
     plain.fields("it", structure, names)
@@ -171,7 +171,7 @@ def _rebuild(structure: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Prog
 
 
 def _tables_of(name: str, count: int, arrays: dict[str, NDArray[Any]]) -> tuple[NDArray[Any], ...]:
-    """The tables of a constant, taken out of `arrays`, in this machine's byte order."""
+    """Take the tables of a constant out of `arrays`, and return them in this machine's byte order."""
     found = []
     for key in (f"{name}/{i}" for i in range(count)):
         if key not in arrays:

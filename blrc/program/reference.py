@@ -1,4 +1,4 @@
-"""What a program means, in NumPy. Written to be read, not to be fast: it is the law for every target.
+"""Compute what a program means, in NumPy: the law for every target, written to be read, not to be fast.
 
 Arrays carry a batch in front of the program's H, W, C. Bits are booleans here (True = +1); packing is up to targets.
 """
@@ -22,7 +22,7 @@ BLOCK = 1 << 24  # taps that are multiplied at a time: 64 MiB of float32
 
 
 def run(program: Program, raw: NDArray[Any], member: int = 0) -> dict[str, NDArray[Any]]:
-    """All values of one member, by name.
+    """Return all values of one member, by name.
 
     Args:
         raw: input in device layout, ``(N, H, W, C)``: uint8, int8, or for a bits input booleans or 0/1.
@@ -44,7 +44,7 @@ def run(program: Program, raw: NDArray[Any], member: int = 0) -> dict[str, NDArr
 
 
 def scores(program: Program, raw: NDArray[Any], member: int = 0) -> NDArray[np.int32]:
-    """Scores of one member, int32 ``(N, classes)``."""
+    """Return the scores of one member, int32 ``(N, classes)``."""
     step = _batch(program)
     batches = [_last(program, raw[i : i + step], member) for i in range(0, max(len(raw), 1), step)]
     found: NDArray[np.int32] = np.concatenate(batches)[:, 0, 0, :]
@@ -52,17 +52,17 @@ def scores(program: Program, raw: NDArray[Any], member: int = 0) -> NDArray[np.i
 
 
 def batches(program: Program, raw: NDArray[Any]) -> Iterator[tuple[slice, NDArray[Any]]]:
-    """Parts of the inputs of which not too many values are computed at a time, and where they stand."""
+    """Yield parts of the inputs, each with its place, small enough that few values are computed at a time."""
     step = _batch(program)
     for i in range(0, len(raw), step):
         yield slice(i, i + step), raw[i : i + step]
 
 
 def answer(program: Program, raw: NDArray[Any], members: int | None = None) -> head.Answer:
-    """What the program says: all members together, or the first alone where the gate lets it (`Program.gate`).
+    """Return what the program says: all members together, or the first alone where the gate lets it (`Program.gate`).
 
     Args:
-        members: ask the first so many, whatever the gate says.
+        members: ask only this many members from the first on, whatever the gate says.
     """
     count, gate = (len(program.members), program.gate) if members is None else (members, 0)
     scale = head.scale_of(program.score_scale)
@@ -70,17 +70,17 @@ def answer(program: Program, raw: NDArray[Any], members: int | None = None) -> h
 
 
 def labels(class_scores: NDArray[np.int32]) -> NDArray[np.int64]:
-    """The first maximum of every row."""
+    """Return the position of the first maximum of every row."""
     return np.asarray(np.argmax(class_scores, axis=1), dtype=np.int64)
 
 
 def _batch(program: Program) -> int:
-    """Images at a time: fewer than usual where maps are large."""
+    """Return how many images to compute at a time; they are fewer than `BATCH` where maps are large."""
     return max(1, min(BATCH, BLOCK // max(largest(op) for op in program.ops)))
 
 
 def largest(op: Op) -> int:
-    """Values of the largest map that is there while an op is computed: what it reads, with its padding, or writes."""
+    """Return the number of values of the largest map that `op` reads (with padding), computes in between, or writes."""
     sizes = [prod(op.x.shape), prod(op.y.shape)]
     if isinstance(op, Conv | Pool):
         top, left, bottom, right = op.window.padding
@@ -98,7 +98,7 @@ def _last(program: Program, raw: NDArray[Any], member: int) -> NDArray[Any]:
 
 
 def trace(program: Program, raw: NDArray[Any], member: int) -> Iterator[tuple[str, NDArray[Any]]]:
-    """The values of one batch by name, in order; each is forgotten here as soon as no op reads it any more."""
+    """Yield the values of one batch by name, in order; each is forgotten here as soon as no op reads it any more."""
     values = {program.input.name: raw.astype(bool) if program.input.dtype == "bits" else raw}
     yield program.input.name, values[program.input.name]
     last = {op.x.name: op for op in program.ops}
@@ -112,7 +112,7 @@ def trace(program: Program, raw: NDArray[Any], member: int) -> Iterator[tuple[st
 
 
 def apply(program: Program, op: Op, x: NDArray[Any], member: int = 0) -> NDArray[Any]:
-    """One op on a batch of its input."""
+    """Compute one op on a batch of its input."""
     if isinstance(op, Encode):
         table = program.constant(op.table, member)
         channel = np.arange(op.x.shape[2]) if len(table) > 1 else 0
@@ -138,9 +138,9 @@ def apply(program: Program, op: Op, x: NDArray[Any], member: int = 0) -> NDArray
 
 
 def preactivation(program: Program, op: Conv, x: NDArray[Any], member: int = 0) -> NDArray[np.int32]:
-    """z of a convolution, before threshold and pooling: int32 ``(N, height, width, out)``.
+    """Return z of a convolution, before threshold and pooling: int32 ``(N, height, width, out)``.
 
-    Padding is 0: neither +1 nor -1, so that absent taps contribute nothing.
+    Padding is 0, neither +1 nor -1, so absent taps contribute nothing.
     """
     weights = unpack_signs(program.constant(op.weights, member), op.group_channels)
     peak = program.bounds(op)[1]
@@ -164,7 +164,7 @@ def preactivation(program: Program, op: Conv, x: NDArray[Any], member: int = 0) 
 
 
 def _blocks(shape: tuple[int, int, int], most: int) -> Iterator[tuple[slice, slice, slice]]:
-    """Parts of the first three axes of an array, of at most `most` positions each, that cover all of it."""
+    """Yield parts of the first three axes of an array, of at most `most` positions each, that cover all of it."""
     images, height, width = shape
     steps = max(1, most // (height * width)), max(1, min(height, most // width)), min(width, most)
     for i in range(0, images, steps[0]):
@@ -178,7 +178,7 @@ def _any(bits: NDArray[np.bool_], window: Window) -> NDArray[np.bool_]:
 
 
 def _windows(maps: NDArray[Any], window: Window, fill: float) -> NDArray[Any]:
-    """Sliding windows of ``(N, H, W, C)`` maps: a view ``(N, out h, out w, C, kernel h, kernel w)``."""
+    """Return the sliding windows of ``(N, H, W, C)`` maps: a view ``(N, out h, out w, C, kernel h, kernel w)``."""
     top, left, bottom, right = window.padding
     padded = np.pad(maps, ((0, 0), (top, bottom), (left, right), (0, 0)), constant_values=fill)
     view = sliding(padded, window.span, (1, 2))

@@ -1,4 +1,4 @@
-"""Recorded vectors: inputs with every value that the reference computes for them; every target reads them."""
+"""Record vectors: inputs with every value that the reference computes for them. Every target is compared with them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Recorded:
 
 @dataclass(frozen=True, eq=False)
 class Vectors:
-    """Inputs in device layout ``(N, H, W, C)`` and, for each member, what the reference gives for them."""
+    """Hold inputs in device layout ``(N, H, W, C)`` and, for each member, what the reference gives for them."""
 
     inputs: NDArray[Any]
     members: tuple[Recorded, ...]
@@ -60,7 +60,7 @@ def _recorded(program: Program, inputs: NDArray[Any], member: int) -> Recorded:
 
 
 def unknown(program: Program, inputs: NDArray[Any]) -> Vectors:
-    """Return vectors with zeros in place of all that the reference gives, for code that holds none of it."""
+    """Return vectors with zeros in place of the reference's values, for code that holds none of them."""
     return Vectors(inputs, (_zeros(program, len(inputs)),) * len(program.members))
 
 
@@ -70,20 +70,20 @@ def _zeros(program: Program, count: int) -> Recorded:
 
 
 def memory(value: Value, maps: NDArray[Any]) -> NDArray[Any]:
-    """A batch of one value as it lies in a device's memory: bits packed to uint32 ``(N, H, W, words)``."""
+    """Return a batch of one value as it lies in a device's memory, with bits packed to uint32 ``(N, H, W, words)``."""
     return pack(maps) if value.dtype == "bits" else maps
 
 
 def layer_digest(value: Value, maps: NDArray[Any]) -> NDArray[np.uint32]:
-    """A hash of the elements of each sample: the digest that a device compares after each layer.
+    """Hash the elements of each sample; a device compares this digest after each layer.
 
     It is taken over elements (a packed word, or an int8, uint8 or int32 value widened to 32 bits, in order), not over
     bytes, so it is the same on big- and little-endian machines. From h = 2166136261, for each element, mod 2^32::
 
         h = h xor element;   h = h xor (h >> 16);   h = h * 2654435761
 
-    The shift brings high bits down, where the product spreads them: without it two words that both differ in bit 31
-    (one channel at two positions) give the digest of what they should be.
+    The shift brings high bits down, where the product spreads them. Without it, errors of bit 31 in two words (one
+    channel at two positions) would cancel, and the digest would be that of the right values.
     """
     elements = memory(value, maps).reshape(len(maps), -1).astype(np.int64).astype(np.uint32)
     state = np.full(len(maps), 2166136261, dtype=np.uint32)
@@ -94,8 +94,11 @@ def layer_digest(value: Value, maps: NDArray[Any]) -> NDArray[np.uint32]:
 
 
 def to_bytes(program: Program, vectors: Vectors) -> bytes:
-    """The vectors as an npz file: ``inputs`` in device layout, and for each member ``MEMBER/scores`` and, for every
-    value, ``MEMBER/hash/VALUE``: the digests of its samples."""
+    """Return the vectors as the content of an npz file.
+
+    It holds ``inputs`` in device layout and, for each member, ``MEMBER/scores`` and, for every value,
+    ``MEMBER/hash/VALUE``, the digests of its samples.
+    """
     arrays: dict[str, NDArray[Any]] = {"inputs": vectors.inputs}
     for member, found in enumerate(vectors.members):
         arrays[f"{member}/scores"] = found.scores
@@ -108,19 +111,20 @@ def inputs_of(content: bytes, path: Path, program: Program) -> NDArray[Any]:
     """Return the recorded inputs in a file's content.
 
     Args:
-        path: of the file, for messages.
+        path: path of the file, for messages.
 
     Raises:
-        BlrcError: it is damaged, of another program, or holds more inputs than are ever recorded.
+        BlrcError: the content is damaged, of another program, or holds more inputs than are ever recorded.
     """
     return _arrays(content, path, program)["inputs"]
 
 
 def differences(content: bytes, path: Path, program: Program, now: Vectors) -> list[str]:
-    """Return where today's reference differs from what was recorded, in words.
+    """Return messages that say where today's reference differs from what was recorded.
 
     Args:
-        content, path: of the file; the path is for messages.
+        content: content of the file.
+        path: path of the file, for messages.
         now: what `record` gives for the file's inputs.
 
     Raises:

@@ -1,8 +1,8 @@
 """Refuse by name whatever makes a module compute something else than its class says.
 
-A layer is compiled as its class, so everything else that decides what it computes has to be what that class brings:
+A layer is compiled as its class. So everything else that decides what it computes has to be what that class brings:
 attributes found through the class, attributes of the instance, hooks, weights and their types. Other modules run their
-own Python code, which is traced, so only what stands beside that code is looked at: hooks and patched calls.
+own Python code, which is traced. Of these only what stands beside that code is checked: hooks and patched calls.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def check_container(name: str, module: nn.Module) -> None:
 
 
 def check_calls(modules: Mapping[str, nn.Module]) -> None:
-    """Refuse every module whose class reaches its forward on a way of its own: tracing would see what is behind it."""
+    """Refuse every module whose class has its own way of calling its forward, which tracing would not see."""
     for name, module in modules.items():
         _check_calls(f"module {name!r}" if name else f"the network itself ({type(module).__name__})", module)
 
@@ -130,7 +130,7 @@ def _check_calls(who: str, module: nn.Module) -> None:
 
 
 def check_layer(name: str, module: nn.Module) -> None:
-    """Refuse a layer (or one that evaluation passes by) unless it computes what its known class does."""
+    """Refuse a layer (or a module that evaluation skips) unless it computes what its known class does."""
     _check_known(f"layer {name!r}", module)
     weight = module._modules.get("weight")
     if isinstance(weight, nn.Module):
@@ -144,7 +144,7 @@ def check_layer(name: str, module: nn.Module) -> None:
 
 
 def check_evaluates(name: str, module: nn.Module) -> None:
-    """Refuse a layer that computes as in training after its network was told to evaluate."""
+    """Refuse a layer that still computes as in training after its network was told to evaluate."""
     if module.training:
         raise BlrcError(
             f"layer {name!r} stays in training mode after eval(), where it computes something else; let it switch"
@@ -152,7 +152,7 @@ def check_evaluates(name: str, module: nn.Module) -> None:
 
 
 def explain(modules: Mapping[str, nn.Module]) -> None:
-    """Look at every module of a network that cannot be followed, for a reason that says more than Python's."""
+    """Check every module of a network that cannot be traced, and raise an error that says more than Python's own."""
     for name, module in modules.items():
         if known_class(module) is None:
             check_container(name, module)
@@ -186,7 +186,10 @@ def _check_utilities(who: str, module: nn.Module) -> None:
 
 
 def _check_class(who: str, cls: type, known: type, new: Blank) -> None:
-    """Every attribute that `known` uses is found as in `known`, whatever the classes between and beside it bring."""
+    """Refuse a class that replaces an attribute of its known base class `known`.
+
+    The classes between the two and beside them count as well.
+    """
     if cls is known:
         return
     for name in sorted({name for base in cls.__mro__ for name in vars(base)} - HARMLESS):
@@ -246,7 +249,7 @@ def _tensors(module: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
 
 
 def check_materialised(modules: Mapping[str, nn.Module]) -> None:
-    """Refuse lazy layers that saw no input, and modules without values, before anything is copied."""
+    """Refuse lazy layers that have seen no input, and modules without values, before anything is copied."""
     for name, module in modules.items():
         for key, value in _tensors(module):
             who = f"layer {name!r}" if name else f"the network itself ({type(module).__name__})"
@@ -278,7 +281,10 @@ _FLOATS = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 
 
 def _stands(module: nn.Module, attribute: str) -> bool:
-    """Whether something stands on the instance before what its class has; None is no compiled call."""
+    """Return whether the instance has this attribute itself, which hides that of its class.
+
+    A ``_compiled_call_impl`` of None does not count, because it stands for no compiled call.
+    """
     found = vars(module).get(attribute, _ABSENT)
     return found is not _ABSENT and not (attribute == "_compiled_call_impl" and found is None)
 

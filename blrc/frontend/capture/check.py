@@ -1,13 +1,15 @@
 """Run a module beside its captured graph, and refuse it where the two differ.
 
-The module's own Python code runs on real samples: its forward with all its conditions, its layers' forwards, whatever
-stands before or behind them. It runs as a copy in which each weight is certain to be the likeliest one and noise is 0,
-in float64 and evaluation mode; so a stochastic layer's mean is the value of the deterministic network, exactly. Layer
-by layer, what it computes is compared with `blrc.frontend.capture.evaluate`, given the same input: so nothing
-accumulates, and what is left to float64's rounding is bounded. Between layers, and from the last one to the output,
-values have to be the very same. A decision can then differ on ties only, where a norm is 0 up to that bound.
+The module's own Python code runs on real samples: its forward with all its conditions, the forwards of its layers, and
+whatever stands before or behind them. It runs as a copy in float64 and in evaluation mode. In this copy each weight
+certainly has its likeliest value and noise is 0, so the mean of a stochastic layer is exactly the value of the
+deterministic network. The output of each layer is compared with that of `blrc.frontend.capture.evaluate` for the same
+input. So errors do not accumulate, and what float64's rounding can do is bounded. Between layers, and from the last
+one to the output, values have to be identical. A decision can then differ only on ties, where a norm is 0 up to that
+bound.
 
-This is the net below `blrc.frontend.capture.allowed`: it needs to know nothing of the ways in which Python can be bent.
+This check backs up `blrc.frontend.capture.allowed`: it does not have to know the ways in which Python code can change
+what a module computes.
 """
 
 from __future__ import annotations
@@ -36,19 +38,19 @@ from blrc.nn.layers.activation import StochasticSign
 from blrc.nn.layers.geometry import ConvLayer, DenseLayer
 from blrc.nn.noise import Noise, Noisy
 
-SAMPLES = 32  # by default
-WIDE = 1 << 20  # weights from which on
-SAMPLES_OF_WIDE = 8  # suffice by default: a second or two for the CIFAR-10 network at full width
-BATCH = 8  # at once: float64 maps of a wide network take some 10 MB a sample
+SAMPLES = 32  # the default number of samples to compare
+WIDE = 1 << 20  # a network of at least so many values in its tensors is wide
+SAMPLES_OF_WIDE = 8  # the default for wide networks; the CIFAR-10 network at full width takes a second or two
+BATCH = 8  # samples at once: float64 maps of a wide network take some 10 MB a sample
 CERTAIN = 1e4  # a logit at which sigmoid is 0 or 1 exactly, in float64
 SEED = 20260
 
 
 def check_count(count: object) -> int | None:
-    """Return on how many samples to compare, None for the default.
+    """Return how many samples to compare, or None for the default.
 
     Raises:
-        BlrcError: no whole number from 1 on: the comparison cannot be switched off.
+        BlrcError: `count` is not a whole number of at least 1; the comparison cannot be switched off.
     """
     if count is None:
         return None
@@ -70,7 +72,7 @@ def check_equal(
     """Compare a module with its captured graph on calibration samples (spread evenly), or on random ones.
 
     Args:
-        count: how many; by default `SAMPLES`, and fewer of a wide network.
+        count: number of samples; by default `SAMPLES`, and `SAMPLES_OF_WIDE` for a network of at least `WIDE` values.
 
     Raises:
         BlrcError: the module computes something else in some layer (named, with the sample), or it does not run.
@@ -107,7 +109,7 @@ def _check_values(
 def _chosen(
     encoding: InputEncoding, calibration: NDArray[Any] | None, count: int
 ) -> tuple[NDArray[Any], list[int], str]:
-    """Samples, their numbers, and what to call one."""
+    """Return the samples to compare, their numbers, and the words that name such a sample in messages."""
     if calibration is not None:
         places = sorted(set(np.linspace(0, len(calibration) - 1, min(count, len(calibration))).astype(int).tolist()))
         return calibration[places], places, "calibration sample"
@@ -120,7 +122,7 @@ def _likeliest(model: nn.Module, dtype: torch.dtype | None) -> nn.Module:
     """Return a copy that computes with its likeliest weights, without noise, on the CPU, in evaluation mode.
 
     Args:
-        dtype: of its real numbers; None leaves them as they are.
+        dtype: type of the copy's real numbers; None leaves them as they are.
     """
 
     def convert(value: torch.Tensor) -> torch.Tensor:
@@ -171,7 +173,10 @@ def _compare(
 
 
 def _array(value: Any, who: str) -> Reals:
-    """The values of a tensor, or the means of a Gaussian, whose variances are 0 where weights are certain."""
+    """Return the values of a tensor, or the means of a Gaussian.
+
+    Where the weights are certain the variances of that Gaussian are 0.
+    """
     if isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], torch.Tensor):
         value = value[0]
     if not isinstance(value, torch.Tensor):
@@ -180,7 +185,10 @@ def _array(value: Any, who: str) -> Reals:
 
 
 def _same(name: str, what: str, found: Reals, expected: Reals, slack: Reals | float, samples: Sequence[str]) -> None:
-    """Refuse a difference beyond `slack`; what is not finite on both sides (a norm divides by 0) is the same."""
+    """Refuse a difference of more than `slack`.
+
+    Two values count as equal if neither is finite, as where a norm divides by 0.
+    """
     where = f"layer {name!r}: the module differs from its captured graph on"
     if found.shape != expected.shape:
         raise BlrcError(

@@ -1,9 +1,9 @@
-"""Copy a module so that the copy computes what the module does, and put back what its own code changes.
+"""Copy a module so that the copy computes what the module does, and undo what the module's own code changes.
 
-`copy.deepcopy` asks the objects how they are to be copied, and some make something else: an ``fx.GraphModule``
-compiles its graph again, a class may bring a ``__deepcopy__``. Here a copy has the class of its original and the same
-contents: modules, tensors, containers and bound methods are copied, and so are objects that hold a module of the
-network; all other objects are shared.
+`copy.deepcopy` asks each object how it is to be copied, and some objects then make something else: an
+``fx.GraphModule`` compiles its graph again, and a class may bring a ``__deepcopy__``. Here a copy has the class and the
+contents of its original. Modules, tensors, containers and bound methods are copied, and so are objects that hold a
+module of the network. All other objects are shared.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ class _Copier:
 
 
 class Kept:
-    """Remember what a module holds, to put it back after its own code ran: attributes, containers and tensors."""
+    """Remember the attributes, containers and tensors that a module holds, to restore them after its own code ran."""
 
     def __init__(self, model: nn.Module) -> None:
         self._undo: list[Callable[[], None]] = []
@@ -137,13 +137,17 @@ class Kept:
             self._keep(module)
 
     def restore(self) -> None:
-        """Put everything back that was there."""
+        """Restore everything that the module held."""
         with torch.no_grad():
             for undo in self._undo:
                 undo()
 
     def _keep(self, x: Any, near: bool = True) -> None:
-        """Keep one value; of objects that are neither modules nor containers, those that a module holds itself."""
+        """Remember one value and what it holds.
+
+        An object that is neither a module nor a container is remembered only where a module holds it itself (`near`),
+        directly or in a container.
+        """
         if id(x) in self._seen:
             return
         if type(x) in (torch.Tensor, nn.Parameter):
@@ -205,7 +209,7 @@ def _items(x: Any) -> list[Any]:
 
 
 def _near(x: object) -> Iterator[Any]:
-    """Yield what an object holds itself, or in a container."""
+    """Yield the values that an object holds as attributes, and those in containers among its attributes."""
     for value in vars(x).values() if hasattr(x, "__dict__") else ():
         yield value
         if isinstance(value, _CONTAINERS):

@@ -1,8 +1,8 @@
-"""What a captured layer computes, in NumPy and float64, from its node and its tensors alone.
+"""Compute the output of a captured layer in NumPy and float64, from its node and its tensors alone.
 
-This shares no code with the compiler, nor with the layers of `blrc.nn` and of torch, of which it uses the product of
-matrices: it is what `check` compares a running module with. Weights are the likeliest ones; norms have the statistics
-that they hold.
+`blrc.frontend.capture.check` compares a running module with this output. So this code shares nothing with the compiler,
+nor with the layers of `blrc.nn` and of torch; of torch it uses the product of matrices only. Weights have their
+likeliest values, and norms have the statistics that they hold.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ NORM_ROUNDINGS = 16  # a norm's few operations, in either of two orders
 
 @dataclass(frozen=True, eq=False)
 class Layer:
-    """The output of a layer, and how far another order of the same float64 operations may be from it (each value)."""
+    """Hold the output of a layer, and how far another order of the same float64 operations may be from each value."""
 
     values: Reals
     slack: Reals | float
@@ -36,7 +36,7 @@ def output(node: Node, tensors: Mapping[str, NDArray[Any]], x: Reals) -> Layer:
     """Evaluate one layer on a batch of its inputs, ``(N, C, H, W)`` or ``(N, C)``.
 
     Raises:
-        BlrcError: an input of a shape that the layer does not take, or a kind that has no evaluation.
+        BlrcError: the layer does not take an input of this shape, or its kind has no evaluation.
     """
     try:
         return _output(node, tensors, x)
@@ -113,12 +113,12 @@ def _conv(weight: Reals, bias: Reals | None, x: Reals, options: Mapping[str, Any
 
 
 def _product(a: Reals, b: Reals) -> Reals:
-    """Product of matrices by torch, whose threads wait for each other with less work than NumPy's BLAS on busy CPUs."""
+    """Multiply two matrices by torch, whose threads waste less time on busy CPUs than those of NumPy's BLAS."""
     return _MATMUL(*(torch.from_numpy(np.ascontiguousarray(side)) for side in (a, b))).numpy()
 
 
 def _slack(magnitude: Reals, terms: int) -> Reals:
-    """Bound on the distance of two sums of so many terms, whose magnitudes add up to `magnitude`."""
+    """Bound the distance between two sums of `terms` terms whose magnitudes add up to `magnitude`."""
     return np.asarray(2 * (terms + 2) * UNIT * magnitude)
 
 
@@ -149,7 +149,10 @@ def _max_pool(x: Reals, options: Mapping[str, Any]) -> Reals:
 
 
 def _padding(padding: Any, kernel: tuple[int, ...], dilation: tuple[int, int]) -> tuple[int, int, int, int]:
-    """Top, left, bottom and right; of 'same' padding the odd pixel goes to the bottom and the right, as in torch."""
+    """Return the padding as (top, left, bottom, right).
+
+    With 'same' padding the odd pixel goes to the bottom and the right, as in torch.
+    """
     if padding == "valid":
         return 0, 0, 0, 0
     if padding == "same":

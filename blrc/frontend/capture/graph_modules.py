@@ -1,4 +1,4 @@
-"""Look at modules that torch.fx made: whether the code that they run is that of the graph that they hold."""
+"""Check that modules made by torch.fx run the code of the graph that they hold."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _CODES_OF_CALL = [code for code in fx.GraphModule.recompile.__code__.co_consts i
 
 
 def check_graph_module(who: str, module: fx.GraphModule) -> None:
-    """Refuse a module of torch.fx that runs another graph than it holds, or that is called on another way."""
+    """Refuse a module of torch.fx that runs another graph than it holds, or whose ``__call__`` was replaced."""
     own = vars(type(module))
     wrapped: Any = own.get("_wrapped_call")
     if (

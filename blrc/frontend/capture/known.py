@@ -1,4 +1,4 @@
-"""The classes that are compiled, each with its kind, and what an instance of each looks like when it is new."""
+"""List the classes that are compiled, with the kind of each and the attributes of its new instances."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ def known_class(module: nn.Module) -> type[nn.Module] | None:
 
 
 def kind_of(module: nn.Module) -> str | None:
-    """Return the kind of layer that a module is compiled as, or None where it is none (or passed by)."""
+    """Return the kind of layer that a module is compiled as, or None if it is no layer or evaluation skips it."""
     cls = known_class(module)
     return None if cls is None else _KIND_OF_CLASS.get(cls)
 
 
 @dataclass(frozen=True)
 class Blank:
-    """What an untouched instance of a known class has.
+    """Hold the names of what an untouched instance of a known class has.
 
     Attributes:
         plain: names in its ``__dict__``.
@@ -70,7 +70,7 @@ class Blank:
 
     @property
     def held(self) -> frozenset[str]:
-        """Names that are looked up in a registry, unless something stands before it."""
+        """Return the names that are looked up in a registry, unless an attribute of the same name hides them."""
         return self.parameters | self.buffers | self.modules
 
 

@@ -19,7 +19,7 @@ Visit = Callable[[str, nn.Module], None]
 
 @dataclass(frozen=True, eq=False)
 class Call:
-    """One call of a layer: its input and output, each a copy of a tensor or of a tuple of tensors."""
+    """Record one call of a layer: its input and output, each a copy of a tensor or of a tuple of tensors."""
 
     x: Any
     y: Any
@@ -27,7 +27,7 @@ class Call:
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """One call of a module: the calls of each of its layers, and what it gives."""
+    """Record one call of a module: the calls of each of its layers, and its result."""
 
     calls: Mapping[str, Sequence[Call]]
     result: Any
@@ -36,7 +36,7 @@ class Run:
         """Return the only call of a layer.
 
         Raises:
-            BlrcError: it never ran, or several times.
+            BlrcError: the layer never ran, or ran several times.
         """
         made = self.calls.get(name, [])
         if len(made) != 1:
@@ -49,10 +49,10 @@ class Run:
 
 
 def run(modules: Mapping[str, nn.Module], nodes: Sequence[Node], x: torch.Tensor, sample: str, visit: Visit) -> Run:
-    """Call the module ``modules[""]``; `visit` looks at each layer just before it runs.
+    """Call the module ``modules[""]`` and record the calls of its layers; `visit` sees each layer just before it runs.
 
     Raises:
-        BlrcError: it fails, whatever it raises but an interruption from the keyboard.
+        BlrcError: the module raises anything but an interruption from the keyboard.
     """
     calls: dict[str, list[Call]] = {}
     at = [INPUT]
@@ -75,7 +75,7 @@ def _recording(
     at: list[str],
     visit: Visit,
 ) -> Iterator[None]:
-    """Within it every call of a layer is recorded, and `at` ends in the last one begun."""
+    """Record every call of a layer within this context, and append to `at` the name of each layer that begins."""
 
     def end(name: str) -> Any:
         def hook(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], y: Any) -> None:
@@ -120,7 +120,7 @@ def begin_evaluation(model: nn.Module) -> None:
     """Put a module into evaluation mode, whatever its class does then.
 
     Raises:
-        BlrcError: its own code fails, whatever it raises but an interruption from the keyboard.
+        BlrcError: the module's own code raises anything but an interruption from the keyboard.
     """
     try:
         model.eval()
@@ -131,7 +131,7 @@ def begin_evaluation(model: nn.Module) -> None:
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of an error's message, or its class where it says nothing."""
+    """Return the first line of an error's message, or the name of its class if it has no message."""
     try:
         lines = str(error).strip().splitlines()
     except Exception:  # the error's own code

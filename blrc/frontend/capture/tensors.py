@@ -1,4 +1,4 @@
-"""The tensors that layers compute with, under the keys of a ``state_dict``."""
+"""Read the tensors that layers compute with, under the keys of a ``state_dict``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from blrc.frontend.capture.walk import all_names
 
 
 def array_of(value: torch.Tensor) -> NDArray[Any]:
-    """Return a tensor's values as a NumPy array of its own; bfloat16, which NumPy has not, and float16 as float32."""
+    """Return a copy of a tensor's values as a NumPy array.
+
+    bfloat16, which NumPy does not have, and float16 become float32.
+    """
     # contiguous() first: a channels_last tensor has its values in another order of bytes.
     plain = value.detach().cpu().contiguous()
     return (plain.float() if plain.dtype in (torch.bfloat16, torch.float16) else plain).numpy().copy()
@@ -22,8 +25,8 @@ def array_of(value: torch.Tensor) -> NDArray[Any]:
 def tensors_of(model: nn.Module, layers: Sequence[str]) -> Iterator[tuple[str, NDArray[Any]]]:
     """Yield parameters and buffers of the named layers and of what they hold, in the order of ``state_dict``.
 
-    They are read from where the layers read them: a ``state_dict`` may be overridden, or changed by hooks. A tensor
-    that several layers share is there under each of its names.
+    They are read from where the layers read them, because a ``state_dict`` may be overridden, or changed by hooks. A
+    tensor that several layers share comes under each of its names.
     """
     prefixes = tuple(f"{layer}." for layer in layers)
     for name, module in all_names(model).items():

@@ -1,6 +1,6 @@
 """Follow a module's ``forward`` to a graph of named layers.
 
-torch.fx runs ``forward`` on a copy of the module, in evaluation mode, with the layers of `blrc.nn` as leaves; nothing
+torch.fx runs ``forward`` on a copy of the module, in evaluation mode, with the layers of `blrc.nn` as leaves. Nothing
 needs to be registered. The module that was given stays as it is, whatever its code does when it runs.
 """
 
@@ -66,7 +66,9 @@ _INSTEAD = {
 
 
 def capture(model: nn.Module) -> tuple[Node, ...]:
-    """Return the graph of a module: of a user's own, or of one that `GraphModel` built and that may have been changed.
+    """Return the graph of a module.
+
+    The module may be a user's own, or one that `GraphModel` built and that may have been changed since.
 
     Raises:
         BlrcError: a layer or operation without a binary form (named, with what to use instead), a layer that computes
@@ -149,9 +151,9 @@ class _Tracer(fx.Tracer):
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """Leave the generators of random numbers of torch, NumPy and Python as they were, whatever a module draws.
+    """Restore the random number generators of torch, NumPy and Python on leaving this context, whatever a module draws.
 
-    Within it torch is not in inference mode, whose tensors know no gradients.
+    Within it torch is not in inference mode, whose tensors have no gradients.
     """
     of_python, of_numpy = random.getstate(), np.random.get_state()
     try:
@@ -163,7 +165,7 @@ def undisturbed() -> Iterator[None]:
 
 
 def _check_names(model: GraphModel) -> None:
-    """A loaded network runs the layers that its graph names: none may be gone, and none be there that it never runs."""
+    """Refuse a loaded network that lacks a layer of its graph, or has a layer that its graph never runs."""
     names = [node.name for node in model.nodes]
     have = set(all_names(model))
     for name in names:
@@ -208,7 +210,7 @@ def _nodes(modules: Mapping[str, nn.Module], traced: fx.Graph) -> list[Node]:
 
 
 def _capture_node(modules: Mapping[str, nn.Module], node: fx.Node, values: Mapping[fx.Node, str]) -> Node | str:
-    """The node's layer, or the name of the value that it merely passes on."""
+    """Return the layer that a node of the trace calls, or the name of the value that the node merely passes on."""
     inputs = tuple(values[x] for x in node.all_input_nodes)
     if node.op == "call_module":
         name = str(node.target)
@@ -252,7 +254,7 @@ def _capture_node(modules: Mapping[str, nn.Module], node: fx.Node, values: Mappi
 
 
 def _options(name: str, options: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The options of a layer, which must be numbers, words or lists of them."""
+    """Return the options of a layer, and refuse any but finite numbers, words, None and lists of these."""
     for option, value in options.items():
         for part in value if isinstance(value, list) else [value]:
             plain = part is None or type(part) in (bool, int, float, str)
@@ -262,7 +264,7 @@ def _options(name: str, options: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _check_flow(node: Node, before: Sequence[Node]) -> None:
-    """Within a stage there are layers over random variables or layers over tensors, not both."""
+    """Refuse a layer over random variables that directly follows a layer over tensors, and the other way round."""
     kinds = {other.name: other.kind for other in before}
     for x in node.inputs:
         instead = (
@@ -278,7 +280,7 @@ def _check_flow(node: Node, before: Sequence[Node]) -> None:
 
 
 def _free_name(modules: Mapping[str, nn.Module], name: str) -> str:
-    """`name`, with underscores behind it as long as a module of the model has it."""
+    """Return `name`, with as many underscores appended as it takes to differ from all modules of the model."""
     taken = {*modules, INPUT}
     while name in taken:
         name += "_"

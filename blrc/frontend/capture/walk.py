@@ -1,7 +1,7 @@
-"""List the modules that a module holds, from its registries alone, whatever its class says of them.
+"""List the modules that a module holds, from its registries alone.
 
-A class may override ``named_modules``, ``children`` or ``get_submodule``; then they would show another network than the
-one whose layers run.
+A class may override ``named_modules``, ``children`` or ``get_submodule``. These would then show another network than
+the one whose layers run.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def named_modules(model: nn.Module) -> dict[str, nn.Module]:
     """Return each module under its first name, in the order of `nn.Module.named_modules`; the first is the root, "".
 
     Raises:
-        BlrcError: modules that hold each other, too many of them, or registries that hold something else.
+        BlrcError: modules hold each other, there are too many of them, or registries hold something else.
     """
     seen: set[int] = set()
     first = {}

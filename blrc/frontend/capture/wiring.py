@@ -1,11 +1,11 @@
-"""Run the module that was given, itself, and compare what passes between its layers.
+"""Run the given module itself, and compare the values that pass between its layers.
 
 A forward may branch on anything: the type, the number or the memory layout of its inputs, whether gradients are taken,
-where a weight lies in memory, how often it was called. So the module itself, not a copy, runs in its own type and on
-its own device under several conditions. Its weights are random, so what a layer computes is not compared here
-(`blrc.frontend.capture.check` does that with a copy); but each has to run once, with the weights and options that were
-captured, on exactly what the layer before it gave, and the output has to be that of the last layer. Afterwards
-everything that the module holds is put back.
+where a weight lies in memory, or how often it was called. So the module itself, not a copy, runs in its own type and on
+its own device under several conditions. Its weights are random, so the values that a layer computes are not compared
+here; `blrc.frontend.capture.check` does that with a copy. But each layer has to run once, with the weights and options
+that were captured, on exactly the output of the layer before it, and the network's output has to be that of the last
+layer. Afterwards everything that the module holds is restored.
 """
 
 from __future__ import annotations
@@ -35,11 +35,14 @@ Tensors = Mapping[str, NDArray[Any]]
 
 @dataclass(frozen=True)
 class _Condition:
-    """Circumstances of a call.
+    """Describe the circumstances of a call.
 
     Attributes:
-        samples: how many at once; 0 for all.
-        gradients: whether they are taken, of weights and (`of_input`) of the input.
+        what: the words for it in messages.
+        mode: torch's context in which the module runs.
+        samples: how many samples go in at once; 0 stands for all.
+        of_input: whether gradients of the input are taken, too.
+        layout: memory layout of the input.
     """
 
     what: str
@@ -67,7 +70,7 @@ def check_wiring(
     """Run a module itself under several conditions.
 
     Raises:
-        BlrcError: a layer does not run once on what the one before it gives, or not with the captured weights.
+        BlrcError: a layer does not run once on the output of the layer before it, or not with the captured weights.
     """
     dtype, device = own_type(model, nodes)
     differentiable = not any(value.is_inference() for value in _of_layers(model, nodes))

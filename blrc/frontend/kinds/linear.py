@@ -1,4 +1,4 @@
-"""Dense layers and convolutions with +-1 weights: random ones, and those of a Binarized NN (``ste``)."""
+"""Define dense layers and convolutions with +-1 weights: random ones, and those of a Binarized NN (``ste``)."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _dense(who: str, node: Node, values: Values) -> Dense:
 
 
 def _kinds(prefix: str, weight: str) -> tuple[Kind, Kind]:
-    """The convolution and the dense layer whose weights have that name."""
+    """Return the convolution and the dense layer whose weights have the name `weight`."""
     conv = Kind(f"{prefix}_conv2d", _CONV, _check_conv, lambda o: _with_bias(o, weight, _conv_shape(o)), _conv)
     dense = Kind(f"{prefix}_linear", _DENSE, no_more, lambda o: _with_bias(o, weight, _dense_shape(o)), _dense)
     return conv, dense

@@ -1,4 +1,4 @@
-"""A named layer of a network, as a checkpoint holds it."""
+"""Describe a named layer of a network, as a checkpoint holds it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Node:
-    """One layer: its name (the path of the module, such as ``features.0``), kind, inputs by name, and plain options."""
+    """Describe a layer: its name (the module's path, like ``features.0``), kind, inputs by name, and plain options."""
 
     name: str
     kind: str

@@ -1,4 +1,4 @@
-"""Batch norms, over random variables and over tensors."""
+"""Define batch norms over random variables and over tensors."""
 
 from __future__ import annotations
 

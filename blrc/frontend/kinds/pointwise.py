@@ -1,4 +1,4 @@
-"""Layers without weights that look at one value at a time: signs, and flattening."""
+"""Define layers without weights that treat each value by itself: signs and flattening."""
 
 from __future__ import annotations
 

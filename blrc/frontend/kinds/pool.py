@@ -1,4 +1,4 @@
-"""Max pooling, over random variables and over tensors."""
+"""Define max pooling over random variables and over tensors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a record of a layer's kind says, and checks of single options."""
+"""Define the record of a layer's kind, and the checks of single options."""
 
 from __future__ import annotations
 
@@ -24,50 +24,50 @@ LONGEST = 100  # characters of a text among options: all that are known are far 
 
 @dataclass(frozen=True)
 class Tensor:
-    """A parameter or buffer of a layer.
+    """Describe a parameter or buffer of a layer.
 
     Attributes:
-        shape: of its values.
-        numbers: ``float``, ``int``, or ``weights``: floats, or in a compact checkpoint int8 (codes, signs).
+        shape: shape of its values.
+        numbers: ``float``, ``int``, or ``weights``, which are floats, or int8 (codes, signs) in a compact checkpoint.
     """
 
     shape: tuple[int, ...]
     numbers: Literal["float", "int", "weights"] = "float"
 
     def takes(self, held: NDArray[Any]) -> bool:
-        """Whether an array is this tensor, by shape and type."""
+        """Return whether an array can be this tensor, by its shape and type."""
         kinds = {"float": "f", "int": "i", "weights": "f"}[self.numbers]
         fits = held.dtype.kind == kinds or (self.numbers == "weights" and held.dtype == np.int8)
         return fits and held.shape == self.shape
 
 
 class Values(Protocol):
-    """The numbers of one layer of one member."""
+    """Give the numbers of one layer of one member."""
 
     def signs(self) -> NDArray[np.int8]:
-        """The +-1 weights."""
+        """Return the +-1 weights."""
 
     def reals(self, tensor: str) -> Reals:
-        """A tensor by its name within the layer."""
+        """Return a tensor by its name within the layer."""
 
     def optional(self, tensor: str) -> Reals | None:
-        """The same, or None where the layer has none."""
+        """Return a tensor by its name within the layer, or None if the layer does not have it."""
 
     @property
     def running(self) -> bool:
-        """Whether norms keep the running statistics of training."""
+        """Return whether norms keep the running statistics of training."""
 
 
 @dataclass(frozen=True)
 class Kind:
-    """One kind of layer.
+    """Describe one kind of layer.
 
     Attributes:
-        name: in a checkpoint.
+        name: what a checkpoint calls it.
         options: the check of every option by its name; a node has exactly these.
         together: refuses options that do not go together, after each has been checked by itself.
-        tensors: the layer's parameters and buffers by name, from its options.
-        layer: the layer of a net, from the node and the numbers of a member.
+        tensors: gives the layer's parameters and buffers by name, from its options.
+        layer: gives the layer of a net, from the node and the numbers of a member.
     """
 
     name: str
@@ -91,26 +91,26 @@ class Kind:
 
 
 def anything(who: str, option: str, value: Any) -> None:
-    """Leave an option to `Kind.together`."""
+    """Accept any value, and leave the check to `Kind.together`."""
 
 
 def no_more(who: str, options: Options) -> None:
-    """Have nothing to say of the options together."""
+    """Accept all options together, for kinds that check each option only by itself."""
 
 
 def size(who: str, option: str, value: Any) -> None:
-    """Refuse what is no number of channels or features."""
+    """Refuse anything but a number of channels or features."""
     count(who, option, value)
 
 
 def flag(who: str, option: str, value: Any) -> None:
-    """Refuse what is neither True nor False."""
+    """Refuse anything but True and False."""
     if type(value) is not bool:
         raise BlrcError(f"{who}: {option} {shown(value)}: give True or False")
 
 
 def not_negative(who: str, option: str, value: Any) -> None:
-    """Refuse what is no finite number from 0 on."""
+    """Refuse anything but a finite number from 0 to `LARGEST`."""
     if not (_is_real(value) and 0 <= value <= LARGEST):
         raise BlrcError(
             f"{who}: {option} {shown(value)}: must be finite and not negative, {LARGEST} at most; train with 1e-5, say"
@@ -118,19 +118,19 @@ def not_negative(who: str, option: str, value: Any) -> None:
 
 
 def positive(who: str, option: str, value: Any) -> None:
-    """Refuse what is no finite number above 0."""
+    """Refuse anything but a finite number above 0."""
     if not (_is_real(value) and math.isfinite(value) and value > 0):
         raise BlrcError(f"{who}: {option} {shown(value)}: must be finite and positive")
 
 
 def real_or_none(who: str, option: str, value: Any) -> None:
-    """Refuse what is neither a finite number nor None."""
+    """Refuse anything but a finite number and None."""
     if value is not None and not (_is_real(value) and math.isfinite(value)):
         raise BlrcError(f"{who}: {option} {shown(value)}: give a number, or None")
 
 
 def shown(value: Any) -> str:
-    """Show a value in a message: what is short as it is, of everything else only its type."""
+    """Return a value as messages show it: short ones in full, long texts cut, and of anything else only the type."""
     if value is None or type(value) in (bool, float) or (type(value) is int and value.bit_length() < 128):
         return repr(value)
     if type(value) is str:
@@ -143,7 +143,7 @@ def _is_real(value: Any) -> bool:
 
 
 def _check_plain(who: str, option: str, value: Any) -> None:
-    """Refuse everything but None, a number, a short text, and a pair of numbers."""
+    """Refuse anything but None, a number, a short text, and a pair of numbers."""
     numbers = value if type(value) in (list, tuple) and len(value) <= 2 else (value,)
     for number in numbers:
         short = type(number) is str and len(number) <= LONGEST and number is value

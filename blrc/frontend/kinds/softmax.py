@@ -1,4 +1,4 @@
-"""The last layer: real weights on +-1 inputs."""
+"""Define the last layer, which has real weights on +-1 inputs."""
 
 from __future__ import annotations
 

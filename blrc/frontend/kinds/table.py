@@ -1,4 +1,4 @@
-"""The table of all kinds, and what must hold for the layers of a network together."""
+"""List all kinds of layers, and check that the layers of a network fit together."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ LONGEST_NAME = 200  # characters: a name is printed in tables, and becomes a nam
 
 
 def check_nodes(nodes: Sequence[Node]) -> None:
-    """Refuse layers that are unknown, have names that cannot be, read what is not there, or have unknown options.
+    """Refuse layers of unknown kinds, with invalid names or options, or with inputs that no earlier layer computes.
 
     Raises:
-        BlrcError: the first fault, with the name of its layer.
+        BlrcError: names the layer of the first fault.
     """
     names = {INPUT}
     for node in nodes:
@@ -55,7 +55,7 @@ def kind_of(node: Node) -> Kind:
     """Return the record of a layer's kind.
 
     Raises:
-        BlrcError: there is none.
+        BlrcError: the kind is unknown.
     """
     kind = KINDS.get(node.kind)
     if kind is None:
@@ -73,8 +73,8 @@ def tensors_of(nodes: Sequence[Node]) -> dict[str, Tensor]:
 def _check_name(name: str, taken: set[str]) -> None:
     """Refuse a name that cannot stand in comments of C, tables and messages, or in the path of a module.
 
-    What cannot be printed are control characters, those that turn the direction of what follows among them, line ends,
-    and halves of characters.
+    Characters that cannot be printed are refused: control characters (also those that change the direction of writing),
+    line ends, and halves of surrogate pairs.
     """
     if not (0 < len(name) <= LONGEST_NAME and name.isprintable() and all(name.split("."))):
         raise BlrcError(

@@ -1,5 +1,5 @@
-"""Exact integer sums of binary layers, by whichever library is there: torch, or NumPy alone. Both give the same bits.
+"""Compute exact integer sums of binary layers by whichever library is there: torch, or NumPy alone.
 
-In: a layer of the net and its integer inputs. Out: its integer pre-activations. Imports the net; `by_torch` alone
-imports torch, and is imported by nothing but `blrc.lowering.preactivations`.
+A layer of the net and its integer inputs come in, its integer pre-activations go out. Both libraries give the same
+bits. Imports the net; `by_torch` alone imports torch, and only `blrc.lowering.preactivations` imports `by_torch`.
 """

@@ -1,9 +1,9 @@
-"""Exact integer pre-activations by NumPy alone: taps are gathered into rows, and multiplied by BLAS in float32.
+"""Compute exact integer pre-activations by NumPy alone: gather taps into rows, and multiply them by BLAS in float32.
 
 A float32 product of integer matrices is exact while every partial sum stays below 2^24 in magnitude, in whatever order
-it is summed; float64 is used where that bound does not hold. The first block of a batch and every `CHECK`-th is
-compared with a float64 product by the weights summed over output channels, and where a library of BLAS proves to round
-otherwise, all is computed in float64, and in integers if that does not hold either.
+it is summed; float64 is used where that bound does not hold. The first block of a batch and every `CHECK`-th one is
+compared with a float64 product by the weights summed over output channels. If a BLAS library turns out to round
+otherwise, everything is computed in float64, and if that does not hold either, in integers.
 
 Padding is never stored: a tap is gathered where it lies inside the map. So memory does not depend on padding, strides
 or dilation, only on the map and the layer's outputs.
@@ -27,9 +27,12 @@ CHECK = 16
 
 @dataclass(frozen=True)
 class Tap:
-    """A kernel position along one axis, and the outputs whose input pixel it is: `first` to `end`, not included.
+    """Describe a kernel position along one axis, and the outputs for which it lies inside the map: `first` up to `end`.
 
     Attributes:
+        index: number of the position in the kernel.
+        first: first of these outputs.
+        end: the output behind the last of them.
         start: input pixel of output `first`.
     """
 
@@ -40,7 +43,7 @@ class Tap:
 
 
 def taps(window: Window, axis: int, size: int, outputs: int) -> list[Tap]:
-    """Return the positions along an axis that lie inside a map of that size for at least one output."""
+    """Return the kernel positions along an axis that lie inside a map of length `size` for at least one output."""
     step, apart, before = window.stride[axis], window.dilation[axis], window.padding[axis]
     found = []
     for index in range(window.kernel[axis]):
@@ -53,7 +56,7 @@ def taps(window: Window, axis: int, size: int, outputs: int) -> list[Tap]:
 
 
 def fill(linear: Conv | Dense, x: NDArray[np.int8], peak: int, z: NDArray[Any]) -> None:
-    """Write the sums of a batch into `z`, which has their shape with channels last in memory.
+    """Write the sums of a batch into `z`, which has their shape, with channels last in memory.
 
     Args:
         x: int8 codes or +-1, ``(N, C, H, W)`` or ``(N, C)``.
@@ -68,7 +71,7 @@ def fill(linear: Conv | Dense, x: NDArray[np.int8], peak: int, z: NDArray[Any]) 
 
 
 def _fill(linear: Conv | Dense, x: NDArray[np.int8], z: NDArray[Any], dtype: np.dtype[Any]) -> bool:
-    """Write the sums as computed in `dtype`; whether they are found to be exact where they are checked."""
+    """Write the sums as computed in `dtype`, and return whether all checked blocks are exact."""
     layer = _Layer.of(linear, x.shape[2:], z.shape[2:], dtype)
     maps = x[:, :, None, None] if x.ndim == 2 else x
     sums = np.moveaxis(z[:, :, None, None] if z.ndim == 2 else z, 1, -1)
@@ -84,11 +87,11 @@ def _fill(linear: Conv | Dense, x: NDArray[np.int8], z: NDArray[Any], dtype: np.
 
 @dataclass(frozen=True, eq=False)
 class _Layer:
-    """A layer made ready: its weights ``(groups, taps, in, out)`` of a group, and where its taps lie.
+    """Hold a layer made ready: its weights ``(groups, taps, in, out)``, in and out of a group, and where its taps lie.
 
     Attributes:
         summed: the weights summed over outputs, float64 ``(groups, taps, in, 1)``.
-        places: of each tap that lies inside the map for some output, vertically and horizontally.
+        places: each tap that lies inside the map for some output, as (vertical, horizontal).
     """
 
     weights: NDArray[Any]
@@ -100,7 +103,7 @@ class _Layer:
 
     @staticmethod
     def of(linear: Conv | Dense, size: tuple[int, ...], outputs: tuple[int, ...], dtype: np.dtype[Any]) -> _Layer:
-        """Prepare a layer for maps of a size, which give outputs of another."""
+        """Prepare a layer for maps of height and width `size` that give outputs of height and width `outputs`."""
         if isinstance(linear, Dense):
             window, groups, weights = Window((1, 1)), 1, linear.weights[:, :, None, None]
         else:
@@ -113,7 +116,7 @@ class _Layer:
         return _Layer(table, table.sum(-1, keepdims=True, dtype=np.float64), places, window.stride, rows, columns)
 
     def blocks(self, count: int) -> Iterator[tuple[slice, slice]]:
-        """Samples and rows of outputs whose inputs are gathered at once."""
+        """Yield blocks of samples and output rows whose inputs are gathered at once."""
         groups, taps_used, inputs, outputs = self.weights.shape
         row = self.width * groups * max(taps_used * inputs, outputs)
         rows = max(1, min(self.height, BLOCK // row))
@@ -125,7 +128,10 @@ class _Layer:
     def product(
         self, source: NDArray[np.int8], rows: slice, checked: bool
     ) -> tuple[NDArray[Any], NDArray[np.float64] | None]:
-        """Return sums ``(groups, n, rows, width, out of a group)``, and what they add up to over the last axis."""
+        """Return sums ``(groups, n, rows, width, out of a group)``, and what they must add up to over the last axis.
+
+        The second array is None unless the block is `checked`.
+        """
         groups, taps_used, inputs, outputs = self.weights.shape
         shape = (groups, len(source), rows.stop - rows.start, self.width)
         total = np.zeros((*shape, outputs), self.weights.dtype)

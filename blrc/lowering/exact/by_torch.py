@@ -1,11 +1,11 @@
-"""Exact integer pre-activations by torch, as nothing but a fast convolution.
+"""Compute exact integer pre-activations by torch, which serves as nothing but a fast convolution.
 
 A float32 convolution of integers is exact while every partial sum stays below 2^24 in magnitude, in whatever order it
 is summed; float64 is used where that bound does not hold. It is not exact by transforms (Winograd, FFT) or in bfloat16,
 which some builds and settings of torch choose by themselves. So those are switched off where torch has a switch, and
 every result is checked: summed over output channels it must equal one float64 convolution with the summed weights. If
-it does not, all is computed in float64, which has no such shortcuts. So z does not depend on threads, batches, build or
-machine.
+it does not, everything is computed in float64, which has no such shortcuts. So z does not depend on threads, batches,
+build or machine.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MOST_AT_ONCE = 2**23  # values of a map: fewer samples at once where maps are la
 
 
 class _Nnpack:
-    """How many threads want NNPACK off, and whether it was on before the first of them."""
+    """Count the threads that want NNPACK off, and remember whether it was on before the first of them."""
 
     lock = Lock()
     users = 0
@@ -38,7 +38,7 @@ class _Nnpack:
 
 @contextmanager
 def without_nnpack() -> Iterator[None]:
-    """Switch NNPACK, whose Winograd convolutions are not exact, off for the whole process, until all users are done.
+    """Switch off NNPACK, whose Winograd convolutions are not exact, for the whole process until all users are done.
 
     torch's own switch belongs to the process: of two threads the first to leave would switch it on for the other.
     """
@@ -56,7 +56,7 @@ def without_nnpack() -> Iterator[None]:
 
 
 def fill(linear: Conv | Dense, x: NDArray[np.int8], peak: int, z: NDArray[Any]) -> None:
-    """Write the sums of a batch into `z`, which has their shape with channels last in memory.
+    """Write the sums of a batch into `z`, which has their shape, with channels last in memory.
 
     Args:
         x: int8 codes or +-1, ``(N, C, H, W)`` or ``(N, C)``.
@@ -80,7 +80,7 @@ def fill(linear: Conv | Dense, x: NDArray[np.int8], peak: int, z: NDArray[Any]) 
 
 
 def _fill(out: torch.Tensor, z: torch.Tensor, expected: torch.Tensor) -> bool:
-    """Write z as integers; whether their sums over the channels of each group are the expected ones."""
+    """Write z as integers, and return whether their sums over the channels of each group are as expected."""
     out.copy_(z)
     grouped = out.reshape(len(out), expected.shape[1], -1, *out.shape[2:])
     total = grouped.sum(2, dtype=torch.int64)

@@ -252,7 +252,7 @@ def elsewhere(python: Path, threads: int, batch: int) -> Engine:
         with tempfile.TemporaryDirectory() as folder:
             files = [Path(folder) / name for name in ("model.onnx", "in.npz", "out.npz")]
             files[0].write_bytes(model)
-            np.savez(files[1], **feeds)
+            np.savez(files[1], **dict[str, Any](feeds))
             # -I: the script's own folder holds a module named onnx, which must not hide the real one.
             script = [python, "-I", worker.__file__, *files, threads, batch]
             try:
