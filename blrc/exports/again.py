@@ -209,8 +209,7 @@ def _not_written(opened: OpenedExport, name: str) -> BlrcError:
 
 
 def _other_tools(said: Mapping[str, Any]) -> str | None:
-    """Return why the page's module cannot be compiled here to the bytes that the folder should have, or None if it can.
-    """
+    """Return why the page's module cannot be compiled here to the bytes that the folder should have, or None."""
     try:
         here = find_tools()
     except BlrcError as error:

@@ -103,15 +103,14 @@ class Directory:
             return self._regular(place, last, name).st_size
 
     def read(self, name: str, size: int, keep: bool = True) -> tuple[bytes, str]:
-        """Read a regular file once, and return its content and the content's SHA-256; never read more than `size`
-        bytes.
+        """Read a regular file once, at most `size` bytes of it, and return its content and the content's SHA-256.
 
         Args:
             size: the size that the file must have, in bytes.
             keep: whether to return the content; if not, it is only hashed, and b"" is returned for it.
 
         Raises:
-            BlrcError: as for `size`, or the file has another size.
+            BlrcError: as for the method `size`, or the file has another size.
         """
         with self._parent(name) as (place, last):
             seen = self._regular(place, last, name)

@@ -249,9 +249,7 @@ def _manifest_file(directory: Directory) -> tuple[str, bytes]:
 
 
 def _expect_stored(content: bytes, path: Path) -> None:
-    """Refuse an npz whose arrays are larger than the file, because blrc neither compresses arrays nor lets them
-    overlap.
-    """
+    """Refuse an npz whose arrays are larger than the file: blrc neither compresses arrays nor lets them overlap."""
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             inflated = sum(entry.file_size for entry in archive.infolist())

@@ -36,8 +36,9 @@ _LAYERS = 65536  # of a list: layers, channels, sampled layers
 
 @dataclass(frozen=True)
 class Listed:
-    """Describe one file by its size in bytes and its SHA-256. A manifest of format 1 had no sizes; there, `size` is
-    None.
+    """Describe one file by its size in bytes and its SHA-256.
+
+    A manifest of format 1 had no sizes; there, `size` is None.
     """
 
     size: int | None

@@ -111,8 +111,7 @@ def listing(check: Check, most: int, least: int = 0) -> Check:
 
 
 def mapping(key: Check, check: Check, most: int) -> Check:
-    """Return a check for an object of at most `most` entries, whose keys `key` allows and whose values `check` allows.
-    """
+    """Return a check for an object of at most `most` entries, with keys that `key` and values that `check` allows."""
 
     def every(value: Any, where: str) -> None:
         _expect_object(value, where)

@@ -64,8 +64,7 @@ def make_private(folder: Path) -> None:
 
 
 def fill_cache(path: Path, content: bytes) -> None:
-    """Write a file of the cache into folders that are made for this user alone, because compiled libraries lie there
-    too.
+    """Write a file of the cache, and make its folders for this user alone, because compiled libraries lie there too.
 
     Raises:
         BlrcError: it cannot be written.

@@ -23,9 +23,7 @@ _T = TypeVar("_T")
 
 
 class UnsafeError(Exception):
-    """Report that somebody else can have made what lies in the cache; the message says what is wrong and how to mend
-    it.
-    """
+    """Report that somebody else can have made what lies in the cache; the message says what is wrong and what to do."""
 
 
 def private_folder(folder: Path) -> Path:

@@ -87,9 +87,7 @@ def sync(descriptor: int, path: Path) -> None:
 
 
 def sync_folder(path: Path) -> None:
-    """Wait until the entries of a folder (names created, renamed or removed) are on the disk, if the system can do
-    that.
-    """
+    """Wait until a folder's entries (names created, renamed or removed) are on the disk, if the system can do that."""
     before("sync folder", path)
     if sys.platform != "win32":  # where a folder cannot be opened
         try:
