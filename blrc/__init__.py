@@ -5,8 +5,8 @@
     blrc.verify("out")
     net = blrc.compile("out")    # the generated C: labels = net(images)
 
-Layers are in `blrc.nn`. Every public name loads the modules that it needs when it is first used, so that ``import
-blrc`` is quick.
+Layers are in `blrc.nn`. Every public name loads the modules that it needs when it is first used, so that
+``import blrc`` is quick.
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ class Brief:
 
 
 def brief(value: object) -> str:
-    """Return a value as a few words.
+    """Return a short text for a value.
 
     >>> brief("map"), brief(range(5000)), brief(("a",) * 9)
     ("'map'", 'range(0, 5000)', '<9 entries>')
@@ -98,5 +98,5 @@ class Figures(dict[str, Any], Preformatted):
 
 
 def sizes(shape: Sequence[int]) -> str:
-    """Write a shape as ``1x28x28``."""
+    """Return a shape as a text such as ``1x28x28``."""
     return "x".join(map(str, shape))

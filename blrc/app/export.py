@@ -46,13 +46,13 @@ def quiet(what: str) -> None:
 
 @dataclass(frozen=True)
 class ExportRequest:
-    """Describe what is to be exported, and where to. Each part was checked by the room that owns it.
+    """Describe what is to be exported, and where to. Each part was checked by the package that owns it.
 
     Attributes:
         folder, force: where to write, and whether to replace an earlier export.
         targets: the names of the targets, sorted, each once.
         members: which networks to export.
-        publication: what is known of the model if it is published.
+        publication: what is known of the model, for when it is published.
         c, onnx: the options of these targets; None if they are not asked for.
         name: the prefix of every file and symbol; None takes the checkpoint's file name.
     """
@@ -67,7 +67,7 @@ class ExportRequest:
     force: bool
 
     def emit_options(self, name: str, recorded: vectors.Vectors, source: Checkpoint) -> EmitOptions:
-        """Return what the targets are told."""
+        """Return the options that are passed to the targets."""
         c, onnx = self.c or COptions(), self.onnx or OnnxOptions()
         return EmitOptions(
             name=name,
@@ -236,7 +236,7 @@ def run(source: Checkpoint, request: ExportRequest, say: Say = quiet) -> Exporte
 
 
 def _c_options(targets: Sequence[str], packages: str | Iterable[str], **given: Any) -> COptions | None:
-    """Return the options of the C, whose room is imported only if there is C, or None."""
+    """Return the options of the C target, or None without that target, whose package is not imported then."""
     packages = (packages,) if isinstance(packages, str) else tuple(packages)
     if "c" in targets:
         from blrc.targets.c.options import parse_c

@@ -18,8 +18,7 @@ RECORDED = 6  # calibration samples among the recorded vectors; the two extremes
 
 
 def describe(source: Checkpoint, member: Member, gate: int) -> dict[str, object]:
-    """Return the manifest's settings: the input, how the norms were calibrated, and what of the last `member` is
-    sampled.
+    """Return the manifest's settings: the input, how norms were calibrated, and what of the last `member` is sampled.
 
     Warnings about the checkpoint are under ``notes``, if there are any.
     """
@@ -62,9 +61,9 @@ def _settings(source: Checkpoint) -> dict[str, object]:
 
 
 def _choices(source: Checkpoint, member: Member, gate: int) -> dict[str, object]:
-    """Return what of a member is sampled, and the gate as a fraction.
+    """Return which layers of a member are sampled, the probability below which weights are frozen, and the gate.
 
-    What is sampled are the names of layers, and the probability below which weights are frozen.
+    The gate is given as a fraction too.
     """
     layers = (binary_layers(source) if member.layers is None else member.layers) if member.seed is not None else ()
     return {

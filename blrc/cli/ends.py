@@ -25,8 +25,9 @@ Exit status of every command:
 
 
 class Group(click.Group):
-    """Run the commands so that whatever a user, a file or the system does wrong gives a message and a status, not a
-    traceback.
+    """Run the commands, and turn whatever a user, a file or the system does wrong into a message and a status.
+
+    No traceback is shown for it.
     """
 
     def main(

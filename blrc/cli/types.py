@@ -1,6 +1,7 @@
 """Define the types of options: what a user may write, what help and completion show, and what is refused.
 
-The room that owns an option checks it. It is imported only when there is a value, so that ``--help`` answers at once.
+The package that owns an option checks it. It is imported only when there is a value, so that ``--help`` answers at
+once.
 """
 
 from __future__ import annotations
@@ -26,8 +27,9 @@ else:
 
 
 class Choices(_Type):
-    """Accept one of some names, which are looked up only when needed. The help shows them, and the shell completes
-    them.
+    """Accept one of some names, which are looked up only when needed.
+
+    The names are shown in the help and completed by the shell.
     """
 
     name = "choice"
@@ -39,7 +41,7 @@ class Choices(_Type):
         return f"[{'|'.join(self.names())}]"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the name as it is; the room that owns the option refuses others."""
+        """Return the name as it is; the package that owns the option refuses others."""
         return str(value)
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:

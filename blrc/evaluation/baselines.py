@@ -1,4 +1,4 @@
-"""Load other networks that stand beside the evaluated one as baselines."""
+"""Load other networks, to compare the evaluated one with them."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class EvalRequest:
     """Hold what `blrc.evaluate` is asked for; its fields are described there.
 
     Raises:
-        BlrcError: a number is not valid, or ``cheap`` is given without an ensemble; the message names the option.
+        BlrcError: ``cheap`` is given without an ensemble; the message names the option.
     """
 
     data: Path

@@ -1,10 +1,10 @@
 """Evaluate a checkpoint's networks and ensembles on labelled data, repeated with other members.
 
-Repeat r of seed s takes the members k = 0, 1, ... of seed s + r, which are those that ``blrc export --seed s+r
---members N`` holds. So ensembles of 2, 5 and 16 in one repeat share members, repeats do not, and all accuracies are
-those of the exported program, bit for bit. ``map`` is one network and is evaluated once. ``stochastic`` is the torch
-network with sampled activations in evaluation mode, hence with the running norm statistics of training (paper, section
-5), drawn once for each repeat.
+Repeat r of seed s takes the members k = 0, 1, ... of seed s + r, which are those that
+``blrc export --seed s+r --members N`` holds. So ensembles of 2, 5 and 16 in one repeat share members, repeats do not,
+and all accuracies are those of the exported program, bit for bit. ``map`` is one network and is evaluated once.
+``stochastic`` is the torch network with sampled activations in evaluation mode, hence with the running norm statistics
+of training (paper, section 5), drawn once for each repeat.
 """
 
 from __future__ import annotations
@@ -192,9 +192,7 @@ class _Counter:
 
 @contextmanager
 def _workers() -> Iterator[ThreadPoolExecutor]:
-    """Give a pool of threads for whole networks, and limit the threads inside torch's operations, which are too short
-    here.
-    """
+    """Give a pool of threads for whole networks instead of threads inside torch's operations, which are too short."""
     threads = torch.get_num_threads()
     workers = min(threads, MAX_WORKERS)
     torch.set_num_threads(max(1, threads // workers))

@@ -1,7 +1,7 @@
 """Draw the figures of an evaluation from its plain data (`blrc.evaluation.report.to_plain`).
 
-The figures are SVG files, with the same bytes for the same data. This module needs matplotlib, ``pip install
-'blrc[plots]'``.
+The figures are SVG files, with the same bytes for the same data. This module needs matplotlib,
+``pip install 'blrc[plots]'``.
 """
 
 from __future__ import annotations
@@ -53,8 +53,9 @@ def error_coverage(curves: Mapping[str, Mapping[str, Sequence[float]]]) -> Figur
 
 
 def reliability(diagrams: Mapping[str, Sequence[Mapping[str, float]]]) -> Figure:
-    """Draw accuracy against confidence in 15 bins. A calibrated network is on the diagonal; larger dots are more
-    samples.
+    """Draw accuracy against confidence in 15 bins, with larger dots for more samples.
+
+    A calibrated network is on the diagonal.
     """
     figure, axes = axes_of("confidence: mean probability of the label", "accuracy")
     axes.plot([0, 1], [0, 1], color="0.6", linewidth=1)
@@ -69,8 +70,9 @@ def reliability(diagrams: Mapping[str, Sequence[Mapping[str, float]]]) -> Figure
 
 
 def reestimation(of: Mapping[str, Mapping[str, Any]]) -> Figure:
-    """Draw accuracy against the number of batches on which norms are re-estimated; 0 is the running statistics of
-    training.
+    """Draw accuracy against the number of batches on which norms are re-estimated.
+
+    A number of 0 batches stands for the running statistics of training.
 
     Args:
         of: re-estimation curves by a name for the legend.

@@ -103,11 +103,11 @@ def accuracy(label: NDArray[np.int64], labels: NDArray[np.int64]) -> float:
 
 
 def error_coverage(predictions: Predictions, labels: NDArray[np.int64]) -> Floats:
-    """Return error(k), the share of wrong labels among the k most certain samples, k = 1..N (paper, section 5.2, figure
-    3).
+    """Return error(k), the share of wrong labels among the k most certain samples (paper, section 5.2, figure 3).
 
-    Samples are sorted by the variance of the label's probability, smallest first, then by its mean, largest first, then
-    by index. A single network has no variance, so its samples are sorted by the highest softmax output.
+    There is a value for each k = 1..N. Samples are sorted by the variance of the label's probability, smallest first,
+    then by its mean, largest first, then by index. A single network has no variance, so its samples are sorted by the
+    highest softmax output.
     """
     order = np.lexsort((-predictions.confidence, predictions.variance))  # stable: equals stay in order of index
     wrong = (predictions.label != labels)[order]

@@ -138,7 +138,7 @@ def expect_digest(model: object, found: str, wanted: str | None) -> None:
     """Refuse a program whose digest is not the one that was asked for.
 
     Args:
-        model: the program's file or folder, for the message.
+        model: the name or the folder of the model, for the message.
         found: the digest of the program.
         wanted: the digest that was asked for, or None.
 

@@ -55,7 +55,7 @@ class Manifest(Brief):
         version: the version of blrc.
         members: one description for each member.
         settings: the input's encoding and how the norms were calibrated.
-        options: what the targets were told: every field of `EmitOptions` but the name, the version and the vectors.
+        options: the options of the targets: every field of `EmitOptions` but the name, the version and the vectors.
         targets: what each target says of itself (for C: ABI, arena, kernels and bytes of each layer...).
         files: size and SHA-256 by name, of every file but the manifest.
     """

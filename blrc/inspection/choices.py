@@ -34,8 +34,7 @@ class Choice:
 
 
 def choices(checkpoint: Checkpoint, layout: Layout, operations: int, members: int = MEMBERS) -> tuple[Choice, ...]:
-    """Return the costs of MAP, of `members` of all binary layers or of the convolutions only, and of these behind a
-    gate.
+    """Return the costs of MAP, of `members` with all binary layers or only the convolutions sampled, and with a gate.
 
     A sampled layer has weights of its own in every member. Norms are re-estimated for each member, so from the first
     sampled layer on, every member also has its own thresholds for each layer with a norm. (In a very small layer the

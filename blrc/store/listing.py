@@ -41,7 +41,7 @@ class Content:
 
 
 def content_of(data: bytes) -> Content:
-    """Return how a list describes these bytes."""
+    """Return the size and the SHA-256 of these bytes."""
     return Content(len(data), hashlib.sha256(data).hexdigest())
 
 

@@ -51,7 +51,7 @@ def is_own(path: Path, kind: Callable[[int], bool]) -> bool:
         kind: ``stat.S_ISREG`` or ``stat.S_ISDIR``, say.
 
     Raises:
-        UnsafeError: something is there, but is not this user's alone, or is a link.
+        UnsafeError: something is there, but is not this user's alone, or is a link to something.
     """
     try:
         found = os.lstat(path)

@@ -46,7 +46,7 @@ class Device:
         compiler: the compiler with its version and flags.
         needs_ram: bytes of RAM in all: arena, input, scores or sums of members, and stack.
         has: bytes of flash and RAM of the machine, if these are limits.
-        sets: the number of inputs of each kind.
+        sets: the number of these inputs in each set, by its name.
     """
 
     name: str
@@ -112,8 +112,7 @@ def verify_devices(
 
 
 def verify_device(folder: Path, name: str, machine_name: str, inputs: Sequence[InputSet], seed: int) -> Device:
-    """Verify the export on one machine: build, self-test, each op alone, the inputs, and what one classification costs.
-    """
+    """Verify the export on one machine: build, self-test, each op alone, the inputs, and one classification's cost."""
     machine = find(machine_name)
     made: Callable[..., Device] = partial(Device, machine.name, machine.title, has=machine.fits)
     lacking = missing_tools(machine)

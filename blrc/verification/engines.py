@@ -48,8 +48,8 @@ class Engine:
         layers: whether it shows its layers; if not, it only answers, and `run` gives nothing.
         predict: takes raw inputs and a confidence in Q16, and gives what ``NAME_predict`` returns; None if there is no
             such function.
-        settled: takes sums of log p ``(N, classes)`` over so many members ``(N,)``, and gives what ``NAME_is_final``
-            returns; None if there is no such function.
+        settled: takes sums of log p ``(N, classes)`` and the numbers of members ``(N,)`` behind them, and gives what
+            ``NAME_is_final`` returns; None if there is no such function.
     """
 
     name: str

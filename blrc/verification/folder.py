@@ -165,8 +165,7 @@ def _device_inputs(program: Program, inputs: Sequence[InputSet], seed: int) -> l
 
 @contextmanager
 def _as_problem(problems: list[str]) -> Iterator[None]:
-    """Record as a problem, instead of raising an error, that an engine crashes or that a sanitizer reports something.
-    """
+    """Record it as a problem, instead of raising an error, if an engine crashes or a sanitizer reports something."""
     try:
         yield
     except BlrcError as error:

@@ -1,4 +1,4 @@
-"""Measure agreement with the torch network, computed with +-1 weights, float64 norms and real softmax weights.
+"""Measure agreement with the torch network: +-1 weights, norms written out in float64, and real softmax weights.
 
 Both networks get the same input codes. Integers are equal everywhere, but the torch network decides in floating point.
 Each decision is compared on the sums from which it is taken. The only difference allowed is a tie, where gamma (z - m)
@@ -45,7 +45,12 @@ class Agreement:
 
 
 def torch_agreement(net: Net, raw: NDArray[Any], labels: NDArray[np.int64]) -> Agreement:
-    """Compare a calibrated net, computed in float64, with the program's `labels` for `raw` ``(N, *shape)``."""
+    """Compare a calibrated net, computed with torch and in float64, with the program's labels.
+
+    Args:
+        raw: the inputs, ``(N, *shape)``.
+        labels: the program's labels for them.
+    """
     stages: dict[str, _Decisions] = {}
     binary = net.encoding.kind == "bits"
     for piece in pieces(net):

@@ -44,8 +44,7 @@ def predicted(scores: Sequence[NDArray[np.int32]], scale: Scale, gate: int, conf
 
 
 def confidences(program: Program, scores: Sequence[NDArray[np.int32]]) -> tuple[int, ...]:
-    """Return the confidences to ask for, in Q16: off, 0.9, 0.99, one that some input has exactly, and the next one
-    above.
+    """Return the confidences to ask for, in Q16: off, 0.9, 0.99, one that some input has exactly, and the next above.
 
     The exact one is taken from an input that would go on otherwise, if there is one, because only there does it change
     anything. A single network always stops after its only member, so only "off" is asked for.
