@@ -1,11 +1,12 @@
-"""Probabilistic binary neural networks, from training to bit-exact ONNX and C.
+"""Train probabilistic binary neural networks and compile them to bit-exact ONNX and C.
 
     blrc.save(model, path="model.pt", input=blrc.pixels(...), calibration=samples)
     blrc.export("model.pt", folder="out", targets=["c", "onnx"])
     blrc.verify("out")
     net = blrc.compile("out")    # the generated C: labels = net(images)
 
-Layers are in `blrc.nn`. These names load what they need when they are first used, so that ``import blrc`` is quick.
+Layers are in `blrc.nn`. Every public name loads the modules that it needs when it is first used, so that
+``import blrc`` is quick.
 """
 
 from __future__ import annotations
@@ -93,6 +94,10 @@ if not TYPE_CHECKING:  # for type checkers, a name that is not imported above is
         return value
 
     def __dir__():
-        """List what is public; `help` and others take each name, so those of torch are left out where it is missing."""
+        """List the public names.
+
+        Tools such as `help` load every name that they find here, so the names that need torch are left out where torch
+        is missing.
+        """
         missing = _OF_TORCH if find_spec("torch") is None else ()
         return sorted({*(name for name in globals() if name.startswith("__")), *__all__} - {*missing})

@@ -1,4 +1,4 @@
-"""``python -m blrc``, and the command ``blrc``."""
+"""Run the command line as ``python -m blrc``, or as the command ``blrc``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from blrc.errors import UNCHECKED
 
 
 def main() -> None:
-    """Run the command line. Ctrl-C ends it in one line also while its modules are loaded."""
+    """Run the command line, and end in one line if Ctrl-C comes while its modules are still being loaded."""
     try:
         from blrc.cli.main import main as run
     except KeyboardInterrupt:

@@ -22,19 +22,19 @@ _SHORT.maxtuple = _SHORT.maxdict = 6
 
 
 def terminal_width() -> int:
-    """Return how many columns a line of standard output may have; ``$COLUMNS`` overrides what the terminal says."""
+    """Return how many characters fit on a line of standard output, where ``$COLUMNS`` overrides the terminal."""
     return shutil.get_terminal_size((NO_TERMINAL, 24)).columns
 
 
 def table(rows: Sequence[Sequence[str]], left: int = 1, width: int = NO_TERMINAL) -> list[str]:
     """Return the lines of a table.
 
-    The columns of a table that is too wide go on below, behind the first column again.
+    If the table is wider than `width`, the remaining columns continue below, with the first column repeated.
 
     Args:
-        rows: cells, the same number in each row.
-        left: so many columns stand to the left, the others to the right.
-        width: how many characters a line may have.
+        rows: the cells, with the same number in each row.
+        left: how many columns, counted from the left, are aligned to the left; the others are aligned to the right.
+        width: the largest number of characters in a line.
 
     >>> table([("layer", "bits"), ("conv1", "9")])
     ['layer  bits', 'conv1     9']
@@ -50,7 +50,7 @@ def table(rows: Sequence[Sequence[str]], left: int = 1, width: int = NO_TERMINAL
 
 
 def _parts(widths: Sequence[int], width: int) -> Iterator[list[int]]:
-    """Yield which columns stand side by side: the first one, and as many others as there is room for."""
+    """Yield the columns of each part of a table: the first column, and as many of the others as there is room for."""
     part, used = [0], widths[0]
     for i in range(1, len(widths)):
         if used + len(GAP) + widths[i] > width and len(part) > 1:
@@ -62,7 +62,7 @@ def _parts(widths: Sequence[int], width: int) -> Iterator[list[int]]:
 
 
 class Brief:
-    """A dataclass whose ``repr`` fits on a few lines: of arrays it has type and shape, of long sequences the length."""
+    """Give a dataclass a short ``repr`` that shows arrays by type and shape, and long sequences by their length."""
 
     def __repr__(self) -> str:
         values = {f.name: getattr(self, f.name) for f in fields(self) if f.repr}  # type: ignore[arg-type]
@@ -70,7 +70,7 @@ class Brief:
 
 
 def brief(value: object) -> str:
-    """Return a value as a few words.
+    """Return a short text for a value.
 
     >>> brief("map"), brief(range(5000)), brief(("a",) * 9)
     ("'map'", 'range(0, 5000)', '<9 entries>')
@@ -83,20 +83,20 @@ def brief(value: object) -> str:
 
 
 class Preformatted:
-    """Something that ``str`` makes lines of; a notebook shows the same lines."""
+    """Show an object in a notebook as the lines that ``str`` makes of it."""
 
     def _repr_html_(self) -> str:
         return f"<pre>{escape(str(self))}</pre>"
 
 
 class Figures(dict[str, Any], Preformatted):
-    """Plain data for JSON, of which ``print`` and a notebook show tables."""
+    """Hold plain data for JSON that ``print`` and notebooks show as tables."""
 
     def __repr__(self) -> str:
-        """Name what there is: the data itself would fill pages."""
+        """Return the names of the entries only, because the data itself would fill pages."""
         return f"{type(self).__name__}({', '.join(self)})"
 
 
 def sizes(shape: Sequence[int]) -> str:
-    """Write a shape as ``1x28x28``."""
+    """Return a shape as a text such as ``1x28x28``."""
     return "x".join(map(str, shape))

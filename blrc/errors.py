@@ -1,4 +1,4 @@
-"""The exceptions that mean "your input, not our bug", and the exit status that each of them gives a command."""
+"""Define the exceptions that mean "your input, not our bug", and the exit status that each gives a command."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ WELL, DIFFERS, UNCHECKED = 0, 1, 2
 
 
 class BlrcError(Exception):
-    """A mistake of the user: the message names the file, layer or option and says what to do.
+    """Report a mistake of the user: the message names the file, layer or option and says what to do.
 
-    The command line prints the message and exits with `status`. Anything else that escapes is a bug of ours and keeps
-    its traceback.
+    The command line prints the message and exits with `status`. Any other exception that escapes is a bug in blrc and
+    keeps its traceback.
     """
 
     status: ClassVar[int] = UNCHECKED
 
 
 class DiffersError(BlrcError):
-    """What was checked is not as it should be: it differs from what it should be equal to, or exceeds a budget."""
+    """Report that a check failed: something differs from what it should equal, or exceeds a budget."""
 
     status = DIFFERS

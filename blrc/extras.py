@@ -1,4 +1,4 @@
-"""Packages that only some commands need, and the one line that says which extra brings what is missing."""
+"""Import optional packages, and say which extra of blrc installs one that is missing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NAMES = {"PIL": "Pillow"}  # what a package is called where it is not as it is 
 
 
 def lacking(package: str) -> str | None:
-    """Say how to install an optional package; None where it can be imported, which this does."""
+    """Try to import an optional package, and return how to install it, or None if the import works."""
     try:
         import_module(package)
     except ImportError:
@@ -32,7 +32,7 @@ def lacking(package: str) -> str | None:
 
 
 def missing(package: str, what: str) -> BlrcError:
-    """Return the error that `what` needs an optional package that cannot be imported."""
+    """Return the error which says that `what` needs an optional package that cannot be imported."""
     return BlrcError(f"{what} needs {_remedy(package)}")
 
 
@@ -40,10 +40,11 @@ def require(package: str, what: str) -> None:
     """Import an optional package.
 
     Args:
-        what: needs it, for the message: ``target onnx``, say.
+        package: the name that is imported.
+        what: what needs the package, for the message, such as ``target onnx``.
 
     Raises:
-        BlrcError: it is not installed; the message names the extra to install.
+        BlrcError: the package is not installed or does not load; the message says how to install it.
     """
     reason = lacking(package)
     if reason is not None:

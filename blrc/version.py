@@ -1,5 +1,4 @@
-"""The version and the other facts about the project, in one place: packages, artefacts and checkpoints take them from
-here."""
+"""Define the version and other facts about the project, from which packages, artefacts and checkpoints take them."""
 
 VERSION = "0.1.0"
 AUTHOR = "the blrc authors"

@@ -25,10 +25,10 @@ def usable_cpus() -> int:
 
 @contextmanager
 def at_most(jobs: int | None) -> Iterator[None]:
-    """Let nothing in this block share work among more than `jobs` CPUs; None leaves it at those that there are.
+    """Limit the CPUs among which this block shares work to `jobs`; None sets no limit.
 
     Raises:
-        BlrcError: not a number of at least 1.
+        BlrcError: `jobs` is less than 1.
     """
     if jobs is None:
         yield

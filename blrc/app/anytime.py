@@ -1,4 +1,4 @@
-"""Anytime prediction in Python: draw member after member from a checkpoint, for as long as one likes."""
+"""Predict at any time from Python: draw member after member from a checkpoint, for as long as one likes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from blrc.program import head, reference
 
 
 class Anytime(Iterator[head.Answer]):
-    """The answers of `anytime`, one a member."""
+    """Iterate over the answers of `anytime`, one for each member."""
 
     def __init__(self, source: str, samples: int, answers: Iterator[head.Answer]) -> None:
         self._source, self._samples, self._answers, self._given = source, samples, answers, 0
@@ -43,19 +43,20 @@ def anytime(
     sample: str | Sequence[str] = "all",
     freeze: str | float | Fraction = NONE,
 ) -> Anytime:
-    """Give the answer for `raw` after one member, after two, and so on (at most `head.MAX_MEMBERS`).
+    """Return an iterator over the answers for `raw` after one member, after two, and so on, up to `head.MAX_MEMBERS`.
 
     Member k is the one that an export with the same seed holds, whatever its number of members, and every answer is
-    that of such an export bit for bit. Nothing is trained again. (Where the last layer is binary: as long as all
-    members' scores fit the smallest scale, `blrc.lowering.affine`; an export takes the largest scale that a member
-    needs.)
+    that of such an export, bit for bit. Nothing is trained again. (If the last layer is binary, this holds as long as
+    all members' scores fit the smallest scale, see `blrc.lowering.affine`; an export takes the largest scale that a
+    member needs.)
 
     Args:
         raw: samples ``(N, *encoding.shape)``.
         sample, freeze: what of every member is sampled, as in `blrc.export`.
 
     Raises:
-        BlrcError: samples of another type or shape, no calibration samples, or a network that cannot be compiled.
+        BlrcError: the samples have another type or shape, there are no calibration samples, or the network cannot be
+            compiled.
 
     Example:
         ``for answer in anytime(blrc.load("model.pt"), raw=images): ...`` until one is content.

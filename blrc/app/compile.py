@@ -1,4 +1,4 @@
-"""`blrc.compile`: networks as functions on NumPy arrays, computed by their generated C."""
+"""Compile networks to functions on NumPy arrays that their generated C computes (`blrc.compile`)."""
 
 from __future__ import annotations
 
@@ -40,26 +40,27 @@ def compile(
     digest: str | None = None,
     trust_code: bool = False,
 ) -> Native:
-    """A callable on NumPy arrays, backed by the C of a model, which is compiled once and then found in a cache.
+    """Return a callable on NumPy arrays, backed by the C of a model, which is compiled once and then found in a cache.
 
     Args:
-        model: a folder that `blrc.export` wrote, whose C is compiled where it is what blrc writes for the folder's
+        model: a folder that `blrc.export` wrote, whose C is compiled if it is what blrc writes for the folder's
             program; or a program, a ``.program.npz``, or a checkpoint or its path, whose C is written first.
         members, seed, sample, freeze, gate: which networks of a checkpoint, as for `blrc.export`; by default ``map``.
-        threads: to share the samples of a call among, at most; by default, as many as this process may use CPUs.
-        flags: of the compiler; by default those of fast code for this machine
+        threads: the largest number of threads that share the samples of a call; by default, as many as this process may
+            use CPUs.
+        flags: flags of the compiler; by default those of fast code for this machine
             (`blrc.targets.c.native.library.host_flags`).
         cc: the compiler; by default ``$CC``, cc, gcc or clang.
-        whitening: for a network of whitened images, that of its checkpoint (`blrc.load(PATH).whitening`): the function
-            takes images then, and whitens them; codes may be given as before.
-        digest: the program must have this digest, which `blrc export` prints.
-        trust_code: of a folder: compile its own C, whoever wrote it, also that of another version of blrc.
+        whitening: for a network of whitened images, the whitening of its checkpoint (`blrc.load(PATH).whitening`): the
+            function then takes images, and whitens them; codes may be given as before.
+        digest: the digest that the program must have, as `blrc export` prints it.
+        trust_code: for a folder: whether to compile its own C, whoever wrote it, even that of another version of blrc.
 
     The cache is ``$BLRC_CACHE/native``, by default ``~/.cache/blrc/native``; it may be deleted at any time.
 
     Raises:
-        BlrcError: no compiler, no such model, one that cannot be compiled, a folder that does not fit its manifest, a
-            program of another digest, or `members` where there is no choice.
+        BlrcError: there is no compiler or no such model, the model cannot be compiled, a folder does not fit its
+            manifest, the program has another digest, or `members` is given where there is no choice.
     """
     chosen = members is not None or gate is not None or freeze != 0 or sample != "all"
 
@@ -77,14 +78,14 @@ def sources(
     digest: str | None = None,
     trust_code: bool = False,
 ) -> tuple[str, Program, dict[str, bytes]]:
-    """Return name, program and C of what `compile` is given.
+    """Return the name, the program and the C of what `compile` is given.
 
     Args:
-        ask: gives the networks of a checkpoint; it is not called where they are made already.
-        chosen: a user named them, so that a model whose networks are made already is refused.
+        ask: returns the request for a checkpoint's networks; it is not called if they are made already.
+        chosen: whether the user named networks, so that a model whose networks are made already is refused.
 
     Raises:
-        BlrcError: as for `compile`, but for the compiler.
+        BlrcError: as for `compile`, except for a missing compiler.
     """
     if isinstance(model, bytes | os.PathLike):
         model = path_of(model)
@@ -122,7 +123,7 @@ def _sampled(model: str | Path | Checkpoint, members: MembersRequest) -> tuple[s
 
 
 def _identifier(text: str) -> str:
-    """A name for C from that of a file; it is seen by nobody but in messages."""
+    """Return a C name made from the name of a file; it is seen only in messages."""
     try:
         return check_name(re.sub(r"[^A-Za-z0-9_]", "_", text))
     except BlrcError:

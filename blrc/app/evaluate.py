@@ -1,4 +1,4 @@
-"""`evaluate`: measure a checkpoint's networks and ensembles on labelled data."""
+"""Measure a checkpoint's networks and ensembles on labelled data (`blrc.evaluate`)."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from blrc.verification.run import Progress
 
 
 class EvalReport(Figures):
-    """What `evaluate` found: plain data (`blrc.evaluation.report.to_plain`)."""
+    """Hold what `evaluate` found, as plain data (`blrc.evaluation.report.to_plain`)."""
 
     def __repr__(self) -> str:
-        """Name the accuracies, in per cent."""
+        """Return the accuracies, in per cent, on one line."""
         found = ", ".join(f"{name} {row['accuracy_mean']:.2f} %" for name, row in self["members"].items())
         return f"EvalReport({self['checkpoint']!r} on {self['samples']:,} samples: {found})"
 
@@ -57,13 +57,13 @@ def evaluate(
         model: a checkpoint, or its path.
         data: test data (see `blrc.datasets.labelled.load`); with `validation` the last 5,000 training images of a
             folder.
-        members: entries, ``map``, ``stochastic`` and numbers, with commas between.
-        repeats: how often ensembles (and the stochastic network) are drawn anew: repeat r is of seed + r.
-        sample, freeze: of the members, as for `export`.
+        members: the entries: ``map``, ``stochastic`` and numbers of members, separated by commas.
+        repeats: how often ensembles (and the stochastic network) are drawn anew: repeat r uses seed + r.
+        sample, freeze: what of the members is sampled, as for `export`.
         baselines: further checkpoints, evaluated as ``map``.
-        cheap: measure cheap ensembles too (`blrc.evaluation.cheap`), of the largest number in `members`; those of
-            `sample` and `freeze` are among them.
-        plots: folder for figures (needs matplotlib); the re-estimation curve is measured for it.
+        cheap: whether to measure cheap ensembles too (`blrc.evaluation.cheap`), of the largest number in `members`;
+            those of `sample` and `freeze` are among them.
+        plots: a folder for figures (needs matplotlib); the re-estimation curve is measured for it.
         progress: is told what is being evaluated, how much of it is done, and how much there is.
 
     Returns:

@@ -1,4 +1,4 @@
-"""`export`: from a checkpoint to the files of every target, one line a stage."""
+"""Export a checkpoint to the files of every target (`blrc.export`), with one line of progress for each stage."""
 
 from __future__ import annotations
 
@@ -46,15 +46,15 @@ def quiet(what: str) -> None:
 
 @dataclass(frozen=True)
 class ExportRequest:
-    """What is to be exported, and where to. Each part was checked by the room that owns it.
+    """Describe what is to be exported, and where to. Each part was checked by the package that owns it.
 
     Attributes:
         folder, force: where to write, and whether to replace an earlier export.
-        targets: by name, sorted, each once.
-        members: which networks.
-        publication: what is known of the model where it is published.
-        c, onnx: options of these targets; None where they are not asked for.
-        name: prefix of every file and symbol; None takes the checkpoint's file name.
+        targets: the names of the targets, sorted, each once.
+        members: which networks to export.
+        publication: what is known of the model, for when it is published.
+        c, onnx: the options of these targets; None if they are not asked for.
+        name: the prefix of every file and symbol; None takes the checkpoint's file name.
     """
 
     folder: Path
@@ -67,7 +67,7 @@ class ExportRequest:
     force: bool
 
     def emit_options(self, name: str, recorded: vectors.Vectors, source: Checkpoint) -> EmitOptions:
-        """Return what the targets are told."""
+        """Return the options that are passed to the targets."""
         c, onnx = self.c or COptions(), self.onnx or OnnxOptions()
         return EmitOptions(
             name=name,
@@ -87,7 +87,7 @@ class ExportRequest:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Exported(Preformatted):
-    """What an export wrote; ``print`` shows its sizes."""
+    """Describe what an export wrote; ``print`` shows its sizes."""
 
     folder: Path
     program: Program
@@ -102,13 +102,14 @@ class Exported(Preformatted):
 
 
 def build(source: Checkpoint, members: Sequence[Member], gate: int = 0) -> tuple[Program, list[Net]]:
-    """Sample, calibrate and lower: the program of `members`, and their calibrated nets.
+    """Sample, calibrate and lower `members`; return their program and their calibrated nets.
 
     Args:
         gate: see `Program.gate`; with it the first member has to be MAP.
 
     Raises:
-        BlrcError: no calibration samples in the checkpoint, or a network that cannot be compiled (layer named).
+        BlrcError: the checkpoint has no calibration samples, or a network cannot be compiled; the message names the
+            layer.
     """
     samples = source.samples()
     nets = [calibrate(sample(source, member), samples) for member in members]
@@ -145,30 +146,33 @@ def export(
 
     Args:
         model: a checkpoint, or its path.
-        folder: is created; if it holds an earlier export, `force` replaces that export's files.
+        folder: the folder to write, which is created; if it holds an earlier export, `force` replaces that export's
+            files.
         targets: one or several names from `blrc.targets.registry.TARGETS`.
         members: ``map``, or a number of networks sampled from `seed`.
-        name: prefix of every file and symbol; by default the checkpoint's file name.
+        name: the prefix of every file and symbol; by default the checkpoint's file name.
         say: is told what is going on.
-        sample: which binary layers of a member are sampled, the others stay at MAP and are stored once: ``all``,
+        sample: which binary layers of a member are sampled; the others stay at MAP and are stored once: ``all``,
             ``conv`` (every binary convolution), ``LAYER,LAYER``, or a list of names.
-        freeze: weights whose rarer sign is less likely than this stay at MAP too: 0 to 0.5, taken as the decimal it is.
-        gate: MAP becomes the first member, and where its top probability is at least this (above 0, at most 1), it
-            answers alone; elsewhere it votes together with the sampled members. None: no gate.
-        packages: one or several names from `blrc.targets.c.options.PACKAGES`: a library of that ecosystem,
-            with an example, in ``<package>/<name>`` of the folder. Needs the target ``c``.
-        flash, ram: bytes that the C may take of each, as numbers or such as ``256K``; what does not fit is refused.
-        optimize: ``size``, or ``speed``: the C takes more RAM, at most `ram`, where that saves instructions on CPUs
+        freeze: weights whose rarer sign is less likely than this stay at MAP too: 0 to 0.5, taken as the exact decimal.
+        gate: MAP becomes the first member, and if its top probability is at least this (above 0, at most 1), it answers
+            alone; otherwise it votes together with the sampled members. None: no gate.
+        packages: one or several names from `blrc.targets.c.options.PACKAGES`: each writes a library of that ecosystem,
+            with an example, into ``<package>/<name>`` of the folder. This needs the target ``c``.
+        flash, ram: bytes that the C may take of each, as numbers or such as ``256K``; a network that does not fit is
+            refused.
+        optimize: ``size``; or ``speed``: the C takes more RAM, at most `ram`, where that saves instructions on CPUs
             without a popcount instruction, such as Cortex-M; or ``ram``: the least RAM, for more code.
         cpu: ``portable``: C for every CPU; ``x86-64``: C that takes the best of popcnt, AVX2 and AVX-512 that it finds;
-            ``aarch64``: NEON, with ``sdot`` where it is;
-            ``cortex-m55``: with `optimize` ``speed``, convolutions of 128 pixels at once, in four times the memory;
-            ``rv64gcv``: portable C, whose kernels count bits in a RISC-V's vectors.
-        onnx_weights: ``bytes``, or ``bits``: weights take an eighth in the ONNX file, unpacked when it is loaded.
-        license, author, url, package_version: of the model, for packages and the manifest: an SPDX expression, one line
-            of text, a web address, and MAJOR.MINOR.PATCH. What is not given stays unspecified.
-        onnx_outputs: ``all``, or ``scores``: the ONNX file has no head, and gives the scores of every member. None:
-            what the form has.
+            ``aarch64``: NEON, with ``sdot`` where available; ``cortex-m55``: with `optimize` ``speed``, convolutions of
+            128 pixels at once, in four times the memory; ``rv64gcv``: portable C, whose kernels count bits in a RISC-V's
+            vectors.
+        onnx_weights: ``bytes``; or ``bits``: weights take an eighth in the ONNX file, and are unpacked when it is
+            loaded.
+        license, author, url, package_version: facts about the model, for packages and the manifest: an SPDX expression,
+            one line of text, a web address, and MAJOR.MINOR.PATCH. What is not given stays unspecified.
+        onnx_outputs: ``all``; or ``scores``: the ONNX file has no head, and gives the scores of every member. None: all
+            outputs that the form has.
         onnx_form: ``integer``; or ``float``: float32 and only ops that every runtime has, and the scores only.
 
     Raises:
@@ -233,7 +237,7 @@ def run(source: Checkpoint, request: ExportRequest, say: Say = quiet) -> Exporte
 
 
 def _c_options(targets: Sequence[str], packages: str | Iterable[str], **given: Any) -> COptions | None:
-    """Return the options of the C; its room is entered only where there is C."""
+    """Return the options of the C target, or None without that target, whose package is not imported then."""
     packages = (packages,) if isinstance(packages, str) else tuple(packages)
     if "c" in targets:
         from blrc.targets.c.options import parse_c

@@ -1,4 +1,4 @@
-"""`inspect`: show what a checkpoint becomes on a device."""
+"""Show what a checkpoint becomes on a device (`blrc.inspect`)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def inspect(model: str | Path | Checkpoint) -> Inspection:
         the figures; ``print`` and a notebook show them as a table.
 
     Raises:
-        BlrcError: no checkpoint, or a network that cannot be compiled (layer named).
+        BlrcError: there is no checkpoint, or the network cannot be compiled; the message names the layer.
     """
     source = checkpoint.load(model) if isinstance(model, str | Path) else model
     return inspection.inspect(source)

@@ -1,4 +1,4 @@
-"""What an export records of the request it came from: settings for the manifest, and inputs for the self-test."""
+"""Describe what an export records of its request: settings for the manifest, and inputs for the self-test."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ RECORDED = 6  # calibration samples among the recorded vectors; the two extremes
 
 
 def describe(source: Checkpoint, member: Member, gate: int) -> dict[str, object]:
-    """The manifest's settings: the input, how the norms were calibrated, and what of the last `member` is sampled.
+    """Return the manifest's settings: the input, how norms were calibrated, and what of the last `member` is sampled.
 
-    Warnings about the checkpoint stand under ``notes``, where there are any.
+    Warnings about the checkpoint are under ``notes``, if there are any.
     """
     return {**_settings(source), **_choices(source, member, gate)}
 
 
 def notes(source: Checkpoint) -> list[str]:
-    """Sentences on what of a checkpoint is legal, but hardly what was meant."""
+    """Return sentences on what in a checkpoint is legal, but hardly intended."""
     samples = source.calibration
     if samples is None or any(not np.array_equal(sample, samples[0]) for sample in samples):
         return []
@@ -37,7 +37,7 @@ def notes(source: Checkpoint) -> list[str]:
 
 
 def recorded_inputs(source: Checkpoint, program: Program) -> NDArray[Any]:
-    """Raw inputs in device layout: calibration samples where there are any, and the two extremes."""
+    """Return raw inputs in device layout: calibration samples if there are any, and the two extremes."""
     extremes = adversarial_inputs(program.input)[:2]
     if source.calibration is None:
         return extremes
@@ -61,8 +61,10 @@ def _settings(source: Checkpoint) -> dict[str, object]:
 
 
 def _choices(source: Checkpoint, member: Member, gate: int) -> dict[str, object]:
-    """What of a member is sampled (names of layers, and the probability below which weights are frozen), and the gate
-    as a fraction."""
+    """Return which layers of a member are sampled, the probability below which weights are frozen, and the gate.
+
+    The gate is given as a fraction too.
+    """
     layers = (binary_layers(source) if member.layers is None else member.layers) if member.seed is not None else ()
     return {
         "sampled_layers": list(layers),

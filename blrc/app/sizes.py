@@ -1,4 +1,4 @@
-"""What an export takes: bytes of its files, and of flash, RAM and stack where it has C."""
+"""Report what an export takes: bytes of its files, and of flash, RAM and stack if it has C."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from blrc.exports.manifest import Manifest
 def to_plain(folder: Path, manifest: Manifest) -> dict[str, Any]:
     """Return what was written, and its sizes, as plain data for JSON.
 
-    ``flash_bytes``, ``ram_bytes`` and ``stack_bytes`` are upper bounds for a Cortex-M; null for CPUs of hosts, and
-    where there is no C. ``flash_limit`` and ``ram_limit`` are the budget, which the export fits, or null.
+    ``flash_bytes``, ``ram_bytes`` and ``stack_bytes`` are upper bounds for a Cortex-M. They are null for CPUs of hosts,
+    and if there is no C. ``flash_limit`` and ``ram_limit`` are the budget, which the export fits, or null.
     """
     c: dict[str, Any] = manifest.targets.get("c", {})
     memory: dict[str, Any] = c.get("memory") or {}

@@ -1,4 +1,4 @@
-"""`train`: train one of the paper's networks."""
+"""Train one of the paper's networks (`blrc.train`)."""
 
 from __future__ import annotations
 
@@ -32,14 +32,15 @@ def train(
 
     Args:
         task: ``mnist`` or ``cifar10``.
-        output: the checkpoint's path.
-        data: folder of the data set's files; by default the cache, to which they are downloaded when absent.
-        recipe: ``plain``, ``paper`` or ``distilled``: the options to start from.
+        output: the path of the checkpoint.
+        data: the folder of the data set's files; by default the cache, to which they are downloaded if they are
+            missing.
+        recipe: the options to start from: ``plain``, ``paper`` or ``distilled``.
         resume, stream, threads, log, device, minutes: see `blrc.training.run.run`.
-        options: fields of `blrc.training.Recipe` in place of the recipe's own, such as ``epochs=3``.
+        options: fields of `blrc.training.recipe.Recipe` that replace the recipe's own, such as ``epochs=3``.
 
     Raises:
-        BlrcError: torch is not installed, an unknown task, recipe or option, or as for `blrc.training.run.run`.
+        BlrcError: torch is not installed, a task, recipe or option is unknown, or as for `blrc.training.run.run`.
     """
     require("torch", "blrc train")
     from blrc.training.run import run  # torch takes a second

@@ -1,4 +1,4 @@
-"""`verify`: compare everything in an exported folder with the reference."""
+"""Compare everything in an exported folder with the reference (`blrc.verify`)."""
 
 from __future__ import annotations
 
@@ -36,22 +36,23 @@ def verify(
     """Compare everything in an exported folder with the reference, at every layer.
 
     Args:
-        folder: written by `export`.
+        folder: a folder that `export` wrote.
         data: test data (see `blrc.datasets.labelled.load`).
         model: the checkpoint: it is lowered again and must give the same program, and agreement with torch is measured.
-            A network of whitened images takes a folder of `data` only with it.
-        random: number of random inputs; by default 10,000, fewer for networks over 6 million operations.
-        seed: of the random inputs.
+            A network of whitened images takes a folder of `data` only if it is given.
+        random: the number of random inputs; by default 10,000, fewer for networks over 6 million operations.
+        seed: the seed of the random inputs.
         progress: is told what is being compared, how much of it is done, and how much there is.
-        on: machines to run the C on in emulators: a list of names, or a text with commas between, or ``all``.
-        strict: a machine that was not checked (its tools are missing, or it has no room for the test) is an error.
-        digest: the folder must hold this program.
-        trust_code: compile and run the folder's own code, whoever wrote it, also that of another version of blrc;
-            by default, only code that this blrc would have written itself is compiled and run.
+        on: the machines to run the C on in emulators: a list of names, a text of names separated by commas, or ``all``.
+        strict: whether a machine that was not checked (its tools are missing, or it has no room for the test) is an
+            error.
+        digest: the digest of the program that the folder must hold.
+        trust_code: whether to compile and run the folder's own code, whoever wrote it, even that of another version of
+            blrc; by default, only code that this blrc would have written itself is compiled and run.
 
     Raises:
-        BlrcError: the folder is no export or does not fit its manifest, or tools are missing. A difference is not an
-            error but in the report.
+        BlrcError: the folder is no export or does not fit its manifest, or tools are missing. A difference is no error;
+            it is in the report.
     """
     request = VerifyRequest(
         folder=path_of(folder, "the path of an exported folder"),

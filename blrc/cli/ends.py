@@ -1,4 +1,4 @@
-"""How a command ends: with exit status 0, 1 or 2, and where it is not 0, with a message on standard error."""
+"""End a command with its exit status, and if that is not 0, with a message on standard error."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ Exit status of every command:
 
 
 class Group(click.Group):
-    """The commands. Whatever a user, a file or the system does wrong is a message and a status, never a traceback."""
+    """Run the commands, and turn whatever a user, a file or the system does wrong into a message and a status.
+
+    No traceback is shown for it.
+    """
 
     def main(
         self,
@@ -35,7 +38,7 @@ class Group(click.Group):
         standalone_mode: bool = True,
         **extra: Any,
     ) -> Any:
-        """Run the command and exit, or only run it where `standalone_mode` is off."""
+        """Run the command and exit, or only run it if `standalone_mode` is off."""
         if not standalone_mode:
             return super().main(args, prog_name, complete_var, False, **extra)
         _prepare_streams()
@@ -71,7 +74,7 @@ def show(text: str) -> None:
     """Print a result on standard output.
 
     Raises:
-        BlrcError: it cannot be printed: the disk behind it is full, or whoever reads it has gone.
+        BlrcError: it cannot be printed, because the disk behind it is full, or because its reader has gone.
     """
     try:
         click.echo(text)
@@ -80,7 +83,7 @@ def show(text: str) -> None:
 
 
 def complain(message: str) -> None:
-    """Print a mistake on standard error, if anybody hears it."""
+    """Print a mistake on standard error; do nothing if that is closed."""
     with suppress(OSError):
         click.echo(f"{coloured('Error:', 'red', sys.stderr)} {message}", err=True)
 
@@ -90,9 +93,10 @@ def _no_output(error: OSError) -> BlrcError:
 
 
 def _prepare_streams() -> None:
-    """Let names that are no text be printed, and give streams that are closed a place, so that no file takes theirs.
+    """Let names that are no valid text be printed, and open closed streams, so that no other file takes their place.
 
-    A standard output that is closed stays one that cannot be written to: a result that nobody gets is no success.
+    A standard output that is closed remains one that cannot be written to, because a result that nobody gets is no
+    success.
     """
     for number, mode in enumerate((os.O_RDONLY, os.O_RDONLY, os.O_WRONLY)):
         try:
@@ -108,10 +112,10 @@ def _prepare_streams() -> None:
 
 
 def _check_current_folder() -> None:
-    """Refuse to run where the current folder was removed: libraries that torch loads would end the process.
+    """Refuse to run if the current folder was removed, because libraries that torch loads would end the process.
 
     Raises:
-        BlrcError: it was.
+        BlrcError: it was removed.
     """
     try:
         os.getcwd()  # noqa: PTH109
@@ -120,7 +124,7 @@ def _check_current_folder() -> None:
 
 
 def _leave(status: int) -> NoReturn:
-    """Exit, after what was printed has gone out. Where that fails, Python must not try it again, and complain."""
+    """Flush what was printed, and exit. If that fails, make sure that Python does not try it again and complain."""
     try:
         sys.stdout.flush()
     except OSError as error:

@@ -1,4 +1,4 @@
-"""The command `blrc export`."""
+"""Define the command `blrc export`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command line: parse, call, print; no logic."""
+"""Define the command line: parse, call, print. No logic lives here."""
 
 from __future__ import annotations
 

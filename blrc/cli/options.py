@@ -1,4 +1,4 @@
-"""Options that several commands have."""
+"""Define the options that several commands have."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def as_json(command: Command) -> Command:
 
 
 def jobs(command: Command) -> Command:
-    """Add --jobs, which holds for all that the command does."""
+    """Add --jobs, which holds for everything that the command does."""
     text = "Number of CPUs to share work among. [default: all that this process may use]"
     option = click.option(
         "--jobs", "-j", type=click.IntRange(1, 1024), expose_value=False, callback=_limit, metavar="N", help=text
@@ -37,7 +37,7 @@ def _limit(ctx: click.Context, param: click.Parameter, value: int | None) -> Non
 
 
 def of_folders(command: Command) -> Command:
-    """Add the options of commands that run what lies in an exported folder."""
+    """Add the options of commands that run what is in an exported folder."""
     trust = "Compile and run the folder's own code, even that of another version of blrc."
     command = click.option("--trust-code", is_flag=True, help=trust)(command)
     return click.option("--digest", metavar="HEX", help="Accept only the program with this digest.")(command)

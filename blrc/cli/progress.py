@@ -1,4 +1,4 @@
-"""Say on standard error what a command is doing, as much of it as -q and -v ask for."""
+"""Say on standard error what a command is doing, in as much detail as -q and -v ask for."""
 
 from __future__ import annotations
 
@@ -18,8 +18,10 @@ TENTHS = 10
 
 
 def share_cores() -> None:
-    """Let threads that wait sleep (before torch is loaded): by default they spin, which on a machine that others use
-    took 12 CPU seconds for an export that needs 5."""
+    """Let waiting threads sleep instead of spinning, which must be set before torch is loaded.
+
+    On a machine that others use, spinning took 12 CPU seconds for an export that needs 5.
+    """
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 
@@ -38,10 +40,10 @@ def _keep(ctx: click.Context, param: click.Parameter, value: bool) -> None:
 
 
 class Progress:
-    """What the running command says of its progress.
+    """Report the progress of the running command.
 
-    On a terminal a line is rewritten; a log gets a line where a task begins, ends, changes its name or has done another
-    tenth of its steps.
+    On a terminal one line is rewritten. A log gets a line when a task begins, ends, changes its name or has done
+    another tenth of its steps.
     """
 
     def __init__(self) -> None:
@@ -61,7 +63,7 @@ class Progress:
             warn(f"\r\033[K{line}" + ("\n" if done >= total else ""), end=False)
 
     def say(self, what: str) -> None:
-        """Say a line; warnings are said also to those who want quiet."""
+        """Say a line; warnings are shown even with -q."""
         if self.verbose:
             warn(f"{time.monotonic() - self.start:8.2f} s  {what}")
         elif not self.quiet or what.startswith("warning: "):
@@ -69,14 +71,14 @@ class Progress:
 
     @property
     def stream(self) -> TextIO:
-        """Return where a bar or lines of progress go."""
+        """Return the stream for a bar or for lines of progress."""
         if self.quiet:
             return io.StringIO()
         return _Lines() if self.verbose else sys.stderr
 
 
 class _Lines(io.StringIO):
-    """Standard error as a stream that is no terminal, so that what writes to it writes lines."""
+    """Give access to standard error as a stream that is no terminal, so that its writer writes lines."""
 
     def write(self, text: str) -> int:
         return sys.stderr.write(text)
@@ -86,12 +88,12 @@ class _Lines(io.StringIO):
 
 
 def warn(what: str, end: bool = True) -> None:
-    """Print on standard error. One that takes no more stops no command."""
+    """Print on standard error. If that cannot be written to, the command goes on."""
     with suppress(OSError):
         click.echo(what, nl=end, err=True)
 
 
 def coloured(text: str, colour: str, stream: TextIO | None) -> str:
-    """Colour a text where a terminal shows it and the user has not asked for none (https://no-color.org)."""
+    """Colour a text if a terminal shows it and the user has not turned colours off (https://no-color.org)."""
     plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
     return text if plain or stream is None or not stream.isatty() else click.style(text, fg=colour)

@@ -1,4 +1,4 @@
-"""``blrc train``: parse, call, print."""
+"""Define the command `blrc train`: parse, call, print."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ Decorator = Callable[[Command], Command]
 
 
 def _option(task: str, flag: str, name: str, kind: Any, text: str) -> Decorator:
-    """An option of the recipe; a switch has no `kind`. Without a value of its own it keeps what --recipe says."""
+    """Return an option of the recipe; a switch has no `kind`. If it is not given, the value of --recipe is kept."""
     return click.option(flag, name, type=kind, default=None, help=f"{text} {_defaults(task, name)}")
 
 
 def _defaults(task: str, name: str) -> str:
-    """What an option is where it is not given: plain's value, and that of every recipe with another."""
+    """Return the default of an option: plain's value, and the value of every recipe that has another."""
     values = {base: own.get(name, getattr(_DEFAULT, name)) for base, own in RECIPES[task].items()}
     others = {base: value for base, value in values.items() if base == "plain" or value != values["plain"]}
     return "[" + ", ".join(f"{base}: {value}" for base, value in others.items()) + "]"
 
 
 def _options(task: str, files: str, *own: Decorator) -> Decorator:
-    """All options of a task's command."""
+    """Return a decorator that adds all options of a task's command."""
 
     def option(*args: Any) -> Decorator:
         return _option(task, *args)
@@ -235,7 +235,7 @@ def _train(
 
 
 def _refuse_idle(recipe: Recipe, base: str, given: Mapping[str, Any]) -> None:
-    """Refuse options that change nothing beside the others, named as they were typed."""
+    """Refuse options that have no effect together with the others, named as they were typed."""
     idle = recipe.idle
     useless = {_flag(name, value): idle[name] for name, value in given.items() if name in idle}
     named = RECIPES[recipe.task]
@@ -250,6 +250,6 @@ def _refuse_idle(recipe: Recipe, base: str, given: Mapping[str, Any]) -> None:
 
 
 def _flag(name: str, value: Any) -> str:
-    """An option as it is typed for a value."""
+    """Return an option as it is typed for a value."""
     option = next(param for param in click.get_current_context().command.params if param.name == name)
     return (option.secondary_opts if value is False else option.opts)[0]

@@ -1,6 +1,7 @@
-"""Types of options: what a user may write for each, what the help and the shell's completion offer, and the refusal.
+"""Define the types of options: what a user may write, what help and completion show, and what is refused.
 
-The room that owns an option checks it; it is imported when a value is there, so that ``--help`` answers at once.
+The package that owns an option checks it. It is imported only when there is a value, so that ``--help`` answers at
+once.
 """
 
 from __future__ import annotations
@@ -26,7 +27,10 @@ else:
 
 
 class Choices(_Type):
-    """One of some names, which are looked up when they are needed. They stand in the help and are completed."""
+    """Accept one of some names, which are looked up only when needed.
+
+    The names are shown in the help and completed by the shell.
+    """
 
     name = "choice"
 
@@ -37,7 +41,7 @@ class Choices(_Type):
         return f"[{'|'.join(self.names())}]"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the name; the room that owns the option refuses others."""
+        """Return the name as it is; the package that owns the option refuses others."""
         return str(value)
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -45,11 +49,12 @@ class Choices(_Type):
 
 
 class Parsed(_Type):
-    """A text that the owner's function reads, which takes its own results as well.
+    """Accept a text that a function of the option's owner reads; the function also takes its own results.
 
     Args:
         name: what the help shows in its place.
-        parse: the text and the option as it is typed to the value; raises a `BlrcError` that names the option.
+        parse: takes the text and the option as it is typed, and gives the value; raises a `BlrcError` that names the
+            option.
         words: what completion offers.
     """
 
@@ -69,7 +74,7 @@ class Parsed(_Type):
 
 
 class Named(click.Path):
-    """A path, which need not exist. ``-`` is none: what is read or written has to be a file or a folder."""
+    """Accept a path, which need not exist. ``-`` is refused: what is read or written has to be a file or a folder."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
         try:
@@ -84,14 +89,14 @@ class Named(click.Path):
 
 
 class Output(Named):
-    """A file that is written: a new one, or a regular one, which is replaced."""
+    """Accept a file to write: a new one, or a regular one, which is replaced."""
 
     def checked(self, path: Path) -> Path:
         return check_output(super().checked(path))
 
 
 class Model(Named):
-    """A file that is read; ``-`` is standard input, which is kept in a temporary file meanwhile."""
+    """Accept a file to read; ``-`` is standard input, which is kept in a temporary file meanwhile."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
         if str(value) != "-" or ctx is None:

@@ -1,4 +1,4 @@
-"""Other networks beside the evaluated one."""
+"""Load other networks, to compare the evaluated one with them."""
 
 from __future__ import annotations
 
@@ -18,12 +18,14 @@ from blrc.reading import sealed
 
 
 def baselines_beside(source: Checkpoint, paths: Sequence[Path]) -> dict[str, Checkpoint | nn.Module]:
-    """Networks to stand beside `source` in an evaluation, by the names of their rows (the files' without suffix).
+    """Return the networks that stand beside `source`, by the names of their rows (the files' names without suffix).
 
-    A full-precision network (``blrc train --model fp``) comes as a torch module, everything else as a checkpoint.
+    A full-precision network (``blrc train --model fp``) is returned as a torch module, and everything else as a
+    checkpoint.
 
     Raises:
-        BlrcError: a name that is taken, no network, or one for other data (each file is named).
+        BlrcError: a name is taken, a file holds no network, or its network is for other data; the message names the
+            file.
     """
     found: dict[str, Checkpoint | nn.Module] = {}
     own = lower([sample(source, MAP, running=True)])

@@ -1,7 +1,7 @@
-"""Cheap ensembles, measured side by side: accuracy, bytes of tables, and how many networks an answer takes.
+"""Compare cheap ensembles: their accuracy, bytes of tables, and how many networks an answer takes.
 
-The choices of ``blrc export``: ``--sample`` (only some layers differ between members), ``--freeze`` (nearly certain
-weights stay at MAP) and ``--gate`` (MAP first; members only where it is not certain).
+The choices are those of ``blrc export``: ``--sample`` (only some layers differ between members), ``--freeze`` (nearly
+certain weights stay at MAP) and ``--gate`` (MAP answers first, and the members only where it is not certain).
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ Scores = NDArray[np.int32]
 
 @dataclass(frozen=True)
 class Cheap:
-    """One way to export a checkpoint, over repeats with other members.
+    """Hold the results of one way to export a checkpoint, over repeats with other members.
 
     Attributes:
-        options: of ``blrc export``.
-        accuracy_mean, accuracy_std: per cent.
-        tables: bytes of constant tables in the C (those of the first repeat), and their ratio to MAP's.
-        flash: what the C takes of it, an upper bound for a Cortex-M4 (`blrc.targets.c.size.footprint`), and its ratio
-            to MAP's.
+        options: the options of ``blrc export``.
+        accuracy_mean, accuracy_std: mean and standard deviation of the accuracy, in per cent.
+        tables, tables_ratio: bytes of constant tables in the C (those of the first repeat), and their ratio to MAP's.
+        flash, flash_ratio: flash that the C takes, an upper bound for a Cortex-M4 (`blrc.targets.c.size.footprint`), in
+            bytes, and its ratio to MAP's.
         networks_mean: networks that ``NAME_predict`` runs for a sample, on average; each costs what MAP costs.
     """
 
@@ -57,7 +57,7 @@ class Cheap:
 
 @dataclass(frozen=True)
 class _Variant:
-    """Members of one way to sample, and the gates to try with them (0: none)."""
+    """Describe one way to sample the members, and the gates to try with them (0: none)."""
 
     options: str
     layers: tuple[str, ...] | None
@@ -67,7 +67,7 @@ class _Variant:
 
 @dataclass(frozen=True)
 class _Size:
-    """Bytes of an export's tables, and of all its flash."""
+    """Hold the bytes of an export's tables, and of all its flash."""
 
     tables: int
     flash: int
@@ -83,13 +83,15 @@ def evaluate_cheap(
     layers: tuple[str, ...] | None = None,
     freeze: Fraction = NONE,
 ) -> list[Cheap]:
-    """MAP, the full ensemble, and what saves flash or time, each as ``NAME_predict`` would answer.
+    """Measure MAP, the full ensemble, and what saves flash or time, each as ``NAME_predict`` would answer.
 
     Args:
+        members: the number of members of each ensemble.
+        repeats: how often the members are drawn anew.
         layers, freeze: another way to sample, beside those that are always tried (see `blrc.frontend.sample.Member`).
 
     Raises:
-        BlrcError: fewer than 2 members or 1 repeat, no calibration samples, a network that cannot be compiled.
+        BlrcError: there are fewer than 2 members or 1 repeat, no calibration samples, or a network cannot be compiled.
     """
     if members < 2 or repeats < 1:
         raise BlrcError(f"cheap ensembles of {members} members in {repeats} repeats: need 2 and 1 at least")
@@ -132,11 +134,11 @@ def evaluate_cheap(
 
 
 def predict(scores: Sequence[Scores], scale: head.Scale, gate: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Label and number of networks run, ``(N,)`` each, as the C's ``NAME_predict`` gives them.
+    """Return the label and the number of networks run, ``(N,)`` each, as the C's ``NAME_predict`` gives them.
 
     Args:
-        scores: of the members in order, ``(N, classes)`` each; with a gate the first are MAP's.
-        gate: Q16, or 0.
+        scores: the scores of the members in order, ``(N, classes)`` each; with a gate the first are MAP's.
+        gate: the gate in Q16, or 0 for none.
     """
     sums = Sums.start(*scores[0].shape)
     label = np.zeros(len(scores[0]), dtype=np.int64)

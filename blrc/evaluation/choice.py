@@ -1,4 +1,4 @@
-"""What to evaluate: which networks and ensembles, and how often."""
+"""Describe what to evaluate: which networks and ensembles, and how often."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from blrc.program import head
 
 @dataclass(frozen=True)
 class Choice:
-    """Which networks to evaluate.
+    """Describe which networks to evaluate.
 
     Attributes:
         entries: ``map``, ``stochastic`` and numbers of members, in the order of the report.
         repeats, seed: see `blrc.evaluation.evaluation`.
-        layers, freeze: of every sampled member (see `blrc.frontend.sample.Member`).
+        layers, freeze: what of every member is sampled (see `blrc.frontend.sample.Member`).
     """
 
     entries: tuple[str, ...]
@@ -38,10 +38,10 @@ class Choice:
 
 @dataclass(frozen=True)
 class EvalRequest:
-    """What `blrc.evaluate` is asked for; see there.
+    """Hold what `blrc.evaluate` is asked for; its fields are described there.
 
     Raises:
-        BlrcError: entries or numbers that are none, or ``cheap`` without an ensemble; the option is named.
+        BlrcError: ``cheap`` is given without an ensemble; the message names the option.
     """
 
     data: Path
@@ -65,16 +65,16 @@ class EvalRequest:
         """Return the choice of a checkpoint's networks.
 
         Raises:
-            BlrcError: it has no such layers.
+            BlrcError: the checkpoint has no such layers.
         """
         return Choice(self.entries, self.repeats, self.seed, sampled_layers(checkpoint, self.sample), self.freeze)
 
 
 def parse_entries(text: str) -> tuple[str, ...]:
-    """``stochastic,map,2,5,16`` to its entries, numbers in plain form.
+    """Split a text such as ``stochastic,map,2,5,16`` into its entries, with numbers in plain form.
 
     Raises:
-        BlrcError: another word, a number that is none or too large, an entry twice.
+        BlrcError: an entry is another word or no valid number, or occurs twice.
     """
     entries = [entry.strip() for entry in text.split(",")]
     for i, entry in enumerate(entries):

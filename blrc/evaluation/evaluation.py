@@ -1,10 +1,10 @@
-"""What a checkpoint's networks and ensembles say of labelled data, repeated with other members.
+"""Evaluate a checkpoint's networks and ensembles on labelled data, repeated with other members.
 
-Repeat r of seed s takes the members k = 0, 1, ... of seed s + r: those that ``blrc export --seed s+r --members N``
-holds. So ensembles of 2, 5 and 16 in one repeat share members, repeats do not, and all accuracies are those of the
-exported program, bit for bit. ``map`` is one network and is evaluated once. ``stochastic`` is the torch network with
-sampled activations in evaluation mode, hence with the running norm statistics of training (paper, section 5), drawn
-once for each repeat.
+Repeat r of seed s takes the members k = 0, 1, ... of seed s + r, which are those that
+``blrc export --seed s+r --members N`` holds. So ensembles of 2, 5 and 16 in one repeat share members, repeats do not,
+and all accuracies are those of the exported program, bit for bit. ``map`` is one network and is evaluated once.
+``stochastic`` is the torch network with sampled activations in evaluation mode, hence with the running norm statistics
+of training (paper, section 5), drawn once for each repeat.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _TORCH_CHUNK = 250
 
 @dataclass(frozen=True)
 class Measured:
-    """Metrics over repeats, the mean error-coverage curve, and the reliability of all repeats together."""
+    """Hold metrics over repeats, the mean error-coverage curve, and the reliability of all repeats together."""
 
     quality: Mapping[str, Spread]
     coverage: Sequence[float]
@@ -54,7 +54,10 @@ class Measured:
 
 @dataclass(frozen=True)
 class Reestimation:
-    """Accuracy in per cent after re-estimating norms on so many batches (0: the running statistics of training)."""
+    """Hold the accuracy in per cent after re-estimating norms on each number of batches.
+
+    A number of 0 batches stands for the running statistics of training.
+    """
 
     batches: tuple[int, ...]
     map: tuple[float, ...]
@@ -64,11 +67,13 @@ class Reestimation:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Measurements by norm statistics (`NORMS`) for each entry and each baseline; ``stochastic`` has only running ones.
+    """Hold the measurements for each entry and each baseline, by norm statistics (`NORMS`).
+
+    The entry ``stochastic`` and full-precision baselines have only running statistics.
 
     Attributes:
-        accuracies: per cent of each repeat, by entry and norm statistics.
-        reestimation: None where it was not asked for.
+        accuracies: the accuracy of each repeat in per cent, by entry and norm statistics.
+        reestimation: the re-estimation curve, or None if it was not asked for.
     """
 
     samples: int
@@ -80,7 +85,7 @@ class Evaluation:
 
 
 class _Collector:
-    """Qualities and curves of one entry under one norm statistics, repeat by repeat."""
+    """Collect qualities and curves of one entry under one norm statistics, repeat by repeat."""
 
     def __init__(self) -> None:
         self.qualities: list[Quality] = []
@@ -112,9 +117,11 @@ def evaluate(
     Args:
         baselines: checkpoints, evaluated as ``map`` is, and full-precision networks, which take what `checkpoint`'s
             stochastic network takes.
+        reestimation: whether to measure the re-estimation curve.
 
     Raises:
-        BlrcError: no calibration samples, a network that cannot be compiled, no samples, fewer than one repeat.
+        BlrcError: there are no calibration samples, no samples, or fewer than one repeat, or a network cannot be
+            compiled.
     """
     if choice.repeats < 1:
         raise BlrcError(f"--repeats {choice.repeats}: must be at least 1")
@@ -185,7 +192,7 @@ class _Counter:
 
 @contextmanager
 def _workers() -> Iterator[ThreadPoolExecutor]:
-    """Threads for whole networks instead of threads inside torch's operations, which are too short here."""
+    """Give a pool of threads for whole networks instead of threads inside torch's operations, which are too short."""
     threads = torch.get_num_threads()
     workers = min(threads, MAX_WORKERS)
     torch.set_num_threads(max(1, threads // workers))
@@ -205,10 +212,10 @@ def _calibrated(checkpoint: Checkpoint, member: Member, samples: int | None = No
 
 
 def _both(checkpoint: Checkpoint, member: Member, data: Labelled) -> Scored:
-    """Scores of a network with re-estimated norms and with running ones, each with its scale.
+    """Return the scores of a network with re-estimated norms and with running ones, each with its scale.
 
-    A norm behind a binary last layer sets the scale (`blrc.lowering.affine`), so that other statistics may give
-    another.
+    A norm behind a binary last layer sets the scale (`blrc.lowering.affine`), so other statistics may give another
+    scale.
     """
     nets = [_calibrated(checkpoint, member), sample(checkpoint, member, running=True)]
     programs = [lower([net]) for net in nets]
@@ -226,7 +233,7 @@ def _single(name: str, scored: Scored, collect: Collect) -> None:
 
 
 def predictions(scores: Sequence[NDArray[np.int32]], scale: Scale) -> Predictions:
-    """What members with these scores say together."""
+    """Return what members with these scores say together."""
     running = _Running.start(scores[0])
     for member in scores:
         running = running.add(member, scale)
@@ -235,7 +242,7 @@ def predictions(scores: Sequence[NDArray[np.int32]], scale: Scale) -> Prediction
 
 @dataclass(frozen=True, eq=False)
 class _Running:
-    """Sums of an ensemble: the device's, and the members' probabilities unrounded."""
+    """Hold the sums of an ensemble: those of the device, and the members' probabilities unrounded."""
 
     sums: Sums
     p: metrics.Floats
@@ -255,7 +262,7 @@ class _Running:
 def _ensembles(
     sizes: Sequence[int], found: Iterator[Scored], largest: int, count: _Counter, repeat: int
 ) -> Iterator[tuple[str, str, Predictions]]:
-    """Predictions of one repeat after each of `sizes` members."""
+    """Yield the predictions of one repeat after each of `sizes` members."""
     running: dict[str, _Running] = {}
     for index in range(1, largest + 1):
         for norms, (scores, scale) in next(found).items():
@@ -274,7 +281,7 @@ def _stochastic(checkpoint: Checkpoint, data: Labelled, seed: int) -> Prediction
 
 @torch.no_grad()
 def _torch(model: nn.Module, checkpoint: Checkpoint, data: Labelled) -> Predictions:
-    """A torch network on the real values that `checkpoint`'s input stands for."""
+    """Run a torch network on the real values that `checkpoint`'s input stands for."""
     encoding, parts = checkpoint.encoding, []
     for start in range(0, len(data.raw), _TORCH_CHUNK):  # a copy of all of them could be large
         raw = torch_layout(data.raw[start : start + _TORCH_CHUNK], encoding.shape).astype(encoding.dtype)

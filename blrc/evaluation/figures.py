@@ -1,7 +1,7 @@
-"""Figures of an evaluation, from its plain data (`blrc.evaluation.report.to_plain`): SVG, the same bytes for the same
-data.
+"""Draw the figures of an evaluation from its plain data (`blrc.evaluation.report.to_plain`).
 
-Needs matplotlib, ``pip install 'blrc[plots]'``.
+The figures are SVG files, with the same bytes for the same data. This module needs matplotlib,
+``pip install 'blrc[plots]'``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ BATCH = 128
 
 
 def figures(plain: Plain) -> dict[str, bytes]:
-    """File name to content, for everything that was evaluated."""
+    """Return the figures of everything that was evaluated, as file name to content."""
     curves = plain["curves"]
     found = {
         "error-coverage.svg": error_coverage(curves["error_coverage"]),
@@ -37,12 +37,12 @@ def figures(plain: Plain) -> dict[str, bytes]:
 
 
 def title(name: str) -> str:
-    """How an entry is called in a legend."""
+    """Return the name of an entry in a legend."""
     return f"{name} members" if name.isdecimal() else TITLES.get(name, name)
 
 
 def error_coverage(curves: Mapping[str, Mapping[str, Sequence[float]]]) -> Figure:
-    """Error of the most certain share of samples (paper, section 5.2 and its error-coverage figure)."""
+    """Draw the error of the most certain share of samples (paper, section 5.2 and its error-coverage figure)."""
     figure, axes = axes_of("coverage: share of images kept, the most certain first (%)", "error of those kept (%)")
     for name, curve in curves.items():
         axes.plot([100 * x for x in curve["coverage"]], curve["error"], label=title(name))
@@ -53,7 +53,10 @@ def error_coverage(curves: Mapping[str, Mapping[str, Sequence[float]]]) -> Figur
 
 
 def reliability(diagrams: Mapping[str, Sequence[Mapping[str, float]]]) -> Figure:
-    """Accuracy against confidence in 15 bins; a calibrated network is on the diagonal. Larger dots: more samples."""
+    """Draw accuracy against confidence in 15 bins, with larger dots for more samples.
+
+    A calibrated network is on the diagonal.
+    """
     figure, axes = axes_of("confidence: mean probability of the label", "accuracy")
     axes.plot([0, 1], [0, 1], color="0.6", linewidth=1)
     for name, bins in diagrams.items():
@@ -67,7 +70,9 @@ def reliability(diagrams: Mapping[str, Sequence[Mapping[str, float]]]) -> Figure
 
 
 def reestimation(of: Mapping[str, Mapping[str, Any]]) -> Figure:
-    """Accuracy against the batches that norms are re-estimated on; 0: the running statistics of training.
+    """Draw accuracy against the number of batches on which norms are re-estimated.
+
+    A number of 0 batches stands for the running statistics of training.
 
     Args:
         of: re-estimation curves by a name for the legend.
@@ -87,7 +92,7 @@ def reestimation(of: Mapping[str, Mapping[str, Any]]) -> Figure:
 
 
 def weights(histograms: Mapping[str, Sequence[float]]) -> Figure:
-    """Distribution of p(B = +1) over the weights of each layer, as shares of the layer's weights."""
+    """Draw the distribution of p(B = +1) over the weights of each layer, as shares of the layer's weights."""
     figure, axes = axes_of("p(B = +1)", "share of the layer's weights (%)")
     for name, shares in histograms.items():
         edges = [i / len(shares) for i in range(len(shares) + 1)]
@@ -99,7 +104,7 @@ def weights(histograms: Mapping[str, Sequence[float]]) -> Figure:
 
 
 def to_svg(figure: Figure) -> bytes:
-    """Without date and random identifiers, on white, so that it can be read in dark mode too."""
+    """Return a figure as SVG without date and random identifiers, on white, so that it can be read in dark mode too."""
     text = io.BytesIO()
     with matplotlib.rc_context({"svg.hashsalt": "blrc", "svg.fonttype": "path"}):
         figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None}, facecolor="white")
@@ -107,7 +112,7 @@ def to_svg(figure: Figure) -> bytes:
 
 
 def axes_of(x: str, y: str) -> tuple[Figure, Any]:
-    """A figure with axes of these titles."""
+    """Return a figure with axes of these titles."""
     figure = Figure(figsize=(6.4, 4.0), layout="constrained")
     axes = figure.add_subplot()
     axes.set_xlabel(x)

@@ -1,8 +1,8 @@
-"""How good predictions are: accuracy, likelihood, Brier score, calibration error, error against coverage.
+"""Measure how good predictions are: accuracy, likelihood, Brier score, calibration error, error against coverage.
 
-The predictive distribution of an ensemble is the arithmetic mean of its members' probabilities, its label the first
-maximum of the summed log-probabilities, which is what a device answers. N samples, C classes throughout; q_i is the
-predictive distribution of sample i, t_i its class, y_i the label, c_i = q_i(y_i) the confidence.
+The predictive distribution of an ensemble is the arithmetic mean of its members' probabilities. Its label is the first
+maximum of the summed log-probabilities, which is what a device answers. Throughout, there are N samples and C classes;
+q_i is the predictive distribution of sample i, t_i its class, y_i the label, and c_i = q_i(y_i) the confidence.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ POINTS = 200
 
 @dataclass(frozen=True, eq=False)
 class Predictions:
-    """What one network or ensemble says of N samples.
+    """Hold what one network or ensemble says of N samples.
 
     Attributes:
-        probabilities: float64 ``(N, C)``, the predictive distribution; every entry positive.
+        probabilities: float64 ``(N, C)``, the predictive distribution; every entry is positive.
         label: int64 ``(N,)``.
-        confidence: probability of the label, ``(N,)``; an ensemble's in Q16, rounded down, as on the device.
+        confidence: probability of the label, ``(N,)``; an ensemble's is in Q16, rounded down, as on the device.
         variance: population variance over members of the label's probability, ``(N,)``, 0 for a single network; an
-            ensemble's in Q32, rounded down, as on the device.
+            ensemble's is in Q32, rounded down, as on the device.
     """
 
     probabilities: Floats
@@ -41,18 +41,18 @@ class Predictions:
 
 
 def of_members(sums: Sums, probabilities: Floats) -> Predictions:
-    """Predictions of an ensemble from its sums and the sum of its members' probabilities, ``(N, C)``."""
+    """Return the predictions of an ensemble from its sums and the sum of its members' probabilities, ``(N, C)``."""
     answer = sums.answer()
     return Predictions(probabilities / sums.members, answer.label, answer.mean, answer.variance)
 
 
 def member_probabilities(log_p: NDArray[np.int64]) -> Floats:
-    """p of the integer head's log-probabilities (base 2, Q16), at least 2^-24 by the head's floor."""
+    """Return p from the integer head's log-probabilities (base 2, Q16); it is at least 2^-24 by the head's floor."""
     return np.asarray(np.exp2(log_p / ONE))
 
 
 def of_logits(logits: NDArray[Any]) -> Predictions:
-    """Predictions of a single network from real scores ``(N, C)``: softmax in float64."""
+    """Return the predictions of a single network from real scores ``(N, C)``, by softmax in float64."""
     shifted = logits.astype(np.float64) - logits.max(axis=1, keepdims=True)
     p = np.exp(shifted)
     p = np.maximum(p / p.sum(axis=1, keepdims=True), 2.0**-1000)
@@ -62,11 +62,11 @@ def of_logits(logits: NDArray[Any]) -> Predictions:
 
 @dataclass(frozen=True)
 class Quality:
-    """Metrics of one set of predictions.
+    """Hold the metrics of one set of predictions.
 
     Attributes:
         accuracy: per cent of samples whose label is right.
-        nll: negative log-likelihood, -1/N sum_i ln q_i(t_i), nats.
+        nll: negative log-likelihood, -1/N sum_i ln q_i(t_i), in nats.
         brier: 1/N sum_i sum_c (q_i(c) - [c = t_i])^2, from 0 to 2 (Brier, 1950).
         ece: expected calibration error, sum_b n_b/N |accuracy_b - confidence_b| over 15 equal bins of the confidence
             (Naeini et al., 2015; Guo et al., 2017), as a fraction.
@@ -81,7 +81,7 @@ class Quality:
 
 
 def measure(predictions: Predictions, labels: NDArray[np.int64]) -> Quality:
-    """All metrics of predictions for samples of classes `labels`, int64 ``(N,)``, N >= 1."""
+    """Return all metrics of predictions for samples of classes `labels`, int64 ``(N,)``, N >= 1."""
     if not len(labels):
         raise BlrcError("no samples to evaluate on")
     p, rows = predictions.probabilities, np.arange(len(labels))
@@ -98,15 +98,16 @@ def measure(predictions: Predictions, labels: NDArray[np.int64]) -> Quality:
 
 
 def accuracy(label: NDArray[np.int64], labels: NDArray[np.int64]) -> float:
-    """Per cent of samples whose label is right."""
+    """Return the per cent of samples whose label is right."""
     return 100.0 * int((label == labels).sum()) / len(labels)
 
 
 def error_coverage(predictions: Predictions, labels: NDArray[np.int64]) -> Floats:
-    """error(k) = share of wrong labels among the k most certain samples, k = 1..N (paper, section 5.2, figure 3).
+    """Return error(k), the share of wrong labels among the k most certain samples (paper, section 5.2, figure 3).
 
-    Samples are sorted by the variance of the label's probability, smallest first, then by its mean, largest first, then
-    by index. A single network has no variance, so its samples are sorted by the highest softmax output.
+    There is a value for each k = 1..N. Samples are sorted by the variance of the label's probability, smallest first,
+    then by its mean, largest first, then by index. A single network has no variance, so its samples are sorted by the
+    highest softmax output.
     """
     order = np.lexsort((-predictions.confidence, predictions.variance))  # stable: equals stay in order of index
     wrong = (predictions.label != labels)[order]
@@ -115,7 +116,10 @@ def error_coverage(predictions: Predictions, labels: NDArray[np.int64]) -> Float
 
 @dataclass(frozen=True)
 class Bin:
-    """Samples whose confidence lies in one bin: how many, their mean confidence and accuracy (fractions; 0 if none)."""
+    """Describe the samples whose confidence lies in one bin: how many, their mean confidence and accuracy.
+
+    Confidence and accuracy are fractions, and 0 if there are no samples.
+    """
 
     count: int
     confidence: float
@@ -123,7 +127,7 @@ class Bin:
 
 
 def reliability(predictions: Predictions, labels: NDArray[np.int64], bins: int = BINS) -> tuple[Bin, ...]:
-    """The reliability diagram: `bins` equal bins of the confidence; bin b holds b/bins < c <= (b+1)/bins.
+    """Return the reliability diagram: `bins` equal bins of the confidence, where bin b holds b/bins < c <= (b+1)/bins.
 
     The confidence here is that of the predictive distribution, q_i(y_i), not rounded.
     """
@@ -142,7 +146,7 @@ def reliability(predictions: Predictions, labels: NDArray[np.int64], bins: int =
 
 
 def pooled(several: Sequence[Sequence[Bin]]) -> tuple[Bin, ...]:
-    """Bins of several evaluations taken together."""
+    """Merge the bins of several evaluations."""
     result = []
     for same in zip(*several, strict=True):
         count = sum(bin.count for bin in same)
@@ -158,7 +162,7 @@ def pooled(several: Sequence[Sequence[Bin]]) -> tuple[Bin, ...]:
 
 
 def downsample(curve: Floats, points: int = POINTS) -> tuple[list[float], list[float]]:
-    """Coverage k/N and error(k) at no more than `points` evenly spaced k, the last one N."""
+    """Return coverage k/N and error(k) at no more than `points` evenly spaced k, the last of which is N."""
     n = len(curve)
     at = np.unique(np.ceil(np.arange(1, min(points, n) + 1) * n / min(points, n)).astype(np.int64))
     return (at / n).tolist(), curve[at - 1].tolist()
@@ -166,7 +170,7 @@ def downsample(curve: Floats, points: int = POINTS) -> tuple[list[float], list[f
 
 @dataclass(frozen=True)
 class Spread:
-    """Mean and standard deviation (of a sample, with N-1; 0 for a single value)."""
+    """Hold the mean and the standard deviation (of a sample, with N-1; 0 for a single value)."""
 
     mean: float
     std: float

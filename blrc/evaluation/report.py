@@ -1,4 +1,4 @@
-"""An evaluation as plain data for JSON, and as a table."""
+"""Present an evaluation as plain data for JSON, and as a table."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ _PERCENT = ("ece", "coverage_area")  # fractions that are shown in per cent
 def to_plain(
     evaluation: Evaluation, checkpoint: str, data: str, weights: Mapping[str, Any], cheap: Sequence[Cheap] = ()
 ) -> dict[str, Any]:
-    """Everything that was measured.
+    """Return everything that was measured, as plain data.
 
     ``members`` holds an object for each entry: ``accuracy_mean``, ``accuracy_std`` (per cent), ``nll_*`` (nats),
-    ``brier_*``, ``ece_*`` and ``coverage_area_*`` (per cent), with re-estimated norms; the same with ``_running``
-    behind the names for the running statistics of training. A stochastic network has only the latter, which then stand
-    under both names. ``curves`` holds what figures are drawn from.
+    ``brier_*``, ``ece_*`` and ``coverage_area_*`` (per cent), with re-estimated norms. The same names with ``_running``
+    appended hold the values for the running statistics of training. A stochastic network has only the latter, which
+    then stand under both names. ``curves`` holds what figures are drawn from.
 
     Args:
-        weights: histogram of p(B = +1) for each layer (`weight_histograms`).
+        weights: histogram of p(B = +1) for each layer (`blrc.inspection.inspection.weight_histograms`).
     """
     choice = evaluation.choice
     plain: dict[str, Any] = {
@@ -58,7 +58,7 @@ def to_plain(
 
 
 def best(measured: Mapping[str, Measured]) -> Measured:
-    """With re-estimated norms where there are such."""
+    """Return the measurement with re-estimated norms if there is one, or else the one with running statistics."""
     return measured.get(REESTIMATED) or measured[RUNNING]
 
 
@@ -76,7 +76,7 @@ _HEAD = ("", "accuracy %", "not re-estimated %", "NLL", "Brier", "ECE %", "error
 
 
 def to_text(plain: Mapping[str, Any], width: int = NO_TERMINAL) -> str:
-    """The tables for a person, from the plain data."""
+    """Return the tables for a person, from the plain data."""
     rows: list[Sequence[str]] = [_HEAD]
     for name, row in {**plain["members"], **plain["baselines"]}.items():
         label = f"{name} members" if name.isdecimal() else name

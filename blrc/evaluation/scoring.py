@@ -1,9 +1,9 @@
 """Compute scores of many programs of one structure: by their generated C, by ONNX Runtime, or by the reference.
 
-The C is compiled once for all networks that differ in their tables only (`blrc.targets.c.native.slots`). Where there is
-no compiler, ONNX Runtime computes the scores; where that is not installed either, the reference does, which takes
-several times as long. The first scores of each program are compared with the reference's, and an engine that differs is
-not used.
+The C is compiled once for all networks that differ in their tables only (`blrc.targets.c.native.slots`). If there is no
+compiler, ONNX Runtime computes the scores. If that is not installed either, the reference does, which takes several
+times as long. The first scores of each program are compared with the reference's, and an engine that differs is not
+used.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _lock = threading.Lock()
 
 
 def scores(programs: Sequence[Program], raw: NDArray[Any]) -> list[NDArray[np.int32]]:
-    """Scores of the first member of each program, int32 ``(N, classes)`` each.
+    """Return the scores of the first member of each program, int32 ``(N, classes)`` each.
 
     Args:
-        programs: of one structure (members, or one member with several thresholds), so that they take the same input.
+        programs: programs of one structure (members, or one member with several thresholds), which take the same input.
         raw: input in device layout, ``(N, H, W, C)``, as for `reference.scores`.
     """
     native = compiled(programs[0])
@@ -46,7 +46,7 @@ def scores(programs: Sequence[Program], raw: NDArray[Any]) -> list[NDArray[np.in
 
 
 def _without_c(program: Program, x: NDArray[Any]) -> NDArray[np.int32]:
-    """Compute the scores by ONNX Runtime where it is installed and right."""
+    """Compute the scores by ONNX Runtime if it is installed and right, or else by the reference."""
     if lacking("onnx") is None and lacking("onnxruntime") is None:
         found = by_onnx_runtime(program, x)
         if _is_right(program, x, found):
@@ -69,13 +69,13 @@ def _is_right(program: Program, x: NDArray[Any], found: NDArray[np.int32]) -> bo
 
 
 def compiled(program: Program) -> Slots | None:
-    """The library for all networks of this program's structure; None where it cannot be compiled here."""
+    """Return the library for all networks of this program's structure, or None if it cannot be compiled here."""
     with _lock:
         return _compiled(_Structure(program))
 
 
 class _Structure:
-    """A program that is equal to others of its structure."""
+    """Hold a program that compares equal to all others of its structure."""
 
     def __init__(self, program: Program) -> None:
         self.program = program

@@ -1,7 +1,7 @@
-"""Emit an export again from its program and options: blrc runs only code that it would have written itself.
+"""Emit an export again from its program and options, so that blrc runs only code that it would have written itself.
 
-The same program and options give the same bytes on every machine. So it is known what a folder's files must be, and
-code that is equal is run; what is handed on for running are the bytes that were emitted here.
+The same program and options give the same bytes on every machine. So it is known what the files of a folder must be.
+Files that are equal may be run, and what is handed on for running are the bytes that were emitted here.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, eq=False)
 class Code:
-    """What may be run of an export.
+    """Hold the files of an export that may be run.
 
     Attributes:
-        files: by name: what was emitted here and is equal to what the folder lists, or, if that was asked for, the
-            folder's own.
-        skipped: a sentence for each part that is data and could not be compared, so that it is not among the files.
-        unchecked: a sentence for each part that is code for others to run and could not be compared: nobody can say
-            that such an export is right.
+        files: content by name: what was emitted here and equals what the folder lists, or, if that was asked for, the
+            folder's own files.
+        skipped: a sentence for each part that is data and could not be compared, and is therefore not among the files.
+        unchecked: a sentence for each part that is code for others to run and could not be compared, so that nobody can
+            say whether the export is right.
     """
 
     files: Mapping[str, bytes] = field(repr=False)
@@ -60,10 +60,10 @@ def code_of(opened: OpenedExport, now: Vectors, targets: Collection[str] = tuple
 
     Args:
         now: what the reference gives for the recorded inputs.
-        targets: only the files of these.
+        targets: the targets whose files are returned.
 
     Raises:
-        BlrcError: a file is missing, or not what blrc writes for this program and these options.
+        BlrcError: a file is missing, or is not what blrc writes for this program and these options.
     """
     manifest, own = opened.manifest, {f"{opened.name}{ending}" for ending in (PROGRAM, VECTORS)}
     wanted = set(manifest.targets) & set(targets)
@@ -100,13 +100,13 @@ def vectors_of(opened: OpenedExport) -> Vectors:
     """Return what the reference gives for the inputs that an export recorded.
 
     Raises:
-        BlrcError: the file of the vectors is damaged, or of another program.
+        BlrcError: the file of the vectors is damaged, or belongs to another program.
     """
     return vectors.record(opened.program, _inputs(opened))
 
 
 def library_of(opened: OpenedExport) -> dict[str, bytes]:
-    """Return the C of an export's library, for `blrc.compile`: without self-test, packages and other targets.
+    """Return the C of an export's library for `blrc.compile`, without self-test, packages and other targets.
 
     Raises:
         BlrcError: the export holds no C, or a file is not what blrc writes for this program and these options.
@@ -124,7 +124,7 @@ def library_of(opened: OpenedExport) -> dict[str, bytes]:
 
 
 def expect_c(opened: OpenedExport) -> None:
-    """See that an export has C.
+    """Check that an export has C.
 
     Raises:
         BlrcError: it has none.
@@ -175,7 +175,7 @@ def _again(opened: OpenedExport, target: str, emit: Callable[[], T]) -> T:
 
 
 def _compared(opened: OpenedExport, files: Mapping[str, bytes]) -> dict[str, bytes]:
-    """The files that were emitted here; the folder lists the same."""
+    """Return the files that were emitted here, after checking that the folder lists the same."""
     for name, content in files.items():
         entry = opened.manifest.files.get(name)
         if entry is None:
@@ -189,7 +189,7 @@ def _compared(opened: OpenedExport, files: Mapping[str, bytes]) -> dict[str, byt
 
 
 def _compare_about(opened: OpenedExport, target: str, emitted: Emitted) -> None:
-    """The manifest says of a target what the target says of itself."""
+    """Check that the manifest says of a target what the target says of itself."""
     said, right = opened.manifest.targets[target], emitted.about
     # As text: true is no 1 there.
     texts = [{key: json.dumps(value, sort_keys=True) for key, value in about.items()} for about in (said, right)]
@@ -209,7 +209,7 @@ def _not_written(opened: OpenedExport, name: str) -> BlrcError:
 
 
 def _other_tools(said: Mapping[str, Any]) -> str | None:
-    """Why the page's module cannot be compiled here to the bytes that the folder's should have; None: it can."""
+    """Return why the page's module cannot be compiled here to the bytes that the folder should have, or None."""
     try:
         here = find_tools()
     except BlrcError as error:

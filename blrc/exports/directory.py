@@ -1,8 +1,7 @@
-"""A folder that is opened once, and its regular files, reached through no symbolic link.
+"""Open a folder once, and read its regular files through no symbolic link.
 
 Every step goes through the descriptor of the folder before it, so that nobody can put another folder or file into a
-path between the check and the reading. What is no regular file is never opened: a FIFO would wait, and a device may
-act.
+path between the check and the reading. Only regular files are opened, because a FIFO would wait and a device may act.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ _KINDS = {
 
 
 class _MissingError(BlrcError):
-    """Nothing has the name."""
+    """Report that nothing has the name."""
 
 
 _Place = int | Path
@@ -43,13 +42,15 @@ _Place = int | Path
 
 
 class Directory:
-    """One folder. The path itself may be a symbolic link: its user gave it. Below it, none is followed.
+    """Give access to one folder, which is opened once.
+
+    The path itself may be a symbolic link, because the user gave it. Below it, no link is followed.
 
     Args:
-        path: of the folder.
+        path: the path of the folder.
 
     Raises:
-        BlrcError: it cannot be opened.
+        BlrcError: the folder cannot be opened.
     """
 
     def __init__(self, path: Path) -> None:
@@ -69,10 +70,10 @@ class Directory:
             os.close(self._place)
 
     def names(self) -> list[str]:
-        """Return what lies in the folder, in order.
+        """Return the names in the folder, sorted.
 
         Raises:
-            BlrcError: that cannot be read.
+            BlrcError: the folder cannot be read.
         """
         try:
             return sorted(os.listdir(self._place))  # noqa: PTH208  (of a descriptor)
@@ -83,7 +84,7 @@ class Directory:
         """Return whether something has this name, reached through no symbolic link.
 
         Raises:
-            BlrcError: it is reached through one, or cannot be looked at.
+            BlrcError: it is reached through a symbolic link, or cannot be examined.
         """
         try:
             with self._parent(name) as (place, last):
@@ -93,22 +94,23 @@ class Directory:
         return True
 
     def size(self, name: str) -> int:
-        """Return the bytes of a regular file; `name` is a plain path with slashes.
+        """Return the size of a regular file in bytes; `name` is a plain path with slashes.
 
         Raises:
-            BlrcError: it is no regular file, or reached through a symbolic link, or not there.
+            BlrcError: it is no regular file, is reached through a symbolic link, or is not there.
         """
         with self._parent(name) as (place, last):
             return self._regular(place, last, name).st_size
 
     def read(self, name: str, size: int, keep: bool = True) -> tuple[bytes, str]:
-        """Read a regular file once, and never more than `size` bytes: its content, and the content's SHA-256.
+        """Read a regular file once, at most `size` bytes of it, and return its content and the content's SHA-256.
 
         Args:
-            keep: else the content is only hashed, and b"" is returned for it.
+            size: the size that the file must have, in bytes.
+            keep: whether to return the content; if not, it is only hashed, and b"" is returned for it.
 
         Raises:
-            BlrcError: as for `size`; or the file has another size.
+            BlrcError: as for the method `size`, or the file has another size.
         """
         with self._parent(name) as (place, last):
             seen = self._regular(place, last, name)
@@ -138,7 +140,7 @@ class Directory:
 
     @contextmanager
     def _parent(self, name: str) -> Iterator[tuple[_Place, str]]:
-        """The folder that holds a file, opened step by step, and the file's name in it."""
+        """Open the folder that holds a file, step by step, and give it with the file's name in it."""
         *folders, last = name.split("/")
         opened: list[int] = []
         place = self._place
@@ -186,7 +188,7 @@ class Directory:
 
 
 def kind_of(mode: int) -> str:
-    """Return what a mode is that of, in words."""
+    """Return in words what kind of file a mode describes."""
     return _KINDS.get(stat.S_IFMT(mode), "something unknown")
 
 

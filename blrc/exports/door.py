@@ -1,9 +1,9 @@
-"""The one door to exported folders: whoever reads or replaces one comes through here.
+"""Open exported folders: every reader and replacer of one comes through this single door.
 
 Nothing of a folder is used before all of it fits: its manifest has the schema, every listed file is a regular one,
-reached through no symbolic link, of the size and the SHA-256 that are listed, and the program has the digest. What is
-used later was read here, once, and is held in memory: changing the folder meanwhile changes nothing. What is not listed
-is not read.
+reached through no symbolic link, with the listed size and SHA-256, and the program has the digest. What is used later
+was read here, once, and is held in memory, so that changing the folder meanwhile changes nothing. Files that are not
+listed are not read.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ TRUST = "--trust-code (trust_code=True)"
 
 @dataclass(frozen=True, eq=False)
 class OpenedExport:
-    """A folder that fits its manifest.
+    """Hold a folder that fits its manifest.
 
     Attributes:
-        folder: where it was, for messages.
-        manifest: what it says.
-        program: of the export.
-        digest: of the program, computed from it.
-        trusted: the user trusts the folder's own code (``--trust-code``).
-        contents: of files by name: the program and the vectors, and if `trusted`, all of them.
+        folder: where the folder was, for messages.
+        manifest: the parsed manifest.
+        program: the program of the export.
+        digest: the digest of the program, computed from it.
+        trusted: whether the user trusts the folder's own code (``--trust-code``).
+        contents: file contents by name: the program and the vectors, or all files if `trusted`.
     """
 
     folder: Path
@@ -60,7 +60,7 @@ class OpenedExport:
 
     @property
     def name(self) -> str:
-        """The prefix of all files and symbols."""
+        """Return the prefix of all files and symbols."""
         return self.manifest.name
 
     def path(self, ending: str) -> Path:
@@ -72,8 +72,9 @@ def open_export(folder: Path, digest: str | None = None, trust_code: bool = Fals
     """Open an exported folder and check all of it.
 
     Args:
-        digest: the program must have this digest.
-        trust_code: the folder's own code will be compiled, so that a folder of another version of blrc will do.
+        digest: the digest that the program must have, if given.
+        trust_code: whether the folder's own code will be compiled, so that a folder of another version of blrc is
+            accepted.
 
     Raises:
         BlrcError: there is no such folder, it is no export, or something in it does not fit.
@@ -112,7 +113,7 @@ def open_export(folder: Path, digest: str | None = None, trust_code: bool = Fals
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """Return what the manifest of a folder says; none of the files that it lists is looked at.
+    """Return the manifest of a folder, without looking at the files that it lists.
 
     Raises:
         BlrcError: there is no such folder, it is no export, or its manifest is none that this blrc writes.
@@ -134,17 +135,22 @@ def check_digest(digest: str) -> str:
 
 
 def expect_digest(model: object, found: str, wanted: str | None) -> None:
-    """Refuse a program that has another digest than the one asked for.
+    """Refuse a program whose digest is not the one that was asked for.
+
+    Args:
+        model: the name or the folder of the model, for the message.
+        found: the digest of the program.
+        wanted: the digest that was asked for, or None.
 
     Raises:
-        BlrcError: it has.
+        BlrcError: the digests differ.
     """
     if wanted is not None and found != check_digest(wanted):
         raise BlrcError(f"{model}: holds program {found}, not {wanted}, which --digest (digest=) asks for")
 
 
 def expect_export(folder: Path) -> None:
-    """See that a folder is there, and that no export into it was interrupted.
+    """Check that a folder is there, and that no export into it was interrupted.
 
     Raises:
         BlrcError: it is not, or one was.
@@ -158,11 +164,10 @@ def expect_export(folder: Path) -> None:
 
 
 def previous_files(folder: Path, force: bool) -> Mapping[str, Content] | None:
-    """Return the files of the export in `folder` that a new one may replace, as they are; None: there is no folder.
+    """Return the files of the export in `folder` that a new one may replace, or None if there is no folder.
 
-    An export of an earlier format may be replaced too, and so may one that was interrupted. A file that was changed, or
-    is missing, since the export may be somebody's work, and the manifest may be somebody's forgery: then nothing is
-    replaced.
+    An export of an earlier format may be replaced too, and so may one that was interrupted. A file that was changed or
+    removed since the export may be somebody's work, and the manifest may be forged: in such a case nothing is replaced.
 
     Raises:
         BlrcError: the folder exists and `force` is not given, an export into it was interrupted and `force` is not
@@ -194,7 +199,7 @@ def previous_files(folder: Path, force: bool) -> Mapping[str, Content] | None:
 
 
 def _replaceable(directory: Directory) -> dict[str, Content]:
-    """The files that the manifest lists, and the manifest: each as it is listed."""
+    """Return the manifest and the files that it lists, after checking that each is as it is listed."""
     file, manifest = _manifest_file(directory)
     name, files = parse_replaceable(manifest, str(directory.path / file))
     _check_name(directory.path, file, name)
@@ -208,7 +213,7 @@ def _replaceable(directory: Directory) -> dict[str, Content]:
 
 
 def _unfinished(directory: Directory, journal: Journal) -> dict[str, Content]:
-    """The files that the journal lists: each as it was before the export, or after it, or not there."""
+    """Return the files that the journal lists, each of which must be as before the export, as after it, or missing."""
     found = {**journal.new, **journal.old}
     for name in sorted(found):
         if not directory.has(name):
@@ -230,7 +235,7 @@ def _manifest(directory: Directory) -> Manifest:
 
 
 def _manifest_file(directory: Directory) -> tuple[str, bytes]:
-    """The one manifest's name and content."""
+    """Return the name and the content of the folder's only manifest."""
     found = [name for name in directory.names() if name.endswith(SUFFIX)]
     if len(found) != 1:
         many = "holds several manifests" if found else f"is no export (it has no *{SUFFIX})"
@@ -244,7 +249,7 @@ def _manifest_file(directory: Directory) -> tuple[str, bytes]:
 
 
 def _expect_stored(content: bytes, path: Path) -> None:
-    """Refuse an npz whose arrays are larger than the file: blrc compresses none, and lays none over another."""
+    """Refuse an npz whose arrays are larger than the file: blrc neither compresses arrays nor lets them overlap."""
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             inflated = sum(entry.file_size for entry in archive.infolist())
@@ -260,7 +265,7 @@ def _check_name(folder: Path, file: str, name: str) -> None:
 
 
 def _check_sizes(directory: Directory, files: Mapping[str, Listed]) -> None:
-    """All files are there and have their sizes, before any of them is read."""
+    """Check that all files are there and have their sizes, before any of them is read."""
     total = 0
     for name, entry in files.items():
         size = directory.size(name)

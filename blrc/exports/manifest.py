@@ -1,7 +1,7 @@
-"""The manifest, ``<name>.manifest.json``: what an exported folder is, with size and SHA-256 of every file in it.
+"""Write and parse the manifest, ``<name>.manifest.json``: what was exported, and size and SHA-256 of every file.
 
 A stranger may have written it. `parse` refuses whatever `blrc export` does not write: another type, a number out of
-range, a key too many, a name of a file that is not plain.
+range, a key too many, or a name of a file that is not plain.
 """
 
 from __future__ import annotations
@@ -36,7 +36,10 @@ _LAYERS = 65536  # of a list: layers, channels, sampled layers
 
 @dataclass(frozen=True)
 class Listed:
-    """One file: its bytes, and their SHA-256. A manifest of format 1 had no sizes: None."""
+    """Describe one file by its size in bytes and its SHA-256.
+
+    A manifest of format 1 had no sizes; there, `size` is None.
+    """
 
     size: int | None
     sha256: str
@@ -44,16 +47,16 @@ class Listed:
 
 @dataclass(frozen=True, repr=False)
 class Manifest(Brief):
-    """What was exported.
+    """Describe what was exported.
 
     Attributes:
-        name: prefix of all files and symbols.
-        digest: of the program.
-        version: of blrc.
-        members: one description each.
+        name: the prefix of all files and symbols.
+        digest: the digest of the program.
+        version: the version of blrc.
+        members: one description for each member.
         settings: the input's encoding and how the norms were calibrated.
-        options: what the targets were told: every field of `EmitOptions` but the name, the version and the vectors.
-        targets: for each target what it says of itself (C: ABI, arena, kernels and bytes of each layer...).
+        options: the options of the targets: every field of `EmitOptions` but the name, the version and the vectors.
+        targets: what each target says of itself (for C: ABI, arena, kernels and bytes of each layer...).
         files: size and SHA-256 by name, of every file but the manifest.
     """
 
@@ -68,7 +71,7 @@ class Manifest(Brief):
 
 
 def to_bytes(manifest: Manifest) -> bytes:
-    """Return the file's content: JSON with sorted keys."""
+    """Return the content of the manifest's file: JSON with sorted keys."""
     plain = {
         "format": FORMAT,
         "name": manifest.name,
@@ -84,18 +87,18 @@ def to_bytes(manifest: Manifest) -> bytes:
 
 
 def listed(files: Mapping[str, bytes]) -> dict[str, Listed]:
-    """Return size and SHA-256 of every file."""
+    """Return the size and SHA-256 of every file."""
     return {name: Listed(**asdict(content_of(content))) for name, content in sorted(files.items())}
 
 
 def parse(content: bytes, where: str) -> Manifest:
-    """Read the manifest of this version's format.
+    """Parse a manifest of this version's format.
 
     Args:
         where: the file, for messages.
 
     Raises:
-        BlrcError: it is of another format, or not what an export writes.
+        BlrcError: it is of another format, or is not what an export writes.
     """
     try:
         plain = schema.read_json(content)
@@ -123,7 +126,7 @@ def parse(content: bytes, where: str) -> Manifest:
 
 
 def parse_replaceable(content: bytes, where: str) -> tuple[str, dict[str, Listed]]:
-    """Read the name and the files of an export that another is to replace; format 1 will do for that.
+    """Read the name and the files of an export that another one is to replace; format 1 is accepted too.
 
     Raises:
         BlrcError: as for `parse`.
@@ -194,7 +197,7 @@ _SETTINGS = {
 
 
 def _settings(value: Any, where: str) -> None:
-    """Check the settings; of all keys, ``notes`` alone may be missing."""
+    """Check the settings, in which only the key ``notes`` may be missing."""
     schema.an_object(value, where)
     schema.listing(_WORDS, _NOTES)(value.get("notes", []), f"{where}.notes")
     schema.record(_SETTINGS)({key: item for key, item in value.items() if key != "notes"}, where)

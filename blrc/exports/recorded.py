@@ -1,4 +1,4 @@
-"""The options of an export as plain data in its manifest, and back."""
+"""Write the options of an export as plain data for its manifest, and read them back."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ELSEWHERE = frozenset({"name", "vectors", "version"})
 
 
 def to_plain(options: EmitOptions) -> dict[str, Any]:
-    """Return every option that decides the bytes of an export, by name, as JSON can say it."""
+    """Return every option that decides the bytes of an export, by name, as plain data for JSON."""
     return {f.name: _plain(getattr(options, f.name)) for f in fields(options) if f.name not in ELSEWHERE}
 
 
@@ -62,7 +62,7 @@ def _plain(value: Any) -> Any:
 
 
 def _typed(kind: Any, plain: Any, where: str, left_out: frozenset[str] = frozenset()) -> dict[str, Any]:
-    """The fields of the dataclass `kind` from an object of exactly their names."""
+    """Return the fields of the dataclass `kind` from an object that has exactly their names."""
     hints = {name: hint for name, hint in get_type_hints(kind).items() if name not in left_out}
     if not isinstance(plain, Mapping) or plain.keys() != hints.keys():
         other = sorted(set(plain) ^ hints.keys()) if isinstance(plain, Mapping) else [plain]
@@ -71,7 +71,7 @@ def _typed(kind: Any, plain: Any, where: str, left_out: frozenset[str] = frozens
 
 
 def _value(hint: Any, plain: Any, where: str) -> Any:
-    """The value of a field with this annotation, or a `MisfitError`."""
+    """Return the value of a field with this annotation, or raise a `MisfitError`."""
     origin = get_origin(hint)
     if origin in (Union, UnionType):
         if plain is None and NoneType in get_args(hint):

@@ -1,4 +1,4 @@
-"""Does an export fit a device? If not: what is used, where, and what would help, with the numbers it would give."""
+"""Check whether an export fits a device; if not, show what is used where, and what would help, in numbers."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _WIDTHS = [Fraction(eighths, 8) for eighths in range(7, 0, -1)]
 
 @dataclass(frozen=True)
 class Budget:
-    """Bytes that there are for one model; None where it does not matter."""
+    """Hold the bytes that one model may take; None stands for no limit."""
 
     flash: int | None = None
     ram: int | None = None
 
     def over(self, found: Memory) -> tuple[int, int]:
-        """Bytes of flash and of RAM that are too many; 0 where it fits."""
+        """Return how many bytes of flash and of RAM are too many; 0 where it fits."""
         flash = 0 if self.flash is None else max(0, found.flash_bytes - self.flash)
         ram = 0 if self.ram is None else max(0, found.ram_bytes - self.ram)
         return flash, ram
@@ -39,7 +39,7 @@ class Budget:
 
 @dataclass(frozen=True)
 class Form:
-    """How the C of an export is made (`blrc.targets.c.size.choose.choose`), and so what it takes."""
+    """Describe how the C of an export is made (`blrc.targets.c.size.choose.choose`), which decides what it takes."""
 
     optimize: Optimize = "size"
     cpu: str = PORTABLE
@@ -48,7 +48,7 @@ class Form:
         return footprint.measure(choose(program, self.optimize, budget.ram, self.cpu, budget.flash))
 
     def others(self) -> Iterator[tuple[str, Form]]:
-        """Other forms, and the options that ask for them."""
+        """Yield other forms, and the options that ask for them."""
         for optimize in get_args(Optimize):
             if optimize != self.optimize and optimize != "speed":
                 yield f"--optimize {optimize}", Form(optimize, self.cpu)
@@ -57,15 +57,16 @@ class Form:
 
 
 def check_budget(name: str, program: Program, budget: Budget, all_sampled: bool, form: Form = Form()) -> None:
-    """Refuse a program that does not fit.
+    """Refuse a program that does not fit its budget.
 
     Args:
         name: what the user calls it.
-        all_sampled: all binary layers of the sampled members are sampled, so that ``--sample conv`` would share some.
-        form: of the C.
+        all_sampled: whether all binary layers of the sampled members are sampled, so that ``--sample conv`` would let
+            the members share some.
+        form: the form of the C.
 
     Raises:
-        DiffersError: it does not; the message has the tables and the remedies.
+        DiffersError: it does not fit; the message has the tables and the remedies.
     """
     if budget == Budget():
         return
@@ -102,7 +103,7 @@ def _verdict(what: str, used: int, limit: int | None) -> str:
 
 
 def to_text(found: Memory) -> list[str]:
-    """What is used, and where: lines for a person."""
+    """Return lines for a person that show what is used, and where."""
     layers: dict[str, dict[str, int]] = {}
     for part in found.flash:
         if part.layer:
@@ -129,7 +130,7 @@ def to_text(found: Memory) -> list[str]:
 
 
 def _called(part: Part, found: Memory) -> str:
-    """Return what a part of the RAM is for; of the stack, which call is the deepest, and what the other takes."""
+    """Return what a part of the RAM is for. For the stack, name the deepest call, and what the other call takes."""
     if part.what != "stack":
         return part.what
     deepest = max(found.calls, key=lambda call: found.calls[call])
@@ -143,7 +144,7 @@ def _cell(nbytes: int) -> str:
 
 @dataclass(frozen=True)
 class Remedy:
-    """Something that would take less, and how much it would take."""
+    """Describe a change that would take less memory, and how much the export would take then."""
 
     what: str
     memory: Memory
@@ -158,9 +159,10 @@ class Remedy:
 def remedies(
     program: Program, budget: Budget, found: Memory, all_sampled: bool, form: Form = Form()
 ) -> Iterator[Remedy]:
-    """What takes less of that which is too much: options of the export, then narrower networks.
+    """Yield what takes less of the memory that is exceeded: options of the export, then narrower networks.
 
-    Those that are enough; of each kind that is not, the one that comes closest.
+    All options that help are given. Of the narrower networks, only the widest that fits is given; if none fits, the
+    narrowest that helps.
     """
     over = budget.over(found)
 
@@ -177,7 +179,7 @@ def remedies(
 
 
 def _fewer(program: Program, budget: Budget, all_sampled: bool, form: Form) -> Iterator[Remedy]:
-    """Fewer members, and members that share the dense layers."""
+    """Yield fewer members, and members that share the dense layers."""
     stored = len(program.members)
     if stored == 1:
         return

@@ -1,4 +1,4 @@
-"""What an export's choices cost, side by side: one network, a full ensemble, cheap ones. Nothing is sampled for it."""
+"""Compare what an export's choices cost: one network, a full ensemble, cheap ones. Nothing is sampled for it."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ GATE = "0.98"
 
 @dataclass(frozen=True)
 class Choice:
-    """One way to export a checkpoint.
+    """Describe one way to export a checkpoint, and its cost.
 
     Attributes:
-        options: of ``blrc export``.
+        options: the options of ``blrc export``.
         tables: bytes of constant tables in the C, of all members together; tables that members share count once.
-        networks_min, networks_max: how many ``NAME_predict`` runs for one input, at least and at most.
-        operations_min, operations_max: multiply-adds of so many.
+        networks_min, networks_max: how many networks ``NAME_predict`` runs for one input, at least and at most.
+        operations_min, operations_max: the multiply-adds of so many networks.
     """
 
     options: str
@@ -34,14 +34,15 @@ class Choice:
 
 
 def choices(checkpoint: Checkpoint, layout: Layout, operations: int, members: int = MEMBERS) -> tuple[Choice, ...]:
-    """MAP alone; `members` of all binary layers, of the convolutions only, and of these behind a gate.
+    """Return the costs of MAP, of `members` with all binary layers or only the convolutions sampled, and with a gate.
 
-    A sampled layer has weights of its own in every member. Norms are re-estimated for each member, so the thresholds of
-    a layer with a norm are its own from the first sampled layer on. (In a very small layer two members' tables may be
-    equal by chance, and are stored once then: less than is said here.)
+    A sampled layer has weights of its own in every member. Norms are re-estimated for each member, so from the first
+    sampled layer on, every member also has its own thresholds for each layer with a norm. (In a very small layer the
+    tables of two members may be equal by chance and are then stored once; the tables are then smaller than is said
+    here.)
 
     Args:
-        layout: of the MAP network alone.
+        layout: the layout of the MAP network alone.
         operations: multiply-adds of one inference of one network.
     """
     kinds = binary_layers(checkpoint)

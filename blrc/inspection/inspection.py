@@ -1,6 +1,6 @@
-"""What a checkpoint becomes on a device, layer by layer: certainty of its weights, flash, RAM and operations.
+"""Show what a checkpoint becomes on a device, layer by layer: certainty of its weights, flash, RAM and operations.
 
-The network is lowered with the running norm statistics of training: they give other thresholds than an export's, but
+The network is lowered with the running norm statistics of training. They give other thresholds than an export's, but
 the same sizes and counts, so no calibration samples are needed.
 """
 
@@ -32,7 +32,7 @@ def inspect(checkpoint: Checkpoint) -> Inspection:
     """Lower the MAP network and measure every layer.
 
     Raises:
-        BlrcError: a network that cannot be compiled (layer named).
+        BlrcError: the network cannot be compiled; the message names the layer.
     """
     check_loaded(checkpoint, "inspect")
     layout = lay_out(lower([sample(checkpoint, running=True)]))
@@ -163,7 +163,7 @@ def _pair(pair: tuple[int, int]) -> str:
 
 
 def weight_histograms(checkpoint: Checkpoint, bins: int = HISTOGRAM) -> dict[str, list[float]]:
-    """For each layer of random weights: share of its weights whose p(B = +1) lies in each of `bins` equal bins."""
+    """Return for each layer of random weights the share of its weights with p(B = +1) in each of `bins` equal bins."""
     found = {}
     for name in binary_layers(checkpoint):
         p = 1.0 / (1.0 + np.exp(from_codes(checkpoint.logit_codes(name)).astype(np.float64)))

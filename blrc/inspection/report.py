@@ -1,4 +1,4 @@
-"""An inspection as text or plain data."""
+"""Present an inspection as text or plain data."""
 
 from __future__ import annotations
 
@@ -12,26 +12,29 @@ from blrc.net.encoding import InputEncoding
 
 @dataclass(frozen=True)
 class LayerReport:
-    """One layer as the C target runs it; a max pool that is fused into a convolution is in the latter's `geometry`.
+    """Describe one layer as the C target runs it.
+
+    A max pool that is fused into a convolution is part of the convolution's `geometry`.
 
     Attributes:
-        name: the user's, ``input.encode`` for the look-up of input codes.
+        name: the user's name for the layer, or ``input.encode`` for the look-up of input codes.
         kind: ``encode``, ``conv``, ``grouped conv``, ``depthwise conv``, ``dense``, ``pool`` or ``softmax``.
-        geometry: kernel, and stride, dilation and fused pool where there are any; how many rows of the output are kept
-            at a time where layers run row by row.
+        geometry: the kernel, and stride, dilation, groups and fused pool where there are any; if layers run row by row,
+            how many rows of the output are kept at a time.
         input, output: shapes (height, width, channels).
-        kernel: the runtime's function that computes it, without its prefix ``blrc_``.
-        weights: how many.
-        certainty: mean of max(p, 1-p) over the binary weights, from their 8-bit logit codes; None without such, or
-            where they are fixed (a Binarized NN).
+        kernel: the runtime's function that computes the layer, without its prefix ``blrc_``.
+        weights: the number of weights.
+        certainty: mean of max(p, 1-p) over the binary weights, from their 8-bit logit codes; None if there are no
+            binary weights, or if they are fixed (a Binarized NN).
         settled: fraction of them with min(p, 1-p) < 0.1.
         bits_per_weight: bits of the C's weight table for each weight, padding included; None without weights.
         flash: bytes of all constant tables (weights, thresholds, biases, input codes), without code.
-        ram: bytes of the output's slot in the arena; 0 for what is never stored, and for the scores, which are the
-            caller's.
-        stack: bytes of ``NAME_predict`` while it runs the layer; 0 where its kernel does more than that layer.
+        ram: bytes of the output's slot in the arena; 0 for what is never stored, and for the scores, which are in the
+            caller's buffer.
+        stack: bytes of stack that ``NAME_predict`` takes while it runs the layer; 0 if its kernel does more than that
+            layer.
         binary_operations: multiply-adds of +-1 with +-1 (XNOR and popcount) in one inference; a tap outside the map is
-            not computed, hence not counted.
+            not computed, and so not counted.
         integer_operations: the same of an integer with +-1.
     """
 
@@ -54,22 +57,24 @@ class LayerReport:
 
 @dataclass(frozen=True, repr=False)
 class Inspection(Preformatted):
-    """All layers in order, and totals.
+    """Hold all layers in order, and totals.
 
     Attributes:
-        source: the checkpoint.
-        encoding: of the input.
-        calibration_samples: that the checkpoint holds.
+        source: the name of the checkpoint.
+        encoding: the encoding of the input.
+        calibration_samples: the number of calibration samples that the checkpoint holds.
+        layers: the layers in order.
         weights, flash, binary_operations, integer_operations: sums over the layers.
-        certainty, settled: over all binary weights; None without such.
-        bits_per_weight: of all weight tables together.
+        certainty, settled: means over all binary weights; None if there are none.
+        bits_per_weight: bits of all weight tables together for each weight.
         arena: bytes of scratch memory: less than the sum of the layers' `ram`, since slots are shared over time.
-        input_bytes, scores_bytes: the caller's buffers.
-        stack, classify_stack: bytes, upper bounds on a Cortex-M4 (`blrc.targets.c.size.footprint`): of the deeper call,
-            which is ``NAME_predict``, and of ``NAME_classify``.
-        code, certainty_code: likewise: of ``NAME_classify``, and what ``NAME_predict`` brings on top.
+        input_bytes, scores_bytes: bytes of the caller's buffers.
+        stack, classify_stack: bytes of stack, upper bounds on a Cortex-M4 (`blrc.targets.c.size.footprint`): of the
+            deeper call, which is ``NAME_predict``, and of ``NAME_classify``.
+        code, certainty_code: bytes of code, upper bounds likewise: of ``NAME_classify``, and what ``NAME_predict`` adds
+            to it.
         alignment: bytes that may be lost before tables.
-        flash_total: tables, code and alignment: what `blrc export --flash` and the manifest count.
+        flash_total: bytes of tables, code and alignment, which `blrc export --flash` and the manifest count.
         choices: what one network and ensembles of it cost.
     """
 
@@ -96,7 +101,7 @@ class Inspection(Preformatted):
     choices: tuple[choices.Choice, ...]
 
     def __repr__(self) -> str:
-        """Name the totals; ``print`` shows the table."""
+        """Return the totals on one line; ``print`` shows the table."""
         return (
             f"Inspection({self.source!r}: {len(self.layers)} layers, {self.weights:,} weights, "
             f"flash {self.flash_total:,} bytes, arena {self.arena:,} bytes)"
@@ -107,7 +112,7 @@ class Inspection(Preformatted):
 
 
 def to_plain(inspection: Inspection) -> dict[str, Any]:
-    """The inspection as plain data for JSON; ratios that do not exist are null."""
+    """Return the inspection as plain data for JSON; ratios that do not exist are null."""
     return asdict(inspection)
 
 
@@ -132,7 +137,7 @@ _TEXT_COLUMNS = 6
 
 
 def to_text(inspection: Inspection, width: int = NO_TERMINAL) -> str:
-    """The inspection as a table for a person, in lines of at most `width` characters where words allow it."""
+    """Return the inspection as a table for a person, in lines of at most `width` characters where words allow it."""
     total = ("total", *[""] * (_TEXT_COLUMNS - 1), *_numbers(inspection, inspection.arena, inspection.stack))
     rows = [_COLUMNS, *(_row(layer) for layer in inspection.layers), total]
     lines = [_input_line(inspection), "", *table(rows, _TEXT_COLUMNS, width)]

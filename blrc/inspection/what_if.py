@@ -1,6 +1,6 @@
-"""Programs of other sizes, to say what would fit: fewer members, shared layers, narrower layers.
+"""Make programs of other sizes, to say what would fit: fewer members, shared layers, narrower layers.
 
-Where only sizes matter, constants are zeros.
+Constants whose values do not matter for the size are zeros.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from blrc.program.program import BinaryScores, Constant, Conv, Encode, Op, Pool,
 
 
 def first_members(program: Program, count: int) -> Program:
-    """The program of its first `count` members alone; the gate stays where more than one is left."""
+    """Return the program of the first `count` members alone; the gate stays if more than one is left."""
 
     def cut(constant: Constant) -> Constant:
         of_member = constant.of_member[:count]
@@ -33,7 +33,7 @@ def first_members(program: Program, count: int) -> Program:
 
 
 def shared_weights(program: Program, layers: Collection[str]) -> Program:
-    """The program whose members have one table of weights together in each of these layers."""
+    """Return the program in which all members share one table of weights in each of these layers."""
     shared = {op.weights for op in program.ops if isinstance(op, Conv | BinaryScores) and op.name in layers}
 
     def share(name: str, constant: Constant) -> Constant:
@@ -43,9 +43,9 @@ def shared_weights(program: Program, layers: Collection[str]) -> Program:
 
 
 def narrower(program: Program, width: Fraction) -> Program | None:
-    """The program with `width` of the channels in every layer but the last; all weights are 0.
+    """Return the program with `width` of the channels in every layer but the last, and with zeros as weights.
 
-    None where a layer has groups of several channels, which cannot be divided so.
+    Return None if a layer has groups of several channels, which cannot be divided in this way.
     """
     values = {program.input.name: program.input}
     ops: list[Op] = []
@@ -97,7 +97,10 @@ def narrower(program: Program, width: Fraction) -> Program | None:
 
 
 def largest(low: int, high: int, fits: Callable[[int], bool]) -> int | None:
-    """The largest number from `low` to `high` that fits, where every smaller one fits too; None if not even `low`."""
+    """Return the largest number from `low` to `high` that fits, or None if not even `low` does.
+
+    Every number below one that fits must fit too.
+    """
     if not fits(low):
         return None
     while low < high:

@@ -1,6 +1,6 @@
-"""Recognise files of other programs by their first bytes and the names in a zip's directory; nothing is unpickled.
+"""Recognise files of other programs by their first bytes and by the names in a zip's directory.
 
-Pickles are only read: `pickletools` lists their opcodes without carrying any of them out.
+Nothing is unpickled: `pickletools` lists the opcodes of a pickle without carrying any of them out.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ _MAGIC = (
 def advice(path: Path) -> str:
     """Return what a file that is no checkpoint seems to be and what to do, such as ``a torch file (...): load it ...``.
 
-    It reads a bounded part of the file, and never fails: what it cannot recognise gets the general advice.
+    A bounded part of the file is read, and the function never fails: a file that it does not recognise gets the general
+    advice.
     """
     try:
         if not path.is_file():  # a device or a pipe would be read for ever

@@ -1,4 +1,4 @@
-"""Zip archives whose members are held as they are, so that they have no more bytes than the file."""
+"""Read zip archives whose members are stored uncompressed, so that they take no more bytes than the file."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ PICKLE = 4 << 20
 
 
 class Opening(io.BufferedIOBase):
-    """A file of which no more than a table of contents can be read at once.
+    """Wrap a file so that no more than the longest table of contents (`DIRECTORY`) can be read from it at once.
 
-    zipfile reads that table whole, however large the archive says that it is.
+    `zipfile` reads the table of contents as a whole, however large the archive says that it is.
     """
 
     def __init__(self, file: BinaryIO) -> None:
@@ -47,11 +47,11 @@ class Opening(io.BufferedIOBase):
 
 
 def read_stored(path: Path, most: int = regular.LARGEST) -> bytes:
-    """The content of a zip file by torch, which takes no more memory than the file has bytes.
+    """Return the content of a zip file that torch wrote, without taking more memory than the file has bytes.
 
     Raises:
-        OSError: the file cannot be read, or is no regular file, or has more than `most` bytes.
-        ValueError: it is no zip file, its members are compressed or lie over each other, or a pickle is too long.
+        OSError: the file cannot be read, is no regular file, or has more than `most` bytes.
+        ValueError: the file is no zip file, its members are compressed or overlap, or a pickle in it is too long.
     """
     with regular.opened(path) as (file, size):
         try:

@@ -1,7 +1,7 @@
-"""Read the arrays of an npz file, whose sizes are checked before anything is inflated.
+"""Read the arrays of an npz file, and check their sizes before anything is inflated.
 
-A zip archive says of each member how many bytes it inflates to, and an npy header says of which type and shape an array
-is. Both are read first. Arrays of Python objects, of records and of text are refused.
+A zip archive says how many bytes each member inflates to, and an npy header gives the type and shape of an array. Both
+are read first. Arrays of Python objects, of records and of text are refused.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ _ENCRYPTED = 1  # bit 0 of a member's flags
 
 
 def load(file: BinaryIO, most: int) -> dict[str, NDArray[Any]]:
-    """The arrays of an npz file by name.
+    """Return the arrays of an npz file by name.
 
     Args:
-        file: at its beginning.
-        most: bytes that all arrays together may have.
+        file: the file, open at its beginning.
+        most: the largest number of bytes that all arrays together may have.
 
     Raises:
-        ValueError: it is no such file, or damaged, or it holds something else than numbers, or too much.
+        ValueError: the file is no npz file, is damaged, holds something other than numbers, or holds too much.
     """
     try:
         with zipfile.ZipFile(Opening(file)) as archive:
@@ -51,7 +51,7 @@ def load(file: BinaryIO, most: int) -> dict[str, NDArray[Any]]:
 
 
 def _short(message: str) -> str:
-    """One line of a message that may show a header of thousands of characters, or a member's name."""
+    """Put a message on one line and cut it, since it may show a long header or a member's name."""
     line = " ".join(message.split())
     return line if len(line) <= LONGEST_MESSAGE else f"{line[:LONGEST_MESSAGE]}..."
 
@@ -91,7 +91,7 @@ def _array(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> NDArray[Any]:
 
 
 def _header(name: str, member: IO[bytes]) -> tuple[np.dtype[Any], tuple[int, ...], bool]:
-    """Type and shape of an array, and whether its first axis runs fastest."""
+    """Return the type and shape of an array, and whether its first axis varies fastest (Fortran order)."""
     version = np.lib.format.read_magic(member)  # type: ignore[no-untyped-call, unused-ignore]
     readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
     if version not in readers:
@@ -110,7 +110,7 @@ def _header(name: str, member: IO[bytes]) -> tuple[np.dtype[Any], tuple[int, ...
 
 
 def _chunks(member: IO[bytes], size: int) -> Iterator[bytes]:
-    """At most `size` bytes, a megabyte at a time."""
+    """Yield at most `size` bytes of a member, a mebibyte at a time."""
     while size > 0 and (chunk := member.read(min(size, 1 << 20))):
         size -= len(chunk)
         yield chunk

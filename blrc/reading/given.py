@@ -1,6 +1,6 @@
 """Recognise what was given in place of a module, a path or an array of samples, and say what to give instead.
 
-Classes are recognised by the names in their method resolution order, so that no framework is imported for it.
+Classes are recognised by the names in their method resolution order, so that no framework has to be imported.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ _MOST_WRAPPERS = 8  # around each other; one that wraps itself has no end
 
 
 def wrapper(model: object) -> str | None:
-    """Return what to save instead of a wrapper around a module, or None where `model` is no known wrapper.
+    """Return what to save instead of a wrapper around a module, or None if `model` is no known wrapper.
 
-    Of a wrapper around a wrapper it is what lies innermost.
+    For a wrapper around a wrapper, the advice names the innermost module.
     """
     path: list[str] = []
     advice, inner = None, model
@@ -62,14 +62,14 @@ def wrapper(model: object) -> str | None:
 
 
 def _held(wrapper: object, attribute: str) -> object | None:
-    """Return what a wrapper holds under a name: a module, which stands in a registry, or a plain attribute."""
+    """Return what a wrapper holds under `attribute`, which may be a registered submodule or a plain attribute."""
     held = getattr(wrapper, "__dict__", {})
     modules = held.get("_modules")
     return held.get(attribute, modules.get(attribute) if isinstance(modules, dict) else None)
 
 
 def check_module(model: object) -> None:
-    """Raise a `BlrcError` with advice unless `model` is a torch module that is no wrapper around another."""
+    """Raise a `BlrcError` with advice unless `model` is a torch module that does not wrap another one."""
     what = type(model).__name__
     if (instead := wrapper(model)) is not None:
         raise BlrcError(f"model: {what} is a wrapper around a network; {instead}")
@@ -93,8 +93,11 @@ def check_module(model: object) -> None:
 def path_of(given: object, what: str = "the path of a checkpoint that blrc.save() or 'blrc train' wrote") -> Path:
     """Return a path from text, bytes or a path-like object.
 
+    Args:
+        what: what is expected, for the message.
+
     Raises:
-        BlrcError: anything else, with what to do about it.
+        BlrcError: something else was given; the message says what to do.
     """
     if isinstance(given, str | bytes | os.PathLike):
         try:
@@ -112,7 +115,11 @@ def path_of(given: object, what: str = "the path of a checkpoint that blrc.save(
 
 
 def check_loaded(given: object, what: str) -> None:
-    """Raise a `BlrcError` with advice unless `given` is a loaded checkpoint, which is what `what` takes."""
+    """Raise a `BlrcError` with advice unless `given` is a loaded checkpoint.
+
+    Args:
+        what: the function that takes the checkpoint, for the message.
+    """
     if _is_checkpoint(given):
         return
     if isinstance(given, str | bytes | os.PathLike):
@@ -121,11 +128,13 @@ def check_loaded(given: object, what: str) -> None:
 
 
 def samples_of(given: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any] | None:
-    """Return calibration samples as an array, or None for none. Their type and shape are the encoding's to check.
+    """Return calibration samples as an array, or None if there are none.
+
+    Only what shows a mistake is refused here. The input encoding checks the type and the shape.
 
     Raises:
-        BlrcError: what is no array (a list, a DataLoader, a Dataset), or an array of another type that shows what went
-            wrong, such as standardised floats.
+        BlrcError: the samples are no array (a list, a DataLoader, a Dataset), or an array of floats, which were
+            probably standardised.
     """
     if given is None:
         return None

@@ -1,4 +1,4 @@
-"""Inflate what was compressed, up to a number of bytes that was settled before."""
+"""Inflate compressed data up to a limit on the number of bytes that is set beforehand."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ _GZIP = 31  # of zlib: a gzip header, and the largest window
 
 
 def limit(compressed: int) -> int:
-    """Bytes to which a file of `compressed` bytes may inflate."""
+    """Return the number of bytes to which a file of `compressed` bytes may inflate."""
     return max(FREE, RATIO * compressed)
 
 
 def gunzip(content: bytes, most: int) -> bytes:
-    """A gzip file of one member, inflated.
+    """Inflate a gzip file of one member.
 
     Raises:
-        ValueError: it is damaged or cut off, inflates to more than `most` bytes, or something lies behind its end.
+        ValueError: the file is damaged or cut off, inflates to more than `most` bytes, or has data behind its end.
     """
     stream = zlib.decompressobj(_GZIP)
     try:
@@ -39,10 +39,10 @@ def gunzip(content: bytes, most: int) -> bytes:
 
 
 def first_bytes(content: bytes, count: int) -> bytes:
-    """The first `count` bytes that a gzip file inflates to, or fewer where it has no more.
+    """Return the first `count` bytes that a gzip file inflates to, or fewer if it holds fewer.
 
     Raises:
-        ValueError: it is damaged.
+        ValueError: the file is damaged.
     """
     try:
         return zlib.decompressobj(_GZIP).decompress(content, count)

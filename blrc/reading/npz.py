@@ -1,4 +1,7 @@
-"""NumPy arrays as one file, the same bytes on every machine: NumPy's own zip differs between systems and versions."""
+"""Write NumPy arrays as one file with the same bytes on every machine, and read such files.
+
+The zip that NumPy writes differs between systems and versions.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,10 @@ _UNIX = 3
 
 
 def to_bytes(named: Mapping[str, NDArray[Any]]) -> bytes:
-    """An uncompressed npz file that `numpy.load` reads without pickle; arrays in the order given, little-endian."""
+    """Return an uncompressed npz file that `numpy.load` reads without pickle.
+
+    The arrays are little-endian and keep the order in which they are given.
+    """
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
         for name, array in named.items():
@@ -32,26 +38,27 @@ def to_bytes(named: Mapping[str, NDArray[Any]]) -> bytes:
 
 
 def from_bytes(content: bytes, most: int | None = None) -> dict[str, NDArray[Any]]:
-    """The arrays of an npz file.
+    """Return the arrays of an npz file by name.
 
     Args:
-        most: bytes that all arrays together may have; by default what a compressed file of this size may.
+        most: the largest number of bytes that all arrays together may have; by default the limit of
+            `blrc.reading.inflate.limit` for a compressed file of this size.
 
     Raises:
-        ValueError: it is damaged, or holds something else than arrays of numbers, or too much.
+        ValueError: the file is damaged, holds something other than arrays of numbers, or holds too much.
     """
     return arrays.load(io.BytesIO(content), inflate.limit(len(content)) if most is None else most)
 
 
 def read(path: Path, compressed: bool = False) -> dict[str, NDArray[Any]]:
-    """The arrays of the npz file at `path`.
+    """Return the arrays of the npz file at `path` by name.
 
     Args:
-        compressed: whether its arrays may have more bytes than the file, as `blrc.reading.inflate.limit` says.
+        compressed: whether the arrays may have more bytes than the file, up to `blrc.reading.inflate.limit`.
 
     Raises:
         OSError: the file cannot be read, or is no regular file.
-        ValueError: as for `from_bytes`.
+        ValueError: as for `from_bytes`, or the file is too large.
     """
     with regular.opened(path) as (file, size):
         if size > regular.LARGEST:

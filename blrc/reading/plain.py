@@ -1,7 +1,7 @@
-"""Read values out of plain data (JSON, say), each of the type that it has to be.
+"""Read values out of plain data such as JSON, and check that each has the type that it must have.
 
-Python takes ``True`` for 1 and a float for an integer where nobody looks. These functions look, and a field that is
-missing or that nobody knows is refused by its name.
+Unchecked, Python takes ``True`` for 1 and a float for an integer. These functions check the types, and refuse a field
+that is missing or unknown by its name.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ LONGEST_TEXT = 1_000
 
 
 def loads(content: bytes) -> Any:
-    """JSON of UTF-8, where no key of an object stands twice, and no number is infinite or NaN.
+    """Parse JSON in UTF-8 in which no object has a key twice and no number is infinite or NaN.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the content is no such JSON.
     """
     try:
         return json.loads(content.decode("utf-8"), object_pairs_hook=_unique, parse_constant=_no_number)
@@ -43,10 +43,10 @@ def _no_number(text: str) -> Any:
 
 
 def fields(what: str, value: Any, known: Collection[str], optional: Collection[str] = ()) -> Mapping[str, Any]:
-    """Return `value`, which has to be an object with all of the keys `known`, any of `optional`, and no others.
+    """Return `value`, which must be an object with all keys of `known`, any of `optional`, and no others.
 
     Raises:
-        ValueError: it is none; the message names `what` and the key.
+        ValueError: it is no such object; the message names `what` and the key.
     """
     if not isinstance(value, dict):
         raise ValueError(f"{what} is {type(value).__name__}, not an object")
@@ -60,10 +60,10 @@ def fields(what: str, value: Any, known: Collection[str], optional: Collection[s
 
 
 def whole(what: str, value: Any, least: int = 0, most: int = LARGEST_INTEGER) -> int:
-    """Return `value`, which has to be a whole number from `least` to `most`.
+    """Return `value`, which must be a whole number from `least` to `most`.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is not.
     """
     if type(value) is not int or not least <= value <= most:
         raise ValueError(f"{what} is {_short(value)}, not a whole number from {least} to {most}")
@@ -71,19 +71,19 @@ def whole(what: str, value: Any, least: int = 0, most: int = LARGEST_INTEGER) ->
 
 
 def wholes(what: str, value: Any, count: int | None = None, least: int = 0, most: int = LARGEST_INTEGER) -> list[int]:
-    """Return `value`, which has to be a list of whole numbers, `count` of them where that is given.
+    """Return `value`, which must be a list of whole numbers, with `count` of them if that is given.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is not.
     """
     return [whole(f"{what}[{i}]", each, least, most) for i, each in enumerate(items(what, value, count))]
 
 
 def items(what: str, value: Any, count: int | None = None) -> list[Any]:
-    """Return `value`, which has to be a list, of `count` items where that is given.
+    """Return `value`, which must be a list, with `count` items if that is given.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is not.
     """
     if type(value) is not list or (count is not None and len(value) != count):
         raise ValueError(f"{what} is {_short(value)}, not a list" + ("" if count is None else f" of {count}"))
@@ -91,10 +91,10 @@ def items(what: str, value: Any, count: int | None = None) -> list[Any]:
 
 
 def text(what: str, value: Any, known: Collection[str] | None = None) -> str:
-    """Return `value`, which has to be a text of printable characters, one of `known` where that is given.
+    """Return `value`, which must be a text of printable characters, and one of `known` if that is given.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is not.
     """
     if type(value) is not str or not value or len(value) > LONGEST_TEXT or not value.isprintable():
         raise ValueError(f"{what} is {_short(value)}, not a text of up to {LONGEST_TEXT} printable characters")
@@ -104,7 +104,7 @@ def text(what: str, value: Any, known: Collection[str] | None = None) -> str:
 
 
 def _short(value: Any) -> str:
-    """How a value is shown in a message."""
+    """Return how a message shows a value, in at most 60 characters."""
     if type(value) is int and abs(value) > LARGEST_INTEGER:
         return "a number beyond 64 bits"
     shown = repr(value)

@@ -1,7 +1,7 @@
-"""Open a file only where it is a regular one, and read no more of it than its reader can want.
+"""Open a file only if it is a regular one, and read no more of it than its reader can want.
 
 A FIFO, a socket or a device can keep its reader waiting for ever, or never end. They are refused before anything is
-read: the file is opened without waiting, and what was opened is looked at, not its name.
+read. The file is opened without waiting, and the check looks at the opened file, not at its name.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _OPEN = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
 
 @contextmanager
 def opened(path: Path) -> Iterator[tuple[BinaryIO, int]]:
-    """The file at `path`, opened for reading, and its size in bytes.
+    """Open the regular file at `path`, and give the open file and its size in bytes.
 
     Raises:
-        OSError: there is no such file, it cannot be opened, it is no regular file, or its name cannot exist.
+        OSError: there is no such file, it cannot be opened, it is no regular file, or no file can have its name.
     """
     try:
         handle = os.open(path, _OPEN)
@@ -47,10 +47,10 @@ def opened(path: Path) -> Iterator[tuple[BinaryIO, int]]:
 
 
 def read(path: Path, most: int = LARGEST) -> bytes:
-    """The content of the regular file at `path`, of at most `most` bytes.
+    """Return the content of the regular file at `path`, which may have at most `most` bytes.
 
     Raises:
-        OSError: as for `opened`; or the file is larger.
+        OSError: as for `opened`, or the file is larger than `most`, or its size changes meanwhile.
     """
     with opened(path) as (file, size):
         if size > most:
@@ -62,10 +62,10 @@ def read(path: Path, most: int = LARGEST) -> bytes:
 
 
 def check_name(path: Path) -> Path:
-    """Return `path`, if a file can have that name.
+    """Return `path` if a file can have that name.
 
     Raises:
-        BlrcError: it holds a NUL character, or one that no file system's encoding has.
+        BlrcError: the name holds a NUL character, or one that the file system's encoding cannot express.
     """
     try:
         if b"\0" not in os.fsencode(path):
@@ -77,10 +77,11 @@ def check_name(path: Path) -> Path:
 
 
 def check_place(folder: Path) -> Path:
-    """Return `folder`, if it is a folder, or nothing that cannot become one.
+    """Return `folder` if it is a folder, or if nothing is there and a folder can be made.
 
     Raises:
-        BlrcError: the name is none, a file is there, or the system cannot say, as for links that go in a circle.
+        BlrcError: no folder can have the name, something else is there, such as a file or a link to nothing, or the
+            system cannot say what is there, as for links that go in a circle.
     """
     try:
         found = check_name(folder).stat()
@@ -96,10 +97,10 @@ def check_place(folder: Path) -> Path:
 
 
 def check_output(path: Path) -> Path:
-    """Return `path`, if a regular file can be put there: nothing lies there, or a regular file does.
+    """Return `path` if a regular file can be written there: nothing is there yet, or a regular file is.
 
     Raises:
-        BlrcError: the name is none, or something else lies there, such as a device, which must not be replaced.
+        BlrcError: no file can have the name, or something else is there, such as a device, which must not be replaced.
     """
     try:
         found = check_name(path).stat()

@@ -1,4 +1,4 @@
-"""Checks of plain data from a JSON text that a stranger may have written: types, ranges, and nothing unknown."""
+"""Check plain data from an untrusted JSON text: its types and ranges, and that it holds nothing unknown."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ SHOWN = 60  # characters of a value in a message
 
 
 class MisfitError(ValueError):
-    """A value that the schema does not allow; the message says where it stands and what was expected."""
+    """Report a value that the schema does not allow; the message says where it is and what was expected."""
 
 
 def read_json(content: bytes) -> Any:
-    """Return what a JSON text says, where it says one thing only.
+    """Parse a JSON text that has only one possible meaning.
 
     Raises:
-        MisfitError: it is no JSON in UTF-8, an object has a key twice, a number is no finite one, a string holds a
-            character that cannot be printed (such as one that moves the cursor or turns the text's direction), or it is
-            nested too deeply.
+        MisfitError: the text is no JSON in UTF-8, an object has a key twice, a number is not finite, a string holds a
+            character that cannot be printed (such as one that moves the cursor or reverses the direction of text), or
+            the data are nested too deeply.
     """
     try:
         plain = json.loads(
@@ -49,12 +49,12 @@ def shown(value: object) -> str:
 
 
 def unknown_field(held: Mapping[str, Any], known: Collection[str]) -> str | None:
-    """Return the first field that is none of `known`, for a message; None: all are. It could mean anything."""
+    """Return the first field that is not in `known`, for a message, or None if all are."""
     return next((shown(key) for key in held if key not in known), None)
 
 
 def text(most: int, least: int = 0) -> Check:
-    """A string of at least and at most so many characters."""
+    """Return a check for a string of `least` to `most` characters."""
 
     def check(value: Any, where: str) -> None:
         if not isinstance(value, str):
@@ -66,7 +66,7 @@ def text(most: int, least: int = 0) -> Check:
 
 
 def whole(low: int, high: int) -> Check:
-    """A whole number from `low` to `high`; true and false are none."""
+    """Return a check for a whole number from `low` to `high`; true and false do not count as numbers."""
 
     def check(value: Any, where: str) -> None:
         if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
@@ -76,7 +76,7 @@ def whole(low: int, high: int) -> Check:
 
 
 def number(value: Any, where: str) -> None:
-    """A finite number, which a float can hold."""
+    """Check that a value is a finite number that a float can hold."""
     if not isinstance(value, int | float) or isinstance(value, bool) or not _is_finite(value):
         raise MisfitError(f"{where} is {shown(value)}, expected a number")
 
@@ -89,7 +89,7 @@ def _is_finite(value: float) -> bool:
 
 
 def optional(check: Check) -> Check:
-    """Null, or what `check` allows."""
+    """Return a check for null, or for what `check` allows."""
 
     def either(value: Any, where: str) -> None:
         if value is not None:
@@ -99,7 +99,7 @@ def optional(check: Check) -> Check:
 
 
 def listing(check: Check, most: int, least: int = 0) -> Check:
-    """A list of at least and at most so many values that `check` allows."""
+    """Return a check for a list of `least` to `most` values, each of which `check` allows."""
 
     def every(value: Any, where: str) -> None:
         if not isinstance(value, list) or not least <= len(value) <= most:
@@ -111,7 +111,7 @@ def listing(check: Check, most: int, least: int = 0) -> Check:
 
 
 def mapping(key: Check, check: Check, most: int) -> Check:
-    """An object of at most so many keys that `key` allows, with values that `check` allows."""
+    """Return a check for an object of at most `most` entries, with keys that `key` and values that `check` allows."""
 
     def every(value: Any, where: str) -> None:
         _expect_object(value, where)
@@ -125,7 +125,7 @@ def mapping(key: Check, check: Check, most: int) -> Check:
 
 
 def record(fields: Mapping[str, Check]) -> Check:
-    """An object of exactly these keys."""
+    """Return a check for an object that has exactly the keys of `fields`, each with the check of its value."""
 
     def every(value: Any, where: str) -> None:
         _expect_object(value, where)
@@ -144,11 +144,11 @@ WHOLE = "it"
 
 
 def anything(value: Any, where: str) -> None:
-    """Whatever JSON can say."""
+    """Accept any value that JSON can hold."""
 
 
 def an_object(value: Any, where: str) -> None:
-    """An object with whatever keys and values."""
+    """Check that a value is an object, with any keys and values."""
     _expect_object(value, where)
 
 

@@ -1,8 +1,7 @@
-"""Read files of tensors and plain data with a seal (`blrc.frontend.saving.write_sealed` writes them); torch is not
-needed.
+"""Read sealed files of tensors and plain data, which `blrc.frontend.saving.write_sealed` writes, without torch.
 
 A sealed file is a torch zip (it loads under ``weights_only=True``) that ends in a zip comment with the SHA-256 of
-everything before it. The seal is checked before anything is unpickled, so a damaged file is refused as a whole.
+everything before it. This seal is checked before anything is unpickled, so a damaged file is refused as a whole.
 """
 
 from __future__ import annotations
@@ -25,12 +24,13 @@ MOST_BYTES = 2**29  # of a file: its content is in memory twice, so that 1 GiB s
 
 
 def read(path: Path) -> Mapping[str, Any]:
-    """Return the content of a file that `blrc.frontend.saving.write_sealed` made; tensors are read-only NumPy arrays.
+    """Return the content of a sealed file, with tensors as read-only NumPy arrays.
 
     Nothing in the file is executed, and no more memory is taken than twice its size.
 
     Raises:
-        BlrcError: no such file, not one of blrc's, truncated, damaged, too large, or with more in it than plain data.
+        BlrcError: there is no such file, or it was not written by blrc, is truncated, damaged or too large, or holds
+            more than plain data and tensors.
     """
     raw = _bytes(path)
     if not raw.startswith(b"PK\x03\x04"):
@@ -48,13 +48,13 @@ def read(path: Path) -> Mapping[str, Any]:
 
 
 def format_of(content: Mapping[str, Any]) -> str | None:
-    """Return the format that a sealed file says it has; None where it says none, or no text."""
+    """Return the format that a sealed file declares, or None if it declares none or one that is no text."""
     held = content.get("format")
     return held if type(held) is str else None
 
 
 def _bytes(path: Path) -> bytes:
-    """Return what a regular file holds; of what is no zip file, only the first bytes."""
+    """Return the content of a regular file, or only its first bytes if it is no zip file."""
     try:
         # Without O_NONBLOCK, a FIFO that nobody writes to would hang here.
         handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))

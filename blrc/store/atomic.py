@@ -1,7 +1,7 @@
-"""Replacing one file: its content is written beside it, synced, and renamed into place.
+"""Replace one file: its new content is written beside it, synced, and renamed into place.
 
 A process that is killed leaves the file as it was, and at most a hidden file ``.NAME.blrc-XXXXXXXX`` beside it. The
-next write of the same file removes it: a process that is alive holds a lock on its own.
+next write of the same file removes that hidden file, unless a lock shows that its process is still alive.
 """
 
 from __future__ import annotations
@@ -57,20 +57,20 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 
 def hidden(name: str, ending: str) -> str:
-    """Return ``.NAME`` with an ending of blrc's, cut where a file system could not bear the length."""
+    """Return ``.NAME.blrc-ENDING``, with the name cut if the whole would be too long for a file system."""
     while len(os.fsencode(name)) > _NAME_BYTES - _SUFFIX_BYTES:
         name = name[:-1]
     return f".{name}.blrc-{ending}"
 
 
 def cannot_write(path: Path, error: OSError | ValueError) -> BlrcError:
-    """Return the error of a user whose file or folder could not be written."""
+    """Return the error which says that a file or folder could not be written."""
     reason = (error.strerror if isinstance(error, OSError) else None) or error
     return BlrcError(f"{path}: cannot write: {reason}; nothing was changed")
 
 
 def _refuse_devices(path: Path) -> None:
-    """Renaming a file over a device such as /dev/stdout would replace the device."""
+    """Refuse a device such as /dev/stdout, because renaming a file over it would replace the device."""
     with suppress(FileNotFoundError):
         mode = path.stat().st_mode
         if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
@@ -78,7 +78,7 @@ def _refuse_devices(path: Path) -> None:
 
 
 def _create_beside(path: Path) -> tuple[Path, int]:
-    """Create a hidden file beside `path`, locked, so that nobody takes it for one that was left over."""
+    """Create a hidden file beside `path`, and lock it so that no other process takes it for a leftover."""
     for _ in range(ATTEMPTS):
         beside = path.with_name(hidden(path.name, secrets.token_hex(4)))
         try:
@@ -89,6 +89,11 @@ def _create_beside(path: Path) -> tuple[Path, int]:
             kept = sys.platform == "win32" or take(descriptor)  # there, a lock would keep it from being renamed
         except UnknownLockError:
             kept = True
+        except OSError:
+            os.close(descriptor)
+            with suppress(OSError):
+                steps.remove(beside)
+            raise
         if kept and same(descriptor, beside):
             return beside, descriptor
         os.close(descriptor)  # it was swept away before it was locked
@@ -96,7 +101,7 @@ def _create_beside(path: Path) -> tuple[Path, int]:
 
 
 def _sweep(path: Path) -> None:
-    """Remove what killed processes left beside `path`."""
+    """Remove the hidden files that killed processes left beside `path`."""
     left = re.compile(re.escape(hidden(path.name, "")) + "[0-9a-f]{8}")
     found: list[Path] = []
     with suppress(OSError), os.scandir(path.parent) as entries:  # a folder that may be written need not be readable

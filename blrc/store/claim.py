@@ -1,9 +1,9 @@
-"""Claiming the place of an export: one process at a time may write there, and nobody else is held up.
+"""Claim the place of an export, so that only one process at a time writes there and nobody else is held up.
 
-A folder that exists is claimed by a lock on the folder itself (`blrc.store.replace` writes into it). A new folder grows
-beside its place, as ``.NAME.blrc-new``, which is locked until it is renamed: so of two exports into the same new folder
-one is refused at once. Before the rename there is no folder, after it there is a whole one; a killed process leaves
-``.NAME.blrc-new``, which the next export to that place takes over.
+A folder that exists is claimed by a lock on the folder itself (`blrc.store.replace` writes into it). A new folder is
+built beside its place, as ``.NAME.blrc-new``, and stays locked until it is renamed. So of two exports into the same new
+folder, one is refused at once. Before the rename there is no folder, and after it there is a complete one. A killed
+process leaves ``.NAME.blrc-new``, which the next export to that place takes over.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from blrc.store.replace import replace, write_all
 
 @dataclass
 class Place:
-    """Where an export goes; no other process writes there as long as it is claimed.
+    """Hold the place of an export; no other process writes there as long as it is claimed.
 
     Attributes:
         folder: the place itself.
-        lock: on the folder, or on what grows beside it.
+        lock: the lock on the folder, or on the new folder that is built beside it.
         new: whether the folder did not exist.
-        made: folders that were created above it.
+        made: the folders that were created above it.
         written: whether the export is in its place.
     """
 
@@ -49,11 +49,12 @@ class Place:
         """Put `files` (relative name -> content) into the folder, all of them or none.
 
         Args:
-            replaced: files that belong to an earlier export and go, with what they hold; whatever else is there stays.
+            replaced: the files of an earlier export that are removed, with what they hold; all other files in the
+                folder stay.
 
         Raises:
-            BlrcError: a file that is not of the earlier export is in the way, one of it was changed, the folder cannot
-                be written, or the disk is full; what was there is still there.
+            BlrcError: a file that is not of the earlier export is in the way, a file of that export was changed, the
+                folder cannot be written, or the disk is full. What was there is still there.
         """
         replaced = replaced or {}
         try:
@@ -88,7 +89,7 @@ class Place:
             steps.sync_folder(self.folder.parent)
 
     def release(self) -> None:
-        """Let other processes have the place; what was made for an export that was not written is removed."""
+        """Let other processes have the place, and remove what was made for an export that was not written."""
         try:
             if self.new and not self.written:
                 growing = beside(self.folder)
@@ -139,7 +140,7 @@ def _claim(folder: Path) -> Place:
 
 
 def _claim_new(folder: Path, held: str) -> Place | None:
-    """Claim a place where there is no folder; None where that has changed meanwhile."""
+    """Claim a place that has no folder; return None if another process has changed that meanwhile."""
     made = steps.make_folders(folder.parent)
     there = False
     try:

@@ -1,9 +1,10 @@
-"""The journal of a folder whose export is being replaced: `interrupted` recognises such a folder.
+"""Read and write the journal of a folder whose export is being replaced.
 
 `JOURNAL` lies in the folder from the moment before its first file is touched until its last file is in place. So a
-folder with a journal holds files of two exports, and one without holds those of one (`blrc.store.replace` has all
-states). The journal lists the files of both, with size and SHA-256: what it does not describe is somebody's own.
-Nothing in it is trusted beyond that, as a stranger may have made the folder.
+folder with a journal holds files of two exports, and a folder without one holds those of a single export
+(`blrc.store.replace` lists all states). The journal lists the files of both exports with size and SHA-256; a file that
+it does not describe belongs to somebody else. Nothing in the journal is trusted beyond that, because the folder may
+come from a stranger.
 """
 
 from __future__ import annotations
@@ -36,12 +37,12 @@ _SCHEMA = schema.record(
 
 @dataclass(frozen=True)
 class Journal:
-    """What an export does to a folder.
+    """Describe what an export does to a folder.
 
     Attributes:
-        old: the files that were there before and are replaced or removed: relative name, with ``/`` between folders,
+        old: the files that were there before and are replaced or removed, as relative name (with ``/`` between folders)
             to content.
-        new: the files that are placed.
+        new: the files that are placed, in the same form.
     """
 
     old: Mapping[str, Content]
@@ -53,10 +54,10 @@ class Journal:
 
 
 def interrupted(folder: Path) -> str | None:
-    """Return what to say of a folder whose export was interrupted, None where it holds one export or none.
+    """Return the message for a folder whose export was interrupted, or None if the folder holds one export or none.
 
     Raises:
-        BlrcError: there is a journal, but it is not one that blrc wrote.
+        BlrcError: there is a journal, but blrc did not write it.
     """
     if read_journal(folder) is None:
         return None
@@ -67,10 +68,11 @@ def interrupted(folder: Path) -> str | None:
 
 
 def read_journal(folder: Path) -> Journal | None:
-    """Return the journal of a folder, None where there is none.
+    """Return the journal of a folder, or None if there is none.
 
     Raises:
-        BlrcError: it is no regular file, too long, damaged, or lists what is no plain file of the folder.
+        BlrcError: the journal is no regular file, is too long or damaged, or lists a name that no file of an export
+            has.
     """
     path = folder / JOURNAL
     try:
@@ -94,7 +96,7 @@ def read_journal(folder: Path) -> Journal | None:
 
 
 def to_bytes(journal: Journal) -> bytes:
-    """Return the content of the file."""
+    """Return the content of the journal's file."""
     plain = {"format": _FORMAT} | {
         key: {name: asdict(content) for name, content in files.items()}
         for key, files in (("old", journal.old), ("new", journal.new))

@@ -1,6 +1,7 @@
 """Remove what killed exports left in a folder and beside it, recognised by name, owner, mode and structure.
 
-A stranger's folder may hold anything under these names. What blrc cannot have left is not touched, and in the way.
+A stranger's folder may hold anything under these names. What blrc cannot have left is not touched, and is reported as
+being in the way.
 """
 
 from __future__ import annotations
@@ -26,20 +27,20 @@ _EARLIER_STAGE = re.compile(r"\.blrc-[a-z0-9_]{8}")  # as tempfile.mkdtemp named
 
 
 def beside(folder: Path) -> Path:
-    """Return where a new folder grows until it is whole."""
+    """Return where a new folder is built until it is complete."""
     return folder.with_name(hidden(folder.name, "new"))
 
 
 def lock_beside(folder: Path, held: str) -> Lock | None:
-    """Lock that place; see `blrc.store.lock.lock_folder`."""
+    """Lock the place of `beside`, as `blrc.store.lock.lock_folder` does."""
     return lock_folder(beside(folder), folder.with_name(hidden(folder.name, "lock")), held)
 
 
 def expect_own_folder(path: Path, others: int = stat.S_IWOTH) -> None:
-    """See that a path is a folder of this user.
+    """Check that a path is a folder of this user.
 
     Args:
-        others: bits of a mode which it may not have: they let others write there.
+        others: the mode bits that the folder must not have, because they let others write there.
 
     Raises:
         BlrcError: it is not.
@@ -50,10 +51,10 @@ def expect_own_folder(path: Path, others: int = stat.S_IWOTH) -> None:
 
 
 def expect_grown(path: Path) -> None:
-    """See that a folder holds what a killed export into a new folder left, and nothing else; it has been locked.
+    """Check that a locked folder holds only what a killed export into a new folder can have left.
 
     Raises:
-        BlrcError: it holds what no export does.
+        BlrcError: it holds something that no export writes.
     """
     _files(path)
 
@@ -62,10 +63,10 @@ def remove_left_over(folder: Path, journal: Journal | None) -> None:
     """Remove what killed exports left in the folder and beside it.
 
     Args:
-        journal: of the folder, where it was interrupted.
+        journal: the folder's journal, if an export into it was interrupted.
 
     Raises:
-        BlrcError: something that blrc did not make has the name of its stage, or a file there was changed; nothing was
+        BlrcError: something that blrc did not make has the name of the stage, or a file in it was changed; nothing was
             removed.
     """
     stage = folder / STAGE
@@ -89,9 +90,10 @@ def remove_left_over(folder: Path, journal: Journal | None) -> None:
 
 
 def _expect_stage(stage: Path, journal: Journal | None) -> None:
-    """See that a folder is a stage: nothing but a journal, and plain files in `NEW` and `OLD`.
+    """Check that a folder is a stage: it holds nothing but a journal, and plain files in `NEW` and `OLD`.
 
-    Where files had been moved to `OLD` when the export was killed, somebody may have changed one before.
+    If files had been moved to `OLD` when the export was killed, they must also be what the journal says, because
+    somebody may have changed one before.
     """
     expect_own_folder(stage, stat.S_IWGRP | stat.S_IWOTH)
     for entry in _entries(stage, (NEW, OLD, JOURNAL)):
@@ -106,7 +108,7 @@ def _expect_stage(stage: Path, journal: Journal | None) -> None:
 
 
 def _files(root: Path) -> list[str]:
-    """List the files in a tree of this user's folders that holds nothing but files with plain names."""
+    """List the files in a tree that holds only this user's folders and files with plain names."""
     found, waiting = list[str](), [""]
     while waiting:
         inner = waiting.pop()

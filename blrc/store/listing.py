@@ -1,6 +1,6 @@
-"""The files of an export as a manifest or a journal lists them: plain names inside the folder, with size and SHA-256.
+"""Check how a manifest or a journal lists the files of an export: plain names in the folder, size and SHA-256.
 
-A stranger may have written such a list. A name that passes here is that of the same file on every system, stays in the
+A stranger may have written such a list. A name that passes here means the same file on every system, stays in the
 folder, and is none of the hidden names that blrc uses for itself.
 """
 
@@ -34,22 +34,22 @@ _PIECE = 2**20  # bytes that are hashed at a time
 
 @dataclass(frozen=True)
 class Content:
-    """Describe what a file holds: how many bytes, and their SHA-256."""
+    """Describe the content of a file by its number of bytes and their SHA-256."""
 
     size: int
     sha256: str
 
 
 def content_of(data: bytes) -> Content:
-    """Return how a list describes these bytes."""
+    """Return the size and the SHA-256 of these bytes."""
     return Content(len(data), hashlib.sha256(data).hexdigest())
 
 
 def holds(path: Path, content: Content) -> bool:
-    """Return whether a path is a regular file with this content. Links are not followed, and FIFOs not waited for.
+    """Return whether a path is a regular file with this content. Links are not followed, and FIFOs are not waited for.
 
     Raises:
-        OSError: it cannot be read.
+        OSError: the file cannot be read.
     """
     if steps.kind_of(path) != stat.S_IFREG:
         return False
@@ -67,11 +67,11 @@ def holds(path: Path, content: Content) -> bool:
 def check_path(name: Any, where: str) -> None:
     """Refuse a name that is not plain.
 
-    It is made of ASCII letters, digits and ``. _ + -``, with ``/`` between folders; no part is empty, starts with a dot
-    or a dash, ends with a dot, or is the name of a device on Windows.
+    A plain name is made of ASCII letters, digits and ``. _ + -``, with ``/`` between folders. No part of it is empty,
+    starts with a dot or a dash, ends with a dot, or is the name of a device on Windows.
 
     Raises:
-        MisfitError: it is not.
+        MisfitError: the name is not plain.
     """
     plain = isinstance(name, str) and len(name) <= LONGEST and name.count("/") < PARTS
     if not plain or not all(_PART.fullmatch(part) and not _DEVICES.fullmatch(part) for part in name.split("/")):
@@ -79,7 +79,7 @@ def check_path(name: Any, where: str) -> None:
 
 
 def check_sha256(value: Any, where: str) -> None:
-    """Refuse what is not a SHA-256 in lower-case hexadecimal digits.
+    """Refuse a value that is not a SHA-256 in lower-case hexadecimal digits.
 
     Raises:
         MisfitError: it is not.
@@ -89,10 +89,10 @@ def check_sha256(value: Any, where: str) -> None:
 
 
 def check_apart(names: Iterable[str]) -> None:
-    """Refuse names of which two are one file where letters' case does not count, or one is a folder in another.
+    """Refuse names of which two differ only in case, or of which one is also a folder of another.
 
     Raises:
-        MisfitError: they are not apart.
+        MisfitError: there are such names.
     """
     files: dict[str, str] = {}
     folders: dict[str, str] = {}
@@ -122,10 +122,10 @@ _ENTRY = schema.record({"size": schema.whole(0, MOST_BYTES), "sha256": check_sha
 
 
 def files_up_to(most: int) -> schema.Check:
-    """Return the check of an object of at most so many files: name to size and SHA-256."""
+    """Return a check for an object of at most `most` files, which maps each name to size and SHA-256."""
     return schema.mapping(check_path, _ENTRY, most)
 
 
 def contents(plain: Mapping[str, Any]) -> dict[str, Content]:
-    """Return what an object says that has passed `files_up_to`."""
+    """Return the files of an object that has passed `files_up_to`."""
     return {name: Content(**entry) for name, entry in plain.items()}

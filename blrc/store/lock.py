@@ -1,11 +1,11 @@
-"""Locks that the kernel releases when their process dies, however it dies.
+"""Lock files and folders with locks that the kernel releases when their process dies, however it dies.
 
 On Linux and macOS a folder is locked by ``flock`` on the folder itself, which leaves no file behind and does not hold
-up readers. Where a folder cannot be locked (Windows, some network file systems) a hidden lock file stands for it. A
-lock file is removed by the process that holds its lock; whoever gets the lock of a file that has lost its name
+up readers. Where a folder cannot be locked (Windows, some network file systems), a hidden lock file takes its place. A
+lock file is removed by the process that holds its lock. A process that gets the lock of a file which has lost its name
 meanwhile tries again, so that two processes never hold the lock of one name.
 
-Where a file system knows no locks at all, nobody is refused.
+Where a file system has no locks at all, nobody is refused.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ ATTEMPTS = 100  # to get hold of a name that others remove meanwhile; a file sys
 
 
 class UnknownLockError(Exception):
-    """The file system cannot lock this."""
+    """Report that the file system cannot lock a file or folder."""
 
 
 @dataclass(frozen=True)
 class Lock:
-    """A lock that this process holds.
+    """Hold a lock of this process.
 
     Attributes:
-        descriptor: of the open file or folder that is locked.
-        file: the lock file that goes with the lock; None for a folder's own lock.
+        descriptor: the descriptor of the open file or folder that is locked.
+        file: the lock file that goes with the lock, or None for a folder's own lock.
     """
 
     descriptor: int
     file: Path | None = None
 
     def guards(self, path: Path) -> bool:
-        """Return whether what is locked still has the name `path`."""
+        """Return whether `path` is still the name of what is locked."""
         return same(self.descriptor, path)
 
     def release(self) -> None:
@@ -64,7 +64,9 @@ class Lock:
 
 
 def take(descriptor: int) -> bool:
-    """Lock an open file or folder at once; return False if another process, or another part of this one, has it.
+    """Try to lock an open file or folder without waiting; return False if another descriptor holds the lock.
+
+    The other descriptor may belong to another process, or to another part of this one.
 
     Raises:
         UnknownLockError: the file system cannot lock it.
@@ -84,10 +86,10 @@ def take(descriptor: int) -> bool:
 
 
 def lock_file(path: Path, held: str) -> Lock:
-    """Lock the file `path`, which is created where it is missing. Its content is neither read nor written.
+    """Lock the file `path`, which is created if it is missing. Its content is neither read nor written.
 
     Args:
-        held: what to say where another process holds the lock.
+        held: the message for the case that another process holds the lock.
 
     Raises:
         BlrcError: it is locked, or something that is not a plain file has its name.
@@ -106,10 +108,11 @@ def lock_file(path: Path, held: str) -> Lock:
 
 
 def lock_folder(folder: Path, file: Path, held: str) -> Lock | None:
-    """Lock a folder that exists, or `file` in its stead; return None where the folder has lost its name meanwhile.
+    """Lock a folder that exists, or `file` in its stead; return None if the folder has lost its name meanwhile.
 
     Args:
-        held: what to say where another process holds the lock.
+        file: the lock file for systems that cannot lock a folder.
+        held: the message for the case that another process holds the lock.
 
     Raises:
         BlrcError: it is locked.
@@ -135,7 +138,7 @@ def lock_folder(folder: Path, file: Path, held: str) -> Lock | None:
 
 
 def _hold(descriptor: int, path: Path, held: str) -> bool:
-    """Lock an open lock file; where it has lost its name meanwhile, close it and return False."""
+    """Lock an open lock file; if it has lost its name meanwhile, close it and return False."""
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise BlrcError(f"{path}: is in the way of a lock, and no file; remove it")
@@ -154,12 +157,12 @@ def _hold(descriptor: int, path: Path, held: str) -> bool:
 
 
 def unstable() -> OSError:
-    """Return the error of a file system where a name does not stay what it was just made or found to be."""
+    """Return the error for a name that does not stay what it was just made or found to be."""
     return OSError(errno.ESTALE, "it is removed or renamed again and again")
 
 
 def same(descriptor: int, path: Path) -> bool:
-    """Return whether an open file or folder is what has the name `path`."""
+    """Return whether `path` is the name of this open file or folder."""
     try:
         return os.path.samestat(os.fstat(descriptor), path.lstat())
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""The cache and what a folder has to be. Files are written by `blrc.store`."""
+"""Find the cache, and check folders before they are used. `blrc.store.atomic` writes the files."""
 
 from __future__ import annotations
 
@@ -26,17 +26,19 @@ def write_atomically(path: Path, content: bytes) -> None:
     """Replace the regular file at `path` by `content`, or leave it as it was.
 
     Raises:
-        BlrcError: something else than a regular file is there, or it cannot be written.
+        BlrcError: something other than a regular file is there, or it cannot be written.
     """
     check_output(path)
     atomic.write_atomically(path, content)
 
 
 def cache_folder(name: str) -> Path:
-    """``$BLRC_CACHE/<name>``; where that is not set, ``$XDG_CACHE_HOME/blrc/<name>``, or ``~/.cache/blrc/<name>``.
+    """Return the folder of the cache for `name`.
+
+    It is ``$BLRC_CACHE/<name>``; if that is not set, ``$XDG_CACHE_HOME/blrc/<name>``, or ``~/.cache/blrc/<name>``.
 
     Raises:
-        BlrcError: none of them is set and the user has no home folder.
+        BlrcError: neither variable is set and the user has no home folder.
     """
     if own := os.environ.get("BLRC_CACHE", ""):
         return Path(own) / name
@@ -48,7 +50,7 @@ def cache_folder(name: str) -> Path:
 
 
 def make_private(folder: Path) -> None:
-    """Make a folder and those above it that are missing, for this user alone whatever the umask.
+    """Make a folder and the missing ones above it, for this user alone whatever the umask.
 
     Raises:
         OSError: that cannot be done.
@@ -62,7 +64,7 @@ def make_private(folder: Path) -> None:
 
 
 def fill_cache(path: Path, content: bytes) -> None:
-    """Write a file of the cache, whose folders are made for this user alone: compiled libraries lie beside it.
+    """Write a file of the cache, and make its folders for this user alone, because compiled libraries lie there too.
 
     Raises:
         BlrcError: it cannot be written.
@@ -75,7 +77,7 @@ def fill_cache(path: Path, content: bytes) -> None:
 
 
 def is_folder(path: Path) -> bool:
-    """Whether it is one.
+    """Return whether `path` is a folder.
 
     Raises:
         BlrcError: the system cannot say, as for a name that is too long.
@@ -87,7 +89,10 @@ def is_folder(path: Path) -> bool:
 
 
 def expect_folder(path: Path, content: str) -> None:
-    """See that a folder is there which should hold `content`.
+    """Check that `path` is a folder.
+
+    Args:
+        content: what the folder should hold, for the message.
 
     Raises:
         BlrcError: it is not.
@@ -98,7 +103,7 @@ def expect_folder(path: Path, content: str) -> None:
 
 
 def writable(folder: Path) -> None:
-    """Make `folder` if it is not there, and see that a file can be written into it.
+    """Make `folder` if it is missing, and check that a file can be written into it.
 
     Raises:
         BlrcError: it cannot.

@@ -1,9 +1,9 @@
-"""Which files of a cache may be used as code: those that only this user can have made.
+"""Decide which files of a cache may be used as code: only those that nobody but this user can have made.
 
-What is compiled or loaded from a cache runs. So each file has to be a regular one of this user that nobody else may
-write, and so has each folder from the cache down; the folders above may be the system's, and open to all where they
-are sticky, as ``/tmp`` is: nobody can take another's folder away there. No symbolic link is followed anywhere on the
-path.
+What is compiled or loaded from a cache is run. So each file must be a regular one that belongs to this user and that
+nobody else may write, and so must each folder from the cache down. The folders above may belong to the system, and may
+be open to all if they are sticky, as ``/tmp`` is: nobody can take another's folder away there. No symbolic link is
+followed anywhere on the path.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _T = TypeVar("_T")
 
 
 class UnsafeError(Exception):
-    """Somebody else can have made what lies in the cache; the message says what is wrong and how to mend it."""
+    """Report that somebody else can have made what lies in the cache; the message says what is wrong and what to do."""
 
 
 def private_folder(folder: Path) -> Path:
-    """Make a folder of the cache where it is missing, check it, and return its absolute path, links left in it.
+    """Make a folder of the cache if it is missing, check it, and return its absolute path with links unresolved.
 
     Raises:
-        UnsafeError: it or the cache around it is not this user's alone, or no folder.
+        UnsafeError: the folder or the cache around it is not this user's alone, or is no folder.
         OSError: it cannot be made.
     """
     folder = Path(os.path.abspath(folder))  # noqa: PTH100  (links must stay visible)
@@ -45,10 +45,13 @@ def private_folder(folder: Path) -> Path:
 
 
 def is_own(path: Path, kind: Callable[[int], bool]) -> bool:
-    """Return whether something of this kind (``stat.S_ISREG``, ``stat.S_ISDIR``) is there.
+    """Return whether something of this kind is there.
+
+    Args:
+        kind: ``stat.S_ISREG`` or ``stat.S_ISDIR``, say.
 
     Raises:
-        UnsafeError: it is there, and not this user's alone, or a link to something.
+        UnsafeError: something is there, but is not this user's alone, or is a link to something.
     """
     try:
         found = os.lstat(path)
@@ -61,10 +64,10 @@ def is_own(path: Path, kind: Callable[[int], bool]) -> bool:
 
 
 def read_regular(path: Path, what: Callable[[int], _T], largest: int) -> _T:
-    """Return what `what` reads from the descriptor of a regular file of at most `largest` bytes.
+    """Open a regular file of at most `largest` bytes, and return what `what` reads from its descriptor.
 
     Raises:
-        OSError: another kind of file took its place meanwhile (which is never waited for), or it cannot be read.
+        OSError: it cannot be read, or another kind of file, which is never waited for, took its place meanwhile.
     """
     file = os.open(path, READ)
     try:
@@ -77,7 +80,7 @@ def read_regular(path: Path, what: Callable[[int], _T], largest: int) -> _T:
 
 
 def _check_above(folder: Path) -> None:
-    """The folders above the cache are the system's or this user's, and nobody else can put another in their place."""
+    """Check that the folders above the cache are the system's or this user's, and that nobody else can replace one."""
     for each in (*reversed(folder.parents), folder):
         found = os.lstat(each)
         if stat.S_ISLNK(found.st_mode):

@@ -1,21 +1,22 @@
-"""Replacing the export in a folder, so that it holds the old one or the new one, whenever the process is killed.
+"""Replace the export in a folder so that it holds the old one or the new one, whenever the process is killed.
 
 The folder may be somebody's working directory, or a mount, and may hold files that are not blrc's. It goes through
 these states, each of which is on the disk before the next one begins:
 
 1. *old*: the new files are written to ``.blrc-export/new`` inside the folder; no other file is touched.
-2. *interrupted*: ``.blrc-journal`` names what will be placed and what will be removed. Files of the old export go to
-   ``.blrc-export/old``, those of the new one take their places.
+2. *interrupted*: ``.blrc-journal`` names what will be placed and what will be removed. The files of the old export go
+   to ``.blrc-export/old``, and those of the new one take their places.
 3. *new*: the journal is removed, which is one step, and then ``.blrc-export``.
 
-A process that is killed leaves the folder in the state that it was in. What reads a folder refuses the second state
-(`blrc.store.journal.interrupted`). In every state ``export --force`` writes a new export; in the second it may replace
-every file that holds what the journal says of it, before or after. It removes what the killed process left
-(`blrc.store.leftover`).
+A process that is killed leaves the folder in the state that it was in. Code that reads a folder refuses the second
+state (`blrc.store.journal.interrupted`). In every state ``export --force`` writes a new export. In the second state it
+may replace every file that holds what the journal says of it, before or after. It also removes what the killed process
+left (`blrc.store.leftover`).
 
-A process that is not killed but fails (a full disk, a file in the way, ctrl-C) puts everything back as it was. Where
+A process that is not killed but fails (a full disk, a file in the way, Ctrl-C) puts everything back as it was. If
 putting back fails as well, the folder stays *interrupted*. A folder that was *interrupted* before stays so. A file that
-is changed while the export runs is somebody's work: that is seen when it has been moved away, and all is put back.
+is changed while the export runs is somebody's work: the change is noticed after the file has been moved away, and
+everything is put back.
 """
 
 from __future__ import annotations
@@ -37,11 +38,12 @@ def replace(folder: Path, files: Mapping[str, bytes], replaced: Mapping[str, Con
     """Put `files` (relative name -> content) into a folder that exists, all of them or none.
 
     Args:
-        replaced: files that belong to an earlier export and go, with what they hold; whatever else is there stays.
+        replaced: the files of an earlier export that are removed, with what they hold; all other files in the folder
+            stay.
 
     Raises:
-        BlrcError: a file that is not of the earlier export is in the way, one of it was changed, or what was there
-            cannot be put back.
+        BlrcError: a file that is not of the earlier export is in the way, a file of that export was changed, or what
+            was there cannot be put back.
         OSError: the folder cannot be written, or the disk is full; what was there is still there.
     """
     unfinished = journal.read_journal(folder)
@@ -88,7 +90,7 @@ def write_all(folder: Path, files: Mapping[str, bytes]) -> None:
 
 
 def _check_room(folder: Path, names: Iterable[str], replaced: Collection[str]) -> None:
-    """See that every name is free or has a file of the earlier export, reached through no symbolic link."""
+    """Check that every name is free or is a file of the earlier export, reached through no symbolic link."""
     for name in names:
         for above in _above(name):
             if steps.kind_of(folder / above) not in (None, stat.S_IFDIR) and above not in replaced:
@@ -103,10 +105,10 @@ def _check_room(folder: Path, names: Iterable[str], replaced: Collection[str]) -
 def _exchange(
     folder: Path, files: Collection[str], replaced: Mapping[str, Content], names: Sequence[str], touched: list[str]
 ) -> None:
-    """Move old files away and new ones to their places, and wait until that is on the disk.
+    """Move the old files away and the new ones to their places, and wait until that is on the disk.
 
     Args:
-        touched: gets each name before its file is touched.
+        touched: a list to which each name is added before its file is touched.
 
     Raises:
         BlrcError: a file is no longer what it was when it was checked.
@@ -138,7 +140,7 @@ def _put_back(folder: Path, files: Mapping[str, bytes], touched: list[str], keep
     """Undo `_exchange`, as far as it came.
 
     Raises:
-        BlrcError: that fails.
+        BlrcError: the earlier files cannot be put back.
     """
     new, old = folder / STAGE / NEW, folder / STAGE / OLD
     try:
@@ -166,14 +168,14 @@ def _put_back(folder: Path, files: Mapping[str, bytes], touched: list[str], keep
 
 
 def _sync_around(folder: Path, names: Iterable[str]) -> None:
-    """Sync every folder, as far as it is there, in which one of `names` was placed or removed."""
+    """Sync every existing folder in which one of `names` was placed or removed."""
     for above in sorted({above for name in names for above in (".", *_above(name))}):
         if steps.kind_of(folder / above) == stat.S_IFDIR:
             steps.sync_folder(folder / above)
 
 
 def _remove_empty(inner: Path, folder: Path) -> None:
-    """Remove folders of an export that have become empty, up to `folder` itself."""
+    """Remove the folders of an export that have become empty, from `inner` up to but not including `folder`."""
     while inner != folder:
         if steps.kind_of(inner) == stat.S_IFDIR:
             if any(inner.iterdir()):

@@ -1,7 +1,7 @@
-"""The calls that change the disk: each write, sync, rename and removal of `blrc.store` is one function here.
+"""Change the disk: each write, sync, rename and removal of `blrc.store` is one function here.
 
-Every function first calls `before` with what it is about to do and where. A test puts a function of its own there, to
-kill the process or to raise an error at each step in turn; otherwise it does nothing.
+Every function first calls `before` with what it is about to do and where. A test puts its own function there, to kill
+the process or to raise an error at each step in turn. Otherwise `before` does nothing.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ before: Before = _go_on
 
 
 def make_folder(path: Path, mode: int = 0o777) -> None:
-    """Create one folder, whose parent exists; raise a `FileExistsError` where something has its name."""
+    """Create one folder whose parent exists; raise a `FileExistsError` if the name is taken."""
     before("make folder", path)
     path.mkdir(mode)
 
 
 def make_folders(path: Path) -> list[Path]:
-    """Create `path` and the folders above it that are missing; return those that were created, outermost first."""
+    """Create `path` and the missing folders above it, and return those that were created, outermost first."""
     missing = []
     while not path.is_dir():
         missing.append(path)
@@ -61,7 +61,7 @@ def make_folders(path: Path) -> list[Path]:
 
 
 def create(path: Path) -> int:
-    """Create a file that nobody has created before, and return its descriptor."""
+    """Create a file that must not exist yet, and return its descriptor."""
     before("create", path)
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | NO_FOLLOW | BINARY, 0o666)
 
@@ -87,7 +87,7 @@ def sync(descriptor: int, path: Path) -> None:
 
 
 def sync_folder(path: Path) -> None:
-    """Wait until a folder's entries (names that were created, renamed or removed) are on the disk, where it can be."""
+    """Wait until a folder's entries (names created, renamed or removed) are on the disk, if the system can do that."""
     before("sync folder", path)
     if sys.platform != "win32":  # where a folder cannot be opened
         try:
@@ -106,7 +106,7 @@ def sync_folder(path: Path) -> None:
 
 
 def rename(source: Path, target: Path) -> None:
-    """Give a file or a folder another name on the same disk, in one step; a file at `target` is replaced."""
+    """Rename a file or a folder on the same disk in one step; a file at `target` is replaced."""
     before("rename", target)
     source.replace(target)
 
@@ -134,7 +134,7 @@ def write_new(path: Path, content: bytes) -> None:
 
 
 def remove_tree(path: Path) -> None:
-    """Remove a folder with all that is in it; symbolic links in it are removed, and never followed."""
+    """Remove a folder and everything in it; symbolic links in it are removed, and never followed."""
     folders = list(_folders(path))
     for folder in folders:
         for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
@@ -151,7 +151,7 @@ def sync_tree(path: Path) -> None:
 
 
 def _folders(path: Path) -> Iterator[Path]:
-    """List `path` and all folders below, each before what is in it; symbolic links are not folders."""
+    """Yield `path` and all folders below it, each before its contents; symbolic links do not count as folders."""
     waiting = [path]
     while waiting:
         folder = waiting.pop()
@@ -161,7 +161,7 @@ def _folders(path: Path) -> Iterator[Path]:
 
 
 def kind_of(path: Path) -> int | None:
-    """Return the type bits of what has this name (`stat.S_IFREG`, ...), links not followed; None if nothing has it."""
+    """Return the file type bits of a name (`stat.S_IFREG`, ...) without following links, or None if nothing has it."""
     try:
         return stat.S_IFMT(path.lstat().st_mode)
     except (FileNotFoundError, NotADirectoryError):
@@ -169,5 +169,5 @@ def kind_of(path: Path) -> int | None:
 
 
 def is_mine(path: Path) -> bool:
-    """Return whether this user owns what has this name; where users have no numbers, it counts as theirs."""
+    """Return whether this user owns what has this name; on Windows, which has no user numbers, return True."""
     return sys.platform == "win32" or path.lstat().st_uid == os.geteuid()

@@ -1,4 +1,4 @@
-"""Equality between the reference and an engine, value by value; the first difference has a name."""
+"""Compare the reference with an engine, value by value, and name the first difference."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ANSWER = "answer"
 
 @dataclass(frozen=True)
 class Difference:
-    """The first value that differs: in order of ops, then samples, then positions and channels."""
+    """Describe the first value that differs: in order of ops, then samples, then positions and channels."""
 
     engine: str
     inputs: str
@@ -44,7 +44,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Comparison:
-    """How many values were compared, for each op by name, and the first difference."""
+    """Hold the number of values that were compared for each op by name, and the first difference."""
 
     values: Mapping[str, int]
     difference: Difference | None
@@ -63,10 +63,11 @@ def compare(
 
     Args:
         expected: the reference's values by name, ``(N, H, W, C)``.
-        found: the engine's; values that it does not have (fused ops) are absent, labels are under ``label``, if given.
+        found: the engine's values by name; those that it does not have (fused ops) are absent, and its labels are under
+            ``label``, if it gives any.
 
     Raises:
-        BlrcError: the engine gives no value that could be compared, or one of another type or shape.
+        BlrcError: the engine gives no scores, or values of another type or shape.
     """
     counts: dict[str, int] = {}
     if program.output.name not in found:
@@ -115,7 +116,7 @@ def compare(
 def compare_answers(
     program: Program, expected: Answer, found: Answer, engine: str, inputs: str, first_sample: int = 0
 ) -> Comparison:
-    """Compare what the members say together: label, sums of log-probabilities, mean, variance, members used.
+    """Compare the answer of all members together: label, sums of log-probabilities, mean, variance, members used.
 
     Raises:
         BlrcError: the engine gives an answer of another shape.
@@ -204,7 +205,7 @@ def name_difference(
 def decisive_sum(
     program: Program, op: Conv, member: int, x: NDArray[Any], position: tuple[int, int], channel: int
 ) -> int:
-    """z of one output of one sample; the largest one in its window where the op pools."""
+    """Return the sum z behind one output of one sample, or the largest z in the pooling window if the op pools."""
     z = reference.preactivation(program, op, x, member)[0, :, :, channel]
     if op.pool is None:
         return int(z[position])

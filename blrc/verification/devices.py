@@ -26,24 +26,27 @@ Status = Literal["equal", "differs", "timed out", "not built", "does not fit", "
 
 @dataclass(frozen=True)
 class Device:
-    """What was found on one machine.
+    """Hold what was found on one machine.
 
     Attributes:
-        name, title: of the machine.
-        status: ``differs`` also where the code crashes, or fails its self-test; ``not built`` where a compiler or
-            linker fails; ``no room to test`` where the model fits, but not together with what compares its layers
-            there.
-        detail: the first difference, the numbers of what does not fit, or what to install; empty where all is equal but
-            for a note on what could not be done.
-        inputs: on how many whole inputs all layers of all members were compared; `sets`: on how many of each kind.
-        values_compared: all values, those of each op alone included.
-        flash: bytes of code and constants of the model, as compiled; of its tables where it was not: it is too large.
+        name, title: the machine's name and its title.
+        status: the result in words. ``differs`` also covers code that crashes or fails its self-test; ``not built``
+            means that a compiler or linker fails; ``no room to test`` means that the model fits, but not together with
+            the code that compares its layers there.
+        detail: the first difference, the numbers of what does not fit, or what to install; where all is equal, empty or
+            a note on what could not be done.
+        inputs: the number of whole inputs on which all layers of all members were compared.
+        values_compared: the number of all values, those of each op alone included.
+        flash: bytes of the model's code and constants as compiled; if it is too large to be compiled, bytes of its
+            tables.
         ram: bytes of the arena.
-        stack: bound in bytes for one call.
-        instructions: of one classification of the first recorded input by the first member; None where not counted.
-        compiler: with its version and flags.
+        stack: an upper bound in bytes for one call.
+        instructions: instructions that the first member takes to classify the first recorded input; None if not
+            counted.
+        compiler: the compiler with its version and flags.
         needs_ram: bytes of RAM in all: arena, input, scores or sums of members, and stack.
-        has: bytes of flash and RAM of the machine, where these are limits.
+        has: bytes of flash and RAM of the machine, if these are limits.
+        sets: the number of these inputs in each set, by its name.
     """
 
     name: str
@@ -63,13 +66,13 @@ class Device:
 
 
 def parse_machines(machines: str | Sequence[str] | None) -> tuple[str, ...]:
-    """Give the machines that a user names, in the order of the table, each once. Capitals do not matter.
+    """Return the machines that a user names, in the order of the table, each once. Case does not matter.
 
     Args:
-        machines: a list of names, or a text of them with commas between, or ``all``; None is none.
+        machines: a list of names, a text of names separated by commas, or ``all``; None stands for no machine.
 
     Raises:
-        BlrcError: a name that there is not, or no name.
+        BlrcError: a name is unknown, or there is no name.
     """
     if machines is None:
         return ()
@@ -88,11 +91,11 @@ def parse_machines(machines: str | Sequence[str] | None) -> tuple[str, ...]:
 def verify_devices(
     folder: Path, name: str, names: Sequence[str], inputs: Sequence[InputSet], seed: int, progress: Progress
 ) -> tuple[Device, ...]:
-    """Every machine of `names`, as many at a time as there are cores.
+    """Verify the export on every machine of `names`, as many at a time as there are cores.
 
     Args:
         inputs: the sets that each machine is given, or as much of each as its emulator can take.
-        seed: of the maps that reach the threshold edges.
+        seed: the seed of the maps that reach the threshold edges.
     """
     done = 0
 
@@ -109,7 +112,7 @@ def verify_devices(
 
 
 def verify_device(folder: Path, name: str, machine_name: str, inputs: Sequence[InputSet], seed: int) -> Device:
-    """One machine: build, self-test, each op alone, the inputs, and what one classification costs."""
+    """Verify the export on one machine: build, self-test, each op alone, the inputs, and one classification's cost."""
     machine = find(machine_name)
     made: Callable[..., Device] = partial(Device, machine.name, machine.title, has=machine.fits)
     lacking = missing_tools(machine)
@@ -187,7 +190,10 @@ def _only_selftest(build: EmulatedBuild, machine: Machine, made: Callable[..., D
 
 
 def unchecked(devices: Sequence[Device], strict: bool) -> tuple[str, ...]:
-    """A line for each machine on which not all was compared that had to be: with `strict`, also where it could not."""
+    """Return a line for each machine on which a comparison that was required was not made.
+
+    Timeouts and failed builds always count. With `strict`, missing tools and a lack of room for the test count too.
+    """
     demanded = ("timed out", "not built", *(("no room to test", "skipped") if strict else ()))
     return tuple(f"{each.name}: {each.status}: {each.detail}" for each in devices if each.status in demanded)
 
@@ -197,7 +203,7 @@ def _quiet(what: str, done: int, total: int) -> None:
 
 
 def to_table(devices: Sequence[Device]) -> str:
-    """A line for each machine, and below it what is wrong with it."""
+    """Return a table with a line for each machine, followed by its details if there are any."""
     head = ("", "", "inputs", "flash", "RAM", "stack", "instructions")
     rows = [
         (d.name, d.status, *(_number(n) for n in (d.inputs or None, d.flash, d.ram, d.stack, d.instructions)))

@@ -1,4 +1,4 @@
-"""The engines whose answers are compared with the reference."""
+"""Build the engines whose answers are compared with the reference."""
 
 from __future__ import annotations
 
@@ -32,20 +32,24 @@ SANITIZED_INPUTS = 2_000  # of each kind: sanitizers are some ten times slower
 
 @dataclass(frozen=True)
 class Engine:
-    """One way to run the exported network.
+    """Describe one way to run the exported network.
 
     Attributes:
-        name: for reports.
-        run: raw inputs in device layout and a member's index to its values by name, and ``label`` where it gives one.
-        run_op: one op of a member alone on a batch of its input (raw uint8 where an `Encode` is fused into the op), or
-            None where the engine has no such op of its own.
-        answer: raw inputs to what all members say together, and the scores ``(N, members, classes)`` behind it, where
-            the engine gives them.
-        fuses_encode: its first layer reads raw uint8 itself, so that, alone, it takes raw values instead of codes.
-        limit: inputs that it is given at most of each kind (slow ones), or None.
-        predict: raw inputs and a confidence in Q16 to what ``NAME_predict`` says, or None where there is no such thing.
-        settled: sums of log p ``(N, classes)`` of so many members ``(N,)`` to what ``NAME_is_final`` says, or None.
-        layers: whether it shows its layers; else it only answers, and `run` gives nothing.
+        name: the name in reports.
+        run: takes raw inputs in device layout and a member's index, and gives that member's values by name, with
+            ``label`` if it has one.
+        run_op: runs one op of a member alone on a batch of its input (raw uint8 if an `Encode` is fused into the op),
+            or gives None if the engine has no such op of its own.
+        answer: takes raw inputs, and gives the answer of all members together and, if the engine has them, the scores
+            ``(N, members, classes)`` behind it.
+        fuses_encode: whether its first layer reads raw uint8 itself, so that, alone, it takes raw values instead of
+            codes.
+        limit: the largest number of inputs of each kind that it is given (for slow engines), or None.
+        layers: whether it shows its layers; if not, it only answers, and `run` gives nothing.
+        predict: takes raw inputs and a confidence in Q16, and gives what ``NAME_predict`` returns; None if there is no
+            such function.
+        settled: takes sums of log p ``(N, classes)`` and the numbers of members ``(N,)`` behind them, and gives what
+            ``NAME_is_final`` returns; None if there is no such function.
     """
 
     name: str
@@ -61,12 +65,13 @@ class Engine:
 
 @dataclass(frozen=True)
 class CompiledC:
-    """The exported C, its files unchanged, optimised and with sanitizers.
+    """Hold the exported C, its files unchanged, compiled for speed and with sanitizers.
 
     Attributes:
-        flash: bytes of code and tables, compiled with -Os on this machine; None where nothing here can measure it.
+        engines: the engines that run it.
+        flash: bytes of code and tables, compiled with -Os on this machine; None if nothing here can measure it.
         ram: bytes of the arena.
-        problems: what its self-test says, if anything.
+        problems: what its self-test reports, if anything.
         skipped: what could not be done on this machine, and why.
     """
 
@@ -80,15 +85,15 @@ class CompiledC:
 def compile_c(folder: Path, name: str, progress: Callable[[str, int, int], None], builds: ExitStack) -> CompiledC:
     """Compile the exported C with the host compiler, at -O3, with ASan and UBSan, and at -Os to measure it.
 
-    The optimised one is what `blrc.compile` gives, in this process, once the sanitizers have seen the code run and
-    found nothing; else it is a program of its own (at -O2), whose crash takes nothing down.
+    If the sanitizers have seen the code run and found nothing, the fast build is the one of `blrc.compile`, which runs
+    in this process. Otherwise it is a program of its own (at -O2), whose crash cannot end this process.
 
     Args:
         folder: holds the C and the program of the export, and nothing else: every C file in it is compiled and run.
         builds: closes the temporary folders of the programs that the engines run.
 
     Raises:
-        BlrcError: no compiler, or it refuses the code.
+        BlrcError: there is no compiler, or it refuses the code.
     """
     progress("compiling", 0, 3)
     problems, skipped, sanitized = [], [], None
@@ -121,9 +126,10 @@ def compile_c(folder: Path, name: str, progress: Callable[[str, int, int], None]
 
 
 def runs_clean(sanitized: HostBuild) -> bool:
-    """Whether the sanitizers find nothing while the C runs some inputs: all members, each step alone, the answers.
+    """Return whether the sanitizers find nothing while the C runs some inputs.
 
-    Which memory the code reads and writes does not depend on the input but for look-ups in tables of 256 entries.
+    All members, each step alone, and the answers are run. Which memory the C reads and writes does not depend on the
+    input, except for look-ups in tables of 256 entries, so a few inputs suffice.
     """
     raw = random_inputs(sanitized.program.input, PROBES, 0)
     try:
@@ -139,7 +145,10 @@ def runs_clean(sanitized: HostBuild) -> bool:
 
 
 def lacking_sanitizers() -> str | None:
-    """Why the host's compiler cannot link a program with sanitizers (a package may be missing), or None if it can."""
+    """Return why the host's compiler cannot link a program with sanitizers, or None if it can.
+
+    A package may be missing, for example.
+    """
     with TemporaryDirectory(prefix="blrc-probe-") as folder:
         source = Path(folder) / "probe.c"
         source.write_text("int main(void) { return 0; }\n", encoding="ascii")
@@ -155,10 +164,10 @@ def lacking_sanitizers() -> str | None:
 def c_engine(
     built: Compiled | Native, label: str, limit: int | None, has_room: Callable[[str], bool] = lambda op: True
 ) -> Engine:
-    """The compiled C, on whatever machine it was compiled for.
+    """Return the engine that runs the compiled C, on whatever machine it was compiled for.
 
     Args:
-        has_room: whether the machine has room for that op alone.
+        has_room: whether the machine has room to run the op of this name alone.
     """
 
     def alone(op: Op, x: NDArray[Any], member: int) -> NDArray[Any] | None:
@@ -176,7 +185,10 @@ def c_engine(
 
 
 def onnx_engine(model: bytes, program: Program) -> Engine:
-    """The exported ONNX file: an instrumented copy gives every layer, the unchanged bytes the answer and the scores."""
+    """Return the engine of the exported ONNX file.
+
+    An instrumented copy gives every layer; the unchanged bytes give the answer and the scores.
+    """
     from blrc.targets.onnx.session import OnnxRun, run_op  # optional packages
 
     runtime = OnnxRun(model, program)
@@ -191,7 +203,7 @@ def onnx_engine(model: bytes, program: Program) -> Engine:
 
 
 def page_engine(folder: Path, program: Program) -> Engine:
-    """The exported page's own scripts and module, in Node."""
+    """Return the engine that runs the exported page's own scripts and module in Node."""
 
     def answer(raw: NDArray[Any]) -> tuple[Answer, None]:
         return node.answers(folder, program, raw), None

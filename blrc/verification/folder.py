@@ -1,4 +1,4 @@
-"""Verify an exported folder: every engine on every set of inputs."""
+"""Verify an exported folder by running every engine on every set of inputs."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ def verify_folder(
     """Compare everything in a folder with the reference, as `blrc.verify` says.
 
     Args:
-        lower: lowers the checkpoint again, where there is one.
-        whitening: what images of the test data go through.
+        lower: lowers the checkpoint again, if there is one.
+        whitening: the transformation that images of the test data go through, if any.
     """
     folder, on, seed = request.folder, request.machines, request.seed
     opened = open_export(folder, request.digest, request.trust_code)
@@ -157,7 +157,7 @@ def verify_folder(
 
 
 def _device_inputs(program: Program, inputs: Sequence[InputSet], seed: int) -> list[InputSet]:
-    """The recorded vectors, and the first inputs of the test set, or random ones where there is none."""
+    """Return the recorded vectors, and the first inputs of the test set, or random ones if there is none."""
     test = [InputSet(each.name, each.raw[:DEVICE_INPUTS]) for each in inputs if each.labels is not None]
     random = InputSet("random inputs", random_inputs(program.input, min(DEVICE_INPUTS, default_random(program)), seed))
     return [inputs[0], *(test or [random])]
@@ -165,7 +165,7 @@ def _device_inputs(program: Program, inputs: Sequence[InputSet], seed: int) -> l
 
 @contextmanager
 def _as_problem(problems: list[str]) -> Iterator[None]:
-    """Make a result, not an error, of what an engine does wrong: it crashes, or a sanitizer reports."""
+    """Record it as a problem, instead of raising an error, if an engine crashes or a sanitizer reports something."""
     try:
         yield
     except BlrcError as error:
@@ -173,15 +173,17 @@ def _as_problem(problems: list[str]) -> Iterator[None]:
 
 
 def default_random(program: Program) -> int:
-    """10,000, or as many as keep the multiply-adds of all of them together within 60 billion, but at least 20; fewer
-    only where an input is so large that they would take much memory.
+    """Return the default number of random inputs for a program.
+
+    It is 10,000, or as many as keep the multiply-adds of all of them together within 60 billion, but at least 20. It is
+    smaller only if the inputs are so large that this many would take much memory.
     """
     count = max(20, min(RANDOM_INPUTS, RANDOM_OPERATIONS / (operations(program) * len(program.members))))
     return int(max(1, min(count, RANDOM_VALUES / prod(program.input.shape))))
 
 
 def operations(program: Program) -> int:
-    """Multiply-adds of one inference of one member."""
+    """Return the number of multiply-adds of one inference of one member."""
     return sum(op.macs for op in program.ops if isinstance(op, Conv | Scores | BinaryScores))
 
 

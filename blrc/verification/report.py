@@ -1,4 +1,4 @@
-"""The result of a verification, as a report and as JSON."""
+"""Present the result of a verification as a report and as JSON."""
 
 from __future__ import annotations
 
@@ -13,27 +13,29 @@ from blrc.verification.oracles.agreement import Agreement
 
 @dataclass(frozen=True, repr=False)
 class Report(Preformatted):
-    """What was compared, and whether all of it was equal.
+    """Hold what was compared, and whether all of it was equal.
 
     Attributes:
-        equal: all compared values were equal, the program's digest is that of the artefacts and, where a checkpoint was
-            given, that of the checkpoint; and nothing that had to be compared was left out (`unchecked`).
-        differs: something was found that is not as it should be; false where things were only left out.
-        name, digest: of the exported network.
-        engines: names, in order.
+        equal: whether all compared values were equal, the program's digest is that of the artefacts and, if a
+            checkpoint was given, that of the checkpoint, and nothing that had to be compared was left out
+            (`unchecked`).
+        differs: whether something was found that is not as it should be; false if things were only left out.
+        name, digest: the name and the digest of the exported network.
+        engines: the names of the engines, in order.
         inputs: for each set of inputs, how many each engine ran.
-        layers: for each op, values compared over all engines.
-        edges: for each op, threshold edges (below, at, above) reached and wanted.
-        values_compared: in all.
-        accuracy: per cent of labelled inputs that the compiled C classified correctly (else the engine there is), or
-        None. difference: the first one, in words, or None.
+        layers: for each op, the number of values compared over all engines.
+        edges: for each op, the numbers of threshold edges (below, at, above) that were reached and wanted.
+        values_compared: the number of values compared in all.
+        accuracy: per cent of labelled inputs that the compiled C (or else the first engine) classified correctly, or
+            None.
+        difference: the first difference, in words, or None.
         problems: what else is wrong (digests that do not match, files changed since the export).
         skipped: what could not be done on this machine, and why.
-        agreement: with the torch network, where a checkpoint was given.
+        agreement: the agreement with the torch network, if a checkpoint was given.
         devices: what was found on other machines (``--on``).
         unchecked: what had to be compared and was not: a compiler failed, a machine's program did not end, or a page's
-            module cannot be compiled here to the same bytes; with ``--strict``, a machine's tools are missing, or it
-            has no room for the test.
+            module cannot be compiled here to the same bytes; with ``--strict``, also that a machine's tools are
+            missing, or that it has no room for the test.
         flash, ram: bytes of the C (code as compiled here, and tables; arena), or None without C.
     """
 
@@ -57,7 +59,7 @@ class Report(Preformatted):
     unchecked: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        """Name the verdict; ``print`` shows all of it."""
+        """Return the verdict on one line; ``print`` shows the whole report."""
         return f"Report({self.name!r}: bit-exact: {self.verdict}; {self.values_compared:,} values compared)"
 
     def __str__(self) -> str:
@@ -65,14 +67,14 @@ class Report(Preformatted):
 
     @property
     def verdict(self) -> str:
-        """Say in words whether all is equal."""
+        """Return in words whether all is equal."""
         if self.equal:
             return "yes"
         return "NO" if self.differs else "what was compared is, but not everything was checked"
 
 
 def to_plain(report: Report) -> dict[str, Any]:
-    """The report as plain data for JSON."""
+    """Return the report as plain data for JSON."""
     plain = asdict(report)
     plain["targets"] = plain.pop("devices")
     plain["layers"] = [{"name": name, "values_compared": count} for name, count in report.layers.items()]
@@ -81,7 +83,7 @@ def to_plain(report: Report) -> dict[str, Any]:
 
 
 def to_text(report: Report) -> str:
-    """The report for a person; ends with accuracy, flash, RAM and the verdict, each on a line of its own."""
+    """Return the report as text, which ends with accuracy, flash, RAM and the verdict, each on a line of its own."""
     lines = [f"program {report.digest}"]
     for inputs, counts in report.inputs.items():
         lines.append(f"  {inputs}: " + ", ".join(f"{count:,} on {engine}" for engine, count in counts.items()))

@@ -1,4 +1,4 @@
-"""What is to be verified, and how thoroughly."""
+"""Describe what is to be verified, and how thoroughly."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from blrc.exports.door import check_digest
 
 @dataclass(frozen=True)
 class VerifyRequest:
-    """What `blrc.verify` is asked for; see there.
+    """Hold what `blrc.verify` is asked for; its fields are described there.
 
     Attributes:
-        machines: by name, in the order of the table (`blrc.verification.devices.parse_machines`).
+        machines: the names of the machines, in the order of the table (`blrc.verification.devices.parse_machines`).
 
     Raises:
-        BlrcError: a number below 0, ``strict`` without machines, or a digest that is none.
+        BlrcError: a number is below 0, ``strict`` is given without machines, or the digest is not a digest.
     """
 
     folder: Path

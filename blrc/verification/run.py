@@ -1,4 +1,4 @@
-"""`verify_export`: run every engine on every set of inputs and compare all values with the reference."""
+"""Run every engine on every set of inputs, and compare all values with the reference."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ AT_ONCE = 2**25  # values of the largest map of an op, of all inputs on which it
 
 @dataclass(frozen=True, eq=False)
 class InputSet:
-    """Inputs under one name: ``raw`` in device layout; ``labels`` where they are known."""
+    """Hold inputs under one name: ``raw`` in device layout, and ``labels`` if they are known."""
 
     name: str
     raw: NDArray[Any]
@@ -49,7 +49,7 @@ class InputSet:
 
 @dataclass
 class Tally:
-    """What has been compared so far."""
+    """Hold what has been compared so far."""
 
     values: dict[str, dict[str, int]] = field(default_factory=dict)
     inputs: dict[str, dict[str, int]] = field(default_factory=dict)
@@ -68,7 +68,7 @@ class Tally:
 def compare_inputs(
     program: Program, engines: Sequence[Engine], inputs: InputSet, tally: Tally, progress: Progress
 ) -> None:
-    """Every engine and the reference on whole inputs, chunk by chunk; stops at the first difference."""
+    """Compare every engine with the reference on whole inputs, chunk by chunk, and stop at the first difference."""
     values = prod(program.input.shape) + sum(reference.largest(op) for op in program.ops)
     step = max(1, min(2048, CHUNK_BYTES // (16 * values)))
     with thread_pool() as pool:
@@ -116,7 +116,7 @@ def _compare_stopping(
     tally: Tally,
     where: tuple[str, str, int],
 ) -> None:
-    """What an engine that may stop early says, for each of some confidences."""
+    """Compare what an engine that may stop early answers, for each of some confidences."""
     if engine.predict is None or not len(raw):
         return
     scale = head.scale_of(program.score_scale)
@@ -128,7 +128,7 @@ def _compare_stopping(
 
 
 def compare_ties(program: Program, engines: Sequence[Engine], tally: Tally) -> None:
-    """Whether engines know exactly when no remaining member can change the label."""
+    """Check that engines know exactly when no remaining member can change the label."""
     log_p, members = stopping.ties(program)
     for engine in engines:
         if engine.settled is not None:
@@ -136,9 +136,9 @@ def compare_ties(program: Program, engines: Sequence[Engine], tally: Tally) -> N
 
 
 def not_compared(program: Program, engines: Sequence[Engine], tally: Tally) -> list[str]:
-    """A sentence for each engine of which some layer was never compared: "equal" must not mean "not looked at".
+    """Return a sentence for each engine of which some layer was never compared: "equal" must not mean "not looked at".
 
-    Codes that an engine looks up where it reads them exist nowhere in it; the layer behind them stands for them.
+    An engine that looks codes up where it reads them stores them nowhere. The layer that reads them stands for them.
     """
     problems = []
     for engine in engines:
@@ -153,7 +153,7 @@ def not_compared(program: Program, engines: Sequence[Engine], tally: Tally) -> l
 
 
 def _share(engine: Engine, start: int, count: int) -> int:
-    """How many of `count` inputs from `start` on the engine is given."""
+    """Return how many of `count` inputs, counted from `start` on, the engine is given."""
     return count if engine.limit is None else max(0, min(count, engine.limit - start))
 
 
@@ -162,9 +162,10 @@ def _first(answer: Answer, count: int) -> Answer:
 
 
 def compare_ops(program: Program, engines: Sequence[Engine], seed: int, tally: Tally, progress: Progress) -> None:
-    """Each op of each member alone, on maps whose sums lie at, just below and just above every threshold.
+    """Compare each op of each member alone, on maps whose sums lie at, just below and just above every threshold.
 
-    Stops at a difference. A table that members share is looked at once. Engines that only answer have no ops.
+    The comparison stops at the first difference. A table that members share is compared once. Engines that only answer
+    have no ops.
     """
     engines = [engine for engine in engines if engine.layers]
     if not engines:
@@ -190,7 +191,7 @@ def compare_ops(program: Program, engines: Sequence[Engine], seed: int, tally: T
 def _compare_op(
     program: Program, engines: Sequence[Engine], op: Op, member: int, what: str, x: NDArray[Any], tally: Tally
 ) -> bool:
-    """One op on one set of inputs; whether all engines were equal."""
+    """Compare one op on one set of inputs, and return whether all engines were equal."""
     inner = x
     source = next((o for o in program.ops if isinstance(o, Encode) and o.y == op.x), None)
     if isinstance(op, Conv) and source is not None:
@@ -220,7 +221,7 @@ def _apply(program: Program, op: Op, x: NDArray[Any], member: int) -> NDArray[An
 
 
 def _at_once(op: Op) -> int:
-    """Inputs of one op that are compared at a time: few where its maps are large."""
+    """Return how many inputs of one op are compared at a time: few if its maps are large."""
     return max(1, AT_ONCE // reference.largest(op))
 
 

@@ -1,6 +1,6 @@
-"""Read what ``torch.save`` writes, without torch: a zip file of stored members, plain data and tensors as NumPy arrays.
+"""Read without torch what ``torch.save`` writes: a zip file of stored members that holds plain data and tensors.
 
-In: the bytes of a file. Out: dictionaries, lists, numbers, texts and arrays that are views of those bytes. Nothing in
-the file is executed, and what it makes this process allocate is bounded by its size. Imports nothing of blrc but
-errors.
+The bytes of a file come in. Dictionaries, lists, numbers, texts and NumPy arrays that are views of those bytes go out.
+Nothing in the file is executed, and the memory that it can make this process allocate is bounded by its size. May
+import: `blrc.errors`.
 """

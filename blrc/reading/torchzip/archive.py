@@ -1,8 +1,8 @@
-"""The members of a zip file of stored members, as ``torch.save`` writes it.
+"""Read the members of a zip file of stored members, as ``torch.save`` writes it.
 
-The directory at the file's end is read, every size that it declares is checked against the file, and members are given
-as views of the file's bytes. Compressed or encrypted members, archives of several parts and overlapping members are
-refused: none of them is ever written by torch.
+The directory at the file's end is read, and every size that it declares is checked against the file. Members are given
+as views of the file's bytes. Torch never writes compressed or encrypted members, archives of several parts or
+overlapping members, so these are refused.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ _ENCRYPTED = 0x0001
 
 
 class ArchiveError(ValueError):
-    """A zip file that is damaged, or has what torch does not write."""
+    """Report a zip file that is damaged, or that holds what torch does not write."""
 
 
 def members(raw: memoryview, comment: int) -> dict[str, memoryview]:
-    """The bytes of every member by name.
+    """Return the bytes of every member by name.
 
     Args:
         raw: the whole file.
-        comment: how many bytes of it are the zip's comment, at its end.
+        comment: the number of bytes at the end of the file that are the zip's comment.
 
     Raises:
-        ArchiveError: no such archive.
+        ArchiveError: the file is no such archive.
     """
     at = len(raw) - comment - END.size
     if at < 0:
@@ -54,7 +54,7 @@ def members(raw: memoryview, comment: int) -> dict[str, memoryview]:
 
 
 def _entry(raw: memoryview, at: int, end: int, start: int) -> tuple[str, memoryview, int]:
-    """Name and bytes of the member whose entry begins `at`, and where the next entry begins."""
+    """Return the name and bytes of the member whose directory entry begins at `at`, and where the next entry begins."""
     if at + ENTRY.size > end:
         raise ArchiveError("its directory ends too early")
     signature, _, _, flags, method, _, _, _, packed, size, name_length, extra, note, part, _, _, offset = (

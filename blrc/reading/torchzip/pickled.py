@@ -1,9 +1,9 @@
-"""A pickle of plain data and tensors, read by an interpreter of its own for the few operations that it takes.
+"""Read a pickle of plain data and tensors with an interpreter of its own that knows only a few operations.
 
-Python's own unpickler is no reader for strangers' files, however its look-ups are restricted: an index in the memo
-makes it allocate gigabytes, and keys that are nested tuples keep it busy for ever. Here there are dictionaries with
-texts as keys, lists, tuples, texts, numbers, None, and tensors; every operation takes bounded time and memory, and all
-others are refused by name.
+Python's own unpickler is not safe for untrusted files, however its look-ups are restricted: an index in the memo makes
+it allocate gigabytes, and keys that are nested tuples keep it busy for ever. This interpreter reads dictionaries with
+texts as keys, lists, tuples, texts, numbers, None, and tensors. Every operation takes bounded time and memory, and all
+other operations are refused by name.
 """
 
 from __future__ import annotations
@@ -21,25 +21,26 @@ _NAMES = {ord(op.code): op.name for op in pickletools.opcodes}
 
 
 class PickledError(ValueError):
-    """A pickle of something else than plain data and tensors."""
+    """Report a pickle that holds something other than plain data and tensors."""
 
 
 class Global:
-    """A name that the pickle looks up; it stands for itself, and nothing is imported."""
+    """Stand for a name that the pickle looks up; nothing is imported."""
 
     def __init__(self, name: str) -> None:
         self.name = name
 
 
 def load(data: bytes, tensor: Callable[[str, tuple[Any, ...]], Any], storage: Callable[[tuple[Any, ...]], Any]) -> Any:
-    """The object that a pickle describes.
+    """Return the object that a pickle describes.
 
     Args:
-        tensor: name and arguments of a call to what it gives; raises `PickledError` for an unknown name.
-        storage: the persistent id of a storage to what stands for it.
+        tensor: builds what a call in the pickle stands for, from the name and the arguments of the call; raises
+            `PickledError` for an unknown name.
+        storage: returns what stands for a storage, from its persistent id.
 
     Raises:
-        PickledError: damaged, too large, or with other operations or objects.
+        PickledError: the pickle is damaged or too large, or has other operations or objects.
     """
     if len(data) > MOST_BYTES:
         raise PickledError(f"{len(data)} bytes of description, and {MOST_BYTES} are allowed")
@@ -74,7 +75,7 @@ class _Reader:
             operation(self)
 
     def take(self, count: int) -> bytes:
-        """The next bytes."""
+        """Return the next `count` bytes."""
         part = self.data[self.at : self.at + count]
         if len(part) < count:
             _refuse("it ends too early")
@@ -82,12 +83,12 @@ class _Reader:
         return part
 
     def number(self, form: str) -> int:
-        """A number in the form of `struct`."""
+        """Read a number in a format of `struct`."""
         (value,) = struct.unpack(form, self.take(struct.calcsize(form)))
         return int(value)
 
     def line(self) -> str:
-        """The text up to the end of the line."""
+        """Read the text up to the end of the line."""
         end = self.data.find(b"\n", self.at)
         if end < 0:
             _refuse("it ends too early")
@@ -102,7 +103,7 @@ class _Reader:
         return self.stack.pop()
 
     def top(self, kind: type) -> Any:
-        """The object on top of the stack, which has to be of that type and stays there."""
+        """Return the object on top of the stack, which must be of this type, and leave it there."""
         if not self.stack or type(self.stack[-1]) is not kind:
             _refuse(f"an operation finds no {kind.__name__}")
         return self.stack[-1]
@@ -111,7 +112,7 @@ class _Reader:
         return tuple([self.pop() for _ in range(count)][::-1])
 
     def since_mark(self) -> list[Any]:
-        """The objects above the last mark, which goes with them."""
+        """Remove the last mark and all objects above it from the stack, and return the objects."""
         values = []
         while self.stack and self.stack[-1] is not _MARK:
             values.append(self.stack.pop())

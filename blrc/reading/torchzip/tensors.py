@@ -1,4 +1,4 @@
-"""Plain data and tensors of a file of ``torch.save``, the tensors as NumPy arrays."""
+"""Read the plain data and tensors of a file of ``torch.save``, with the tensors as NumPy arrays."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ _MOST = 2**40  # of sizes, strides and offsets: no product of them is slow
 
 @dataclass(eq=False)
 class _Storage:
-    """The values of a member of the archive, and how many of them no tensor has taken yet."""
+    """Hold the values of a member of the archive, and how many of them no tensor has taken yet."""
 
     values: NDArray[Any]
     left: int
 
 
 def read(raw: bytes, comment: int = 0) -> Any:
-    """The content of a file, its tensors as read-only arrays that are views of `raw`.
+    """Return the content of a file, with its tensors as read-only arrays that are views of `raw`.
 
     Args:
-        comment: how many bytes at the end are the zip's comment.
+        comment: the number of bytes at the end that are the zip's comment.
 
     Raises:
-        ArchiveError, PickledError: it is no such file, or holds something else (both are a `ValueError`).
+        ArchiveError, PickledError: the file is no such file, or holds something else (both are a `ValueError`).
     """
     members = archive.members(memoryview(raw).toreadonly(), comment)
     described = [name for name in members if name.endswith("/data.pkl") and name.count("/") == 1]
@@ -63,7 +63,7 @@ class _Content:
         self.storages: dict[str, _Storage] = {}
 
     def storage(self, identity: tuple[Any, ...]) -> _Storage:
-        """What a persistent id names: ``("storage", type, member, device, count)``; the device is ignored."""
+        """Return the storage of a persistent id ``("storage", type, member, device, count)``; the device is ignored."""
         if len(identity) != 5 or identity[0] != "storage" or type(identity[1]) is not Global:
             raise PickledError("a storage that is described in an unknown way")
         _, kind, key, _, count = identity
@@ -84,9 +84,9 @@ class _Content:
         return self.storages[key]
 
     def tensor(self, name: str, arguments: tuple[Any, ...]) -> NDArray[Any]:
-        """``_rebuild_tensor_v2(storage, offset, sizes, strides, requires_grad, hooks)`` as a view of the storage.
+        """Return ``_rebuild_tensor_v2(storage, offset, sizes, strides, requires_grad, hooks)`` as a view of `storage`.
 
-        Of each storage no more values are given than it has, so no stride of 0 makes a small file large.
+        No more values are taken from a storage than it has, so a stride of 0 cannot make a small file large.
         """
         if name != _REBUILD:
             raise PickledError(f"{name.replace(' ', '.')} is not allowed")

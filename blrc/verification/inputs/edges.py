@@ -1,9 +1,9 @@
-"""Maps on which the sums of one op lie at, just below and just above every threshold.
+"""Build maps on which the sums of one op lie at, just below and just above every threshold.
 
 For each channel of a `Conv` a random pooled position is chosen, and the inputs that it sees are *steered*: starting
 from random values, inputs are changed until the largest pre-activation within the pooling window equals the goal. (A
-lone decision would be hidden by its neighbours in the window.) Several such places share a map where they do not
-overlap; they lie at borders too.
+single decision would be hidden by its neighbours in the window.) Several such places share a map if they do not
+overlap. Places at the borders are included.
 """
 
 from __future__ import annotations
@@ -27,11 +27,13 @@ MOST_SEEN = 1 << 22  # pairs of a sum and an input that it sees, or choices of i
 
 @dataclass(frozen=True, eq=False)
 class EdgeMaps:
-    """Inputs of one op: ``(N, H, W, C)``; bool for bits, int8 codes, or raw uint8 where an `Encode` feeds the op.
+    """Hold inputs of one op, ``(N, H, W, C)``: bool for bits, int8 codes, or raw uint8 if an `Encode` feeds the op.
 
     Attributes:
-        wanted: (channel, side) pairs asked for: below, at and above each threshold that is not always or never.
-        reached: how many of them the maps hold; the rest are sums that no input gives.
+        maps: the inputs.
+        wanted: the number of (channel, side) pairs asked for: below, at and above each threshold that some sums can
+            reach and others cannot.
+        reached: the number of these pairs that the maps hold; for the others no input was found.
     """
 
     maps: NDArray[Any]
@@ -41,12 +43,12 @@ class EdgeMaps:
 
 @dataclass(frozen=True)
 class _Place:
-    """One pooled output position: which inputs it sees, and which weight meets each of them for every sum in its
-    window.
+    """Describe which inputs one pooled output position sees, and which weight each of them meets in every sum.
 
     Attributes:
         rows, columns: the region of the input map.
-        taps: (sums, region height, region width): index of the kernel tap that meets the input there, or -1.
+        taps: (sums, region height, region width): for each sum in the pooling window, the index of the kernel tap that
+            meets the input there, or -1.
     """
 
     rows: slice
@@ -55,9 +57,9 @@ class _Place:
 
 
 def edge_maps(program: Program, op: Conv, member: int = 0, seed: int = 0) -> Iterator[EdgeMaps]:
-    """Build the maps for one op of one member, some at a time; deterministic in `seed`.
+    """Yield the maps for one op of one member, some at a time; they are deterministic in `seed`.
 
-    An op whose sums see so much that steering would take much memory (`MOST_SEEN`) has none.
+    If the op's sums see so many inputs that steering would take too much memory (`MOST_SEEN`), there are no maps.
     """
     rng = np.random.default_rng(seed)
     thresholds = program.constant(op.thresholds, member).astype(np.int64)
@@ -113,7 +115,10 @@ def _affordable(op: Conv) -> bool:
 
 
 def _choices(program: Program, op: Conv, member: int) -> NDArray[np.int64] | None:
-    """Codes that each channel's inputs can take, (channels, 256): by raw value for a table; None for bits."""
+    """Return the codes that each channel's inputs can take, ``(channels, 256)``, or None if the inputs are bits.
+
+    If a table encodes the inputs, the codes are in the order of raw values.
+    """
     if op.x.dtype == "bits":
         return None
     channels = op.x.shape[2]
@@ -125,7 +130,7 @@ def _choices(program: Program, op: Conv, member: int) -> NDArray[np.int64] | Non
 
 
 def _per_input(choices: NDArray[np.int64], shape: tuple[int, ...], channels: slice) -> NDArray[np.int64]:
-    """Choices for every input of a flattened region: (inputs, 256)."""
+    """Return the choices for every input of a flattened region, ``(inputs, 256)``."""
     pixels = shape[0] * shape[1]
     return np.tile(choices[channels], (pixels, 1))
 
@@ -133,7 +138,7 @@ def _per_input(choices: NDArray[np.int64], shape: tuple[int, ...], channels: sli
 def _background(
     op: Conv, choices: NDArray[np.int64] | None, rng: np.random.Generator
 ) -> tuple[NDArray[Any], NDArray[np.int8]]:
-    """A random map, as indices into the choices (+-1 for bits) and as codes."""
+    """Return a random map, as indices into the choices (+-1 for bits) and as codes."""
     if choices is None:
         signs = rng.integers(0, 2, op.x.shape, np.int8) * np.int8(2) - np.int8(1)
         return signs, signs.copy()
@@ -150,7 +155,7 @@ def _as_input(op: Conv, choices: NDArray[np.int64] | None, raw: NDArray[Any], pr
 
 
 def _places(op: Conv, rng: np.random.Generator) -> Iterator[_Place | None]:
-    """Places on a grid whose regions do not overlap, at a new offset for every map; None between maps."""
+    """Yield places whose regions do not overlap, on a grid with a new offset for every map, and None between maps."""
     pool = op.pool or _ONE
     reach = [(pool.span[axis] - 1) * op.window.stride[axis] + op.window.span[axis] for axis in (0, 1)]
     steps = [-(-reach[axis] // (pool.stride[axis] * op.window.stride[axis])) for axis in (0, 1)]
@@ -202,7 +207,7 @@ def _place(op: Conv, pool: Window, y: int, x: int) -> _Place | None:
 
 
 def _matrix(weights: NDArray[np.int64], taps: NDArray[np.int64]) -> NDArray[np.int64]:
-    """(sums, inputs of the region): the weight with which each input enters each sum; 0 where it does not."""
+    """Return the weight of each input in each sum, ``(sums, inputs of the region)``, or 0 where it has none."""
     flat = np.concatenate([weights.reshape(-1, weights.shape[-1]), np.zeros((1, weights.shape[-1]), dtype=np.int64)])
     matrix: NDArray[np.int64] = flat[taps].reshape(len(taps), -1)
     return matrix
@@ -211,7 +216,11 @@ def _matrix(weights: NDArray[np.int64], taps: NDArray[np.int64]) -> NDArray[np.i
 def _steer_bits(
     matrix: NDArray[np.int64], x: NDArray[np.int8], goal: int, side: int, rng: np.random.Generator
 ) -> tuple[NDArray[np.int8], bool]:
-    """Flip inputs until the largest sum is the goal, or one beyond it where its parity forbids the goal."""
+    """Flip inputs until the largest sum is the goal, or one beyond it where its parity forbids the goal.
+
+    Returns:
+        the inputs, and whether the goal was reached.
+    """
     accepted = {goal, goal - 1} if side < 0 else {goal, goal + 1}
     x = x.copy()
     z = matrix @ x
@@ -245,7 +254,11 @@ def _steer_codes(
     goal: int,
     rng: np.random.Generator,
 ) -> tuple[NDArray[np.int64], bool]:
-    """Change inputs, each to one of its 256 choices, until the largest sum is the goal."""
+    """Change inputs, each to one of its 256 choices, until the largest sum is the goal.
+
+    Returns:
+        the index of each input's choice, and whether the goal was reached.
+    """
     picked = picked.copy()
     x = choices[np.arange(len(picked)), picked]
     z = matrix @ x

@@ -1,4 +1,4 @@
-"""Whole-network inputs for verification: random and adversarial, in device layout."""
+"""Generate inputs of a whole network for verification: random and adversarial ones, in device layout."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SPOTTED = 1 << 24  # values of the maps with a single extreme pixel, where that 
 
 
 def random_inputs(value: Value, count: int, seed: int) -> NDArray[Any]:
-    """`count` random inputs ``(N, H, W, C)``: half of them noise over the whole range, half of them mostly flat.
+    """Return `count` random inputs ``(N, H, W, C)``: half of them noise over the whole range, half of them mostly flat.
 
     Raises:
         BlrcError: they would have more than `MOST` values.
@@ -46,8 +46,11 @@ def _random(value: Value, count: int, rng: np.random.Generator) -> NDArray[Any]:
 
 
 def adversarial_inputs(value: Value) -> NDArray[Any]:
-    """All lowest, all highest, all zero codes, checkerboards, and single extreme pixels on either background (at most
-    256 of them, spread over the map and always at its corners)."""
+    """Return extreme inputs: uniform maps, checkerboards and stripes, and maps with a single extreme value.
+
+    The uniform maps hold the lowest value, the highest value, or the zero code everywhere. The single extreme values
+    (at most 128 places, spread over the map and always at its corners) lie on either background.
+    """
     low, high = ELEMENTS[value.dtype].low, ELEMENTS[value.dtype].high
     height, width, channels = value.shape
     size = prod(value.shape)

@@ -1,9 +1,9 @@
-"""Agreement with the torch network: +-1 weights, float64 norms written out, real softmax weights, on the same input
-codes.
+"""Measure agreement with the torch network: +-1 weights, norms written out in float64, and real softmax weights.
 
-Integers are equal everywhere, but the torch network decides in floating point. Each decision is compared on the sums
-that it is taken from; the only difference allowed is a tie, where gamma (z - m) / sqrt(v + eps) + beta is 0 up to
-float64's rounding. Labels may also differ through the rounding of the scores to integers, which is counted.
+Both networks get the same input codes. Integers are equal everywhere, but the torch network decides in floating point.
+Each decision is compared on the sums from which it is taken. The only difference allowed is a tie, where gamma (z - m)
+/ sqrt(v + eps) + beta is 0 up to float64's rounding. Labels may also differ through the rounding of the scores to
+integers, which is counted.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ AT_ONCE = 2**19  # values compared at once
 
 @dataclass(frozen=True)
 class Agreement:
-    """Counts over all inputs.
+    """Hold counts over all inputs.
 
     Attributes:
-        decisions: binarised values compared (layers with a norm).
-        ties: decisions where float64 and the exact threshold differ on a tie.
-        differences: decisions that differ elsewhere; must be 0.
-        labels: inputs compared.
-        same_labels: inputs to which the torch network gives the same label.
+        decisions: the number of binarised values that were compared (layers with a norm).
+        ties: the number of decisions in which float64 and the exact threshold differ on a tie.
+        differences: the number of decisions that differ elsewhere; it must be 0.
+        labels: the number of inputs that were compared.
+        same_labels: the number of inputs to which the torch network gives the same label.
     """
 
     decisions: int
@@ -45,7 +45,12 @@ class Agreement:
 
 
 def torch_agreement(net: Net, raw: NDArray[Any], labels: NDArray[np.int64]) -> Agreement:
-    """Compare a calibrated net, in torch and float64, with the program's `labels` for `raw` ``(N, *shape)``."""
+    """Compare a calibrated net, computed with torch and in float64, with the program's labels.
+
+    Args:
+        raw: the inputs, ``(N, *shape)``.
+        labels: the program's labels for them.
+    """
     stages: dict[str, _Decisions] = {}
     binary = net.encoding.kind == "bits"
     for piece in pieces(net):
@@ -62,11 +67,12 @@ def torch_agreement(net: Net, raw: NDArray[Any], labels: NDArray[np.int64]) -> A
 
 
 class _Decisions:
-    """One stage: its folded rule, and the decisions compared so far.
+    """Hold one stage with its folded rule, and the decisions compared so far.
 
-    A decision depends on the sum z and the channel only. Where a batch has more values than there are such pairs, as
-    maps have, each pair is counted and decided once in float64, however often it occurs. Elsewhere, as in dense layers
-    of raw input, that table would take gigabytes: every value is decided by itself. So memory stays that of a batch.
+    A decision depends only on the sum z and the channel. If a batch has more values than there are such pairs, as maps
+    have, each pair is counted and decided once in float64, however often it occurs. Elsewhere, as in dense layers of
+    raw input, a table of the pairs would take gigabytes, so every value is decided by itself. In this way the memory
+    stays that of a batch.
     """
 
     def __init__(self, stage: Stage, scale: float, peak: int) -> None:
@@ -79,7 +85,7 @@ class _Decisions:
         self.counts = np.zeros(3, dtype=np.int64)
 
     def run(self, x: NDArray[np.int8]) -> NDArray[np.int8]:
-        """The stage's output for a batch, counting or comparing its sums."""
+        """Return the stage's output for a batch, and count or compare its sums."""
         z = preactivation(self.stage.linear, x, self.peak)
         if self.stage.norm is not None:
             if self.pairs <= z.size:
@@ -99,7 +105,7 @@ class _Decisions:
             self.seen += np.bincount(cell.ravel(order="K"), minlength=self.pairs)
 
     def compare(self) -> NDArray[np.int64]:
-        """Numbers of decisions, of differences on ties, and of other differences."""
+        """Return the numbers of decisions, of differences on ties, and of other differences."""
         counts = self.counts.copy()
         norm = self.stage.norm
         if norm is None or self.seen is None:
@@ -112,14 +118,14 @@ class _Decisions:
         return counts
 
     def _compared(self, norm: Norm, z: NDArray[np.int64], times: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The counts of `compare` for sums z ``(n, channels)`` that occur so many times."""
+        """Return the counts of `compare` for sums z ``(n, channels)``, each of which occurs `times` times."""
         theirs, tie = float64_decision(self.stage.linear, norm, self.scale, z)
         wrong = passes(self.rule, z.astype(np.int32)) != theirs
         return np.array([times.sum(), times[wrong & tie].sum(), times[wrong & ~tie].sum()], dtype=np.int64)
 
 
 def _same_labels(net: Net, stages: Mapping[str, _Decisions], raw: NDArray[Any], labels: NDArray[np.int64]) -> int:
-    """Run a batch through all stages; how many labels are the program's."""
+    """Run a batch through all stages, and return how many labels are the program's."""
     x: NDArray[np.int8] = net.encoding.codes(raw)
     same = 0
     for piece in pieces(net):

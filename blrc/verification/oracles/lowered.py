@@ -1,7 +1,7 @@
-"""Whether a program decides as the net that it was lowered from: its bits, layer by layer, and binary layers' scores.
+"""Check that a program decides as the net that it was lowered from: its bits layer by layer, and its binary scores.
 
-Engines are compared with the program, and torch with the net's exact thresholds. This closes the chain between the two:
-a flip that lowering forgets, or weights in another order, would make every engine equally wrong.
+Engines are compared with the program, and torch with the net's exact thresholds. This check closes the chain between
+the two: a flip that lowering forgets, or weights in another order, would make every engine equally wrong.
 """
 
 from __future__ import annotations
@@ -24,10 +24,11 @@ CHUNK = 128
 
 
 def first_other_bits(program: Program, net: Net, raw: NDArray[Any], member: int = 0) -> str | None:
-    """Name of the first layer whose bits in the program are not the net's for `raw` ``(N, *shape)``; None if all are.
+    """Return the name of the first layer whose bits in the program are not the net's, or None if all are equal.
 
     Args:
         net: the calibrated net of that member.
+        raw: the inputs, ``(N, *shape)``.
     """
     for i in range(0, len(raw), CHUNK):
         name = _chunk(program, net, raw[i : i + CHUNK], member)

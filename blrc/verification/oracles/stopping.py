@@ -1,4 +1,4 @@
-"""What an ensemble that stops early has to say: what `head` defines, one member after the other, for every input."""
+"""Compute what an ensemble that stops early must answer, as `blrc.program.head` defines it, member by member."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ FIELDS = ("label", "log_p", "p", "p_squared", "mean", "variance", "members", "se
 
 
 def predicted(scores: Sequence[NDArray[np.int32]], scale: Scale, gate: int, confidence: int) -> Answers:
-    """What ``NAME_predict`` has to give, from the scores ``(N, classes)`` of each member.
+    """Return what ``NAME_predict`` must give, from the scores ``(N, classes)`` of each member.
 
     Args:
-        gate: Q16; 0 is none.
-        confidence: Q16; 0 is off.
+        gate: Q16; 0 stands for no gate.
+        confidence: Q16; 0 turns stopping at a confidence off.
     """
     sums = Sums.start(*scores[0].shape)
     running = np.ones(len(scores[0]), np.bool_)
@@ -44,11 +44,10 @@ def predicted(scores: Sequence[NDArray[np.int32]], scale: Scale, gate: int, conf
 
 
 def confidences(program: Program, scores: Sequence[NDArray[np.int32]]) -> tuple[int, ...]:
-    """Confidences to ask for, Q16: off, 0.9, 0.99, and one that some input has exactly, and the next above it.
+    """Return the confidences to ask for, in Q16: off, 0.9, 0.99, one that some input has exactly, and the next above.
 
-    Of an input that would go on otherwise, if there is one: only there does it change anything.
-
-    One network alone always stops after its member, whatever the confidence.
+    The exact one is taken from an input that would go on otherwise, if there is one, because only there does it change
+    anything. A single network always stops after its only member, so only "off" is asked for.
     """
     if len(scores) == 1:
         return (0,)
@@ -61,9 +60,10 @@ def confidences(program: Program, scores: Sequence[NDArray[np.int32]]) -> tuple[
 
 
 def ties(program: Program) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Sums of log p ``(N, classes)`` and members ``(N,)`` whose label is just settled, or just not.
+    """Return sums of log p ``(N, classes)`` and numbers of members ``(N,)`` whose label is just settled, or just not.
 
-    The label leads an earlier and a later class by what the remaining members can take away, by one less and one more.
+    In them the label leads an earlier and a later class by what the remaining members can take away, by one less and by
+    one and two more.
     """
     classes, total = program.classes, len(program.members)
     rows, members = [], []
@@ -100,7 +100,7 @@ def compare_ties(program: Program, found: NDArray[np.bool_], engine: str) -> Com
 
 
 def compare_stopping(expected: Answers, found: Answers, what: str, engine: str, inputs: str, first: int) -> Comparison:
-    """Compare every field of every answer; `what` was asked, for messages."""
+    """Compare every field of every answer; `what` says what was asked, for messages."""
     count = 0
     for field in FIELDS:
         ours, theirs = getattr(expected, field), getattr(found, field)
@@ -120,7 +120,7 @@ def _all(sums: Sums, answer: Answer, settled: NDArray[np.bool_]) -> Answers:
 
 
 def _where(running: NDArray[np.bool_], now: Answers, before: Answers) -> Answers:
-    """`now` for the inputs that go on, `before` for the others."""
+    """Return `now` for the inputs that go on, and `before` for the others."""
     chosen = {}
     for field in FIELDS:
         new, old = getattr(now, field), getattr(before, field)
