@@ -1,4 +1,4 @@
-"""Whether bfloat16 is worth its while on this CPU."""
+"""Measure whether bfloat16 is faster than float32 on this CPU."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ TURNS = 3
 
 
 def slowdown() -> float:
-    """How many times as long as in float32 a convolution of +-1 takes in bfloat16; the fastest of some turns each."""
+    """Return the time of a convolution of +-1 in bfloat16 divided by its time in float32.
+
+    Each time is the shortest of a few measurements.
+    """
     best = {torch.float32: float("inf"), torch.bfloat16: float("inf")}
     with torch.no_grad():
         for _ in range(1 + TURNS):  # the first one prepares
@@ -28,7 +31,7 @@ def slowdown() -> float:
 
 
 def advice(ratio: float) -> str | None:
-    """What to tell a user whose CPU takes `ratio` times as long; None where there is nothing to tell.
+    """Return a note for a user whose CPU takes `ratio` times as long in bfloat16, or None if none is needed.
 
     Example:
         >>> print(advice(8.3))
