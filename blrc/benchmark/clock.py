@@ -12,8 +12,8 @@ Key = TypeVar("Key", bound=Hashable)
 Run = Callable[[int], object]
 """Does its work so many times, in the calling thread; or elsewhere, and gives the `Time` that this took there."""
 
-SECONDS = 0.01  # of one measurement
-LEAST = 1e-7  # seconds that a run is taken to last at least
+SECONDS = 0.01  # time of one measurement
+LEAST = 1e-7  # lower bound on the seconds of a run
 
 
 @dataclass(frozen=True)

@@ -49,7 +49,8 @@ class Choice:
     """Hold what one choice of export options costs on a machine.
 
     Attributes:
-        options: options of ``blrc export``; empty for the measured export itself.
+        options: options of ``blrc export``; empty for the export itself, or for a portable one that optimises size,
+            which replaces it where the model is no export or its C is for another host.
         instructions: instructions of one classification by one member, or None where they could not be counted.
         flash, arena: bytes of flash and of the arena.
         ram: bytes of RAM in all: arena, input, scores and stack.
@@ -114,7 +115,7 @@ def measure_devices(
 def _device(subject: Subject, machine: Machine, others: bool, work: Path) -> Device:
     program, work_of = subject.program, macs(subject.program.ops)
     of_another = subject.layout.cpu in HOSTS and subject.layout.cpu != cpu_of(machine)
-    if subject.exported is None or of_another:  # which says nothing about this one
+    if subject.exported is None or of_another:  # C for another host says nothing about this machine
         folder = _written(subject, PORTABLE, "size", work / "export")
     else:
         folder = _put(subject.exported, work / "export")

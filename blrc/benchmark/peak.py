@@ -24,7 +24,7 @@ MACS = {"portable": 16 * 64, "popcnt": 16 * 64, "avx2": 16 * 128, "avx512": 16 *
 """Multiply-adds of one round of the loop."""
 LOOPS = {"dotprod": "neon"}
 """Levels that count bits as another one does: sdot multiplies bytes."""
-ROUNDS = 250  # of one run
+ROUNDS = 250  # rounds of the loop in one run
 
 
 class Peak:
@@ -42,7 +42,7 @@ class Peak:
         with temporary_files():
             self._folder = tempfile.TemporaryDirectory(prefix="blrc-peak-")
         folder, include = Path(self._folder.name), runtime_dir() / "include"
-        cpu = host_cpu() if host_cpu() in HOSTS else X86_64  # whose file finds no level above portable elsewhere
+        cpu = host_cpu() if host_cpu() in HOSTS else X86_64  # on other CPUs its file finds only the portable level
         sources = [Path(__file__).with_name("peak.c"), runtime_files()[tier_file(cpu)]]
         try:
             objects = [

@@ -86,7 +86,7 @@ def us(seconds: float) -> float:
 
 
 def _row(row: Row, host: Host) -> dict[str, Any]:
-    counted = row.binary or not row.kernel  # of layers with 8-bit operands counting bits is not the limit
+    counted = row.binary or not row.kernel  # counting bits is not the limit of layers with 8-bit operands
     return {
         "what": row.what,
         "kernel": row.kernel,

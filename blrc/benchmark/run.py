@@ -96,7 +96,7 @@ def bench(
         seconds=SECONDS if seconds is None else seconds,
     )
     draw = None if plot is None else _figure()
-    if request.plot is not None:  # measuring takes long; what cannot be written is found before it
+    if request.plot is not None:  # check this before the measurement, which takes long
         writable(request.plot.parent)
     plain = run(load(model, digest, trust_code), request, progress)
     if draw is not None and request.plot is not None:

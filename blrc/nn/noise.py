@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from blrc.errors import BlrcError
 
-SLACK = 1 << 20  # numbers that a reused buffer has beyond one draw: as many offsets at which a draw can begin
+SLACK = 1 << 20  # numbers in a reused buffer beyond one draw, which is also how many offsets a draw can begin at
 
 
 @dataclass
@@ -38,7 +38,7 @@ class Noise:
         The numbers are drawn flat and then viewed with the strides of `x`, because `torch.randn_like` of a
         channels_last tensor takes a scalar path on the CPU that is 5 times slower.
         """
-        layout = torch.empty_like(x, device="meta")  # dense, in the layout of x where x is dense itself
+        layout = torch.empty_like(x, device="meta")  # dense, and in the layout of x if x is dense
         flat = self._flat(x)
         return flat.as_strided(layout.size(), layout.stride(), flat.storage_offset())
 

@@ -19,7 +19,7 @@ from torch.autograd.function import once_differentiable
 from blrc.errors import BlrcError
 
 P_MIN = 0.05  # transfer clips every probability to [P_MIN, 1 - P_MIN], so that each weight can still change its sign
-CHUNK = 1 << 15  # weights at a time: chains of elementwise steps on a large layer then stay in the CPU's cache
+CHUNK = 1 << 15  # weights processed at a time, so that elementwise steps on a large layer stay in the CPU's cache
 
 
 class WeightDistribution(nn.Module, ABC):
@@ -94,7 +94,7 @@ class Bernoulli(WeightDistribution):
 
     support = (-1, 1)
     spread: float = 1.0
-    _shared: tuple[Tensor, Tensor] | None = None  # within `shared_moments`: mean and variance, once they are known
+    _shared: tuple[Tensor, Tensor] | None = None  # mean and variance inside `shared_moments`, once they are known
     _sharing = False
 
     def __init__(

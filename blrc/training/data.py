@@ -50,7 +50,7 @@ def prepare(recipe: Recipe, folder: str | Path | None) -> Prepared:
     """
     whole = idx.mnist(folder) if recipe.task == "mnist" else cifar10(folder)
     training, validation = idx.split(whole, recipe.validation)
-    if recipe.model != "fp" and recipe.calibration > len(training):  # full precision keeps none
+    if recipe.model != "fp" and recipe.calibration > len(training):  # fp keeps no samples
         raise BlrcError(
             f"{folder or 'the data'}: only {len(training)} training samples beside {recipe.validation} for validation; "
             f"norms are re-estimated on {recipe.calibration} of them, so it takes "

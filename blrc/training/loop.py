@@ -26,8 +26,8 @@ from blrc.training.stages.stage import ONE, Stage, Tensors, optimiser, run_epoch
 from blrc.training.state import TrainingState, save_state
 
 REPORT_EVERY = 20
-# What the next epoch may take of the last one's time: of the same stage, and of another one, whose steps may take twice
-# as long (`python benchmarks/train_epoch.py`) and may ask a teacher, too.
+# How long the next epoch may take, as a multiple of the last one's time: in the same stage, and in the next one, whose
+# steps may take twice as long (`python benchmarks/train_epoch.py`) and may also run a teacher.
 SAME_STAGE, NEXT_STAGE = 1.5, 4.0
 
 
@@ -72,7 +72,7 @@ def run_stages(
         for epoch in range(state.epoch + 1, stage.epochs + 1):
             start, cpu = time.monotonic(), time.process_time()
             title = f"{stage.name} epoch {epoch}/{stage.epochs}"
-            # A bar on a terminal; a log gets one line an epoch.
+            # Progress is a bar on a terminal, and one line per epoch elsewhere.
             total = -(-len(data) // batch)
             with tqdm(
                 total=total, desc=title, file=stream, leave=False, disable=not (ranks.first and stream.isatty())

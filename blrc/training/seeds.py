@@ -11,4 +11,4 @@ def derived_seed(*key: int) -> int:
     A generator that gets such a seed at each step has no state that would have to be saved.
     """
     word = np.random.SeedSequence(key).generate_state(1, np.uint64)[0]
-    return int(word) >> 1  # as a Python integer: NumPy 1 knows no type for uint64 >> 1
+    return int(word) >> 1  # as a Python integer, since NumPy 1 has no type for uint64 >> 1

@@ -19,7 +19,7 @@ from blrc.store.atomic import cannot_write, hidden, write_atomically
 from blrc.store.lock import lock_file
 from blrc.training.stages.stage import Tensors
 
-FORMAT = 5  # a new one with every change of fields, of the recipe's too, or of what the same options compute
+FORMAT = 5  # raise it when fields change, here or in the recipe, or when the same options compute something else
 
 
 @dataclass
@@ -86,7 +86,7 @@ def run_alone(output: Path) -> Iterator[None]:
     finally:
         lock.release()
         for folder in reversed(made):
-            with suppress(OSError):  # it holds what was trained
+            with suppress(OSError):  # the folder is not empty if it holds what was trained
                 folder.rmdir()
 
 
@@ -107,7 +107,7 @@ def load_state(path: Path, options: dict[str, Any]) -> TrainingState:
     """
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what a version of torch has to say of a file is no reason to refuse it
+            warnings.simplefilter("ignore")  # a warning from some version of torch is no reason to refuse a file
             content = torch.load(io.BytesIO(read_stored(path)), map_location="cpu", weights_only=True)
         if content.pop("format") != FORMAT:
             raise BlrcError(f"{path}: written by another version of blrc: delete it and train anew")

@@ -129,7 +129,7 @@ class Engine:
 
         def run(repeats: int) -> Time:
             assert self._process.stdin is not None
-            with suppress(BrokenPipeError):  # then there is no answer either
+            with suppress(BrokenPipeError):  # `_answer` then reports the failure
                 self._process.stdin.write(f"{index} {repeats}\n")
                 self._process.stdin.flush()
             cpu, wall = self._answer()

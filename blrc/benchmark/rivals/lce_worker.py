@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 MODES: tuple[dict[str, bool], ...] = ({}, {"use_indirect_bgemm": True}, {"use_reference_bconv": True})
-SECONDS = 0.05  # that each mode is tried
+SECONDS = 0.05  # time for which each mode is tried
 
 
 def converted(network: dict[str, Any]) -> bytes:
@@ -41,7 +41,7 @@ def converted(network: dict[str, Any]) -> bytes:
                 layer["kernel"],
                 layer["stride"],
                 padding=layer["padding"],
-                pad_values=1 if same and binary else 0,  # which the engine's fast kernels want
+                pad_values=1 if same and binary else 0,  # the engine's fast kernels need padding with 1
                 input_quantizer="ste_sign" if binary else None,
                 kernel_quantizer="ste_sign",
                 kernel_constraint="weight_clip",

@@ -82,7 +82,7 @@ def _steps(program: Program, op: Op) -> list[Step]:
 
 def _max_pool(window: Window) -> Step:
     def step(x: Tensor) -> Tensor:
-        # Behind a ReLU nothing is below 0: padding with it is padding with nothing.
+        # Values behind a ReLU are not negative, so padding with 0 never changes a maximum.
         return F.max_pool2d(_padded(x, window), window.kernel, window.stride, _same(window), window.dilation)
 
     return step

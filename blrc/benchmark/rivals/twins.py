@@ -24,7 +24,7 @@ from blrc.net.bits import unpack_signs
 from blrc.program.program import BinaryScores, Conv, Encode, Op, Pool, Program, Window
 
 INPUT = "input"
-IR_VERSION, OPSET = 8, 17  # what ONNX Runtime 1.17 reads
+IR_VERSION, OPSET = 8, 17  # versions that ONNX Runtime 1.17 reads
 
 
 def input_shape(program: Program, ops: Sequence[Op]) -> tuple[int, ...]:

@@ -11,7 +11,7 @@ from typing import Any
 from blrc.benchmark.rivals.registry import FLOAT32
 from blrc.evaluation.figures import Figure, axes_of, to_svg
 
-WIDTH = 0.8  # of all bars of a group
+WIDTH = 0.8  # width of all bars of a group together
 
 
 def draw(plain: Mapping[str, Any]) -> bytes:
@@ -40,7 +40,7 @@ def bars(groups: Sequence[str], series: Mapping[str, Sequence[float | None]], x:
     for k, (name, values) in enumerate(series.items()):
         held = [(i, value) for i, value in enumerate(values) if value is not None]
         at = [i + (k + 0.5) * width - WIDTH / 2 for i, _ in held]
-        start = 1.0 if one else 0.0  # up from the line, or down
+        start = 1.0 if one else 0.0  # bars go up or down from the line
         axes.bar(at, [value - start for _, value in held], width, bottom=start, label=name)
     if one:
         axes.axhline(1, color="0.3", linewidth=1, label=one)

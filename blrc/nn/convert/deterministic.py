@@ -65,8 +65,8 @@ def reestimate(network: nn.Module, x: Tensor) -> nn.Module:
     This is the paper's "directly computing the batch statistics" (section 4.5), with all of `x` in one batch and
     variances divided by M - 1. The network is left in evaluation mode.
     """
-    # Not by norms in training mode: those normalise with the variance over M while they record the one over M - 1, so
-    # the layers behind would be estimated on other activations than evaluation gives them.
+    # Norms in training mode would not do: they normalise with the variance over M but record the one over M - 1. So the
+    # layers behind them would be estimated on other activations than they get in evaluation.
     network.eval()
     norms = [m for m in network.modules() if isinstance(m, nn.BatchNorm1d | nn.BatchNorm2d)]
     hooks = [norm.register_forward_pre_hook(_take_statistics) for norm in norms]

@@ -70,7 +70,7 @@ class NormPoolSign(nn.Module):
         self.batch = len(mean)
         count = self.norm.values(mean)
         weight, bias = self.norm.affine_pair()
-        # The layers' order of draws.
+        # Draw noise in the same order as the separate layers.
         choice = None if self.pool is None else self.pool.noise.like(mean)
         noise = self.sign.noise.like(mean if self.pool is None else mean[:, :, ::2, ::2])
         tau = torch.tensor(self.sign.tau, dtype=mean.dtype, device=mean.device)
@@ -107,7 +107,7 @@ class _NormPoolSign(torch.autograd.Function):
         m = total(_channel_sum(mean)) / count
         v = total(_channel_sum(var) * repeats + passes.squares(mean, m).sum(0)) / (count - 1)
         inv = (v + eps).rsqrt()
-        # One variance map for all samples: as maps these let all of a pass be one loop.
+        # With one variance map for all samples, coefficients in the form of maps let a whole pass be one loop.
         ahead = (m, gamma * inv, beta)
         flip = torch.copysign(torch.ones_like(gamma), gamma)
         if repeats > 1:

@@ -7,7 +7,7 @@ import time
 import torch
 import torch.nn.functional as F
 
-SLOW = 1.2  # times as long as float32, from which on a user is told
+SLOW = 1.2  # ratio to the time in float32 from which on the user gets a note
 TURNS = 3
 
 
@@ -18,7 +18,7 @@ def slowdown() -> float:
     """
     best = {torch.float32: float("inf"), torch.bfloat16: float("inf")}
     with torch.no_grad():
-        for _ in range(1 + TURNS):  # the first one prepares
+        for _ in range(1 + TURNS):  # the first turn is a warm-up
             for dtype in best:
                 inputs, weights = (
                     torch.ones(shape, dtype=dtype).to(memory_format=torch.channels_last)

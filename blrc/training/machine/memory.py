@@ -6,7 +6,7 @@ import ctypes
 
 # glibc's mallopt, <malloc.h>
 M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD = -1, -2, -3
-MMAP_THRESHOLD = 32 << 20  # the largest that glibc takes
+MMAP_THRESHOLD = 32 << 20  # the largest value that glibc accepts
 TRIM_THRESHOLD = (1 << 31) - 1
 TOP_PAD = 64 << 20
 

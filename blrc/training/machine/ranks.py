@@ -23,7 +23,7 @@ from blrc.training.seeds import derived_seed
 
 T = TypeVar("T")
 STRIDES = "Grad strides do not match bucket view strides"
-SAMPLE_STREAM = 2_000  # sets seeds of ranks apart from all others
+SAMPLE_STREAM = 2_000  # keeps the seeds of ranks apart from all others
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,7 @@ def joined(device: str = "cpu") -> Iterator[Ranks]:
         ) from None
     try:
         with warnings.catch_warnings():
-            # Of a weight with one input channel the gradient may say another stride of that one, which means nothing.
+            # A weight with one input channel may have a gradient with another stride in that dimension. It is harmless.
             warnings.filterwarnings("ignore", rf"(?s){STRIDES}.*grad\.sizes\(\) = \[\d+, 1, ")
             yield Ranks(dist.get_rank(), count, place)
     finally:

@@ -29,7 +29,7 @@ def compiled(model: nn.Module) -> nn.Module:
         if any(isinstance(module, Noisy) for module in model.modules()):
             return fused(model, torch_compiled)
         return cast(nn.Module, torch.compile(model, dynamic=False))
-    except RuntimeError as error:  # a Python that it does not know
+    except RuntimeError as error:  # an unsupported version of Python
         raise _failed(error) from None
 
 
@@ -59,7 +59,7 @@ def check(device: torch.device | str = "cpu") -> None:
     """
     try:
         torch.compile(_small, dynamic=False)(torch.ones(64, device=device))
-    except RuntimeError as error:  # a Python that it does not know; a TorchDynamoException is one, too
+    except RuntimeError as error:  # an unsupported version of Python; also a TorchDynamoException, which is a subclass
         raise _failed(error) from None
 
 

@@ -76,11 +76,11 @@ def distorted(images: NDArray[Any], degrees: float, zoom: float, rng: np.random.
     count, (height, width) = len(images), images.shape[2:]
     angle = np.radians(rng.uniform(-degrees, degrees, count))
     tall, wide = 1.0 / rng.uniform(1.0 - zoom, 1.0 + zoom, (2, count))
-    # Row k of the matrix: where in the source, in pixels from the centre, an output pixel (x, y) comes from.
+    # The matrix maps an output pixel (x, y) to its place in the source, both in pixels from the centre.
     turn = np.array([[np.cos(angle) * wide, -np.sin(angle) * wide], [np.sin(angle) * tall, np.cos(angle) * tall]])
     matrix = np.zeros((count, 2, 3), np.float32)
     matrix[:, :, :2] = turn.transpose(2, 0, 1)
-    matrix[:, 0, 1] *= height / width  # affine_grid counts in half widths and half heights
+    matrix[:, 0, 1] *= height / width  # affine_grid measures in half widths and half heights
     matrix[:, 1, 0] *= width / height
     grid = F.affine_grid(torch.from_numpy(matrix), list(images.shape), align_corners=False)
     out = F.grid_sample(torch.from_numpy(images.astype(np.float32)), grid, align_corners=False)

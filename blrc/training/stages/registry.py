@@ -20,7 +20,7 @@ from blrc.training.stages.augment import augmentation
 from blrc.training.stages.losses import cross_entropy, squared_hinge_loss, stochastic_losses
 from blrc.training.stages.stage import Stage, Tensors, accuracy
 
-REESTIMATION = 1_280  # samples of the norm statistics in validation: ten batches, of which five would do
+REESTIMATION = 1_280  # samples for the norm statistics in validation: ten batches, although five would do
 CALIBRATION_STREAM = 1_000  # "stage" numbers of seeds that no stage uses
 
 
