@@ -1,6 +1,6 @@
-"""Measure how fast exports are, beside what else could run the same network: `blrc bench` and `make bench`.
+"""Measure how fast exports are and compare them with other ways to run the same network (`blrc bench`, `make bench`).
 
-An export or a checkpoint comes in, a report with medians and ratios goes out. `subject` prepares the network, `host`
-and `devices` measure it, `ours` holds the C and `rivals` the others, and `show` prints. May import every room but
-`blrc.cli`.
+The input is an export or a checkpoint, the output a report with medians and ratios. `subject` prepares the network,
+`host` and `devices` measure it, `ours` runs the generated C, `rivals` runs the alternatives, and `show` prints the
+results. This package may import all others except `blrc.cli`.
 """

@@ -1,4 +1,4 @@
-"""Times of several contestants, measured in turns, so that what else the machine does strikes them alike."""
+"""Time several contestants in turns, so that other load on the machine affects all of them alike."""
 
 from __future__ import annotations
 
@@ -12,13 +12,18 @@ Key = TypeVar("Key", bound=Hashable)
 Run = Callable[[int], object]
 """Does its work so many times, in the calling thread; or elsewhere, and gives the `Time` that this took there."""
 
-SECONDS = 0.01  # of one measurement
-LEAST = 1e-7  # seconds that a run is taken to last at least
+SECONDS = 0.01  # time of one measurement
+LEAST = 1e-7  # lower bound on the seconds of a run
 
 
 @dataclass(frozen=True)
 class Time:
-    """Seconds of one run, medians over rounds: of the calling thread on a CPU, and on the wall."""
+    """Hold the seconds that one run takes.
+
+    Attributes:
+        cpu: CPU seconds of the calling thread.
+        wall: wall-clock seconds.
+    """
 
     cpu: float
     wall: float
@@ -30,10 +35,13 @@ def interleaved(
     seconds: float = SECONDS,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> dict[Key, Time]:
-    """The time of one run of each: in every round each contestant has its turn, of about so many `seconds`.
+    """Return the time of one run of each contestant, the median over rounds in which each one has its turn.
 
     Args:
-        progress: is told how many rounds are done, and how many there are.
+        contestants: functions to time, by name.
+        rounds: number of rounds.
+        seconds: CPU time of one turn, approximately.
+        progress: called with the number of finished rounds and the number of all rounds.
     """
     repeats = {name: _repeats(run, seconds) for name, run in contestants.items()}
     spent: dict[Key, list[Time]] = {name: [] for name in contestants}
@@ -47,7 +55,7 @@ def interleaved(
 
 
 def _repeats(run: Run, seconds: float) -> int:
-    """How often it runs in so many seconds: by a few runs after those that warm it up."""
+    """Estimate how often a contestant runs in so many seconds, from a few runs after a warm-up."""
     run(2)
     each = max(LEAST, _took(run, 3).cpu / 3)
     return max(1, round(seconds / each))

@@ -1,4 +1,4 @@
-"""What a model costs on other machines: instructions, counted exactly in an emulator, layer by layer."""
+"""Measure what a model costs on other machines: instructions, counted exactly in an emulator, layer by layer."""
 
 from __future__ import annotations
 
@@ -27,13 +27,14 @@ OPTIMIZE: tuple[Optimize, ...] = ("size", "speed", "ram")
 
 @dataclass(frozen=True)
 class StepCost:
-    """One step of the C on a machine.
+    """Hold what one step of the C costs on a machine.
 
     Attributes:
-        what, kernel: as the manifest names them.
-        macs: multiply-adds.
-        instructions: of the step alone.
-        int8: of the int8 layer of the same shape with its pooling, where it was ever counted (`published`).
+        what, kernel: names of the layer and its kernel, as in the manifest.
+        macs: number of multiply-adds.
+        instructions: number of instructions of this step alone.
+        int8: instructions of the int8 layer of the same shape with its pooling, or None where they were never counted
+            (`blrc.benchmark.rivals.published`).
     """
 
     what: str
@@ -45,15 +46,17 @@ class StepCost:
 
 @dataclass(frozen=True)
 class Choice:
-    """What one choice of options costs there.
+    """Hold what one choice of export options costs on a machine.
 
     Attributes:
-        options: of ``blrc export``; of the export itself, empty.
-        instructions: of one classification by one member.
-        flash, arena: bytes.
-        ram: bytes in all: arena, input, scores, stack.
+        options: options of ``blrc export``; empty for the export itself, or for a portable one that optimises size,
+            which replaces it where the model is no export or its C is for another host.
+        instructions: instructions of one classification by one member, or None where they could not be counted.
+        flash, arena: bytes of flash and of the arena.
+        ram: bytes of RAM in all: arena, input, scores and stack.
         detail: why there are no instructions.
-        steps: of other choices than the export, whose steps the `Device` has; none where they could not be run alone.
+        steps: costs of the steps. Empty for the export itself, whose steps are in `Device`, and where the steps could
+            not be run alone.
     """
 
     options: str
@@ -67,15 +70,15 @@ class Choice:
 
 @dataclass(frozen=True)
 class Device:
-    """What was found on one machine.
+    """Hold what was measured on one machine.
 
     Attributes:
-        name, title: of the machine.
-        compiler: with its version and flags.
-        macs: multiply-adds of one member.
-        steps: none where they could not be run alone.
-        choices: the export first, then what others would have cost.
-        int8: the whole int8 network, where it was ever measured.
+        name, title: names of the machine.
+        macs: number of multiply-adds of one member.
+        compiler: the compiler with its version and flags.
+        steps: costs of the export's steps; empty where they could not be run alone.
+        choices: costs of the export first, then those of other choices of options.
+        int8: figures of the same network in int8, or None where it was never measured.
         detail: what could not be done, and why.
     """
 
@@ -92,10 +95,13 @@ class Device:
 def measure_devices(
     subject: Subject, names: Sequence[str], others: bool = True, progress: Progress = lambda what, done, total: None
 ) -> tuple[Device, ...]:
-    """Count a model's instructions on each of these machines (`machines.ALL`), for its first recorded input.
+    """Count a model's instructions for its sample on each of these machines.
 
     Args:
-        others: count those of the other choices of ``--cpu`` and ``--optimize`` too.
+        subject: the model to measure.
+        names: names of machines, from `blrc.targets.c.machines.table.ALL`.
+        others: also count the instructions of other choices of ``--cpu`` and ``--optimize``.
+        progress: called with what is being done, the number of finished machines and the number of all machines.
     """
     found = []
     for done, name in enumerate(names):
@@ -109,7 +115,7 @@ def measure_devices(
 def _device(subject: Subject, machine: Machine, others: bool, work: Path) -> Device:
     program, work_of = subject.program, macs(subject.program.ops)
     of_another = subject.layout.cpu in HOSTS and subject.layout.cpu != cpu_of(machine)
-    if subject.exported is None or of_another:  # which says nothing about this one
+    if subject.exported is None or of_another:  # C for another host says nothing about this machine
         folder = _written(subject, PORTABLE, "size", work / "export")
     else:
         folder = _put(subject.exported, work / "export")
@@ -139,12 +145,12 @@ def _device(subject: Subject, machine: Machine, others: bool, work: Path) -> Dev
 
 
 def cpu_of(machine: Machine) -> str:
-    """What C can be made for that this machine runs at its best."""
+    """Return the ``--cpu`` choice whose C runs best on this machine."""
     return machine.name if machine.name in CPUS else PORTABLE
 
 
 def _options(machine: Machine) -> list[tuple[str, Optimize]]:
-    """``--cpu`` and ``--optimize`` of all exports for a machine."""
+    """Return the values of ``--cpu`` and ``--optimize`` of all exports for a machine."""
     cpus = dict.fromkeys((PORTABLE, cpu_of(machine)))
     return [(cpu, optimize) for cpu in cpus for optimize in (OPTIMIZE if cpu not in HOSTS else OPTIMIZE[:1])]
 
@@ -174,7 +180,7 @@ def _choice(options: str, build: EmulatedBuild, subject: Subject) -> Choice:
 
 
 def _written(subject: Subject, cpu: str, optimize: Optimize, folder: Path) -> Path:
-    """An export of the program with these options, as far as an emulator needs it."""
+    """Write an export of the program with these options, limited to the files that an emulator needs."""
     program, vectors = subject.program, record(subject.program, subject.sample)
     emitted = emit(program, EmitOptions(subject.name, vectors, VERSION, optimize=optimize, cpu=cpu))
     files = {**emitted.files, f"{subject.name}.program.npz": program_file.to_bytes(program)}

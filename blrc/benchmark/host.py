@@ -1,4 +1,7 @@
-"""Times on this machine, one thread, batch 1: a model's C at every level, layer by layer, beside its rivals."""
+"""Time a model's C on this machine in one thread with batch 1, at every level, layer by layer, beside its rivals.
+
+A level is a part of the CPU's instruction set for which the C has kernels of its own, such as ``portable`` or ``avx2``.
+"""
 
 from __future__ import annotations
 
@@ -29,14 +32,14 @@ _Key = tuple[str, int, str]  # kind, row, contestant
 
 @dataclass(frozen=True)
 class Row:
-    """A layer, or the whole.
+    """Hold the times of a layer, of the network, or of the ensemble.
 
     Attributes:
         what: the layer's name, ``network``, or ``ensemble of N``.
-        kernel: of the C, as the manifest names it; of the whole, empty.
-        macs: multiply-adds of one run.
-        binary: whether all of them are of bits with bits.
-        times: by contestant: a level of the C, or one of `rivals`.
+        kernel: name of the layer's kernel in the C, as in the manifest; empty for the network and the ensemble.
+        macs: number of multiply-adds of one run.
+        binary: whether all of them multiply bits by bits.
+        times: times by contestant, which is a level of the C or one of `blrc.benchmark.rivals`.
     """
 
     what: str
@@ -48,13 +51,13 @@ class Row:
 
 @dataclass(frozen=True)
 class Other:
-    """What another choice of options would have given.
+    """Hold what another choice of export options would have given.
 
     Attributes:
-        options: of ``blrc export``.
-        level: the highest one that the CPU has.
-        time: of one network.
-        arena, tables: bytes.
+        options: options of ``blrc export``.
+        level: the highest level of the C that this CPU has.
+        time: time of one network.
+        arena, tables: bytes of the arena and of the tables.
     """
 
     options: str
@@ -66,14 +69,16 @@ class Other:
 
 @dataclass(frozen=True)
 class Host:
-    """All that was measured.
+    """Hold everything that was measured on this machine.
 
     Attributes:
-        levels: of the instruction set, at which the C was timed.
-        peaks: binary multiply-adds a second where operands lie in registers, by level.
-        rows: layers, the network, and where there are several members, all of them.
-        left_out: contestants that were not there, and why.
-        versions: of what took part.
+        levels: levels of the instruction set at which the C was timed.
+        rounds: number of rounds.
+        peaks: binary multiply-adds per second by level, with all operands in registers.
+        rows: times of the layers, of the network, and of the ensemble where there are several members.
+        others: times of other choices of export options.
+        left_out: contestants that did not take part, each with the reason.
+        versions: versions of the packages that took part.
     """
 
     levels: tuple[str, ...]
@@ -92,15 +97,17 @@ def measure(
     seconds: float = SECONDS,
     progress: Progress = lambda what, done, total: None,
 ) -> Host:
-    """Time a model.
+    """Time a model on this machine.
 
     Args:
-        rounds: in each of which everything has its turn.
-        others: time the other choices of options too.
-        seconds: of one measurement.
+        subject: the model to time.
+        rounds: number of rounds, in each of which every contestant has its turn.
+        others: also time other choices of export options.
+        seconds: time of one measurement.
+        progress: called with what is being done, how much of it is done, and how much there is.
 
     Raises:
-        BlrcError: no compiler; or the C is wrong, which is then not timed.
+        BlrcError: there is no compiler, or the C computes wrong values and is therefore not timed.
     """
     program, steps, members = subject.program, subject.layout.steps, len(subject.program.members)
     rows = [_row(step.op.name, step.kernel, (step.op,)) for step in steps]
@@ -152,7 +159,7 @@ def measure(
 
 
 def versions() -> dict[str, str]:
-    """Of blrc, and of the packages that take part where they are installed."""
+    """Return the versions of blrc, of Python, and of the installed packages that take part."""
     found = {"blrc": VERSION, "python": platform.python_version()}
     for package in ("onnxruntime", "torch"):
         try:
@@ -174,14 +181,14 @@ def _of_row(times: Mapping[_Key, Time], row: int, levels: Sequence[Level]) -> di
 
 
 def _larq(rows: Sequence[Sequence[Op]], stack: ExitStack) -> tuple[dict[int, Run], dict[str, str]]:
-    """Larq Compute Engine on the rows that it has layers for, and its version."""
+    """Return runs of Larq Compute Engine for the rows that it has layers for, and its version."""
     networks = {i: found for i, ops in enumerate(rows) if (found := lce.network(ops)) is not None}
     engine = stack.enter_context(lce.Engine(list(networks.values()), str(lce.interpreter())))
     return {i: engine.run(at) for at, i in enumerate(networks)}, {"larq-compute-engine": engine.version}
 
 
 def _left_out(name: str, subject: Subject) -> str | None:
-    """Why a rival does not take part."""
+    """Return why a rival does not take part, or None if it does."""
     if (missing := RIVALS[name].missing) is not None:
         return missing
     return (
@@ -201,7 +208,7 @@ def _compiled(
 
 
 def _choices(subject: Subject, there: Sequence[str], stack: ExitStack) -> list[tuple[str, Layout, Level]]:
-    """The other choices of options that give other C, each at the highest level that it has here."""
+    """Compile the other choices of options that give different C, each at its highest level on this machine."""
     known, found = [told_apart(subject.layout)], []
     sizes: tuple[Optimize, ...] = ("size", "speed", "ram")
     first = [] if subject.layout.cpu == PORTABLE else ["--cpu portable"]
@@ -218,7 +225,7 @@ def _choices(subject: Subject, there: Sequence[str], stack: ExitStack) -> list[t
 
 
 def _optimize(choice: Optimize, default: bool) -> list[str]:
-    """The option; nothing where it is the default, and other options are there."""
+    """Return the ``--optimize`` option, or nothing if it is the default and other options are given (`default`)."""
     return [] if default and choice == "size" else [f"--optimize {choice}"]
 
 

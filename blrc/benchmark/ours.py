@@ -1,4 +1,4 @@
-"""The generated C, ready to be timed, at each level of the instruction set; what it computes is compared first."""
+"""Prepare the generated C to be timed at each level of the instruction set, after a check of its results."""
 
 from __future__ import annotations
 
@@ -22,40 +22,54 @@ ALONE = ("portable",)
 
 @dataclass(frozen=True, eq=False)
 class Level:
-    """An export's C, compiled so that no higher level of the instruction set is chosen."""
+    """Hold an export's C, compiled so that it uses no higher level of the instruction set.
+
+    Attributes:
+        name: name of the level.
+        native: the compiled C.
+        values: the reference's values of all tensors for the sample, by name.
+    """
 
     name: str
     native: Native = field(repr=False)
     values: Mapping[str, NDArray[Any]] = field(repr=False)
 
     def step(self, op: str, member: int = 0) -> Run:
-        """One step alone, on what it reads for the sample."""
+        """Return a run of one step alone, on the values that it reads for the sample."""
         x = self.values[self.native.step(op).x.name]
         return lambda repeats: self.native.run_op(op, x, member, repeats=repeats)
 
     def network(self, member: int = 0) -> Run:
-        """One network, raw input to label."""
+        """Return a run of one network, from raw input to scores and label."""
         raw = self.values[self.native.program.input.name]
         return lambda repeats: self.native.scores(np.broadcast_to(raw, (repeats, *raw.shape[1:])), member)
 
     def ensemble(self) -> Run:
-        """All members, and what they say together."""
+        """Return a run of all members and their joint answer."""
         raw, count = self.values[self.native.program.input.name], len(self.native.program.members)
         return lambda repeats: self.native.answers(np.broadcast_to(raw, (repeats, *raw.shape[1:])), count)
 
 
 def levels_of(layout: Layout, there: Sequence[str]) -> tuple[str, ...]:
-    """The levels that an export can run at on this machine, whose CPU has these."""
+    """Return the levels at which an export can run on this machine, whose CPU has the levels `there`."""
     return tuple(there) if layout.cpu in HOSTS and layout.cpu == host_cpu() else ALONE
 
 
 def compile_levels(
     files: Mapping[str, bytes], name: str, program: Program, raw: NDArray[Any], names: Sequence[str]
 ) -> list[Level]:
-    """The C of a model at each of these levels; a sample, ``(1, H, W, C)``, has been run through all of its layers.
+    """Compile the C of a model at each of these levels and check all of its layers on a sample.
+
+    Args:
+        files: the C files by name.
+        name: name of the model.
+        program: the program that the C computes.
+        raw: the sample, a raw input ``(1, H, W, C)``.
+        names: names of the levels.
 
     Raises:
-        BlrcError: no compiler, or it refuses the code; or a value is not the reference's: wrong code is not timed.
+        BlrcError: there is no compiler, or it refuses the code, or a value differs from the reference's. Wrong code is
+            not timed.
     """
     expected = reference.run(program, raw)
     return [_level(files, name, program, raw, level, expected) for level in names]

@@ -1,8 +1,8 @@
-"""The popcount peak of this machine: binary multiply-adds a second where all operands lie in registers.
+"""Measure the popcount peak of this machine: binary multiply-adds per second with all operands in registers.
 
-One loop for each level of the instruction set (``peak.c``): xor, count, add with popcnt, AVX-512 and NEON (there, of
-bytes); with AVX2, which has no instruction to count bits, look-up by byte shuffle and add. What the portable C does, a
-compiler's flags decide: the loop is compiled with those of the kernels.
+``peak.c`` has one loop for each level of the instruction set. With popcnt, AVX-512 and NEON it is xor, bit count and
+add (in NEON the count is per byte). AVX2 has no instruction to count bits, so the loop looks them up by byte shuffle
+and adds. What the portable loop becomes depends on the compiler's flags, which are those of the kernels.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ MACS = {"portable": 16 * 64, "popcnt": 16 * 64, "avx2": 16 * 128, "avx512": 16 *
 """Multiply-adds of one round of the loop."""
 LOOPS = {"dotprod": "neon"}
 """Levels that count bits as another one does: sdot multiplies bytes."""
-ROUNDS = 250  # of one run
+ROUNDS = 250  # rounds of the loop in one run
 
 
 class Peak:
-    """The loops, compiled.
+    """Compile the loops and run them.
 
     Attributes:
-        levels: those of the instruction set that this CPU has, the least first.
+        levels: levels of the instruction set that this CPU has, the lowest first.
 
     Raises:
-        BlrcError: no compiler, or it refuses them.
+        BlrcError: there is no compiler, or it refuses the loops.
     """
 
     def __init__(self, cc: str | None = None) -> None:
@@ -42,7 +42,7 @@ class Peak:
         with temporary_files():
             self._folder = tempfile.TemporaryDirectory(prefix="blrc-peak-")
         folder, include = Path(self._folder.name), runtime_dir() / "include"
-        cpu = host_cpu() if host_cpu() in HOSTS else X86_64  # whose file finds no level above portable elsewhere
+        cpu = host_cpu() if host_cpu() in HOSTS else X86_64  # on other CPUs its file finds only the portable level
         sources = [Path(__file__).with_name("peak.c"), runtime_files()[tier_file(cpu)]]
         try:
             objects = [
@@ -56,7 +56,7 @@ class Peak:
         self.levels = TIERS[cpu][: self._library.peak_level() + 1]
 
     def run(self, level: str) -> Run:
-        """The loop of a level, `macs` a run."""
+        """Return a run of a level's loop, which does as many multiply-adds as `macs` returns."""
         loop = self._library[f"peak_{LOOPS.get(level, level)}"]
         loop.argtypes, loop.restype = (ctypes.c_uint64,), ctypes.c_uint64
 
@@ -66,11 +66,11 @@ class Peak:
         return run
 
     def macs(self, level: str) -> int:
-        """Multiply-adds of one run."""
+        """Return the number of multiply-adds of one run."""
         return ROUNDS * MACS[LOOPS.get(level, level)]
 
     def close(self) -> None:
-        """Remove the temporary folder; what has been loaded goes on without its file."""
+        """Remove the temporary folder. The loaded library works without its file."""
         self._folder.cleanup()
 
     def __enter__(self) -> Peak:

@@ -1,4 +1,4 @@
-"""What `blrc bench` found, as plain data: what JSON holds, and tables and figures are made of."""
+"""Turn the measurements of `blrc bench` into plain data, from which JSON, tables and figures are made."""
 
 from __future__ import annotations
 
@@ -18,11 +18,17 @@ RATIOS = {"ratio_vs_ort_fp32": FLOAT32, "ratio_vs_ort_int8": INT8}
 
 
 def to_plain(subject: Subject, host: Host | None, devices: Sequence[Device]) -> dict[str, Any]:
-    """Everything that was measured.
+    """Return everything that was measured as plain data.
 
-    ``host``: ``rows`` (layers, network, ensemble) with ``us`` and ``wall_us`` by contestant, ``ratio_vs_ort_fp32`` and
-    ``ratio_vs_ort_int8`` (how many times faster the C is, in CPU time) and ``peak_fraction`` by level; ``peak_gmacs``
-    by level; ``others``: what other options would have given. ``devices``: instructions of ``steps`` and ``choices``.
+    ``host`` is there if this machine was timed:
+
+    - ``rows`` (layers, network, ensemble) have ``us`` and ``wall_us`` by contestant; ``ratio_vs_ort_fp32`` and
+      ``ratio_vs_ort_int8`` by level, which say how many times faster the C is in CPU time; and ``peak_fraction`` by
+      level.
+    - ``peak_gmacs`` is the popcount peak by level.
+    - ``others`` is what other options would have given.
+
+    ``devices`` is there if instructions were counted in emulators, and holds those of ``steps`` and ``choices``.
     """
     plain: dict[str, Any] = {
         "name": subject.name,
@@ -57,7 +63,7 @@ def to_plain(subject: Subject, host: Host | None, devices: Sequence[Device]) -> 
 
 
 def times(found: Mapping[str, Time], levels: Iterable[str]) -> dict[str, Any]:
-    """Times in microseconds, and ratios of the C's levels to their rivals, by CPU time."""
+    """Return times in microseconds, and how many times faster than its rivals each level of the C is in CPU time."""
     ratios = {
         key: {level: round(found[rival].cpu / found[level].cpu, 2) for level in levels if level in found}
         for key, rival in RATIOS.items()
@@ -71,7 +77,7 @@ def times(found: Mapping[str, Time], levels: Iterable[str]) -> dict[str, Any]:
 
 
 def peak_fraction(found: Mapping[str, Time], macs: int, peaks: Mapping[str, float]) -> dict[str, float]:
-    """Of the popcount peak of each level, how much `macs` in that time are."""
+    """Return the fraction of each level's popcount peak that `macs` multiply-adds in the measured time reach."""
     return {level: round(macs / found[level].cpu / peak, 3) for level, peak in peaks.items() if level in found}
 
 
@@ -80,7 +86,7 @@ def us(seconds: float) -> float:
 
 
 def _row(row: Row, host: Host) -> dict[str, Any]:
-    counted = row.binary or not row.kernel  # of layers with 8-bit operands counting bits is not the limit
+    counted = row.binary or not row.kernel  # counting bits is not the limit of layers with 8-bit operands
     return {
         "what": row.what,
         "kernel": row.kernel,

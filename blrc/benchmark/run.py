@@ -1,4 +1,4 @@
-"""`blrc bench`: one line a stage."""
+"""Run `blrc bench`, with one line of code for each stage."""
 
 from __future__ import annotations
 
@@ -27,10 +27,11 @@ ROUNDS = 15
 
 @dataclass(frozen=True)
 class BenchRequest:
-    """What `bench` is asked for; see there.
+    """Hold the options of `bench`, which documents them.
 
     Raises:
-        BlrcError: a number of rounds that is none, or rounds for machines, whose instructions are counted.
+        BlrcError: the number of rounds is less than 1, or rounds are given together with machines, whose instructions
+            are counted.
     """
 
     machines: tuple[str, ...] = ()
@@ -47,10 +48,10 @@ class BenchRequest:
 
 
 class BenchReport(Figures):
-    """What `bench` measured: plain data (`blrc.benchmark.report.to_plain`)."""
+    """Hold what `bench` measured, as plain data (`blrc.benchmark.report.to_plain`)."""
 
     def __repr__(self) -> str:
-        """Name what was measured; ``print`` shows the tables."""
+        """Name what was measured. ``print`` shows the tables instead."""
         return f"BenchReport({self['name']!r} for {self['cpu']} CPUs: {', '.join(self.keys() & {'host', 'devices'})})"
 
     def __str__(self) -> str:
@@ -69,20 +70,20 @@ def bench(
     digest: str | None = None,
     trust_code: bool = False,
 ) -> BenchReport:
-    """Measure how fast a model's C is: on this machine beside its rivals, or on others in instructions.
+    """Measure how fast a model's C is: in time on this machine beside its rivals, or in instructions on others.
 
     Args:
-        model: what `blrc.compile` takes: an exported folder, a checkpoint, a program.
-        on: machines in emulators, as for `blrc.verify`; then nothing is timed here.
-        rounds: in each of which everything that is timed has its turn; by default 15.
-        others: show what other choices of options would have cost.
-        plot: a file for a figure, SVG (needs matplotlib).
-        seconds: of one measurement; by default 0.01.
-        progress: is told what is being done, how much of it is done, and how much there is.
+        model: an exported folder, a checkpoint or a program, as for `blrc.compile`.
+        on: machines to emulate, as for `blrc.verify`. Nothing is timed on this machine then.
+        rounds: number of rounds, in each of which everything that is timed has its turn; None is 15.
+        others: also measure what other choices of export options would have cost.
+        plot: path of an SVG file for a figure (needs matplotlib).
+        seconds: time of one measurement; None is 0.01.
+        progress: called with what is being done, how much of it is done, and how much there is.
         digest, trust_code: as for `blrc.compile`.
 
     Returns:
-        plain data, see `blrc.benchmark.report.to_plain`; ``print`` shows it as tables.
+        Plain data as in `blrc.benchmark.report.to_plain`, which ``print`` shows as tables.
 
     Raises:
         BlrcError: for every mistake that a user can make.
@@ -95,7 +96,7 @@ def bench(
         seconds=SECONDS if seconds is None else seconds,
     )
     draw = None if plot is None else _figure()
-    if request.plot is not None:  # measuring takes long; what cannot be written is found before it
+    if request.plot is not None:  # check this before the measurement, which takes long
         writable(request.plot.parent)
     plain = run(load(model, digest, trust_code), request, progress)
     if draw is not None and request.plot is not None:

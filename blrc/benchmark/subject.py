@@ -1,4 +1,4 @@
-"""What is timed: an exported folder, or what an export of a checkpoint would be."""
+"""Prepare the model to be timed: an exported folder, or what an export of a checkpoint would contain."""
 
 from __future__ import annotations
 
@@ -25,16 +25,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Subject:
-    """A model to time.
+    """Hold a model to time.
 
     Attributes:
-        name: of the model, the prefix of its symbols.
-        files: its C.
-        layout: of the C: the kernel of each step.
-        sample: a raw input, ``(1, H, W, C)``: the first that the export recorded, or a random one.
-        optimize: what the export traded, as its manifest says: ``size``, ``speed`` or ``ram``.
-        exported: all files of the export's C, with the program, where it is an export.
-        onnx: the export's ONNX file, where it has one.
+        name: name of the model, which is the prefix of its symbols.
+        program: the program that it computes.
+        files: its C files by name.
+        layout: layout of the C, with the kernel of each step.
+        sample: a raw input ``(1, H, W, C)``: the first that the export recorded, or a random one.
+        optimize: what the export optimises, as its manifest says: ``size``, ``speed`` or ``ram``.
+        exported: the export's C and ONNX files and its program by file name; None if the model is no export.
+        onnx: the export's ONNX file, or None if it has none.
     """
 
     name: str
@@ -48,10 +49,13 @@ class Subject:
 
 
 def load(model: str | Path | Program | Checkpoint, digest: str | None = None, trust_code: bool = False) -> Subject:
-    """What `blrc.compile` takes, as it would compile it.
+    """Load a model as `blrc.compile` would compile it.
+
+    Args:
+        model, digest, trust_code: as for `blrc.compile`.
 
     Raises:
-        BlrcError: as for `blrc.compile`.
+        BlrcError: for the same reasons as in `blrc.compile`.
     """
     if isinstance(model, str | Path) and is_folder(Path(model)):
         return _of_folder(Path(model), digest, trust_code)
@@ -73,10 +77,13 @@ def _of_folder(folder: Path, digest: str | None, trust_code: bool) -> Subject:
 
 
 def macs(ops: Sequence[Op]) -> int:
-    """Multiply-adds of one inference; taps outside a map are not computed, hence not counted."""
+    """Return the number of multiply-adds of one inference, without taps outside a map, which are not computed."""
     return sum(op.macs for op in ops if isinstance(op, Conv | Scores | BinaryScores))
 
 
 def told_apart(layout: Layout) -> tuple[object, ...]:
-    """What differs where the C of two layouts of a program does: which kernels, and what runs row by row."""
+    """Return a key that differs if the C of two layouts of a program differs.
+
+    It holds the kernels and the groups of steps that run row by row.
+    """
     return layout.groups, tuple(step.kernel for step in layout.steps)

@@ -1,14 +1,14 @@
-"""Layers over random variables, for `torch.nn.Sequential`.
+"""Provide layers over random variables for `torch.nn.Sequential`.
 
-Peters & Welling (2018), "Probabilistic Binary Neural Networks".
+The layers follow Peters & Welling (2018), "Probabilistic Binary Neural Networks". A network has this form:
 
     linear map -> norm -> pool -> sign, repeated; then a softmax layer
 
-A linear layer takes a tensor (real data, or +-1) and gives a `Gaussian`; norms and pools map Gaussians to Gaussians;
-`StochasticSign` samples a tensor from one.
+A linear layer takes a tensor (real data, or +-1) and returns a `Gaussian`. Norms and pools map Gaussians to Gaussians.
+`StochasticSign` samples a tensor from a Gaussian.
 
-The Binarized NN, a baseline, is made of `SteLinear`, `SteConv2d`, `SteSign` and torch's own norms and pools, in the
-same order; all of them map tensors to tensors.
+The Binarized NN, a baseline, consists of `SteLinear`, `SteConv2d`, `SteSign` and torch's own norms and pools, in the
+same order. All of its layers map tensors to tensors.
 """
 
 from blrc.extras import missing

@@ -1,4 +1,4 @@
-"""The value that flows between stochastic layers: independent Gaussians, one per unit."""
+"""Define the value that stochastic layers pass on: independent Gaussians, one per unit."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from blrc.errors import BlrcError
 
 
 class Gaussian(NamedTuple):
-    """Mean and variance of a map of independent normal variables.
+    """Hold the mean and the variance of a map of independent normal variables.
 
-    A tuple, so that layers which take and give it compose in `torch.nn.Sequential`.
+    It is a tuple, so that layers which take and return it can be composed in `torch.nn.Sequential`.
 
     Attributes:
         mean: ``(N, C)`` or ``(N, C, H, W)``.
@@ -46,7 +46,7 @@ class Gaussian(NamedTuple):
 
 
 def expect_gaussian(x: object, layer: str) -> Gaussian:
-    """`x` itself, or a `BlrcError` that says what is missing before `layer`."""
+    """Return `x`, or raise a `BlrcError` that says what is missing before `layer` if it is no `Gaussian`."""
     if not isinstance(x, Gaussian):
         raise BlrcError(f"{layer} takes a Gaussian (mean and variance), got {type(x).__name__}: put a BinaryLinear or "
                         "BinaryConv2d before it")  # fmt: skip
@@ -54,7 +54,7 @@ def expect_gaussian(x: object, layer: str) -> Gaussian:
 
 
 def expect_tensor(x: object, layer: str) -> Tensor:
-    """`x` itself, or a `BlrcError` that says what is missing before `layer`."""
+    """Return `x`, or raise a `BlrcError` if it is no tensor, which says what is missing before `layer`."""
     if isinstance(x, Gaussian):
         raise BlrcError(f"{layer} takes a tensor, got a Gaussian: put a StochasticSign before it")
     if not isinstance(x, Tensor):

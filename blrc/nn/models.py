@@ -1,14 +1,15 @@
-"""The paper's networks by name (Peters & Welling 2018, section 5.1).
+"""Build the paper's networks by name (Peters & Welling 2018, section 5.1).
 
     MNIST     32C3 - MP2 - 64C3 - MP2 - 512FC - SM10
     CIFAR-10  2x128C3 - MP2 - 2x256C3 - MP2 - 2x512C3 - MP2 - 1024FC - SM10
 
-"same" zero padding; a norm after every linear map, hence no biases; pooling before the activation. Flavours:
+Convolutions have "same" zero padding. A norm follows every linear map, so there are no biases. Pooling comes before
+the activation. Each network exists in three flavours:
 
     blrnet    stochastic binary weights and activations (`blrc.nn`)
-    fp        the same layers in full precision with ReLU: the source of the weight transfer
-    bnn       Binarized NN (Hubara et al. 2016): deterministic binary weights, in the last layer too, whose norm gives
-              the scores; on CIFAR-10 one more 1024FC layer, as in that paper
+    fp        the same layers in full precision with ReLU, the source of the weight transfer
+    bnn       Binarized NN (Hubara et al. 2016): deterministic binary weights in all layers; the last layer is followed
+              by a norm, which gives the scores; on CIFAR-10 one more 1024FC layer, as in that paper
 
 Layers have the same names in all flavours, so that `blrc.nn.transfer_` finds them.
 """
@@ -40,7 +41,7 @@ CLASSES = 10
 
 
 def mnist(flavour: Flavour = "blrnet", norm: bool = True) -> nn.Sequential:
-    """The MNIST network: ``(N, 1, 28, 28)`` to logits ``(N, 10)``.
+    """Build the MNIST network, from ``(N, 1, 28, 28)`` to logits ``(N, 10)``.
 
     Without norms (the paper's ablation) its linear maps have biases.
 
@@ -52,10 +53,10 @@ def mnist(flavour: Flavour = "blrnet", norm: bool = True) -> nn.Sequential:
 
 
 def cifar10(flavour: Flavour = "blrnet", width: float = 1.0, norm: bool = True) -> nn.Sequential:
-    """The CIFAR-10 network: ``(N, 3, 32, 32)`` to logits ``(N, 10)``; `width` scales all hidden layers.
+    """Build the CIFAR-10 network, from ``(N, 3, 32, 32)`` to logits ``(N, 10)``; `width` scales all hidden layers.
 
     Raises:
-        BlrcError: an unknown flavour, or a width that leaves a layer without channels.
+        BlrcError: the flavour is unknown, or the width leaves a layer without channels.
     """
     if not width * 128 >= 1:
         raise BlrcError(f"cifar10: width {width} leaves no channels")

@@ -1,4 +1,4 @@
-"""Random numbers laid out like the tensor that they are for, from torch's default generators."""
+"""Draw random numbers in the memory layout of the tensor that they are for, from torch's default generators."""
 
 from __future__ import annotations
 
@@ -10,20 +10,22 @@ from torch import Tensor, nn
 
 from blrc.errors import BlrcError
 
-SLACK = 1 << 20  # numbers that a reused buffer has beyond one draw: as many offsets at which a draw can begin
+SLACK = 1 << 20  # numbers in a reused buffer beyond one draw, which is also how many offsets a draw can begin at
 
 
 @dataclass
 class Noise:
-    """Draws of one kind of noise.
+    """Draw one kind of noise.
 
-    ``reuse`` = False draws anew each time. ``reuse`` = True draws a buffer once, a little larger than a draw, and then
-    gives a slice of it at a random offset: values are independent within a draw, while two draws share values at other
-    places. That costs nothing and trains as well (drawing is a third of an MNIST epoch on a CPU); `forget` drops the
-    buffer, so that what follows depends only on the generator's seed then.
+    With ``reuse`` = False every draw is new. With ``reuse`` = True a buffer somewhat larger than a draw is filled once,
+    and each draw is a slice of it at a random offset. Values are then independent within a draw, but two draws share
+    values at different places. Reuse costs nothing and trains as well (drawing is a third of an MNIST epoch on a CPU).
+    `forget` drops the buffer, so that later draws depend only on the generator's seed at that moment.
 
     Attributes:
-        draw: fills a flat tensor in place with numbers from torch's default generator.
+        draw: function that fills a flat tensor in place with numbers from torch's default generator.
+        reuse: whether draws are slices of the buffer.
+        buffer: the numbers to reuse, or None before the first draw.
     """
 
     draw: Callable[[Tensor], Tensor]
@@ -31,17 +33,17 @@ class Noise:
     buffer: Tensor | None = None
 
     def like(self, x: Tensor) -> Tensor:
-        """Noise of `x`'s shape, type, device and memory layout; not to be changed in place.
+        """Return noise of `x`'s shape, type, device and memory layout, which must not be changed in place.
 
-        `torch.randn_like` of a channels_last tensor takes a scalar path on the CPU, 5 times slower; so the numbers are
-        drawn flat and then seen with the strides of `x`.
+        The numbers are drawn flat and then viewed with the strides of `x`, because `torch.randn_like` of a
+        channels_last tensor takes a scalar path on the CPU that is 5 times slower.
         """
-        layout = torch.empty_like(x, device="meta")  # dense, in the layout of x where x is dense itself
+        layout = torch.empty_like(x, device="meta")  # dense, and in the layout of x if x is dense
         flat = self._flat(x)
         return flat.as_strided(layout.size(), layout.stride(), flat.storage_offset())
 
     def forget(self) -> None:
-        """Draw a new buffer next time."""
+        """Drop the buffer, so that the next draw makes a new one."""
         self.buffer = None
 
     def _flat(self, x: Tensor) -> Tensor:
@@ -56,10 +58,10 @@ class Noise:
 
 
 class Noisy(nn.Module):
-    """A layer with noise. `train` and `eval` make it forget a reused buffer.
+    """Serve as the base class of layers with noise, whose `train` and `eval` forget a reused buffer.
 
     Attributes:
-        noise: where its noise comes from.
+        noise: source of the layer's noise.
     """
 
     noise: Noise
@@ -70,10 +72,10 @@ class Noisy(nn.Module):
 
 
 def reuse_noise(model: nn.Module, reuse: bool = True) -> None:
-    """Let every stochastic layer of a network reuse its noise (see `Noise`), or draw anew.
+    """Let every stochastic layer of a network reuse its noise (see `Noise`), or draw new noise each time.
 
     Raises:
-        BlrcError: the network has no such layer.
+        BlrcError: the network has no stochastic layer.
     """
     layers = [module for module in model.modules() if isinstance(module, Noisy)]
     if not layers:

@@ -1,4 +1,4 @@
-"""Sums over the processes of a distributed run, and norms whose statistics are those of the joint batch."""
+"""Sum tensors over the processes of a distributed run, and normalise with the statistics of the joint batch."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from torch.autograd.function import once_differentiable
 
 
 def settle(collective: Callable[..., Any], tensor: Tensor, **options: Any) -> None:
-    """Do a collective operation on `tensor`, and see that the process group's threads have let go of it.
+    """Run a collective operation on `tensor` and wait until the process group's threads have released it.
 
-    A thread of gloo lets go of a tensor after it told that the operation is done, and takes Python's lock for it. Where
-    Python ends meanwhile, that takes the process with it (SIGABRT), even after `destroy_process_group`: a group that
-    DistributedDataParallel used is never freed, nor are its threads.
+    A thread of gloo releases a tensor only after it has reported the operation as done, and takes Python's global lock
+    for it. If Python exits meanwhile, the process aborts (SIGABRT). This happens even after `destroy_process_group`,
+    because a group that DistributedDataParallel used is never freed, and neither are its threads.
     """
     collective(tensor, async_op=True, **options).wait()
     while tensor.device.type == "cpu" and tensor._use_count() > 1:  # type: ignore[attr-defined]  # one is Python's
@@ -25,14 +25,14 @@ def settle(collective: Callable[..., Any], tensor: Tensor, **options: Any) -> No
 
 
 def all_sum(x: Tensor) -> Tensor:
-    """Sum of `x` over all processes, the same bits in each; without gradient."""
+    """Return the sum of `x` over all processes, without gradient. All processes get the same bits."""
     total = x.detach().clone(memory_format=torch.contiguous_format)
     settle(dist.all_reduce, total)
     return total
 
 
 class _AllSum(torch.autograd.Function):
-    """`all_sum` with a gradient: what each process's loss owes to the sum, summed."""
+    """Compute `all_sum` with a gradient, which is the sum of all processes' gradients with respect to the sum."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -45,7 +45,7 @@ class _AllSum(torch.autograd.Function):
 
 
 def _normalised(norm: nn.BatchNorm1d | nn.BatchNorm2d, x: Tensor) -> Tensor:
-    """Training-mode batch norm over the joint batch. (torch's SyncBatchNorm is for GPUs only.)"""
+    """Compute a batch norm in training mode over the joint batch (torch's SyncBatchNorm is for GPUs only)."""
     axes = (0, *range(2, x.ndim))
 
     def rows(per_channel: Tensor) -> Tensor:
@@ -65,14 +65,14 @@ def _normalised(norm: nn.BatchNorm1d | nn.BatchNorm2d, x: Tensor) -> Tensor:
 
 
 class JointBatchNorm1d(nn.BatchNorm1d):
-    """`torch.nn.BatchNorm1d` whose statistics in training are those of all processes' batches together."""
+    """Apply `torch.nn.BatchNorm1d`, in training with the statistics of all processes' batches together."""
 
     def forward(self, x: Tensor) -> Tensor:
         return _normalised(self, x) if self.training else super().forward(x)
 
 
 class JointBatchNorm2d(nn.BatchNorm2d):
-    """`torch.nn.BatchNorm2d` whose statistics in training are those of all processes' batches together."""
+    """Apply `torch.nn.BatchNorm2d`, in training with the statistics of all processes' batches together."""
 
     def forward(self, x: Tensor) -> Tensor:
         return _normalised(self, x) if self.training else super().forward(x)

@@ -1,7 +1,7 @@
-"""Distributions over discrete weights: Peters & Welling (2018), sections 3 and 4.
+"""Define distributions over discrete weights (Peters & Welling 2018, sections 3 and 4).
 
-`WeightDistribution` is what a layer knows of its weights; `Bernoulli` is the binary one. Another discrete distribution
-(ternary, say) is one more class here.
+`WeightDistribution` is the interface that a layer uses, and `Bernoulli` is the distribution of binary weights. Another
+discrete distribution (a ternary one, say) would be one more class here.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from torch.autograd.function import once_differentiable
 from blrc.errors import BlrcError
 
 P_MIN = 0.05  # transfer clips every probability to [P_MIN, 1 - P_MIN], so that each weight can still change its sign
-CHUNK = 1 << 15  # weights at a time: chains of elementwise steps on a large layer then stay in the CPU's cache
+CHUNK = 1 << 15  # weights processed at a time, so that elementwise steps on a large layer stay in the CPU's cache
 
 
 class WeightDistribution(nn.Module, ABC):
-    """A factorised distribution over a tensor of discrete weights.
+    """Describe a factorised distribution over a tensor of discrete weights.
 
     Attributes:
-        support: the values that a weight can take, ascending.
+        support: the values that a weight can take, in ascending order.
     """
 
     support: tuple[int, ...]
@@ -34,54 +34,56 @@ class WeightDistribution(nn.Module, ABC):
     @property
     @abstractmethod
     def shape(self) -> torch.Size:
-        """Shape of the weight tensor (that of the torch layer's ``weight``)."""
+        """Return the shape of the weight tensor (that of the torch layer's ``weight``)."""
 
     @abstractmethod
     def mean(self) -> Tensor:
-        """E[B], of shape `shape`."""
+        """Return E[B], of shape `shape`."""
 
     @abstractmethod
     def variance(self) -> Tensor:
-        """V[B], of shape `shape`; never negative."""
+        """Return V[B], of shape `shape`, which is never negative."""
 
     def moments(self) -> tuple[Tensor, Tensor]:
-        """Mean and variance together, which is cheaper for some distributions."""
+        """Return mean and variance together, which is cheaper for some distributions."""
         return self.mean(), self.variance()
 
     def total_variance(self) -> Tensor:
-        """Sum of the variances, which is cheaper for some distributions."""
+        """Return the sum of the variances, which some distributions compute more cheaply."""
         return self.variance().sum()
 
     @abstractmethod
     def map(self) -> Tensor:
-        """The likeliest value of each weight, without gradient."""
+        """Return the most likely value of each weight, without gradient."""
 
     @abstractmethod
     def sample(self, generator: torch.Generator | None = None) -> Tensor:
-        """One draw of all weights, without gradient; from torch's default generator unless one is given."""
+        """Draw all weights once, without gradient, from torch's default generator unless one is given."""
 
     @abstractmethod
     def entropy(self) -> Tensor:
-        """H[p(B)] of each weight in nats, of shape `shape`."""
+        """Return the entropy H[p(B)] of each weight in nats, of shape `shape`."""
 
     @abstractmethod
     def transfer_(self, weight: Tensor) -> float:
-        """Set the distribution from full-precision weights; returns the factor that they were multiplied with."""
+        """Set the distribution from full-precision weights, and return the factor by which they were multiplied."""
 
 
 class Bernoulli(WeightDistribution):
-    """Weights in {-1, +1} with p(B = -1) = sigmoid(W), W the parameter `logits` (paper, section 4.1).
+    """Describe weights in {-1, +1} with p(B = -1) = sigmoid(W), where W is the parameter `logits` (paper, section 4.1).
 
-    ``E[B] = 1 - 2 sigmoid(W) = -tanh(W / 2)`` and ``V[B] = 4 sigmoid(W) sigmoid(-W)``. The variance is not computed as
-    1 - E^2, which cancels to 0 from |W| = 20. MAP is +1 where W <= 0 (so +1 on a tie).
+    The moments are ``E[B] = 1 - 2 sigmoid(W) = -tanh(W / 2)`` and ``V[B] = 4 sigmoid(W) sigmoid(-W)``. The variance is
+    not computed as 1 - E^2, which cancels to 0 from |W| = 20. The MAP value is +1 where W <= 0 (so +1 on a tie).
 
-    A new distribution is as if transferred from standard normal weights: E[B] ~ N(0, 1), clipped as in `transfer_`.
+    A new distribution is initialised as if transferred from standard normal weights: E[B] ~ N(0, 1), clipped as in
+    `transfer_`.
 
     Args:
-        shape: of the weight tensor.
+        shape: shape of the weight tensor.
 
     Attributes:
-        spread: factor on V[B] in training (`restrain`); evaluation and samples always have the full variance.
+        logits: the parameter W, of shape `shape`.
+        spread: factor on V[B] in training (`restrain`). Evaluation and samples always have the full variance.
 
     Example:
         >>> weight = Bernoulli((2, 3))
@@ -92,7 +94,7 @@ class Bernoulli(WeightDistribution):
 
     support = (-1, 1)
     spread: float = 1.0
-    _shared: tuple[Tensor, Tensor] | None = None  # within `shared_moments`: mean and variance, once they are known
+    _shared: tuple[Tensor, Tensor] | None = None  # mean and variance inside `shared_moments`, once they are known
     _sharing = False
 
     def __init__(
@@ -103,7 +105,7 @@ class Bernoulli(WeightDistribution):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw the logits anew."""
+        """Draw new logits."""
         if self.logits.is_meta:
             return  # There is nothing to fill, and torch would load its compiler for it (2 s, at every checkpoint).
         with torch.no_grad():
@@ -141,22 +143,25 @@ class Bernoulli(WeightDistribution):
 
     @torch.no_grad()
     def sample(self, generator: torch.Generator | None = None) -> Tensor:
-        """One draw. Uniform noise in [0, 1) is compared with p in float64, as a float32 one is 0 once in 2^24 times."""
+        """Draw all weights once.
+
+        Uniform noise in [0, 1) is compared with p in float64, because in float32 it is 0 once in 2^24 times.
+        """
         u = torch.rand(self.shape, generator=generator, dtype=torch.float64, device=self.logits.device)
         one = torch.ones((), dtype=self.logits.dtype, device=self.logits.device)
         return torch.where(u < torch.sigmoid(self.logits.double()), -one, one)
 
     def entropy(self) -> Tensor:
-        """``H = softplus(-|W|) + |W| sigmoid(-|W|)``: softplus(W) - W sigmoid(W) would cancel for large W."""
+        """Return ``H = softplus(-|W|) + |W| sigmoid(-|W|)``, as softplus(W) - W sigmoid(W) would cancel for large W."""
         size = self.logits.abs()
         return F.softplus(-size) + size * torch.sigmoid(-size)
 
     @torch.no_grad()
     def transfer_(self, weight: Tensor) -> float:
-        """``E[B] = w / std(w)``, p clipped to [0.05, 0.95] (paper, section 4.4). Returns ``1 / std(w)``.
+        """Set ``E[B] = w / std(w)`` with p clipped to [0.05, 0.95] (paper, section 4.4), and return ``1 / std(w)``.
 
         Raises:
-            BlrcError: the shape is another, or the weights are all equal, or not finite.
+            BlrcError: the shape differs, or the weights are all equal or not finite.
         """
         if weight.shape != self.shape:
             raise BlrcError(f"cannot transfer weights of shape {tuple(weight.shape)} to shape {tuple(self.shape)}")
@@ -171,7 +176,10 @@ class Bernoulli(WeightDistribution):
 
 
 class _Moments(torch.autograd.Function):
-    """E and V of logits, with dE/dW = -V / 2 and dV/dW = V E in closed form: a fifth of autograd's memory traffic."""
+    """Compute E and V of logits, and dE/dW = -V / 2 and dV/dW = V E in closed form.
+
+    This takes a fifth of autograd's memory traffic.
+    """
 
     @staticmethod
     def forward(ctx: Any, logits: Tensor) -> tuple[Tensor, Tensor]:
@@ -192,7 +200,7 @@ class _Moments(torch.autograd.Function):
 
 
 class _TotalVariance(torch.autograd.Function):
-    """Sum of V, with dV/dW = V E in closed form, given both."""
+    """Compute the sum of V, given E and V, with the gradient dV/dW = V E in closed form."""
 
     @staticmethod
     def forward(ctx: Any, logits: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
@@ -213,7 +221,7 @@ def _moments_into(w: Tensor, e: Tensor, v: Tensor) -> None:
 
 
 def _chunks(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
-    """Rows of tensors of one shape, `CHUNK` elements at a time on the CPU, all at once elsewhere."""
+    """Split tensors of one shape into groups of rows: of about `CHUNK` elements on the CPU, one group elsewhere."""
     first = tensors[0]
     if first.device.type != "cpu" or first.numel() <= CHUNK or first.ndim == 0:
         return iter([tensors])
@@ -222,15 +230,15 @@ def _chunks(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
 
 
 def distributions(model: nn.Module) -> Iterator[WeightDistribution]:
-    """Every weight distribution in a network."""
+    """Yield every weight distribution in a network."""
     return (module for module in model.modules() if isinstance(module, WeightDistribution))
 
 
 @contextmanager
 def shared_moments(model: nn.Module) -> Iterator[None]:
-    """Within it `variance_regulariser` takes the moments that the network's forward pass has computed, not its own.
+    """Let `variance_regulariser` reuse the moments of the network's forward pass inside this context.
 
-    For one step's loss: no weight may change inside. Afterwards nothing is kept.
+    Use it around the loss of one step, since no weight may change inside. The moments are dropped at the end.
     """
     weights = [weight for weight in distributions(model) if isinstance(weight, Bernoulli)]
     try:
@@ -243,13 +251,13 @@ def shared_moments(model: nn.Module) -> Iterator[None]:
 
 
 def restrain(model: nn.Module, spread: float) -> None:
-    """Train with ``spread`` times the variance of every Bernoulli weight from now on; 1 is the full variance.
+    """Multiply the variance of every Bernoulli weight by `spread` in training from now on; 1 is the full variance.
 
-    A network that is trained on with ever less variance comes closer to its MAP network; samples are still drawn from
-    the full distribution.
+    A network whose variance is reduced step by step in further training comes closer to its MAP network. Samples are
+    still drawn from the full distribution.
 
     Raises:
-        BlrcError: a spread that is not above 0 and at most 1.
+        BlrcError: the spread is not above 0 and at most 1.
     """
     if not 0.0 < spread <= 1.0:
         raise BlrcError(f"spread {spread}: must be above 0 and at most 1")
@@ -259,14 +267,18 @@ def restrain(model: nn.Module, spread: float) -> None:
 
 
 def variance_regulariser(model: nn.Module) -> Tensor:
-    """``||sigmoid(W) (1 - sigmoid(W))||_1`` summed over all weights: a quarter of their total variance (paper, 4.4)."""
+    """Return ``||sigmoid(W) (1 - sigmoid(W))||_1`` over all weights (paper, section 4.4).
+
+    This is a quarter of their total variance.
+    """
     return _total([0.25 * weight.total_variance() for weight in distributions(model)])
 
 
 def entropy(model: nn.Module) -> Tensor:
-    """H[p(B)] in nats, summed over all weights: the second term of the variational bound (paper, section 3).
+    """Return H[p(B)] in nats, summed over all weights: the second term of the variational bound (paper, section 3).
 
-    Maximise ``E[log p(Y | X, B)] + H[p(B)]``; with a mean loss per example, subtract ``entropy(model) / N``.
+    The bound to maximise is ``E[log p(Y | X, B)] + H[p(B)]``. With a mean loss per example, subtract
+    ``entropy(model) / N`` from the loss.
     """
     return _total([weight.entropy().sum() for weight in distributions(model)])
 

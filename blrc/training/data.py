@@ -1,4 +1,4 @@
-"""What a recipe trains on: the data set, split, and whitened where it says so."""
+"""Prepare the data that a recipe trains on: read the data set, split it, and whiten it where the recipe says so."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ CIFAR10 = encode.pixels((3, 32, 32), mean=(0.4914, 0.4822, 0.4465), std=(0.2470,
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """Data as the network takes them.
+    """Hold the data in the form that the network takes.
 
     Attributes:
-        training, validation: raw input of the network: pixels, or whitened codes.
-        encoding: of that input.
-        whitening: how raw images become it, fitted on the training images; None: they are it.
-        digest: of the images and labels as they lie in the files.
+        training, validation: images and labels. The images are pixels, or whitened codes.
+        encoding: input encoding of these images.
+        whitening: transform from pixels to whitened codes, fitted on the training images; None without whitening.
+        digest: SHA-256 of the images and labels as they are in the files.
     """
 
     training: Dataset
@@ -39,17 +39,18 @@ class Prepared:
 
 
 def prepare(recipe: Recipe, folder: str | Path | None) -> Prepared:
-    """Read, split and whiten.
+    """Read a recipe's data set, split it, and whiten it where the recipe says so.
 
     Args:
-        folder: of the data set's files; by default the cache, downloaded when absent.
+        recipe: options of the run.
+        folder: folder of the data set's files; None is the cache, to which absent files are downloaded.
 
     Raises:
-        BlrcError: no such data, or fewer than the recipe takes.
+        BlrcError: the data are not there, or are fewer than the recipe needs.
     """
     whole = idx.mnist(folder) if recipe.task == "mnist" else cifar10(folder)
     training, validation = idx.split(whole, recipe.validation)
-    if recipe.model != "fp" and recipe.calibration > len(training):  # full precision keeps none
+    if recipe.model != "fp" and recipe.calibration > len(training):  # fp keeps no samples
         raise BlrcError(
             f"{folder or 'the data'}: only {len(training)} training samples beside {recipe.validation} for validation; "
             f"norms are re-estimated on {recipe.calibration} of them, so it takes "

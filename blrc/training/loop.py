@@ -1,4 +1,4 @@
-"""Run stages one after the other, resumable after any epoch."""
+"""Run the stages of a training one after the other, so that it can be resumed after any epoch."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from blrc.training.stages.stage import ONE, Stage, Tensors, optimiser, run_epoch
 from blrc.training.state import TrainingState, save_state
 
 REPORT_EVERY = 20
-# What the next epoch may take of the last one's time: of the same stage, and of another one, whose steps may take twice
-# as long (`python benchmarks/train_epoch.py`) and may ask a teacher, too.
+# How long the next epoch may take, as a multiple of the last one's time: in the same stage, and in the next one, whose
+# steps may take twice as long (`python benchmarks/train_epoch.py`) and may also run a teacher.
 SAME_STAGE, NEXT_STAGE = 1.5, 4.0
 
 
 class OutOfTimeError(BlrcError):
-    """A run stopped by itself, after an epoch, to be resumed."""
+    """Report that a run has stopped by itself after an epoch because its time was over, and can be resumed."""
 
 
 def run_stages(
@@ -48,13 +48,14 @@ def run_stages(
     ranks: Ranks = ONE,
     until: float = math.inf,
 ) -> None:
-    """Train every stage that `state` has not finished, saving it to `path` after each epoch.
+    """Train every stage that `state` has not finished, and save the state to `path` after each epoch.
 
-    Afterwards ``state.results`` holds the best tensors of each stage. `log` is a CSV file of ``state.history``. Of
-    several `ranks` the first validates, and writes to `path`, `stream` and `log`.
+    Afterwards ``state.results`` holds the best tensors of each stage. `log` is a CSV file of ``state.history``. In a
+    run of several processes (`ranks`) only the first one validates and writes to `path`, `stream` and `log`.
 
     Raises:
-        OutOfTimeError: `until`, on the monotonic clock, might come before the end of another epoch (`late`).
+        BlrcError: the saved state does not fit the network.
+        OutOfTimeError: `until`, on the monotonic clock, might come before the end of another epoch (see `late`).
     """
     for index in range(state.stage, len(stages)):
         stage = stages[index]
@@ -71,7 +72,7 @@ def run_stages(
         for epoch in range(state.epoch + 1, stage.epochs + 1):
             start, cpu = time.monotonic(), time.process_time()
             title = f"{stage.name} epoch {epoch}/{stage.epochs}"
-            # A bar on a terminal; a log gets one line an epoch.
+            # Progress is a bar on a terminal, and one line per epoch elsewhere.
             total = -(-len(data) // batch)
             with tqdm(
                 total=total, desc=title, file=stream, leave=False, disable=not (ranks.first and stream.isatty())
@@ -117,10 +118,15 @@ def run_stages(
 
 
 def late(start: float, now: float, until: float, same_stage: bool) -> bool:
-    """Whether `until` might come before the end of an epoch that begins now, where the last one began at `start`.
+    """Return whether `until` might come before the end of an epoch that begins now.
+
+    The estimate is a multiple of the last epoch's time: `SAME_STAGE` or `NEXT_STAGE` times as long.
 
     Args:
-        same_stage: that epoch is of the same stage as the last one.
+        start: when the last epoch began.
+        now: when the last epoch ended.
+        until: when the run has to stop.
+        same_stage: whether the coming epoch belongs to the same stage as the last one.
     """
     return now + (SAME_STAGE if same_stage else NEXT_STAGE) * (now - start) > until
 
@@ -130,7 +136,7 @@ def _measured(stage: Stage, model: nn.Module) -> tuple[float, dict[str, float]]:
 
 
 def to_csv(history: Sequence[Mapping[str, Any]]) -> str:
-    """A line an epoch; what a stage does not measure stays empty."""
+    """Return the history as CSV with one line per epoch. Figures that a stage does not measure stay empty."""
     columns = list(dict.fromkeys(name for row in history for name in row))
     text = io.StringIO()
     writer = csv.DictWriter(text, columns, lineterminator="\n")

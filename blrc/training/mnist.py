@@ -1,4 +1,4 @@
-"""Training on MNIST."""
+"""Train networks on MNIST."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ def train_mnist(
     """Train the paper's MNIST network, or a baseline, and write its checkpoint; see `blrc.training.run.run`.
 
     Args:
-        data: folder of IDX files; by default the cache, downloaded when absent.
-        recipe: options; by default `Recipe`'s own.
+        output: path of the checkpoint.
+        data: folder of IDX files; None is the cache, to which absent files are downloaded.
+        recipe: options; None means `Recipe`'s defaults.
+        resume, stream, threads, log: as in `blrc.training.run.run`.
     """
     return run(output, data, recipe or Recipe(), resume, stream, threads, log)

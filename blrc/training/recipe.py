@@ -1,4 +1,7 @@
-"""The options of a training run (paper, section 5.1; values where the paper has none, or slow ones, are measured)."""
+"""Define the options of a training run (paper, section 5.1).
+
+Where the paper gives no value, or one that trains slowly, the default was chosen by measurement.
+"""
 
 from __future__ import annotations
 
@@ -20,43 +23,53 @@ _STOCHASTIC = (
 
 @dataclass(frozen=True)
 class Recipe:
-    """Everything that a run's result depends on, besides the data and the number of threads.
+    """Hold everything that a run's result depends on, besides the data and the number of threads.
 
     Attributes:
-        task: ``mnist`` or ``cifar10``: which of the paper's networks (`blrc.models`); defaults here are MNIST's.
-        width: factor on the channels of CIFAR-10's network.
-        whiten: CIFAR-10's images are whitened (`blrc.datasets.whitening`), and the network takes the whitened codes.
-        model: ``blrnet`` (stochastic), ``bnn`` (Binarized NN) or ``fp`` (full precision); the latter two are baselines.
-        norm: norms behind the binary layers; False is the paper's ablation.
-        init: where the stochastic network starts: ``transfer`` from a pretrained one, or ``xavier`` (ablation).
-        seed: of initialisation, order of samples, noise, and the choice of calibration samples.
-        epochs: of the binary network.
-        pretrain_epochs: of the full-precision network whose weights it starts from; 0 starts from random ones.
-        batch: samples a step.
-        pretrain_lr, pretrain_decay, dropout: of pretraining: peak learning rate (AdamW, one cycle), weight decay,
-            share of inputs of each dense layer that are dropped.
-        weight_lr: peak learning rate of the weights' logits (Adam, cosine to 0). The paper's 0.01 is slow on them.
-        lr: the same of everything else.
-        schedule: of the binary networks' rates: ``cosine`` to 0, or ``plateau``: constant, but times `PLATEAU_FACTOR`
-            whenever `PLATEAU_PATIENCE` epochs in a row brought no better validation accuracy.
+        task: ``mnist`` or ``cifar10``, which selects one of the paper's networks (`blrc.nn.models`). The defaults here
+            are those for MNIST.
+        width: factor on the channels of the CIFAR-10 network.
+        whiten: whiten the CIFAR-10 images (`blrc.datasets.whitening`) and train the network on the whitened codes.
+        model: ``blrnet`` (stochastic), ``bnn`` (Binarized NN) or ``fp`` (full precision). The latter two are baselines.
+        norm: put norms behind the binary layers; False is the paper's ablation.
+        init: initialisation of the stochastic network: ``transfer`` from a pretrained one, or ``xavier`` (ablation).
+        seed: random seed of initialisation, order of samples, noise, and the choice of calibration samples.
+        epochs: number of epochs of the binary network, or of the full-precision one where `model` is ``fp``.
+        pretrain_epochs: number of epochs of the full-precision network from which the stochastic one is initialised;
+            0 initialises it at random.
+        batch: number of samples per step.
+        pretrain_lr: peak learning rate of the full-precision network (AdamW, one cycle).
+        pretrain_decay: weight decay of the full-precision network.
+        dropout: share of the inputs of each of its dense layers that are dropped.
+        weight_lr: peak learning rate of the weights' logits (Adam). The paper's 0.01 trains them slowly.
+        lr: peak learning rate of everything else.
+        schedule: schedule of the binary networks' learning rates. ``cosine`` falls to 0. ``plateau`` is constant, but
+            multiplied by `PLATEAU_FACTOR` after every `PLATEAU_PATIENCE` epochs in a row without a better validation
+            accuracy.
         weight_decay: L2 factor on the softmax layer.
         objective: ``penalty`` adds `variance_penalty` times ||sigmoid(W) (1 - sigmoid(W))||_1 to the cross entropy;
             ``bound`` is the variational bound, cross entropy minus H[p(B)] / N.
-        hard, tau: of the activations (`blrc.nn.StochasticSign`).
-        precision: ``bfloat16`` multiplies +-1 inputs in it (`blrc.nn.multiply_signs_in`).
-        compile: steps go through torch.compile (`blrc.training.machine.torch_compile`), those of the pretraining
-            excepted.
-        shifts: training images are moved at random by up to so many pixels.
-        translate: the same, but height and width apart, and with the mean coming in at the edges instead of 0.
-        flip: half of the training images are turned left to right.
-        rotation, zoom: they are turned by up to so many degrees, and stretched by up to this share of their size.
-        distillation: share of the cross entropy that gives way to the divergence from the pretrained network's soft
+        variance_penalty: factor of ``penalty``.
+        hard, tau: options of the activations (`blrc.nn.StochasticSign`).
+        precision: ``float32``, or ``bfloat16`` to multiply +-1 inputs in it (`blrc.nn.multiply_signs_in`).
+        compile: run steps through torch.compile (`blrc.training.machine.torch_compile`), except in pretraining.
+        shifts: move training images at random by (dy, dx) with |dy| + |dx| at most this many pixels.
+        translate: move training images at random by up to this many pixels in height and in width. The mean fills the
+            edges, whereas `shifts` fills them with 0.
+        flip: mirror half of the training images left to right.
+        rotation: turn training images at random by up to this many degrees.
+        zoom: stretch training images at random by up to this share of their size.
+        distillation: share of the cross entropy that is replaced by the divergence from the pretrained network's soft
             labels, T^2 KL(pretrained || binary) at `temperature` T (Hinton et al. 2015).
-        validation: how many of the last training samples choose the best epoch.
-        calibration: how many training samples go into the checkpoint.
-        restart_epochs: the best network is trained on for so many epochs with rates that start anew
-            (`restart_weight_lr`, `restart_lr`: a warm-up over the first tenth, then cosine), while V[B] is multiplied
-            by a factor that falls to `restart_spread` (`blrc.training.stages.networks.restrain_at`). 0: no restart.
+        temperature: T of the distillation.
+        validation: number of samples at the end of the training set that are kept to choose the best epoch.
+        calibration: number of training samples that are written to the checkpoint.
+        restart_epochs: number of further epochs in which the best network is trained with new learning rates, while
+            V[B] is multiplied by a factor that falls to `restart_spread`
+            (`blrc.training.stages.networks.restrain_at`); 0 is no restart.
+        restart_weight_lr, restart_lr: peak learning rates of the restart, with a warm-up over the first tenth and then
+            a cosine.
+        restart_spread: final factor on V[B] in the restart.
     """
 
     task: Literal["mnist", "cifar10"] = "mnist"
@@ -134,7 +147,7 @@ class Recipe:
 
     @property
     def idle(self) -> Mapping[str, str]:
-        """Fields that change nothing as the others are, each with the field that is the reason."""
+        """Return the fields that have no effect because of another field, each with the name of that field."""
         if self.model != "blrnet":
             own = _PRETRAINING if self.model == "bnn" else ("lr", "schedule", "precision", "calibration")
             return dict.fromkeys((*_STOCHASTIC, *own), "model")
@@ -148,7 +161,7 @@ class Recipe:
 
     @property
     def pretrains(self) -> bool:
-        """Whether a full-precision network is trained first."""
+        """Return whether a full-precision network is trained first."""
         wanted = self.init == "transfer" or self.distillation > 0
         return self.model == "blrnet" and self.pretrain_epochs > 0 and wanted
 
@@ -188,8 +201,10 @@ the paper's rates, schedule and soft samples."""
 
 
 def plateau(accuracies: Sequence[float]) -> float:
-    """Share of the peak rate in the epoch that follows these: `PLATEAU_FACTOR` for every `PLATEAU_PATIENCE` epochs in a
-    row without a new best."""
+    """Return the share of the peak rate in the epoch that follows epochs of these accuracies.
+
+    The share is multiplied by `PLATEAU_FACTOR` for every `PLATEAU_PATIENCE` epochs in a row without a new best.
+    """
     share, best, waited = 1.0, -math.inf, 0
     for accuracy in accuracies:
         waited = 0 if accuracy > best else waited + 1
@@ -200,22 +215,22 @@ def plateau(accuracies: Sequence[float]) -> float:
 
 
 def constant(_: float) -> float:
-    """Share of the peak rate: all of it."""
+    """Return the share of the peak rate for a constant rate, which is 1."""
     return 1.0
 
 
 def one_cycle(progress: float) -> float:
-    """Share of the peak rate after `progress` in [0, 1]: from 1/25 up over the first 30 %, then down to 0."""
+    """Return the share of the peak rate after `progress` in [0, 1]: up from 1/25 in the first 30 %, then down to 0."""
     if progress < 0.3:
         return 1.0 / 25.0 + (1.0 - 1.0 / 25.0) * (1.0 - cosine(progress / 0.3))
     return cosine((progress - 0.3) / 0.7)
 
 
 def warm_cosine(progress: float) -> float:
-    """Share of the peak rate after `progress` in [0, 1]: linear from 0 over the first tenth, then cosine to 0."""
+    """Return the share of the peak rate after `progress` in [0, 1]: linear from 0 for a tenth, then cosine to 0."""
     return progress / 0.1 if progress < 0.1 else cosine((progress - 0.1) / 0.9)
 
 
 def cosine(progress: float) -> float:
-    """Share of the peak rate after `progress` in [0, 1]: (1 + cos(pi progress)) / 2."""
+    """Return the share of the peak rate after `progress` in [0, 1], (1 + cos(pi progress)) / 2."""
     return 0.5 * (1.0 + math.cos(math.pi * min(progress, 1.0)))

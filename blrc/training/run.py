@@ -1,4 +1,4 @@
-"""One training run: data, stages, checkpoint; resumable after any epoch."""
+"""Do one training run, from data through stages to a checkpoint, which can be resumed after any epoch."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ MOST_THREADS = 1024  # more than any machine has for one process
 
 
 class FinishedError(BlrcError):
-    """There is nothing to resume: the output is there, and no unfinished run."""
+    """Report that there is nothing to resume, because the output exists and no unfinished run does."""
 
 
 @dataclass(frozen=True, repr=False)
 class Trained(Brief):
-    """What came out of a run.
+    """Hold the result of a run.
 
     Attributes:
-        model: the best epoch of the network.
-        accuracies: validation accuracy in [0, 1] of every epoch, by stage; a stochastic network's are those of its MAP
-            network.
-        history: a row an epoch (`blrc.training.state.TrainingState`).
+        model: the network after its best epoch.
+        accuracies: validation accuracy in [0, 1] of every epoch, by stage. For a stochastic network it is that of its
+            MAP network.
+        history: one row per epoch (`blrc.training.state.TrainingState`).
     """
 
     model: nn.Sequential
@@ -65,32 +65,34 @@ def run(
 ) -> Trained:
     """Train one of the paper's networks, or a baseline, and write its checkpoint.
 
-    The network is trained on the device's own input codes. After every epoch the run's state goes to
-    ``<output>.training``; a run that was killed goes on from there with `resume`, and ends with the same bytes as an
-    uninterrupted one at the same number of threads. The file is removed when the checkpoint is written. A lock on
-    ``.<output>.blrc-lock`` keeps other runs away meanwhile; the kernel releases it however the process ends. A
-    full-precision network cannot be compiled; its file is for `blrc.frontend.full_precision.load_real`.
+    The network is trained on the same input codes that it gets on the device. After every epoch the run's state is
+    written to ``<output>.training``. With `resume`, a run that was killed continues from there, and ends with the same
+    bytes as an uninterrupted one at the same number of threads. The file is removed when the checkpoint is written. A
+    lock on ``.<output>.blrc-lock`` keeps other runs away meanwhile. The kernel releases it however the process ends.
+
+    A full-precision network cannot be compiled, and `blrc.frontend.full_precision.load_real` reads its file.
+
+    If torchrun started the run, each process takes its share of every batch, and the first one writes and prints.
+    Order and augmentation do not depend on the number of processes, but the noise does. All processes must see the
+    same files.
 
     Args:
-        output: the checkpoint's path.
-        data: folder of the data set's files; by default the cache, downloaded when absent.
-        recipe: options.
-        resume: go on from the state that is there; without one, and without an output, a new run begins, and a line
+        output: path of the checkpoint.
+        data: folder of the data set's files; None is the cache, to which absent files are downloaded.
+        recipe: options of the run.
+        resume: continue from the saved state. If there is neither a state nor an output, a new run begins, and a line
             says so.
-        stream: for progress (stderr); a bar on a terminal, else a line an epoch.
-        threads: torch's threads during the run; by default as many as it has now.
-        log: a CSV file with a line an epoch, written after each.
-        device: ``cpu``, ``cuda``, or ``auto``: a GPU where there is one.
-        minutes: stop by itself before so many are over, after an epoch, to be resumed.
-
-    Started by torchrun, each process takes its share of every batch; the first one writes and speaks. Order and
-    augmentation do not depend on the number of processes, the noise does. All have to see the same files.
+        stream: where progress is shown, as a bar on a terminal or else a line per epoch; None is stderr.
+        threads: number of torch's threads during the run; None keeps the current number.
+        log: path of a CSV file with a line per epoch, which is written after each epoch.
+        device: ``cpu``, ``cuda``, or ``auto``, which takes a GPU where there is one.
+        minutes: stop after an epoch, before this many minutes are over. The run can be resumed then.
 
     Raises:
-        BlrcError: bad options or data; a state is there, but `resume` is off or the options differ from its own;
-            another run that writes `output` is at work.
+        BlrcError: options or data are bad; or there is a saved state, but `resume` is off or the options differ from
+            those of the state; or another run is writing `output`.
         OutOfTimeError: `minutes` are nearly over.
-        FinishedError: `resume`, but the run is finished: its output is there.
+        FinishedError: `resume` is on, but the run is finished and its output exists.
     """
     if threads is not None and not 1 <= threads <= MOST_THREADS:
         raise BlrcError(f"threads {threads}: must be from 1 to {MOST_THREADS:,}")
@@ -156,7 +158,7 @@ def _run(
 
 
 def _refuse_early(recipe: Recipe, ranks: Ranks) -> None:
-    """Refuse what cannot be trained before anything is read or written."""
+    """Refuse a recipe that cannot be trained before anything is read or written."""
     with torch.random.fork_rng(devices=[]):
         networks.new(recipe)
     if recipe.compile:
@@ -173,7 +175,7 @@ def _refuse_finished(output: Path, resume: bool) -> None:
 
 
 def _state(state_path: Path, options: dict[str, Any], resume: bool, stream: TextIO, device: str) -> TrainingState:
-    """The state to go on from, or a new one, which is written."""
+    """Return the state to resume from, or write and return a new one."""
     if not resume and state_path.exists():
         raise BlrcError(f"{state_path}: an unfinished run; go on with --resume, or delete the file to train anew")
     if resume and state_path.exists():

@@ -1,4 +1,4 @@
-"""Seeds that are derived from other seeds."""
+"""Derive seeds from other seeds."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import numpy as np
 
 
 def derived_seed(*key: int) -> int:
-    """Return a seed of 63 bits for `key`, non-negative integers: other keys give other, independent seeds.
+    """Return a seed of 63 bits for a key of non-negative integers. Different keys give independent seeds.
 
-    A generator that is seeded anew in this way at each step needs no state that would have to be kept.
+    A generator that gets such a seed at each step has no state that would have to be saved.
     """
     word = np.random.SeedSequence(key).generate_state(1, np.uint64)[0]
-    return int(word) >> 1  # as a Python integer: NumPy 1 knows no type for uint64 >> 1
+    return int(word) >> 1  # as a Python integer, since NumPy 1 has no type for uint64 >> 1

@@ -1,4 +1,4 @@
-"""The state of an unfinished run, in a file of its own beside the output."""
+"""Keep the state of an unfinished run in a file beside the output."""
 
 from __future__ import annotations
 
@@ -19,23 +19,24 @@ from blrc.store.atomic import cannot_write, hidden, write_atomically
 from blrc.store.lock import lock_file
 from blrc.training.stages.stage import Tensors
 
-FORMAT = 5  # a new one with every change of fields, of the recipe's too, or of what the same options compute
+FORMAT = 5  # raise it when fields change, here or in the recipe, or when the same options compute something else
 
 
 @dataclass
 class TrainingState:
-    """What a run needs to go on after its last finished epoch.
+    """Hold what a run needs to continue after its last finished epoch.
 
     Attributes:
-        options: what the run's result depends on (the recipe's fields and the data's digest), as plain values.
-        threads: torch's threads; another number gives other last bits.
-        device: ``cpu`` or ``cuda``, where it began; another one gives other last bits.
-        stage: index of the stage at work.
-        epoch: its finished epochs.
-        model, adam: its network's and optimiser's state dicts.
-        best, best_accuracy, best_epoch: its best tensors so far.
+        options: everything that the result depends on, as plain values: the recipe's fields, the data's digest, and the
+            number of processes where there are several.
+        threads: number of torch's threads. Another number changes the last bits of the result.
+        device: ``cpu`` or ``cuda``, where the run began. The other one changes the last bits of the result.
+        stage: index of the current stage.
+        epoch: number of its finished epochs.
+        model, adam: state dicts of its network and its optimiser.
+        best, best_accuracy, best_epoch: its best tensors so far, their accuracy and their epoch.
         results: best tensors of finished stages, by name.
-        history: a row for every epoch so far: stage, epoch, loss, validation (accuracy in [0, 1]), what else the stage
+        history: one row per epoch so far: stage, epoch, loss, validation (accuracy in [0, 1]), what else the stage
             measures, and the epoch's CPU seconds.
     """
 
@@ -54,7 +55,7 @@ class TrainingState:
 
     @property
     def accuracies(self) -> dict[str, list[float]]:
-        """Validation accuracy of every epoch so far, by stage."""
+        """Return the validation accuracy of every epoch so far, by stage."""
         found: dict[str, list[float]] = {}
         for row in self.history:
             found.setdefault(row["stage"], []).append(row["validation"])
@@ -62,16 +63,16 @@ class TrainingState:
 
 
 def state_file(output: Path) -> Path:
-    """Where the state of a run that writes `output` lies."""
+    """Return the path of the state file of a run that writes `output`."""
     return output.with_name(output.name + ".training")
 
 
 @contextmanager
 def run_alone(output: Path) -> Iterator[None]:
-    """Keep other runs away from `output` and its state, until this one ends or its process dies.
+    """Keep other runs away from `output` and its state until this one ends or its process dies.
 
     Raises:
-        BlrcError: another run has them, or the folder cannot be written.
+        BlrcError: another run holds them, or the folder cannot be written.
     """
     held = f"{output}: another blrc train that writes it is running; wait for it to end, or choose another file with -o"
     made: list[Path] = []
@@ -85,12 +86,12 @@ def run_alone(output: Path) -> Iterator[None]:
     finally:
         lock.release()
         for folder in reversed(made):
-            with suppress(OSError):  # it holds what was trained
+            with suppress(OSError):  # the folder is not empty if it holds what was trained
                 folder.rmdir()
 
 
 def save_state(state: TrainingState, path: Path) -> None:
-    """Write atomically: a run killed here still has its epoch before."""
+    """Write a state atomically, so that a run that is killed meanwhile still has the previous one."""
     content = {f.name: getattr(state, f.name) for f in fields(state)}
     buffer = io.BytesIO()
     torch.save({"format": FORMAT, **content}, buffer)
@@ -98,14 +99,15 @@ def save_state(state: TrainingState, path: Path) -> None:
 
 
 def load_state(path: Path, options: dict[str, Any]) -> TrainingState:
-    """Read a state, for a run with these options.
+    """Read the state of a run with these options.
 
     Raises:
-        BlrcError: no training state, of another version, or of a run with other options (each is named).
+        BlrcError: the file is no training state, or it is of another version, or of a run with other options. The
+            message names each option that differs.
     """
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what a version of torch has to say of a file is no reason to refuse it
+            warnings.simplefilter("ignore")  # a warning from some version of torch is no reason to refuse a file
             content = torch.load(io.BytesIO(read_stored(path)), map_location="cpu", weights_only=True)
         if content.pop("format") != FORMAT:
             raise BlrcError(f"{path}: written by another version of blrc: delete it and train anew")
@@ -129,7 +131,7 @@ def load_state(path: Path, options: dict[str, Any]) -> TrainingState:
 
 
 def _check(state: TrainingState) -> None:
-    """Raise a `TypeError` where a field has not the type that it has to have."""
+    """Raise a `TypeError` if a field does not have its type."""
     whole = (state.threads, state.stage, state.epoch, state.best_epoch)
     held = (state.model, state.best, *state.results.values())
     good = isinstance(state.options, dict) and isinstance(state.history, list)

@@ -1,4 +1,4 @@
-"""Run what else could compute the same network: torch, ONNX Runtime, Larq Compute Engine, and published figures.
+"""Run the same network in other software: torch, ONNX Runtime and Larq Compute Engine; and hold published figures.
 
-May import: `blrc.benchmark.clock` and `blrc.benchmark.subject`, and rooms below `blrc.benchmark`.
+This package may import `blrc.benchmark.clock` and `blrc.benchmark.subject`, and what `blrc.benchmark` may import.
 """

@@ -1,8 +1,8 @@
-"""Larq Compute Engine as a rival: in a process of another interpreter, since its TensorFlow wants another NumPy.
+"""Run Larq Compute Engine as a rival in a process of another interpreter, since its TensorFlow needs another NumPy.
 
-``$BLRC_LCE_PYTHON`` names that interpreter. Binary layers, dense ones too, are its binary convolutions; first and last
-layers are in float32, as in all of its networks. Images come and go in float32, and padding is with 1, not 0: its fast
-kernels know no other.
+``$BLRC_LCE_PYTHON`` names that interpreter. Binary layers, including dense ones, become its binary convolutions. First
+and last layers are in float32, as in all of its networks. Inputs and outputs are float32, and padding is with 1 instead
+of 0, since its fast kernels support no other.
 """
 
 from __future__ import annotations
@@ -29,22 +29,23 @@ WORKER = lce_worker.__file__
 
 
 def interpreter(environment: Mapping[str, str] | None = None) -> str | None:
-    """The one that has Larq Compute Engine, or None where none is named."""
+    """Return the interpreter that has Larq Compute Engine, or None if the environment names none."""
     return (os.environ if environment is None else environment).get(VARIABLE) or None
 
 
 def missing() -> str | None:
-    """Why it is left out, in words, or None where an interpreter is named."""
+    """Return in words why Larq Compute Engine is left out, or None if an interpreter is named."""
     if interpreter() is not None:
         return None
     return f"name an interpreter that has it in {VARIABLE} (Python 3.10 or 3.11: pip install {PACKAGES})"
 
 
 def network(ops: Sequence[Op], bare: bool = False) -> dict[str, Any] | None:
-    """What the worker builds of some consecutive ops, or None where it has no such layers.
+    """Describe the layers that the worker builds for some consecutive ops, or return None where it has no such layers.
 
     Args:
-        bare: a convolution alone, without norm and pooling.
+        ops: consecutive ops of a program.
+        bare: describe convolutions alone, without norm and pooling.
     """
     computing = [op for op in ops if not isinstance(op, Encode)]
     layers: list[dict[str, Any]] = []
@@ -81,7 +82,7 @@ def _pool(window: Window) -> dict[str, Any]:
 
 
 def _padding(op: Conv) -> str | None:
-    """``valid`` or ``same``, as TensorFlow pads; None where it does not."""
+    """Return TensorFlow's name of the padding, ``valid`` or ``same``, or None if TensorFlow has no such padding."""
     if not any(op.window.padding):
         return "valid"
     odd = all(k % 2 == 1 for k in op.window.kernel)
@@ -90,13 +91,14 @@ def _padding(op: Conv) -> str | None:
 
 
 class Engine:
-    """The process, which lives as long as this object's ``with`` block.
-
-    Attributes:
-        version: of Larq Compute Engine.
+    """Run the worker process, which lives as long as this object's ``with`` block.
 
     Args:
-        networks: as `network` gives them.
+        networks: descriptions that `network` returned.
+        python: path of the interpreter.
+
+    Attributes:
+        version: version of Larq Compute Engine.
 
     Raises:
         BlrcError: the interpreter cannot be started, or lacks a package.
@@ -123,11 +125,11 @@ class Engine:
             raise
 
     def run(self, index: int) -> Run:
-        """A network, timed where it runs."""
+        """Return a run of the network with this index, which is timed in the worker process."""
 
         def run(repeats: int) -> Time:
             assert self._process.stdin is not None
-            with suppress(BrokenPipeError):  # then there is no answer either
+            with suppress(BrokenPipeError):  # `_answer` then reports the failure
                 self._process.stdin.write(f"{index} {repeats}\n")
                 self._process.stdin.flush()
             cpu, wall = self._answer()

@@ -1,8 +1,9 @@
-"""Networks in Larq Compute Engine, timed in whatever interpreter has it: it needs nothing of blrc.
+"""Time networks in Larq Compute Engine, in an interpreter that has it but does not need blrc.
 
-``python -I lce_worker.py NETWORKS.json`` builds them (`blrc.benchmark.rivals.lce` says what the file holds), writes
-``ready VERSION``, and then answers each line ``INDEX REPEATS`` with the CPU and wall seconds that so many runs of that
-network took. Of the engine's kernels for x86 it takes those that are fastest for the network.
+``python -I lce_worker.py NETWORKS.json`` builds the networks that the file describes (see
+`blrc.benchmark.rivals.lce.network`) and writes ``ready VERSION``. Then it answers each line ``INDEX REPEATS`` with the
+CPU and wall seconds that so many runs of that network took. It uses the engine's x86 kernels that are fastest for the
+network.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from typing import Any
 import numpy as np
 
 MODES: tuple[dict[str, bool], ...] = ({}, {"use_indirect_bgemm": True}, {"use_reference_bconv": True})
-SECONDS = 0.05  # that each mode is tried
+SECONDS = 0.05  # time for which each mode is tried
 
 
 def converted(network: dict[str, Any]) -> bytes:
-    """A network as a file of the engine."""
+    """Convert a network to a file of the engine."""
     import larq
     import larq_compute_engine
     import tensorflow
@@ -40,7 +41,7 @@ def converted(network: dict[str, Any]) -> bytes:
                 layer["kernel"],
                 layer["stride"],
                 padding=layer["padding"],
-                pad_values=1 if same and binary else 0,  # which the engine's fast kernels want
+                pad_values=1 if same and binary else 0,  # the engine's fast kernels need padding with 1
                 input_quantizer="ste_sign" if binary else None,
                 kernel_quantizer="ste_sign",
                 kernel_constraint="weight_clip",
@@ -54,7 +55,7 @@ def converted(network: dict[str, Any]) -> bytes:
 
 
 def runner(network: dict[str, Any]) -> Callable[[int], tuple[float, float]]:
-    """Runs a network so many times: CPU and wall seconds."""
+    """Return a function that runs a network so many times and returns the CPU and wall seconds."""
     from larq_compute_engine.tflite.python.interpreter import Interpreter
 
     model = converted(network)
@@ -74,7 +75,7 @@ def runner(network: dict[str, Any]) -> Callable[[int], tuple[float, float]]:
 
 
 def _seconds(run: Callable[[int], tuple[float, float]]) -> float:
-    """CPU seconds of one run, by a few after one that warms it up."""
+    """Return the CPU seconds of one run, measured over several runs after a warm-up."""
     first, _ = run(1), run(1)
     repeats = max(1, int(SECONDS / max(1e-6, first[0])))
     return run(repeats)[0] / repeats

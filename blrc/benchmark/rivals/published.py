@@ -1,6 +1,6 @@
-"""Int8 figures of the paper's networks on microcontrollers, to stand beside ours.
+"""Hold figures of the paper's networks in int8 on microcontrollers, for comparison with ours.
 
-They were measured once, for this project, in the same emulator and by the same count of instructions; nothing here
+They were measured once for this project, in the same emulator and with the same count of instructions. Nothing here
 measures them again.
 """
 
@@ -17,12 +17,12 @@ Signature = tuple[tuple[int, ...], ...]
 
 @dataclass(frozen=True)
 class Int8:
-    """Instructions of one inference of the int8 network, by machine.
+    """Hold what one inference of a network in int8 costs.
 
     Attributes:
-        whole: of the network.
-        layers: of each layer with its pooling, where they were counted.
+        whole: instructions of the network, by machine.
         flash, ram: bytes.
+        layers: instructions of each layer with its pooling, by machine, where they were counted.
     """
 
     whole: Mapping[str, int]
@@ -62,12 +62,12 @@ _KNOWN: Mapping[Signature, Int8] = {
 
 
 def int8_of(program: Program) -> Int8 | None:
-    """The figures of the int8 network of these shapes, where there are any."""
+    """Return the figures of the int8 network with the program's shapes, or None if there are none."""
     return _KNOWN.get(tuple(_shape(op) for op in program.ops if not isinstance(op, Encode | Pool)))
 
 
 def _shape(op: Op) -> tuple[int, ...]:
-    """Input, kernel, outputs and map behind the pooling; of the scores what goes in and comes out."""
+    """Return an op's shapes: those of input, kernel, outputs and pooled map; for scores the inputs and outputs."""
     if isinstance(op, Conv):
         return (*op.x.shape, *op.window.kernel, op.y.shape[2], *op.y.shape[:2])
     height, width, channels = op.x.shape

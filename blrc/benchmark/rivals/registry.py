@@ -1,4 +1,4 @@
-"""What else could run a network, ready to be timed: one thread, batch 1, on one sample."""
+"""List the other ways to run a network, ready to be timed in one thread with batch 1, on one sample."""
 
 from __future__ import annotations
 
@@ -24,12 +24,13 @@ FLOAT32, INT8, OURS, TORCH = "ort float32", "ort int8", "our onnx", "torch float
 
 @dataclass(frozen=True)
 class Rival:
-    """A way to run the same network, or its twin.
+    """Describe another way to run the same network, or a network of the same shapes.
 
     Attributes:
-        packages: that it needs.
-        step: what a step of the C does, alone.
-        network: one network, or all members of an ensemble, where `whole` says so; None where it has no such thing.
+        packages: names of the packages that it needs.
+        step: returns a run of what one step of the C does.
+        network: returns a run of one network, or of all members of an ensemble if the second argument is true; None if
+            it has no such run.
     """
 
     packages: tuple[str, ...]
@@ -38,7 +39,7 @@ class Rival:
 
     @property
     def missing(self) -> str | None:
-        """Why it is left out, in words, or None where all of its packages are there."""
+        """Return in words why this rival is left out, or None if all of its packages are installed."""
         lacking = [package for package in self.packages if importlib.util.find_spec(package) is None]
         extras = ",".join(dict.fromkeys(EXTRAS[package] for package in lacking if package in EXTRAS))
         wanted = [*([f"'blrc[{extras}]'"] if extras else []), *(name for name in lacking if name not in EXTRAS)]
@@ -46,12 +47,16 @@ class Rival:
 
 
 def in_onnx_runtime(model: bytes, seed: int = 1) -> Run:
-    """A file of one input in ONNX Runtime, with all of its optimisations, on random values.
+    """Return a run of an ONNX file with one input in ONNX Runtime, with all optimisations, on random values.
 
-    Its input and outputs are bound once, so that no array crosses from Python at each run.
+    Input and outputs are bound once, so that no array is passed from Python at each run.
+
+    Args:
+        model: content of the file.
+        seed: random seed of the values.
 
     Raises:
-        BlrcError: the runtime refuses it.
+        BlrcError: the runtime refuses the file.
     """
     import onnxruntime
 
@@ -78,7 +83,7 @@ def in_onnx_runtime(model: bytes, seed: int = 1) -> Run:
 
 
 def _random(value: onnxruntime.NodeArg, seed: int) -> NDArray[Any]:
-    """One sample of what a file takes: -1 and +1, or any 8-bit values (what they are does not change the time)."""
+    """Return a sample that an ONNX file takes: of -1 and +1, or any 8-bit values, which do not affect the time."""
     shape = [size if isinstance(size, int) else 1 for size in value.shape]
     rng = np.random.default_rng(seed)
     if value.type == "tensor(float)":
@@ -123,7 +128,7 @@ def _torch(subject: Subject, whole: bool) -> Run | None:
 
 
 def _ours_step(subject: Subject, step: Step) -> Run:
-    """With the look-up of codes, where the C's step contains it."""
+    """Return a run of our ONNX ops for a step, including the look-up of codes if the C's step contains it."""
     from blrc.targets.onnx.emit import op_model
     from blrc.targets.onnx.session import form_of
 
@@ -139,7 +144,10 @@ def _ours_step(subject: Subject, step: Step) -> Run:
 
 
 def _ours(subject: Subject, whole: bool) -> Run | None:
-    """The file as it is: it contains all members."""
+    """Return a run of our ONNX file as it is.
+
+    It contains all members, so there is no run of a single network of an ensemble.
+    """
     several = len(subject.program.members) > 1
     return None if subject.onnx is None or whole != several else in_onnx_runtime(subject.onnx)
 

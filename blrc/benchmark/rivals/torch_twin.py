@@ -1,4 +1,4 @@
-"""The float32 twin of a network (`blrc.benchmark.rivals.twins`) in PyTorch, op by op."""
+"""Run the float32 twin of a network (`blrc.benchmark.rivals.twins`) in PyTorch, op by op."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Step = Callable[[Tensor], Tensor]
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """PyTorch computes in the calling thread, in this block."""
+    """Let PyTorch compute in a single thread inside this context."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -29,7 +29,10 @@ def one_thread() -> Iterator[None]:
 
 
 def network(program: Program, ops: Sequence[Op]) -> Step:
-    """Some consecutive ops of a program, as a function of a tensor (N, C, H, W), or (N, C) where it is one pixel."""
+    """Return some consecutive ops of a program as a function of a tensor.
+
+    The tensor is ``(N, C, H, W)``, or ``(N, C)`` where the input is one pixel.
+    """
     steps = [step for op in ops if not isinstance(op, Encode) for step in _steps(program, op)]
 
     def forward(x: Tensor) -> Tensor:
@@ -41,7 +44,7 @@ def network(program: Program, ops: Sequence[Op]) -> Step:
 
 
 def in_torch(program: Program, ops: Sequence[Op]) -> Run:
-    """The same on one sample, in inference mode; in as many threads as PyTorch is set to."""
+    """Return a run of `network` on one sample, in inference mode and in as many threads as PyTorch is set to."""
     forward = network(program, ops)
     signs = np.random.default_rng(1).integers(0, 2, twins.input_shape(program, ops)).astype(np.float32) * 2 - 1
     x = torch.from_numpy(signs)
@@ -79,14 +82,17 @@ def _steps(program: Program, op: Op) -> list[Step]:
 
 def _max_pool(window: Window) -> Step:
     def step(x: Tensor) -> Tensor:
-        # Behind a ReLU nothing is below 0: padding with it is padding with nothing.
+        # Values behind a ReLU are not negative, so padding with 0 never changes a maximum.
         return F.max_pool2d(_padded(x, window), window.kernel, window.stride, _same(window), window.dilation)
 
     return step
 
 
 def _same(window: Window) -> tuple[int, int]:
-    """The padding where it is alike on opposite sides; else none is left for the op to do."""
+    """Return the padding that the op itself applies: all of it if opposite sides are equal, otherwise none.
+
+    In the second case `_padded` has applied it before.
+    """
     top, left, bottom, right = window.padding
     return (top, left) if (top, left) == (bottom, right) else (0, 0)
 

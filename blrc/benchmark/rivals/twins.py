@@ -1,10 +1,13 @@
-"""The network that a program stands in for, as other runtimes would run it: ONNX files in float32 and in int8.
+"""Build twins of a program for other runtimes: ONNX files in float32 and in int8 with the same shapes.
 
-Same shapes, same windows, weights of -1 and +1 (the last layer its own); in place of a norm a bias, of the sign a ReLU,
-and max pooling where the program pools. A layer's twin takes real-valued input, that of a network what is left of an
-image once it has been standardised: neither contains the look-up of codes. The int8 file is what quantisation tools
-write: `QLinearConv` and `QLinearMatMul`, activations uint8 with zero point 0 (which makes the cut at 0 the ReLU),
-weights int8, one scale for each layer. What it computes is of no interest, only its shapes are.
+A twin has the same shapes and windows as the program. Its weights are -1 and +1, and those of the last layer are the
+program's. A bias replaces the norm, a ReLU replaces the sign, and max pooling is where the program pools. The twin of
+a layer takes real-valued input, and the twin of a network takes a standardised image. Neither contains the look-up of
+codes.
+
+The int8 file is what quantisation tools write: `QLinearConv` and `QLinearMatMul`, uint8 activations with zero point 0
+(so that the cut at 0 is the ReLU), int8 weights, and one scale for each layer. The values that it computes do not
+matter, only its shapes do.
 """
 
 from __future__ import annotations
@@ -21,31 +24,36 @@ from blrc.net.bits import unpack_signs
 from blrc.program.program import BinaryScores, Conv, Encode, Op, Pool, Program, Window
 
 INPUT = "input"
-IR_VERSION, OPSET = 8, 17  # what ONNX Runtime 1.17 reads
+IR_VERSION, OPSET = 8, 17  # versions that ONNX Runtime 1.17 reads
 
 
 def input_shape(program: Program, ops: Sequence[Op]) -> tuple[int, ...]:
-    """Of the twin of these ops: (1, C, H, W), or (1, C) where there is one pixel."""
+    """Return the input shape of the twin of these ops: (1, C, H, W), or (1, C) where there is one pixel."""
     height, width, channels = _computing(ops)[0].x.shape
     return (1, channels) if (height, width) == (1, 1) else (1, channels, height, width)
 
 
 def float32_model(program: Program, ops: Sequence[Op], bare: bool = False) -> bytes:
-    """The float32 twin of some consecutive ops of a program.
+    """Return the float32 twin of some consecutive ops of a program, as the content of an ONNX file.
 
     Args:
-        bare: the convolution or matrix product alone, without bias, ReLU and pooling.
+        program: the program.
+        ops: its ops to build a twin of.
+        bare: include only the convolution or matrix product, without bias, ReLU and pooling.
     """
     return _model(program, ops, _Float32(bare), TensorProto.FLOAT)
 
 
 def int8_model(program: Program, ops: Sequence[Op], bare: bool = False) -> bytes:
-    """The int8 twin, as `float32_model`."""
+    """Return the int8 twin; the arguments are those of `float32_model`."""
     return _model(program, ops, _Int8(bare), TensorProto.UINT8)
 
 
 def weights(program: Program, op: Op) -> NDArray[np.int8]:
-    """Of a layer that has some, ``(out, C of a group, H, W)``: -1 and +1, or the last layer's."""
+    """Return the weights ``(out, C of a group, H, W)`` of a layer that has some.
+
+    They are -1 and +1, or those of the last layer clipped to [-127, 127].
+    """
     if isinstance(op, Conv):
         signs = unpack_signs(program.constant(op.weights), op.group_channels)
     elif isinstance(op, BinaryScores):
@@ -57,7 +65,7 @@ def weights(program: Program, op: Op) -> NDArray[np.int8]:
 
 
 def is_product(op: Op) -> bool:
-    """It is a matrix product: a dense layer or the scores."""
+    """Return whether an op is a matrix product, which is a dense layer or the scores."""
     if isinstance(op, Conv):
         return op.is_dense and op.groups == 1 and not any(op.window.padding)
     return not isinstance(op, Encode | Pool)
@@ -68,7 +76,7 @@ def _computing(ops: Sequence[Op]) -> list[Op]:
 
 
 class _Nodes:
-    """A graph as it grows; `at` is the tensor that the next node reads."""
+    """Collect the nodes of a graph, of which the next one reads the tensor `at`."""
 
     def __init__(self) -> None:
         self.nodes: list[onnx.NodeProto] = []
@@ -76,7 +84,7 @@ class _Nodes:
         self.at = INPUT
 
     def add(self, kind: str, *inputs: NDArray[Any], **attributes: Any) -> None:
-        """A node that reads `at` and constants."""
+        """Add a node that reads `at` and constants, and let `at` be its output."""
         names = [self.at]
         for tensor in inputs:
             names.append(f"c{len(self.tensors)}")
@@ -125,10 +133,10 @@ class _Int8:
         to.add("QLinearMatMul", *self._quantised(weights, len(weights)))
 
     def activate(self, to: _Nodes) -> None:
-        """The zero point does it."""
+        """Do nothing, since the zero point already acts as the ReLU."""
 
     def _quantised(self, weights: NDArray[np.int8], fan_in: int) -> list[NDArray[Any]]:
-        """Scales and zero points around the weights; so that sums of random signs spread over the outputs' range."""
+        """Return the weights amid scales and zero points that spread sums of random signs over the outputs' range."""
         one, zero = np.array(1 / 127, np.float32), np.array(0, np.uint8)
         large = (weights.astype(np.int16) * 127).clip(-127, 127).astype(np.int8)
         return [one, zero, large, one, np.array(0, np.int8), (one * np.sqrt(fan_in)).astype(np.float32), zero]

@@ -1,4 +1,5 @@
 """Show measurements as text and as a figure.
 
-A report comes in, lines or an SVG file go out. May import: `blrc.benchmark` and `blrc.evaluation.figures`.
+The input is a report, the output text or an SVG file. This package may import `blrc.benchmark` and
+`blrc.evaluation.figures`.
 """

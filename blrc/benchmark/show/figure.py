@@ -1,4 +1,7 @@
-"""Figures of what `blrc bench` and `make bench` found: SVG, the same bytes for the same data. Needs matplotlib."""
+"""Draw the measurements of `blrc bench` and `make bench` as SVG figures. This needs matplotlib.
+
+The same data give the same bytes.
+"""
 
 from __future__ import annotations
 
@@ -8,31 +11,36 @@ from typing import Any
 from blrc.benchmark.rivals.registry import FLOAT32
 from blrc.evaluation.figures import Figure, axes_of, to_svg
 
-WIDTH = 0.8  # of all bars of a group
+WIDTH = 0.8  # width of all bars of a group together
 
 
 def draw(plain: Mapping[str, Any]) -> bytes:
-    """Of times here: how many times faster than float32 each contestant is, by layer. Of machines: instructions a MAC.
+    """Draw a report as an SVG figure.
+
+    For times on this machine it shows how many times faster than float32 each contestant is, by layer. For emulated
+    machines it shows instructions per multiply-add.
 
     Args:
-        plain: see `blrc.benchmark.report.to_plain`.
+        plain: plain data as in `blrc.benchmark.report.to_plain`.
     """
     return to_svg(_speed(plain["host"]) if "host" in plain else _instructions(plain["devices"]))
 
 
 def bars(groups: Sequence[str], series: Mapping[str, Sequence[float | None]], x: str, y: str, one: str = "") -> Figure:
-    """Bars side by side in groups, on a logarithmic axis.
+    """Draw bars side by side in groups, on a logarithmic axis.
 
     Args:
-        series: for each name one value a group; None where there is none.
-        one: what the line at 1 is called, if there is to be one.
+        groups: labels of the groups.
+        series: one value per group for each name; None where there is no value.
+        x, y: labels of the axes.
+        one: label of a line at 1; empty for no line.
     """
     figure, axes = axes_of(x, y)
     width = WIDTH / max(1, len(series))
     for k, (name, values) in enumerate(series.items()):
         held = [(i, value) for i, value in enumerate(values) if value is not None]
         at = [i + (k + 0.5) * width - WIDTH / 2 for i, _ in held]
-        start = 1.0 if one else 0.0  # up from the line, or down
+        start = 1.0 if one else 0.0  # bars go up or down from the line
         axes.bar(at, [value - start for _, value in held], width, bottom=start, label=name)
     if one:
         axes.axhline(1, color="0.3", linewidth=1, label=one)

@@ -1,4 +1,4 @@
-"""What `blrc bench` found, as tables for a terminal."""
+"""Format the measurements of `blrc bench` as tables for a terminal."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Plain = Mapping[str, Any]
 
 
 def to_text(plain: Plain, width: int = NO_TERMINAL) -> str:
-    """Tables for a terminal."""
+    """Format a report as tables for a terminal of this `width`."""
     members = "" if plain["members"] == 1 else f", {plain['members']} members"
     parts = [f"{plain['name']}: C for {plain['cpu']} CPUs, --optimize {plain['optimize']}{members}"]
     if "host" in plain:
@@ -128,7 +128,7 @@ def _device(device: Plain, width: int) -> str:
 
 
 def _int8(device: Plain) -> int | None:
-    """Instructions of the int8 network there, where they were ever counted."""
+    """Return the instructions of the int8 network on a device, or None if they were never counted."""
     found: int | None = None if device["int8"] is None else device["int8"]["whole"].get(device["name"])
     return found
 

@@ -1,4 +1,4 @@
-"""Convert networks: a deterministic twin of a stochastic one, and weights from a full-precision one.
+"""Convert a stochastic network to a deterministic one, and initialise one from a full-precision network.
 
-May import: `blrc.nn.layers` and what it may import.
+This package may import `blrc.nn.layers` and what that may import.
 """

@@ -1,4 +1,4 @@
-"""From a network over random weights to one deterministic network, in plain torch modules."""
+"""Convert a network over random weights to a deterministic network of plain torch modules."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from blrc.nn.layers.ste import SteConv2d, SteLinear, SteSign, signs
 
 
 class Sign(nn.Module):
-    """b(a) = +1 where a >= 0, else -1; +1 on ties, unlike `torch.sign`. Any shape; no gradient.
+    """Compute b(a) = +1 where a >= 0, else -1, for a tensor of any shape.
+
+    A tie gives +1, unlike in `torch.sign`. There is no gradient.
 
     Example:
         >>> Sign()(torch.tensor([-2.0, 0.0, 3.0]))
@@ -27,15 +29,18 @@ class Sign(nn.Module):
 
 
 def deterministic(model: nn.Module, sample: bool = False, generator: torch.Generator | None = None) -> nn.Module:
-    """A copy of a network with fixed +-1 weights: the MAP ones, or one sample (paper, section 4.5).
+    """Return a copy of a network with fixed +-1 weights: the MAP weights, or one sample (paper, section 4.5).
 
-    `BinaryLinear` becomes `torch.nn.Linear`, the norms and pools torch's, `StochasticSign` becomes `Sign`; names stay.
-    So do the layers of a Binarized NN, whose weights are the signs of its shadow weights, sampled or not.
-    The norms keep the statistics of the stochastic network, which are not those of this one: call `reestimate`.
+    The layers are replaced by torch's: `BinaryLinear` by `torch.nn.Linear`, and so on for convolutions, norms and
+    pools. `StochasticSign` becomes `Sign`. Names stay the same. The layers of a Binarized NN are replaced in the same
+    way. Their weights are the signs of the shadow weights, whatever `sample` says.
+
+    The norms keep the statistics of the stochastic network, which do not fit the deterministic one: call `reestimate`.
 
     Args:
-        model: any module; its own code runs as before.
-        sample: draw the weights (from `generator`) instead of taking the likeliest.
+        model: any module. Its own code is kept.
+        sample: draw the weights (from `generator`) instead of taking the most likely ones.
+        generator: random generator for the sample; None is torch's default one.
 
     Example:
         >>> from blrc.nn.layers.binary import BinaryLinear
@@ -55,12 +60,13 @@ def deterministic(model: nn.Module, sample: bool = False, generator: torch.Gener
 
 @torch.no_grad()
 def reestimate(network: nn.Module, x: Tensor) -> nn.Module:
-    """Set every norm of a deterministic network to its statistics on `x`, layer by layer; evaluation mode from then on.
+    """Set every norm of a deterministic network to its statistics on `x`, layer by layer, and return the network.
 
-    The paper's "directly computing the batch statistics" (section 4.5), all of `x` in one batch: variance over M - 1.
+    This is the paper's "directly computing the batch statistics" (section 4.5), with all of `x` in one batch and
+    variances divided by M - 1. The network is left in evaluation mode.
     """
-    # Not by norms in training mode: those normalise with the variance over M while they record the one over M - 1, so
-    # the layers behind would be estimated on other activations than evaluation gives them.
+    # Norms in training mode would not do: they normalise with the variance over M but record the one over M - 1. So the
+    # layers behind them would be estimated on other activations than they get in evaluation.
     network.eval()
     norms = [m for m in network.modules() if isinstance(m, nn.BatchNorm1d | nn.BatchNorm2d)]
     hooks = [norm.register_forward_pre_hook(_take_statistics) for norm in norms]

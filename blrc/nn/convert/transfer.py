@@ -1,4 +1,4 @@
-"""Where a binary network starts: a trained full-precision one (paper, section 4.4), or random weights."""
+"""Initialise a binary network from a trained full-precision network (paper, section 4.4), or at random."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ from blrc.nn.weights import Bernoulli
 def transfer_(target: nn.Module, source: nn.Module) -> None:
     """Set `target`'s weight distributions from `source`, a full-precision network whose layers have the same names.
 
-    ``E[B] = w / std(w)`` of each layer, p clipped to [0.05, 0.95]; a bias is divided by the same std. The softmax layer
-    is copied. Norms start anew: gamma = 1, beta = 0, no running statistics.
+    Each layer gets ``E[B] = w / std(w)`` with p clipped to [0.05, 0.95], and its bias is divided by the same std. The
+    softmax layer is copied. Norms are reset: gamma = 1, beta = 0, no running statistics.
 
     Raises:
-        BlrcError: a layer has no counterpart, or one of another shape; the layer is named.
+        BlrcError: a layer has no counterpart, or one of another shape, or its weights are all equal or not finite. The
+            message names the layer.
 
     Example:
         >>> target, source = nn.Sequential(BinaryLinear(3, 2)), nn.Sequential(nn.Linear(3, 2, bias=False))
@@ -61,8 +62,8 @@ def transfer_(target: nn.Module, source: nn.Module) -> None:
 def xavier_(model: nn.Module) -> None:
     """Draw the logits W of every Bernoulli layer, and the weights of softmax layers, as Glorot & Bengio (2010) do.
 
-    Uniform over +-sqrt(6 / (fan_in + fan_out)), so that every p(B = -1) is close to 1/2; biases are 0. The paper's
-    ablation of weight transfer (section 5.3).
+    The distribution is uniform over +-sqrt(6 / (fan_in + fan_out)), so that every p(B = -1) is close to 1/2. Biases
+    are set to 0. This is the paper's ablation of weight transfer (section 5.3).
 
     Example:
         >>> layer = BinaryLinear(100, 50)

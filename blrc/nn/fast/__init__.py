@@ -1,4 +1,4 @@
-"""Compute the same layers faster: fused norm, pool and sign for training.
+"""Compute stochastic layers faster in training by fusing norm, pool and sign.
 
-May import: `blrc.nn.layers` and what it may import.
+This package may import `blrc.nn.layers` and what that may import.
 """

@@ -1,14 +1,16 @@
-"""Norm, pool and sign of a stochastic network as one step, for training: fewer passes over the large maps.
+"""Fuse norm, pool and sign of a stochastic network into one training step with fewer passes over the large maps.
 
-Layer by layer each map is read and written many times in a step, which costs more than the convolutions. Here
+If the layers run one by one, each map is read and written many times in a step, which costs more than the
+convolutions. The fused step makes fewer passes:
 
-- the statistics are taken first; then one pass chooses the position of each window, normalises what was chosen (a
-  quarter of the map) and samples the sign. The choice needs no normalised map: with gamma > 0 the largest of
-  ``mean' + sqrt(var') n`` is the largest of ``mean + sqrt(var) n``, with gamma < 0 of ``-mean + sqrt(var) n``;
-- backwards, one pass writes the gradients of mean and var.
+- The forward step first computes the statistics. Then one pass chooses a position in each window, normalises only the
+  chosen ones (a quarter of the map) and samples the sign. The choice needs no normalised map: for gamma > 0 the
+  largest of ``mean' + sqrt(var') n`` is at the position of the largest ``mean + sqrt(var) n``, and for gamma < 0 at
+  that of the largest ``-mean + sqrt(var) n``.
+- The backward step writes the gradients of mean and var in one pass.
 
-The passes are in `blrc.nn.fast.passes`, as they stand or through torch.compile. Values are those of the layers one by
-one, but for rounding.
+`blrc.nn.fast.passes` contains the passes, which run as they are or through torch.compile. Results equal those of the
+separate layers except for rounding.
 """
 
 from __future__ import annotations
@@ -30,18 +32,18 @@ from blrc.nn.ranks import all_sum
 
 
 class NormPoolSign(nn.Module):
-    """A stochastic norm, a pool or none, and a sign, that share what they hold: `Gaussian` of maps to samples.
+    """Run a stochastic norm, an optional pool and a sign as one step, from a `Gaussian` of maps to samples.
 
-    In training, on maps that lie channels last, it goes over them as this module says. In evaluation, and where it
-    cannot (a window other than 2x2, odd maps, exact logits), the layers run one after the other; so they do on batches
-    of another size than the first, for which other code would have to be compiled.
+    The step is fused in training, on maps in channels-last layout. Otherwise the layers run one after the other: in
+    evaluation, with a window other than 2x2, maps of odd size or exact logits, and for batches of another size than
+    the first one, which would need code compiled anew.
 
     Args:
-        norm, pool, sign: layers; they stay whose they are.
-        passes: over the maps.
+        norm, pool, sign: the layers, whose tensors are shared, not copied.
+        passes: the functions that pass over the maps.
 
     Raises:
-        BlrcError: as the layers do.
+        BlrcError: for the same reasons as the layers.
 
     Source: paper, sections 4.2 and 4.3.
     """
@@ -68,7 +70,7 @@ class NormPoolSign(nn.Module):
         self.batch = len(mean)
         count = self.norm.values(mean)
         weight, bias = self.norm.affine_pair()
-        # The layers' order of draws.
+        # Draw noise in the same order as the separate layers.
         choice = None if self.pool is None else self.pool.noise.like(mean)
         noise = self.sign.noise.like(mean if self.pool is None else mean[:, :, ::2, ::2])
         tau = torch.tensor(self.sign.tau, dtype=mean.dtype, device=mean.device)
@@ -92,7 +94,7 @@ class NormPoolSign(nn.Module):
 
 
 class _NormPoolSign(torch.autograd.Function):
-    """Apply the formulas of `norm._Normalise` and `activation._Concrete` to chosen positions."""
+    """Apply the formulas of `_Normalise` and `_Concrete` (in `blrc.nn.layers`) to the chosen positions."""
 
     @staticmethod
     def forward(
@@ -105,7 +107,7 @@ class _NormPoolSign(torch.autograd.Function):
         m = total(_channel_sum(mean)) / count
         v = total(_channel_sum(var) * repeats + passes.squares(mean, m).sum(0)) / (count - 1)
         inv = (v + eps).rsqrt()
-        # One variance map for all samples: as maps these let all of a pass be one loop.
+        # With one variance map for all samples, coefficients in the form of maps let a whole pass be one loop.
         ahead = (m, gamma * inv, beta)
         flip = torch.copysign(torch.ones_like(gamma), gamma)
         if repeats > 1:
@@ -161,13 +163,14 @@ def _as_map(per_channel: Tensor, like: Tensor) -> Tensor:
 
 
 def fused(model: nn.Module, passes: Callable[[], Passes] = plain) -> nn.Sequential:
-    """A network for training steps that shares every tensor with `model`, its norms, pools and signs fused.
+    """Return a network for training steps that shares every tensor with `model` and fuses its norms, pools and signs.
 
-    Evaluation, checkpoints and the optimiser go on with `model` itself; compiled passes cannot be pickled.
+    Use `model` itself for evaluation, checkpoints and the optimiser. Compiled passes cannot be pickled.
 
     Args:
-        model: layers in sequence, of which each norm is followed by a pool or none, and a sign; others stay alone.
-        passes: makes those of a block.
+        model: layers in sequence. A norm is fused with the sign that follows it, or with the pool and the sign that
+            follow it. Other layers are kept.
+        passes: called once for each block to make its passes.
 
     Example:
         >>> from blrc.nn.layers.binary import BinaryConv2d

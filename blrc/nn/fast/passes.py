@@ -1,6 +1,7 @@
-"""Passes over the maps of a stochastic network in training, for `blrc.nn.fast.fused`.
+"""Compute the passes over the maps of a stochastic network in training, for `blrc.nn.fast.fused`.
 
-Plain functions over ``(N, H, W, C)``, without control flow on values, that torch.compile makes one loop each.
+The passes are plain functions of maps ``(N, H, W, C)`` without control flow that depends on values, so that
+torch.compile turns each one into a single loop.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ Pass = Callable[..., tuple[Tensor, ...]]
 
 @dataclass(frozen=True)
 class Passes:
-    """What goes over the maps, by itself or through torch.compile."""
+    """Hold the functions that pass over the maps, either plain or wrapped by torch.compile."""
 
     squares: Callable[[Tensor, Tensor], Tensor]
     sample: Pass
@@ -30,24 +31,25 @@ class Passes:
 
 
 def squares(mean: Tensor, m: Tensor) -> Tensor:
-    """Sums over each sample of ``(mean - m)^2``: ``(N, H, W, C)`` and ``(C,)`` to ``(N, C)``."""
+    """Return the sum of ``(mean - m)^2`` over each sample's positions: ``(N, H, W, C)`` and ``(C,)`` to ``(N, C)``."""
     return (mean - m).square().sum((1, 2))
 
 
 def sample(
     mean: Tensor, var: Tensor, noise: Tensor, m: Tensor, scale: Tensor, beta: Tensor, tau: Tensor, hard: bool
 ) -> tuple[Tensor, ...]:
-    """Normalise and sample the sign; what is beside it is for the way back.
+    """Normalise a map, sample the sign, and return both the samples and what the backward step needs.
 
     Args:
-        mean, var: before the norm, ``(N, H, W, C)``; var may have a first dimension of 1.
-        noise: logistic, ``(N, H, W, C)``.
-        m, scale, beta: of the norm, ``scale (mean - m) + beta``; ``(C,)``, or as maps ``(1, H, W, C)``.
+        mean, var: map before the norm, ``(N, H, W, C)``; var may have a first dimension of 1.
+        noise: logistic noise, ``(N, H, W, C)``.
+        m, scale, beta: coefficients of the norm ``scale (mean - m) + beta``; ``(C,)``, or as maps ``(1, H, W, C)``.
         tau: temperature, a scalar.
+        hard: return +-1 as samples instead of values in (-1, 1).
 
     Returns:
-        All of ``(N, H, W, C)``: the samples; the gradient of a sample to the normalised mean; that to its variance, as
-        a factor on the one to the mean; mean - m.
+        Four tensors ``(N, H, W, C)``: the samples; their gradient with respect to the normalised mean; the factor on
+        that gradient which gives the one with respect to the normalised variance; and mean - m.
     """
     centred = mean - m
     rstd = (var * (scale * scale) + VAR_FLOOR).rsqrt()
@@ -65,15 +67,19 @@ def pooled_sample(
     mean: Tensor, var: Tensor, choice: Tensor, flip: Tensor, noise: Tensor, m: Tensor, scale: Tensor, beta: Tensor,
     tau: Tensor, hard: bool,
 ) -> tuple[Tensor, ...]:  # fmt: skip
-    """`sample` of one position of each 2x2 window; `noise`, and m, scale and beta as maps, are of the pooled size.
+    """Choose one position of each 2x2 window and apply `sample` to it.
+
+    `noise` has the pooled size, and so have m, scale and beta where they are maps.
 
     Args:
-        choice: normal noise, ``(N, H, W, C)``.
+        mean, var: map before the norm, ``(N, H, W, C)``; var may have a first dimension of 1.
+        choice: normal noise for the choice, ``(N, H, W, C)``.
         flip: the sign of gamma, ``(C,)`` or ``(1, H, W, C)``.
+        noise, m, scale, beta, tau, hard: as in `sample`.
 
     Returns:
-        As `sample`, and of the chosen position its variance and its number in the window (as float: bytes would keep
-        the loop from being vectorised).
+        The results of `sample`, then the variance of the chosen position and its number in the window. The number is
+        a float, since bytes would keep the loop from being vectorised.
     """
     values = mean * flip + choice * var.sqrt()
     best, *others = _windows(values)
@@ -90,8 +96,10 @@ def pooled_sample(
 
 
 def products(grad: Tensor, slope: Tensor, factor: Tensor, centred: Tensor, var: Tensor) -> tuple[Tensor, ...]:
-    """Gradients to the normalised mean and variance, and both times what the sums over a channel want: four of
-    ``(N, H, W, C)``, of the pooled size as all arguments (but for a shared var, ``(1, H, W, C)``).
+    """Return the gradients with respect to the normalised mean and variance, and the terms of the sums over a channel.
+
+    These terms are the first gradient times `centred` and the second times `var`. All four results and all arguments
+    have shape ``(N, H, W, C)``, of the pooled size, except that a `var` shared by all samples is ``(1, H, W, C)``.
     """
     grad_mean = grad * slope
     grad_var = grad_mean * factor
@@ -102,11 +110,17 @@ def spread(
     grad_mean: Tensor, grad_var: Tensor, number: Tensor | None, mean: Tensor, m: Tensor, scale: Tensor, shift: Tensor,
     slope: Tensor, var_shift: Tensor, numbers: Tensor,
 ) -> tuple[Tensor, ...]:  # fmt: skip
-    """Gradients to mean and var before the norm: ``scale grad_mean + slope (mean - m) + shift``, and for var
-    ``scale^2 grad_var + var_shift``; with `number` the first terms are 0 where a position was not chosen.
+    """Return the gradients with respect to mean and var before the norm.
+
+    They are ``scale grad_mean + slope (mean - m) + shift`` and ``scale^2 grad_var + var_shift``. Where `number` is
+    given, the first terms are 0 at positions that were not chosen.
 
     Args:
-        numbers: 0 to 3 as ``(2, 1, 2, 1)``.
+        grad_mean, grad_var: gradients with respect to the normalised mean and variance, of the pooled size.
+        number: numbers of the chosen positions in their windows; None where nothing was pooled.
+        mean, m: mean before the norm, ``(N, H, W, C)``, and its batch mean ``(C,)``.
+        scale, shift, slope, var_shift: coefficients of the formulas, ``(C,)``.
+        numbers: the numbers 0 to 3 of a window's positions as ``(2, 1, 2, 1)``.
     """
     if number is None:
         return grad_mean * scale + (mean - m) * slope + shift, grad_var * (scale * scale) + var_shift
@@ -127,17 +141,17 @@ PLAIN = Passes(squares, sample, pooled_sample, products, spread)
 
 
 def plain() -> Passes:
-    """The passes as they stand."""
+    """Return the passes as plain functions."""
     return PLAIN
 
 
 def torch_compiled() -> Passes:
-    """The passes through torch.compile, which compiles each for the shapes that it meets.
+    """Return the passes wrapped by torch.compile, which compiles each one for the shapes that it meets.
 
-    They are functions of their own each time: torch.compile gives up on a function after eight shapes.
+    Every call makes new copies of the functions, because torch.compile gives up on a function after eight shapes.
 
     Raises:
-        RuntimeError: torch.compile does not know this Python.
+        RuntimeError: torch.compile does not support this version of Python.
     """
     return Passes(
         *(

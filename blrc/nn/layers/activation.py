@@ -1,4 +1,4 @@
-"""Stochastic binary activations (paper, section 4.3)."""
+"""Compute stochastic binary activations (paper, section 4.3)."""
 
 from __future__ import annotations
 
@@ -19,16 +19,19 @@ Z_MAX = 1e4  # z^3 overflows float32 near 1e13; both tanh and its slope are satu
 
 
 def logit_phi(z: Tensor) -> tuple[Tensor, Tensor]:
-    """``logit(Phi(z))`` and its slope by a cubic, ``z (1.5976 + 0.070566 z^2)``: error in Phi at most 1.4e-4."""
+    """Approximate ``logit(Phi(z))`` and its slope by the cubic ``z (1.5976 + 0.070566 z^2)``.
+
+    The error in Phi is at most 1.4e-4.
+    """
     square = z * z
     return z * (1.5976 + 0.070566 * square), 1.5976 + 0.211698 * square
 
 
 def logit_phi_exact(z: Tensor) -> tuple[Tensor, Tensor]:
-    """``logit(Phi(z)) = log Phi(z) - log Phi(-z)`` and its slope ``phi(z) / (Phi(z) Phi(-z))``.
+    """Compute ``logit(Phi(z)) = log Phi(z) - log Phi(-z)`` and its slope ``phi(z) / (Phi(z) Phi(-z))``.
 
-    logit(Phi(z)) taken literally is infinite from z = 5.5 in float32. The slope is the sum of phi(z)/Phi(z) and
-    phi(z)/Phi(-z), each written with erfcx, which neither over- nor underflows where it matters.
+    A literal logit(Phi(z)) would be infinite from z = 5.5 in float32. The slope is the sum of phi(z)/Phi(z) and
+    phi(z)/Phi(-z), each written with erfcx, which neither overflows nor underflows where it matters.
     """
     value = torch.special.log_ndtr(z) - torch.special.log_ndtr(-z)
     x = z * math.sqrt(0.5)
@@ -37,35 +40,36 @@ def logit_phi_exact(z: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def probability_minus(x: Gaussian) -> Tensor:
-    """``q = p(a = -1) = Phi(0 | mean, var)``, exactly; the variance carries the floor that the layer uses."""
+    """Return ``q = p(a = -1) = Phi(0 | mean, var)`` exactly, with the same floor on the variance as in the layer."""
     q: Tensor = torch.special.ndtr(-x.mean * (x.var + VAR_FLOOR).rsqrt())
     return q
 
 
 def logistic_(flat: Tensor) -> Tensor:
-    """Fill with logit(u), u uniform in [1e-6, 1 - 1e-6]."""
+    """Fill a tensor with logistic noise: logit(u) for u uniform in [1e-6, 1 - 1e-6]."""
     return flat.uniform_().clamp_(UNIFORM_MARGIN, 1.0 - UNIFORM_MARGIN).logit_()
 
 
 class StochasticSign(Noisy):
-    """Binarise a `Gaussian` and sample: to a tensor of the same shape, +-1 (hard) or in (-1, 1).
+    """Binarise a `Gaussian` and sample a tensor of the same shape, of +-1 (hard) or of values in (-1, 1).
 
-    With ``q = p(a = -1) = Phi(0 | mean, var)`` and u uniform the concrete sample is
+    With ``q = p(a = -1) = Phi(0 | mean, var)`` and u uniform, the concrete sample is
 
         y = tanh((logit(1 - q) + logit(u)) / (2 tau)),        logit(1 - q) = logit(Phi(mean / std)).
 
-    ``hard`` gives sign(y) (+1 on a tie) forward, so that p(-1) = q whatever tau is, and the gradient of y backward.
-    The layer samples in training and in evaluation; noise comes from torch's default generator.
+    ``hard`` returns sign(y) in the forward step (+1 on a tie), so that p(-1) = q for every tau, and the gradient of y
+    in the backward step. The layer samples both in training and in evaluation, with noise from torch's default
+    generator.
 
     Args:
-        tau: temperature of the concrete distribution (the paper's tau = 1).
-        hard: feed +-1 forward.
-        exact: take logit(Phi) exactly instead of by a cubic (slower; the error of the cubic in q is 1.4e-4).
+        tau: temperature of the concrete distribution (1 in the paper).
+        hard: return +-1.
+        exact: compute logit(Phi) exactly instead of by a cubic (slower; the error of the cubic in q is 1.4e-4).
 
     Raises:
         BlrcError: tau is not positive, or the input is no Gaussian.
 
-    Source: paper, section 4.3 (q, binary concrete); hard samples are those of its later version.
+    Source: paper, section 4.3 (q, binary concrete). Hard samples are those of the paper's later version.
 
     Example:
         >>> from blrc.nn.gaussian import Gaussian
@@ -92,7 +96,7 @@ class StochasticSign(Noisy):
 
 
 class _Concrete(torch.autograd.Function):
-    """The sample for given logistic noise, with the concrete gradient in closed form (finite for every input)."""
+    """Compute the sample for given logistic noise, and its concrete gradient in closed form (finite for any input)."""
 
     @staticmethod
     def forward(ctx: Any, mean: Tensor, var: Tensor, noise: Tensor, tau: float, hard: bool, exact: bool) -> Tensor:

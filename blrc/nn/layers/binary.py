@@ -1,11 +1,11 @@
-"""Linear maps with random binary weights, and the real-valued softmax layer (paper, sections 4.1 and 4.2).
+"""Define linear maps with random binary weights, and the real-valued softmax layer (paper, sections 4.1 and 4.2).
 
 By the central limit theorem a sum of many independent terms B_i a_i is close to a Gaussian with
 
     mean = f(E[B], a),    variance = f(V[B], a^2),
 
-f being the linear map. Where all inputs are +-1, a^2 = 1 and the variance is one map for the whole batch: it is
-computed once, with a first dimension of 1, and has no gradient to the input.
+where f is the linear map. If all inputs are +-1, then a^2 = 1 and all samples of a batch have the same variance. It is
+then computed once, with a first dimension of 1, and has no gradient with respect to the input.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from blrc.nn.weights import Bernoulli, WeightDistribution
 
 
 class BinaryLinear(DenseLayer):
-    """Dense layer with weights in {-1, +1}: tensor ``(N, in)`` to `Gaussian` of ``(N, out)``.
+    """Apply a dense layer with weights in {-1, +1}, from a tensor ``(N, in)`` to a `Gaussian` of ``(N, out)``.
 
-    ``mean = a E[B]^T + bias`` and ``var = a^2 V[B]^T`` (paper, equation for the pre-activation, section 4.2).
+    The result has ``mean = a E[B]^T + bias`` and ``var = a^2 V[B]^T`` (paper, section 4.2, the equation of the
+    pre-activation).
 
     Args:
         in_features, out_features, bias: as in `torch.nn.Linear`. A bias is useless before a norm.
@@ -32,7 +33,7 @@ class BinaryLinear(DenseLayer):
         bias: real parameter ``(out,)`` or None.
 
     Raises:
-        BlrcError: features that are no positive whole numbers; the input is not a tensor ``(N, in)``.
+        BlrcError: a number of features is no positive whole number, or the input is no tensor ``(N, in)``.
 
     Example:
         >>> layer = BinaryLinear(784, 10)
@@ -57,10 +58,10 @@ class BinaryLinear(DenseLayer):
 
 
 class BinaryConv2d(ConvLayer):
-    """Convolution with weights in {-1, +1}: tensor ``(N, C, H, W)`` to `Gaussian` of ``(N, C', H', W')``.
+    """Apply a convolution with weights in {-1, +1}, from ``(N, C, H, W)`` to a `Gaussian` of ``(N, C', H', W')``.
 
-    ``mean = conv(a, E[B]) + bias`` and ``var = conv(a^2, V[B])``. Zero padding adds nothing to either, so units at the
-    border have a smaller variance (paper, section 4.2).
+    The result has ``mean = conv(a, E[B]) + bias`` and ``var = conv(a^2, V[B])``. Zero padding adds nothing to either,
+    so units at the border have a smaller variance (paper, section 4.2).
 
     Args:
         in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias: as in `torch.nn.Conv2d`.
@@ -68,11 +69,12 @@ class BinaryConv2d(ConvLayer):
     Attributes:
         weight: a `WeightDistribution` of shape ``(C', C / groups, kH, kW)``.
         bias: real parameter ``(C',)`` or None.
-        kernel_size, stride, dilation: pairs; padding: a pair, ``'same'`` or ``'valid'``.
+        kernel_size, stride, dilation: pairs of whole numbers.
+        padding: a pair of whole numbers, ``'same'`` or ``'valid'``.
 
     Raises:
-        BlrcError: an option that is no whole number (or pair of them) in its range, channels that groups do not
-            divide, 'same' padding with a stride, or input of another shape.
+        BlrcError: an option is no whole number (or pair of them) in its range, the groups do not divide the channels,
+            'same' padding is combined with a stride, or the input has another shape.
 
     Example:
         >>> layer = BinaryConv2d(1, 32, 3, padding="same")
@@ -98,9 +100,10 @@ class BinaryConv2d(ConvLayer):
 
 
 class SoftmaxLinear(nn.Linear):
-    """The last layer: real weights on +-1 inputs, ``(N, in)`` to logits ``(N, classes)``; a plain `torch.nn.Linear`.
+    """Compute the logits ``(N, classes)`` of the last layer from inputs ``(N, in)`` of +-1, with real weights.
 
-    Its own class, because the compiler must know which dense layer gives the scores (paper, section 5.1, "SM10").
+    It computes what `torch.nn.Linear` computes. It is a class of its own because the compiler must know which dense
+    layer gives the scores (paper, section 5.1, "SM10").
 
     Example:
         >>> SoftmaxLinear(512, 10)(torch.ones(5, 512)).shape

@@ -1,4 +1,4 @@
-"""What dense layers and convolutions have in common, whatever their weights are: options, bias, checks of the input."""
+"""Define what dense layers and convolutions share, whatever their weights: options, bias and checks of the input."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class _Weighted(nn.Module, ABC):
 
     @abstractmethod
     def new_weight(self, shape: tuple[int, ...], device: Device, dtype: torch.dtype | None) -> nn.Module | nn.Parameter:
-        """The layer's weights at first, outputs first in `shape`."""
+        """Return the layer's initial weights of this `shape`, whose first dimension is that of the outputs."""
 
     def _fill(self, shape: tuple[int, ...], bias: bool, device: Device, dtype: torch.dtype | None) -> None:
         self.weight = self.new_weight(shape, device, dtype)
@@ -32,10 +32,10 @@ class _Weighted(nn.Module, ABC):
 
 
 class DenseLayer(_Weighted):
-    """Options of `torch.nn.Linear`; weights of shape ``(out, in)``, bias ``(out,)`` or None.
+    """Hold the options of `torch.nn.Linear`, weights of shape ``(out, in)``, and a bias ``(out,)`` or None.
 
     Attributes:
-        signs_in: type in which +-1 inputs are multiplied (`multiply_signs_in`); None: that of the weights.
+        signs_in: type in which +-1 inputs are multiplied (`multiply_signs_in`); None is that of the weights.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class DenseLayer(_Weighted):
         self._fill((self.out_features, self.in_features), bias, device, dtype)
 
     def expect(self, x: Tensor) -> Tensor:
-        """`x`, which must be a tensor ``(N, in)``."""
+        """Return `x`, or raise a `BlrcError` if it is no tensor ``(N, in)``."""
         name = type(self).__name__
         x = expect_tensor(x, name)
         if x.ndim != 2 or x.shape[1] != self.in_features:
@@ -61,7 +61,7 @@ class DenseLayer(_Weighted):
         return x
 
     def multiply(self, x: Tensor, weight: Tensor, signs: bool) -> Tensor:
-        """``x weight^T + bias``; `signs`: x is +-1."""
+        """Return ``x weight^T + bias``, where `signs` tells that all of x is +-1."""
         if signs and self.signs_in is not None:
             z = F.linear(x.to(self.signs_in), weight.to(self.signs_in)).to(x.dtype)
             return z if self.bias is None else z + self.bias
@@ -72,17 +72,17 @@ class DenseLayer(_Weighted):
 
 
 def all_signs(x: Tensor) -> bool:
-    """Whether every value is +1 or -1. Looks at one sample first, so that real input costs nearly nothing."""
+    """Return whether every value is +1 or -1. The first sample is checked first, so that real input costs little."""
     x = x.detach()
     one = torch.ones((), dtype=x.dtype, device=x.device)
     return all(torch.equal(part, torch.copysign(one, part)) for part in (x[:1], x))
 
 
 class ConvLayer(_Weighted):
-    """Options of `torch.nn.Conv2d`; weights of shape ``(C', C / groups, kH, kW)``, bias ``(C',)`` or None.
+    """Hold the options of `torch.nn.Conv2d`, weights ``(C', C / groups, kH, kW)``, and a bias ``(C',)`` or None.
 
     Attributes:
-        signs_in: type in which +-1 inputs are convolved (`multiply_signs_in`); None: that of the weights.
+        signs_in: type in which +-1 inputs are convolved (`multiply_signs_in`); None is that of the weights.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class ConvLayer(_Weighted):
         self._fill((out_channels, in_channels // groups, *self.kernel_size), bias, device, dtype)
 
     def expect(self, x: Tensor) -> Tensor:
-        """`x`, which must be a tensor ``(N, C, H, W)``."""
+        """Return `x`, or raise a `BlrcError` if it is no tensor ``(N, C, H, W)``."""
         name = type(self).__name__
         x = expect_tensor(x, name)
         if x.ndim != 4 or x.shape[1] != self.in_channels:
@@ -119,7 +119,7 @@ class ConvLayer(_Weighted):
         return x
 
     def convolve(self, x: Tensor, weight: Tensor, bias: Tensor | None, signs: bool = False) -> Tensor:
-        """The convolution with these weights; `signs`: x is +-1."""
+        """Return the convolution of x with these weights, where `signs` tells that all of x is +-1."""
         if signs and self.signs_in is not None:
             z = self.convolve(x.to(self.signs_in), weight.to(self.signs_in), None).to(x.dtype)
             return z if bias is None else z + bias[:, None, None]
@@ -133,11 +133,11 @@ class ConvLayer(_Weighted):
 
 
 def multiply_signs_in(model: nn.Module, dtype: torch.dtype | None) -> None:
-    """Let every linear map of a network compute in `dtype` where its input is +-1; None: as its weights are.
+    """Let every linear map of a network compute in `dtype` where its input is +-1; None restores the weights' type.
 
-    In bfloat16 (8 bits of mantissa) +-1 are exact, and so are sums of up to 256 of them; real weights and larger sums
-    are rounded by at most 2^-9 of their value, far less than the noise of a stochastic network. Where a CPU has
-    instructions for it (avx512_bf16, amx_bf16) this takes half the time, elsewhere more than before.
+    In bfloat16 (8 bits of mantissa) +-1 are exact, and so are sums of up to 256 of them. Real weights and larger sums
+    are rounded by at most 2^-9 of their value, far less than the noise of a stochastic network. This halves the time
+    on CPUs with instructions for bfloat16 (avx512_bf16, amx_bf16) and takes longer on others.
 
     Example:
         >>> from blrc.nn.layers.binary import BinaryConv2d

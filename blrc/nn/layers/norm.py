@@ -1,4 +1,4 @@
-"""Batch normalisation over random variables (paper, section 4.2)."""
+"""Apply batch normalisation to random variables (paper, section 4.2)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from blrc.nn.ranks import JointBatchNorm1d, JointBatchNorm2d, all_sum
 
 
 class _StochasticBatchNorm(nn.Module):
-    """What the 1d and the 2d norm share; see `StochasticBatchNorm2d`."""
+    """Implement what the 1d and the 2d norm share; `StochasticBatchNorm2d` documents it."""
 
     running_mean: Tensor
     running_var: Tensor
@@ -73,16 +73,16 @@ class _StochasticBatchNorm(nn.Module):
         return Gaussian(out_mean, out_var)
 
     def affine_pair(self) -> tuple[Tensor, Tensor]:
-        """gamma and beta, or 1 and 0."""
+        """Return gamma and beta; they are 1 and 0 where the norm is not affine."""
         weight = torch.ones_like(self.running_mean) if self.weight is None else self.weight
         bias = torch.zeros_like(self.running_mean) if self.bias is None else self.bias
         return weight, bias
 
     def values(self, mean: Tensor) -> int:
-        """M, the number of values per channel in a training step, over all processes where the norm is joint.
+        """Return M, the number of values per channel in a training step, over all processes where the norm is joint.
 
         Raises:
-            BlrcError: fewer than two.
+            BlrcError: M is less than two.
         """
         values = mean.numel() // mean.shape[1]
         if self.joint:
@@ -106,7 +106,9 @@ class _StochasticBatchNorm(nn.Module):
 
 
 class StochasticBatchNorm1d(_StochasticBatchNorm):
-    """Batch norm of a `Gaussian` of ``(N, C)``; formulas, arguments and errors as `StochasticBatchNorm2d`.
+    """Normalise a `Gaussian` of ``(N, C)`` over the batch.
+
+    Formulas, arguments and errors are those of `StochasticBatchNorm2d`.
 
     Example:
         >>> from blrc.nn.gaussian import Gaussian
@@ -120,25 +122,25 @@ class StochasticBatchNorm1d(_StochasticBatchNorm):
 
 
 class StochasticBatchNorm2d(_StochasticBatchNorm):
-    """Batch norm of a `Gaussian` of ``(N, C, H, W)``, per channel over all M = N H W positions.
+    """Normalise a `Gaussian` of ``(N, C, H, W)`` over the batch, per channel over all M = N H W positions.
 
-    The statistics are the expected ones of a batch of samples of the variables:
+    The statistics are those expected of a batch of samples of the variables:
 
         m = sum mean / M,    v = (sum var + sum (mean - m)^2) / (M - 1)
         mean' = gamma (mean - m) / sqrt(v + eps) + beta,    var' = gamma^2 var / (v + eps)
 
-    In evaluation the running estimates of m and v take their place; the output is as random as before.
+    In evaluation the running estimates of m and v replace them. The output is then still a random variable.
 
     Args:
-        num_features, eps, momentum, affine: as in `torch.nn.BatchNorm2d`; momentum None is the cumulative average.
+        num_features, eps, momentum, affine: as in `torch.nn.BatchNorm2d`. Momentum None is the cumulative average.
 
     Attributes:
         weight, bias: gamma and beta, or None.
-        running_mean, running_var, num_batches_tracked: as in torch (v has M - 1 already).
-        joint: in training the statistics are those of all processes' batches together (`join_norms`).
+        running_mean, running_var, num_batches_tracked: as in torch (v already divides by M - 1).
+        joint: whether the statistics in training are those of all processes' batches together (`join_norms`).
 
     Raises:
-        BlrcError: num_features or eps out of range, an input that is no such Gaussian, or training with a single value
+        BlrcError: num_features or eps is out of range, the input is no such Gaussian, or training has a single value
             per channel.
 
     Source: paper, section 4.2 ("stochastic batch normalisation").
@@ -155,11 +157,12 @@ class StochasticBatchNorm2d(_StochasticBatchNorm):
 
 
 class _Normalise(torch.autograd.Function):
-    """Training-mode norm with its gradient in closed form: a third of the memory passes of plain autograd.
+    """Compute the norm in training mode, and its gradient in closed form.
 
-    Sums are over the batch, or over those of all processes (`joint`), but for dgamma and dbeta, which each process has
-    its own share of; `count` is M, of the same. With s^2 = v + eps, c = mean - m, g and h the gradients of mean' and
-    var' (R = rows of c for each row of var):
+    The closed form takes a third of the memory passes of plain autograd. Sums are over the batch, or over the batches
+    of all processes (`joint`), and `count` is M of the same. Only the sums in dgamma and dbeta are always over the
+    process's own batch. With s^2 = v + eps, c = mean - m, g and h the gradients with respect to mean' and var', and R
+    rows of c for each row of var:
 
         dgamma = sum g c / s + 2 gamma sum h var / s^2,    dbeta = sum g
         dv     = -gamma sum g c / (2 s^3) - gamma^2 sum h var / s^4
@@ -207,7 +210,8 @@ class _Normalise(torch.autograd.Function):
 def join_norms(model: nn.Module) -> None:
     """Let every norm of a network take its training statistics over the batches of all processes of a distributed run.
 
-    Stochastic norms and torch's own batch norms, which are replaced; parameters, buffers and names stay the same.
+    This covers stochastic norms and torch's own batch norms. The latter are replaced by new modules with the same
+    parameters, buffers and names.
     """
     for name, module in list(model.named_modules()):
         if isinstance(module, _StochasticBatchNorm):

@@ -1,4 +1,4 @@
-"""Max pooling over random variables (paper, section 4.2)."""
+"""Apply max pooling to random variables (paper, section 4.2)."""
 
 from __future__ import annotations
 
@@ -15,18 +15,19 @@ Pair = int | tuple[int, int]
 
 
 class StochasticMaxPool2d(Noisy):
-    """Keep one Gaussian of each window, that whose sample is largest: ``(N, C, H, W)`` to ``(N, C, H', W')``.
+    """Keep the Gaussian of each window whose sample is largest: ``(N, C, H, W)`` to ``(N, C, H', W')``.
 
-    Draw ``s = mean + sqrt(var) n``, n ~ N(0, 1), at every position; the (mean, var) at the largest s of a window is the
-    output, so each position is chosen with the probability that its variable is the largest. The choice itself has no
-    gradient. Noise comes from torch's default generator, in training and in evaluation.
+    The layer draws ``s = mean + sqrt(var) n``, n ~ N(0, 1), at every position and returns the (mean, var) at the
+    largest s of each window. So each position is chosen with the probability that its variable is the largest. The
+    choice itself has no gradient. Noise comes from torch's default generator, in training and in evaluation.
 
     Args:
-        kernel_size, stride (by default the kernel's), padding: as in `torch.nn.MaxPool2d`. Padding is never chosen.
+        kernel_size, stride, padding: as in `torch.nn.MaxPool2d`. The stride defaults to the kernel's size. Padding is
+            never chosen.
 
     Raises:
-        BlrcError: an option that is no whole number (or pair of them) in its range, padding of more than half of the
-            kernel, or an input that is no Gaussian over maps.
+        BlrcError: an option is no whole number (or pair of them) in its range, the padding is more than half of the
+            kernel, or the input is no Gaussian over maps.
 
     Source: paper, section 4.2 ("stochastic max pooling").
 
@@ -61,7 +62,10 @@ class StochasticMaxPool2d(Noisy):
 
 
 def _take(x: Tensor, index: Tensor) -> Tensor:
-    """Values of each (N, C) plane at flat positions `index`; the result, and so the gradient, has the layout of `x`."""
+    """Return the values of each (N, C) plane at flat positions `index`.
+
+    The result, and therefore the gradient, has the memory layout of `x`.
+    """
     if x.is_contiguous(memory_format=torch.channels_last):
         rows = x.permute(0, 2, 3, 1).flatten(1, 2)
         at = index.permute(0, 2, 3, 1)
@@ -70,7 +74,10 @@ def _take(x: Tensor, index: Tensor) -> Tensor:
 
 
 def _take_shared(x: Tensor, index: Tensor) -> Tensor:
-    """The same of one map for all samples, ``(1, C, H, W)``, which is not copied; in the layout of `index`."""
+    """Do the same as `_take` for a map ``(1, C, H, W)`` that all samples share, without copying it.
+
+    The result has channels-last layout.
+    """
     rows = x[0].permute(1, 2, 0).flatten(0, 1)
     at = index.permute(0, 2, 3, 1)
     return rows.gather(0, at.reshape(-1, at.shape[3])).view(at.shape).permute(0, 3, 1, 2)

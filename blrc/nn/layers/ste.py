@@ -1,11 +1,11 @@
-"""The Binarized NN: deterministic +-1 weights and activations with straight-through gradients (the paper's baseline).
+"""Define the Binarized NN, the paper's baseline: +-1 weights and activations with straight-through gradients.
 
-Hubara, Courbariaux, Soudry, El-Yaniv & Bengio (2016), "Binarized Neural Networks". In training: `SteLinear`,
-`SteConv2d`, `SteSign`, torch's own norms and pools, the loss `squared_hinge`; each layer's learning rate divided by its
-`glorot_scale`; `clip_` after every step of the optimiser.
+Source: Hubara, Courbariaux, Soudry, El-Yaniv & Bengio (2016), "Binarized Neural Networks". The network consists of
+`SteLinear`, `SteConv2d`, `SteSign` and torch's own norms and pools. Train it with the loss `squared_hinge`, divide each
+layer's learning rate by its `glorot_scale`, and call `clip_` after every step of the optimiser.
 
 Every layer keeps real shadow weights w in [-1, 1] and computes with their signs b(w) = +1 if w >= 0, else -1. The
-gradient of the loss to b(w) is applied to w as it is (clipping stands in for the cut-off at |w| > 1).
+gradient of the loss with respect to b(w) is applied to w unchanged. Clipping replaces the cut-off at |w| > 1.
 """
 
 from __future__ import annotations
@@ -23,24 +23,27 @@ from blrc.nn.layers.geometry import ConvLayer, DenseLayer, Device, all_signs
 
 
 def signs(x: Tensor) -> Tensor:
-    """b(x) = +1 where x >= 0, else -1; +1 on ties, unlike `torch.sign`. Shape and layout of `x`; no gradient."""
-    # A comparison written as numbers, then arithmetic: on a CPU 20 times as fast as torch.where.
+    """Return b(x) = +1 where x >= 0, else -1, with the shape and layout of `x` and without gradient.
+
+    A tie gives +1, unlike in `torch.sign`.
+    """
+    # Writing the comparison as numbers and then computing with them is 20 times as fast as torch.where on a CPU.
     x = x.detach()
     return torch.ge(x, 0, out=torch.empty_like(x)).mul_(2).sub_(1)
 
 
 class SteLinear(DenseLayer):
-    """Dense layer with the signs of its weights: ``(N, in)`` to ``(N, out)``, ``z = a b(w)^T + bias``.
+    """Apply a dense layer with the signs of its weights, ``z = a b(w)^T + bias``, from ``(N, in)`` to ``(N, out)``.
 
     Args:
         in_features, out_features, bias: as in `torch.nn.Linear`. A bias is useless before a norm.
 
     Attributes:
-        weight: shadow weights ``(out, in)``, at first uniform in [-1, 1] (as in Hubara et al.'s own code).
+        weight: shadow weights ``(out, in)``, initially uniform in [-1, 1] (as in Hubara et al.'s own code).
         bias: real parameter ``(out,)`` or None.
 
     Raises:
-        BlrcError: features that are no positive whole numbers; the input is not a tensor ``(N, in)``.
+        BlrcError: a number of features is no positive whole number, or the input is no tensor ``(N, in)``.
 
     Source: Hubara et al. (2016), algorithm 1.
 
@@ -63,19 +66,20 @@ class SteLinear(DenseLayer):
 
 
 class SteConv2d(ConvLayer):
-    """Convolution with the signs of its weights: ``(N, C, H, W)`` to ``(N, C', H', W')``, zeros as padding.
+    """Apply a convolution with the signs of its weights and zero padding: ``(N, C, H, W)`` to ``(N, C', H', W')``.
 
     Args:
         in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias: as in `torch.nn.Conv2d`.
 
     Attributes:
-        weight: shadow weights ``(C', C / groups, kH, kW)``, at first uniform in [-1, 1].
+        weight: shadow weights ``(C', C / groups, kH, kW)``, initially uniform in [-1, 1].
         bias: real parameter ``(C',)`` or None.
-        kernel_size, stride, dilation: pairs; padding: a pair, ``'same'`` or ``'valid'``.
+        kernel_size, stride, dilation: pairs of whole numbers.
+        padding: a pair of whole numbers, ``'same'`` or ``'valid'``.
 
     Raises:
-        BlrcError: an option that is no whole number (or pair of them) in its range, channels that groups do not
-            divide, 'same' padding with a stride, or input of another shape.
+        BlrcError: an option is no whole number (or pair of them) in its range, the groups do not divide the channels,
+            'same' padding is combined with a stride, or the input has another shape.
 
     Source: Hubara et al. (2016), algorithm 1.
 
@@ -96,10 +100,12 @@ class SteConv2d(ConvLayer):
 
 
 class SteSign(nn.Module):
-    """b(a) = +1 where a >= 0, else -1, of any shape; the gradient passes where |a| <= 1 and is 0 elsewhere.
+    """Compute b(a) = +1 where a >= 0, else -1, for a tensor of any shape.
+
+    The gradient passes unchanged where |a| <= 1 and is 0 elsewhere.
 
     Raises:
-        BlrcError: the input is no tensor (a `Gaussian` wants `StochasticSign`).
+        BlrcError: the input is no tensor (for a `Gaussian` use `StochasticSign`).
 
     Source: Hubara et al. (2016), equation 4 (straight-through estimator).
 
@@ -144,13 +150,15 @@ class _ActivationSigns(torch.autograd.Function):
 
 
 def squared_hinge(scores: Tensor, labels: Tensor) -> Tensor:
-    """``mean max(0, 1 - t s)^2`` over batch *and* classes, t = +1 for the label's class and -1 for the others.
+    """Return the mean of ``max(0, 1 - t s)^2`` over the batch *and* the classes.
+
+    The target t is +1 for the label's class and -1 for the others.
 
     Args:
         scores: s, ``(N, classes)``.
-        labels: ``(N,)``, whole numbers below classes.
+        labels: ``(N,)``, whole numbers less than the number of classes.
 
-    Source: Hubara et al. (2016), section 2.5; the mean over both as in their code.
+    Source: Hubara et al. (2016), section 2.5. The mean is over both, as in their code.
 
     Example:
         >>> squared_hinge(torch.tensor([[1.0, -1.0], [0.0, -2.0]]), torch.tensor([0, 0])).item()
@@ -161,12 +169,12 @@ def squared_hinge(scores: Tensor, labels: Tensor) -> Tensor:
 
 
 def glorot_scale(layer: nn.Module) -> float:
-    """``sqrt(1.5 / (fan_in + fan_out))``: what the learning rate of the layer's weights is divided by.
+    """Return ``sqrt(1.5 / (fan_in + fan_out))``, the divisor of the learning rate of the layer's weights.
 
-    fan_in and fan_out count taps x channels: of a convolution kH kW C and kH kW C', as in Hubara et al.'s own code.
+    For a convolution fan_in is kH kW C and fan_out is kH kW C', as in Hubara et al.'s own code.
 
     Raises:
-        BlrcError: another layer than `SteLinear` and `SteConv2d`.
+        BlrcError: the layer is neither a `SteLinear` nor a `SteConv2d`.
 
     Example:
         >>> glorot_scale(SteLinear(100, 50))
@@ -183,7 +191,7 @@ def glorot_scale(layer: nn.Module) -> float:
 def clip_(model: nn.Module) -> None:
     """Clip the shadow weights of every `SteLinear` and `SteConv2d` to [-1, 1]; call it after each optimiser step.
 
-    Without it a weight may drift so far out that its sign never changes again (Hubara et al. 2016, section 2.3).
+    Without clipping, a weight may drift so far out that its sign never changes again (Hubara et al. 2016, section 2.3).
     """
     for module in model.modules():
         if isinstance(module, SteLinear | SteConv2d):

@@ -1,4 +1,4 @@
-"""Whether bfloat16 is worth its while on this CPU."""
+"""Measure whether bfloat16 is faster than float32 on this CPU."""
 
 from __future__ import annotations
 
@@ -7,15 +7,18 @@ import time
 import torch
 import torch.nn.functional as F
 
-SLOW = 1.2  # times as long as float32, from which on a user is told
+SLOW = 1.2  # ratio to the time in float32 from which on the user gets a note
 TURNS = 3
 
 
 def slowdown() -> float:
-    """How many times as long as in float32 a convolution of +-1 takes in bfloat16; the fastest of some turns each."""
+    """Return the time of a convolution of +-1 in bfloat16 divided by its time in float32.
+
+    Each time is the shortest of a few measurements.
+    """
     best = {torch.float32: float("inf"), torch.bfloat16: float("inf")}
     with torch.no_grad():
-        for _ in range(1 + TURNS):  # the first one prepares
+        for _ in range(1 + TURNS):  # the first turn is a warm-up
             for dtype in best:
                 inputs, weights = (
                     torch.ones(shape, dtype=dtype).to(memory_format=torch.channels_last)
@@ -28,7 +31,7 @@ def slowdown() -> float:
 
 
 def advice(ratio: float) -> str | None:
-    """What to tell a user whose CPU takes `ratio` times as long; None where there is nothing to tell.
+    """Return a note for a user whose CPU takes `ratio` times as long in bfloat16, or None if none is needed.
 
     Example:
         >>> print(advice(8.3))

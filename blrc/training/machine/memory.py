@@ -6,17 +6,17 @@ import ctypes
 
 # glibc's mallopt, <malloc.h>
 M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD = -1, -2, -3
-MMAP_THRESHOLD = 32 << 20  # the largest that glibc takes
+MMAP_THRESHOLD = 32 << 20  # the largest value that glibc accepts
 TRIM_THRESHOLD = (1 << 31) - 1
 TOP_PAD = 64 << 20
 
 
 def keep_freed_memory() -> bool:
-    """Tell glibc not to hand freed blocks of up to 32 MB back to the system. Returns whether it could.
+    """Tell glibc to keep freed blocks of up to 32 MB, and return whether this succeeded.
 
-    A step allocates and frees maps of some ten megabytes again and again; by default each comes back as fresh pages,
-    whose page faults cost as much as the arithmetic (16,000 faults a step, 16 of 95 CPU seconds an epoch on MNIST).
-    Where the C library is another one this does nothing.
+    A step allocates and frees maps of some ten megabytes again and again. By default each allocation gets fresh pages
+    from the system, whose page faults cost as much as the arithmetic (16,000 faults a step, 16 of 95 CPU seconds an
+    epoch on MNIST). With another C library this does nothing.
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt

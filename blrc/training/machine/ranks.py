@@ -1,4 +1,4 @@
-"""The processes of a run: one, or those that torchrun started."""
+"""Coordinate the processes of a run: a single one, or those that torchrun started."""
 
 from __future__ import annotations
 
@@ -23,16 +23,17 @@ from blrc.training.seeds import derived_seed
 
 T = TypeVar("T")
 STRIDES = "Grad strides do not match bucket view strides"
-SAMPLE_STREAM = 2_000  # sets seeds of ranks apart from all others
+SAMPLE_STREAM = 2_000  # keeps the seeds of ranks apart from all others
 
 
 @dataclass(frozen=True)
 class Ranks:
-    """This process among those of a run.
+    """Describe this process among the processes of a run.
 
     Attributes:
-        rank, count: its number from 0, and how many there are.
-        device: where it computes.
+        rank: number of this process, from 0.
+        count: number of processes.
+        device: device on which this process computes.
     """
 
     rank: int = 0
@@ -41,29 +42,33 @@ class Ranks:
 
     @property
     def first(self) -> bool:
-        """Whether this is the one that reads, validates, writes and speaks for all."""
+        """Return whether this is the first process, which reads, validates, writes and prints for all."""
         return self.rank == 0
 
     def seed(self, seed: int) -> int:
-        """A process's own seed of noise; a single process has `seed` itself."""
+        """Return this process's own seed of noise, derived from `seed`. A single process uses `seed` itself."""
         if self.count == 1:
             return seed
         return derived_seed(seed, SAMPLE_STREAM, self.rank)
 
     def share(self, batch: Any) -> Any:
-        """This process's rows of a batch: every `count`-th from the `rank`-th."""
+        """Return this process's rows of a batch: every `count`-th row, starting at row `rank`."""
         return batch[self.rank :: self.count]
 
     def weight(self, samples: int) -> float:
-        """Factor on this process's mean loss of a batch of `samples`: the processes' mean is then the batch's."""
+        """Return the factor on this process's mean loss that makes the mean over the processes that of the batch.
+
+        Args:
+            samples: number of samples in the whole batch.
+        """
         own = len(range(self.rank, samples, self.count))
         return own * self.count / samples
 
     def check(self, samples: int) -> None:
-        """See that a step's `samples` suffice: with fewer than two each, norms and means may have none to go by.
+        """Check that a step has at least two `samples` for each process, which norms and means need.
 
         Raises:
-            BlrcError: they do not.
+            BlrcError: there are fewer.
         """
         if samples < 2 * self.count:
             raise BlrcError(
@@ -73,16 +78,16 @@ class Ranks:
             )
 
     def mean(self, value: float) -> float:
-        """Mean over the processes."""
+        """Return the mean of `value` over the processes."""
         if self.count == 1:
             return value
         return float(all_sum(torch.tensor(value, dtype=torch.float64, device=self.device))) / self.count
 
     def of_first(self, compute: Callable[[], T]) -> T:
-        """What `compute` gives in the first process, in all of them; the others do not call it.
+        """Call `compute` in the first process only, and return its result in all of them.
 
         Raises:
-            BlrcError: `compute` raised it; all processes do then.
+            BlrcError: `compute` raised it. All processes raise it then.
         """
         if self.count == 1:
             return compute()
@@ -98,7 +103,7 @@ class Ranks:
         return cast(T, found)
 
     def _from_first(self, value: Any) -> Any:
-        """The first process's `value`, which pickle takes."""
+        """Return the first process's `value`, which must be picklable, in every process."""
         data = torch.frombuffer(bytearray(pickle.dumps(value)), dtype=torch.uint8).to(self.device)
         size = torch.tensor(len(data), device=self.device)
         settle(dist.broadcast, size, src=0)
@@ -108,7 +113,7 @@ class Ranks:
         return value if self.first else pickle.loads(data.cpu().numpy().tobytes())
 
     def parallel(self, model: nn.Module) -> nn.Module:
-        """`model` for training: with more than one process its gradients are averaged, and its norms are joint."""
+        """Return `model` for training. With several processes its gradients are averaged and its norms are joint."""
         if self.count == 1:
             return model
         join_norms(model)
@@ -116,7 +121,7 @@ class Ranks:
 
 
 def _number(variable: str, default: int) -> int:
-    """The whole number in a variable that torchrun sets."""
+    """Return the whole number in an environment variable that torchrun sets, or `default` where it is not set."""
     text = os.environ.get(variable, "") or str(default)
     if not re.fullmatch(r"[0-9]{1,6}", text):
         raise BlrcError(f"{variable}={text!r}: expected the number that torchrun sets; unset it")
@@ -125,13 +130,13 @@ def _number(variable: str, default: int) -> int:
 
 @contextmanager
 def joined(device: str = "cpu") -> Iterator[Ranks]:
-    """Join the other processes, where torchrun started this one (gloo on CPUs, nccl on GPUs).
+    """Join the other processes if torchrun started this one (with gloo on CPUs, nccl on GPUs).
 
     Args:
-        device: ``cpu``, ``cuda``, or ``auto``: a GPU where there is one.
+        device: ``cpu``, ``cuda``, or ``auto``, which takes a GPU where there is one.
 
     Raises:
-        BlrcError: no such device.
+        BlrcError: there is no such device, or the processes cannot be joined.
     """
     if device not in ("auto", "cpu", "cuda"):
         raise BlrcError(f"device {device!r}: 'auto', 'cpu' or 'cuda'")
@@ -154,7 +159,7 @@ def joined(device: str = "cpu") -> Iterator[Ranks]:
         ) from None
     try:
         with warnings.catch_warnings():
-            # Of a weight with one input channel the gradient may say another stride of that one, which means nothing.
+            # A weight with one input channel may have a gradient with another stride in that dimension. It is harmless.
             warnings.filterwarnings("ignore", rf"(?s){STRIDES}.*grad\.sizes\(\) = \[\d+, 1, ")
             yield Ranks(dist.get_rank(), count, place)
     finally:

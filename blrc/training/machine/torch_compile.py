@@ -1,4 +1,4 @@
-"""torch.compile for a training step, where it is asked for."""
+"""Apply torch.compile to training steps where the recipe asks for it."""
 
 from __future__ import annotations
 
@@ -16,28 +16,29 @@ from blrc.nn.noise import Noisy
 
 
 def compiled(model: nn.Module) -> nn.Module:
-    """`model` for training steps, by torch.compile. It shares its tensors; evaluation goes on with `model` itself.
+    """Return a network for training steps that uses torch.compile and shares its tensors with `model`.
 
-    Of a stochastic network the passes over maps are compiled (`blrc.nn.fast.fused`), and the rest is as before: noise
-    is drawn anew for each step, and convolutions gain nothing. Another network is compiled whole.
+    Use `model` itself for evaluation. Of a stochastic network only the passes over maps are compiled
+    (`blrc.nn.fast.fused`). The rest stays as it is, because noise is drawn anew for each step and convolutions gain
+    nothing. Any other network is compiled as a whole.
 
     Raises:
-        BlrcError: torch.compile is not made for this Python.
+        BlrcError: torch.compile does not support this version of Python.
     """
     try:
         if any(isinstance(module, Noisy) for module in model.modules()):
             return fused(model, torch_compiled)
         return cast(nn.Module, torch.compile(model, dynamic=False))
-    except RuntimeError as error:  # a Python that it does not know
+    except RuntimeError as error:  # an unsupported version of Python
         raise _failed(error) from None
 
 
 @contextmanager
 def reported(on: bool) -> Iterator[None]:
-    """What torch.compile cannot do, as a message that says what to leave out; nothing where it is not `on`.
+    """Turn a failure of torch.compile into an error that says which option to leave out; do nothing if not `on`.
 
     Raises:
-        BlrcError: it failed, mostly for want of a C++ compiler.
+        BlrcError: torch.compile failed, usually because there is no C++ compiler.
     """
     if not on:
         yield
@@ -51,14 +52,14 @@ def reported(on: bool) -> Iterator[None]:
 
 
 def check(device: torch.device | str = "cpu") -> None:
-    """See that torch.compile works, before hours of training that need no compiler yet.
+    """Check that torch.compile works, before hours of training that do not need it yet.
 
     Raises:
-        BlrcError: it does not.
+        BlrcError: torch.compile does not work.
     """
     try:
         torch.compile(_small, dynamic=False)(torch.ones(64, device=device))
-    except RuntimeError as error:  # a Python that it does not know; a TorchDynamoException is one, too
+    except RuntimeError as error:  # an unsupported version of Python; also a TorchDynamoException, which is a subclass
         raise _failed(error) from None
 
 

@@ -1,4 +1,5 @@
 """Define what one stage of a training optimises: its losses, networks and augmentation.
 
-A recipe names a stage, and `registry` finds it. May import: `blrc.nn`, `blrc.datasets` and `blrc.training.recipe`.
+`registry` builds the stages of a recipe. This package may import `blrc.nn`, `blrc.datasets`, `blrc.net`, and of
+`blrc.training` the modules `machine`, `recipe` and `seeds`.
 """

@@ -1,4 +1,4 @@
-"""Augmentation of raw images."""
+"""Augment raw training images."""
 
 from __future__ import annotations
 
@@ -19,10 +19,12 @@ Augment = Callable[[NDArray[Any], np.random.Generator], NDArray[Any]]
 
 
 def shifted(images: NDArray[Any], reach: int, rng: np.random.Generator) -> NDArray[Any]:
-    """Each image moved by its own random (dy, dx), uniform over |dy| + |dx| <= reach; pixels that come in are 0.
+    """Move each image by its own random (dy, dx), uniform over |dy| + |dx| <= reach, and fill the gap with 0.
 
     Args:
         images: ``(N, C, H, W)``.
+        reach: largest shift, in pixels.
+        rng: source of the random numbers.
     """
     if reach == 0:
         return images
@@ -35,11 +37,13 @@ def shifted(images: NDArray[Any], reach: int, rng: np.random.Generator) -> NDArr
 
 
 def translated(images: NDArray[Any], reach: int, fill: NDArray[Any], rng: np.random.Generator) -> NDArray[Any]:
-    """Each image moved by its own random (dy, dx), both uniform over [-reach, reach].
+    """Move each image by its own random (dy, dx), both uniform over [-reach, reach].
 
     Args:
         images: ``(N, C, H, W)``.
-        fill: value ``(C,)`` of the pixels that come in.
+        reach: largest shift in each direction, in pixels.
+        fill: value ``(C,)`` of the pixels that fill the gap.
+        rng: source of the random numbers.
     """
     if reach == 0:
         return images
@@ -53,29 +57,30 @@ def translated(images: NDArray[Any], reach: int, fill: NDArray[Any], rng: np.ran
 
 
 def flipped(images: NDArray[Any], rng: np.random.Generator) -> NDArray[Any]:
-    """Each image ``(C, H, W)`` left to right with probability 1/2."""
+    """Mirror each image of ``(N, C, H, W)`` left to right with probability 1/2."""
     turn = rng.integers(0, 2, len(images)).astype(bool)
     return np.where(turn[:, None, None, None], images[..., ::-1], images)
 
 
 def distorted(images: NDArray[Any], degrees: float, zoom: float, rng: np.random.Generator) -> NDArray[Any]:
-    """Each image turned and stretched about its centre at random; bilinear, pixels that come in are 0.
+    """Turn and stretch each image about its centre at random, with bilinear interpolation and 0 outside the image.
 
     Args:
         images: ``(N, C, H, W)`` of uint8.
-        degrees: angles are uniform over [-degrees, degrees].
-        zoom: factors of height and width are drawn apart, uniform over [1 - zoom, 1 + zoom]; below 1.
+        degrees: largest angle; angles are uniform over [-degrees, degrees].
+        zoom: share below 1; the factors of height and width are independent and uniform over [1 - zoom, 1 + zoom].
+        rng: source of the random numbers.
     """
     if degrees == 0 and zoom == 0:
         return images
     count, (height, width) = len(images), images.shape[2:]
     angle = np.radians(rng.uniform(-degrees, degrees, count))
     tall, wide = 1.0 / rng.uniform(1.0 - zoom, 1.0 + zoom, (2, count))
-    # Row k of the matrix: where in the source, in pixels from the centre, an output pixel (x, y) comes from.
+    # The matrix maps an output pixel (x, y) to its place in the source, both in pixels from the centre.
     turn = np.array([[np.cos(angle) * wide, -np.sin(angle) * wide], [np.sin(angle) * tall, np.cos(angle) * tall]])
     matrix = np.zeros((count, 2, 3), np.float32)
     matrix[:, :, :2] = turn.transpose(2, 0, 1)
-    matrix[:, 0, 1] *= height / width  # affine_grid counts in half widths and half heights
+    matrix[:, 0, 1] *= height / width  # affine_grid measures in half widths and half heights
     matrix[:, 1, 0] *= width / height
     grid = F.affine_grid(torch.from_numpy(matrix), list(images.shape), align_corners=False)
     out = F.grid_sample(torch.from_numpy(images.astype(np.float32)), grid, align_corners=False)
@@ -83,8 +88,10 @@ def distorted(images: NDArray[Any], degrees: float, zoom: float, rng: np.random.
 
 
 def augmentation(recipe: Recipe, encoding: InputEncoding) -> Augment:
-    """What a recipe does to raw images: `distorted`, `shifted`, `translated` (what comes in is nearest to code 0),
-    `flipped`."""
+    """Return the function that augments raw images as a recipe says.
+
+    It applies `distorted`, `shifted`, `translated` (which fills with the values nearest to code 0) and `flipped`.
+    """
     fill = zero(encoding)
 
     def augment(images: NDArray[Any], rng: np.random.Generator) -> NDArray[Any]:
@@ -96,7 +103,10 @@ def augmentation(recipe: Recipe, encoding: InputEncoding) -> Augment:
 
 
 def zero(encoding: InputEncoding) -> NDArray[Any]:
-    """The raw value of each channel whose code is nearest to 0, which 'same' padding has; of its type."""
+    """Return the raw value of each channel whose code is nearest to 0, in the encoding's type.
+
+    Code 0 is what 'same' padding inserts.
+    """
     if encoding.kind != "uint8":
         return np.zeros(encoding.shape[0], encoding.dtype)
     return np.array([round(255 * mean) for mean in encoding.mean], np.uint8)

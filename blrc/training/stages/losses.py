@@ -1,4 +1,4 @@
-"""The objectives of training."""
+"""Define the objectives of training."""
 
 from __future__ import annotations
 
@@ -15,23 +15,27 @@ from blrc.training.stages.stage import Loss, Tensors
 
 
 def cross_entropy(model: nn.Module, inputs: Tensor, labels: Tensor) -> Tensor:
-    """Mean cross entropy in nats."""
+    """Return the mean cross entropy in nats."""
     return F.cross_entropy(model(inputs), labels)
 
 
 def squared_hinge_loss(model: nn.Module, inputs: Tensor, labels: Tensor) -> Tensor:
-    """The Binarized NN's: squared hinge with targets +-1."""
+    """Return the loss of a Binarized NN, the squared hinge with targets +-1."""
     return squared_hinge(model(inputs), labels)
 
 
 def stochastic_losses(
     recipe: Recipe, results: Mapping[str, Tensors], samples: int, device: torch.device | str = "cpu"
 ) -> Loss:
-    """The loss of a stochastic network (paper, sections 3 and 4.4): fit to the labels, and the weights' variance.
+    """Return the loss of a stochastic network: the fit to the labels, and the variance or the entropy of the weights.
 
     Args:
-        results: of earlier stages; distillation takes its soft labels from ``fp``.
-        samples: N of the training set, by which the bound scales the entropy.
+        recipe: options of the run.
+        results: tensors of earlier stages by name. Distillation takes its soft labels from ``fp``.
+        samples: N, the number of training samples. The variational bound divides the entropy by it.
+        device: device of the network.
+
+    Source: paper, sections 3 and 4.4.
     """
     fit: Loss = cross_entropy
     if recipe.distillation:
@@ -47,7 +51,10 @@ def stochastic_losses(
 
 
 def distillation(recipe: Recipe, teacher: nn.Module) -> Loss:
-    """(1 - d) cross entropy + d T^2 KL(teacher || network), both softened by the temperature T."""
+    """Return the loss ``(1 - d) cross entropy + d T^2 KL(teacher || network)``.
+
+    The weight d is the recipe's `distillation`, and the divergence is that of the outputs softened by temperature T.
+    """
     share, temperature = recipe.distillation, recipe.temperature
 
     def loss(model: nn.Module, inputs: Tensor, labels: Tensor) -> Tensor:

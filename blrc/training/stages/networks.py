@@ -1,4 +1,4 @@
-"""The networks of a recipe, before and after training, and their parameter groups."""
+"""Build the networks of a recipe, new or from earlier stages, and their parameter groups."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ from blrc.training.stages.stage import Tensors
 
 
 def new(recipe: Recipe) -> nn.Sequential:
-    """A new network of the recipe's flavour, as its checkpoint holds it."""
+    """Return a new network of the recipe's flavour, in the form that its checkpoint holds."""
     return stochastic(recipe) if recipe.model == "blrnet" else named(recipe, recipe.model)
 
 
 def named(recipe: Recipe, flavour: models.Flavour) -> nn.Sequential:
-    """A new network of the recipe's task in some flavour."""
+    """Return a new network of the recipe's task in the given flavour."""
     if recipe.task == "mnist":
         return models.mnist(flavour, norm=recipe.norm)
     return models.cifar10(flavour, width=recipe.width, norm=recipe.norm)
 
 
 def stochastic(recipe: Recipe) -> nn.Sequential:
-    """A new stochastic network."""
+    """Return a new stochastic network with the recipe's activations."""
     model = named(recipe, "blrnet")
     for name, module in model.named_children():
         if isinstance(module, StochasticSign):
@@ -44,7 +44,10 @@ def stochastic(recipe: Recipe) -> nn.Sequential:
 
 
 def real(recipe: Recipe) -> nn.Sequential:
-    """A new full-precision network; dropout before its dense layers, whose tensors keep their names."""
+    """Return a new full-precision network with the recipe's dropout before its dense layers.
+
+    The names of its tensors are the same as without dropout.
+    """
     layers: OrderedDict[str, nn.Module] = OrderedDict()
     for name, module in named(recipe, "fp").named_children():
         if isinstance(module, nn.Linear) and recipe.dropout:
@@ -54,14 +57,14 @@ def real(recipe: Recipe) -> nn.Sequential:
 
 
 def pretrained(recipe: Recipe, results: Mapping[str, Tensors]) -> nn.Sequential:
-    """The full-precision network of an earlier stage, in evaluation and without gradients."""
+    """Return the full-precision network of an earlier stage, in evaluation mode and without gradients."""
     model = named(recipe, "fp")
     model.load_state_dict(results["fp"])
     return model.eval().requires_grad_(False)
 
 
 def binary_groups(model: nn.Module, weight_lr: float, lr: float, weight_decay: float) -> list[dict[str, Any]]:
-    """Parameter groups of a stochastic network: logits of weights, softmax layers (with weight decay), the rest."""
+    """Return a stochastic network's parameter groups: weights' logits, softmax layers (with weight decay), the rest."""
     logits = [p for m in model.modules() if isinstance(m, WeightDistribution) for p in m.parameters()]
     softmax = [p for m in model.modules() if isinstance(m, SoftmaxLinear) for p in m.parameters()]
     taken = set(map(id, logits + softmax))
@@ -74,7 +77,9 @@ def binary_groups(model: nn.Module, weight_lr: float, lr: float, weight_decay: f
 
 
 def straight_through_groups(model: nn.Module, lr: float) -> list[dict[str, Any]]:
-    """Parameter groups of a Binarized NN: each layer's shadow weights (rate over Glorot coefficient), the rest.
+    """Return a Binarized NN's parameter groups: the shadow weights of each layer, and the rest.
+
+    The learning rate of the shadow weights is divided by the layer's Glorot coefficient.
 
     Source: Hubara et al. (2016), section 2.4 and their code.
     """
@@ -88,10 +93,15 @@ def straight_through_groups(model: nn.Module, lr: float) -> list[dict[str, Any]]
 
 
 def restrain_at(model: nn.Module, recipe: Recipe, progress: float) -> None:
-    """Set the variance of the weights and the temperature of the activations for a point of the restart.
+    """Set the variance of the weights and the temperature of the activations for a point of the restart stage.
 
-    kappa goes from 1 to `recipe.restart_spread`, log-linearly between 30 % and 90 % of it; tau is kappa^(-1/2) times
-    the recipe's.
+    The variance is multiplied by kappa. It is 1 until 30 % of the stage, falls log-linearly until 90 %, and is then
+    `recipe.restart_spread`. The temperature is the recipe's tau times kappa^(-1/2).
+
+    Args:
+        model: the network.
+        recipe: options of the run.
+        progress: share of the stage's steps that are done, in [0, 1].
     """
     kappa = recipe.restart_spread ** min(max((progress - 0.3) / 0.6, 0.0), 1.0)
     restrain(model, kappa)

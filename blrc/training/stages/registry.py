@@ -1,4 +1,4 @@
-"""The stages of a recipe: full-precision pretraining, weight transfer, binary network, restart; or a baseline."""
+"""Build the stages of a recipe: full-precision pretraining, the binary network and its restart; or a baseline."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from blrc.training.stages.augment import augmentation
 from blrc.training.stages.losses import cross_entropy, squared_hinge_loss, stochastic_losses
 from blrc.training.stages.stage import Stage, Tensors, accuracy
 
-REESTIMATION = 1_280  # samples of the norm statistics in validation: ten batches, of which five would do
+REESTIMATION = 1_280  # samples for the norm statistics in validation: ten batches, although five would do
 CALIBRATION_STREAM = 1_000  # "stage" numbers of seeds that no stage uses
 
 
 def best_stage(recipe: Recipe, accuracies: Mapping[str, Sequence[float]]) -> str:
-    """The stage whose best epoch on the validation set is the run's result; the later one where they are equal."""
+    """Return the stage whose best epoch on the validation set is the run's result. Ties go to the later stage."""
     candidates = [recipe.model, *(["restart"] if "restart" in accuracies else [])]
     return max(reversed(candidates), key=lambda name: max(accuracies[name]))
 
@@ -37,7 +37,11 @@ def stages_of(
     encoding: InputEncoding,
     device: torch.device | str = "cpu",
 ) -> list[Stage]:
-    """The stages of a recipe: ``fp``; ``bnn``; or ``fp`` (where it pretrains), ``blrnet``, ``restart`` (if any)."""
+    """Return the stages of a recipe.
+
+    They are ``fp`` alone, ``bnn`` alone, or ``fp`` (where the recipe pretrains), ``blrnet`` and ``restart`` (where it
+    has restart epochs).
+    """
     augment = augmentation(recipe, encoding)
     subset = training.images[choice(len(training), min(REESTIMATION, len(training)), recipe.seed)]
     statistics = torch.from_numpy(encoding.real(subset)).to(device)
@@ -134,6 +138,6 @@ def _channels_last(model: nn.Module) -> nn.Module:
 
 
 def choice(samples: int, count: int, seed: int) -> Any:
-    """Sorted indices of `count` samples, the same for the same seed."""
+    """Return the sorted indices of `count` random samples, which are the same for the same seed."""
     generator = np.random.default_rng(derived_seed(seed, CALIBRATION_STREAM, 0))
     return np.sort(generator.choice(samples, count, replace=False))

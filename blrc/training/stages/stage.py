@@ -1,4 +1,4 @@
-"""A stage of training as plain data, and one epoch of it."""
+"""Describe a stage of training as plain data, and run one epoch of it."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ ONE = Ranks()
 
 @dataclass(frozen=True)
 class Stage:
-    """One network trained for some epochs.
+    """Describe the training of one network for some epochs.
 
     Attributes:
-        name: in log lines and in the training state.
-        epochs: how many.
-        build: the network to start from, given the results (best tensors) of earlier stages by name.
-        groups: the optimiser's parameter groups; ``lr`` is the peak rate.
-        schedule: share of the peak rate, given the share of the stage's steps that are done.
-        losses: the loss of a batch (network, inputs, labels), given the results of earlier stages.
-        validate: accuracy in [0, 1]; the best epoch by it is the stage's result.
+        name: name in log lines and in the training state.
+        epochs: number of epochs.
+        build: returns the network to start from, given the results (best tensors) of earlier stages by name.
+        groups: returns the optimiser's parameter groups, whose ``lr`` is the peak rate.
+        schedule: returns the share of the peak rate, given the share of the stage's steps that are done.
+        losses: returns the loss of a batch (a function of network, inputs, labels), given the earlier results.
+        validate: returns the accuracy in [0, 1]. The stage's result is the epoch at which it is highest.
         augment: alters a batch of raw training images at random (`blrc.training.stages.augment`).
-        decay: a further factor on the rates of an epoch, given the validation accuracies of those before it.
-        decoupled: weight decay apart from the gradient (AdamW) instead of L2 (Adam).
-        also: further figures after every epoch, by name; they do not choose.
-        prepare: called before every step, with the share of the stage's steps that are done.
-        finish: called after every step of the optimiser.
-        compile: steps go through torch.compile.
+        decay: returns a further factor on an epoch's rates, given the validation accuracies of the epochs before.
+        decoupled: decouple weight decay from the gradient (AdamW) instead of using L2 (Adam).
+        also: further figures to measure after every epoch, by name. They do not influence the choice of the epoch.
+        prepare: called before every step with the network and the share of the stage's steps that are done.
+        finish: called after every step of the optimiser with the network.
+        compile: run steps through torch.compile.
     """
 
     name: str
@@ -59,7 +59,7 @@ class Stage:
 
 
 def optimiser(stage: Stage, model: nn.Module) -> torch.optim.Optimizer:
-    """Adam, or AdamW, over the stage's groups. Each group remembers its peak rate."""
+    """Return Adam, or AdamW, over the stage's parameter groups. Each group keeps its peak rate as ``peak``."""
     groups = [{**group, "peak": group["lr"]} for group in stage.groups(model)]
     return (torch.optim.AdamW if stage.decoupled else torch.optim.Adam)(groups, fused=True)
 
@@ -78,10 +78,11 @@ def run_epoch(
     decay: float = 1.0,
     ranks: Ranks = ONE,
 ) -> float:
-    """Train one epoch (numbered from 1), with rates times `decay`. Returns the mean loss.
+    """Train one epoch (numbered from 1) with rates multiplied by `decay`, and return the mean loss.
 
-    All randomness comes from `seed`, so that an epoch can be run again without the ones before it. Of every batch each
-    of the `ranks` takes its share: order and augmentation are those of a single process, noise is each one's own.
+    All randomness comes from `seed`, so that an epoch can be repeated without the ones before it. Each process takes
+    its share (`ranks`) of every batch. Order and augmentation are those of a single process, while each process has
+    its own noise.
     """
     torch.manual_seed(ranks.seed(seed))
     rng = np.random.default_rng(seed)
@@ -115,7 +116,7 @@ def run_epoch(
 
 @torch.no_grad()
 def accuracy(network: nn.Module, data: Dataset, encoding: InputEncoding) -> float:
-    """Share of samples whose highest score is their label's; the network is used in the mode that it is in."""
+    """Return the share of samples whose highest score is that of their label. The network keeps its current mode."""
     correct = 0
     device = next((tensor.device for tensor in network.parameters()), torch.device("cpu"))
     for start in range(0, len(data), EVALUATION_BATCH):
