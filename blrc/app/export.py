@@ -165,7 +165,8 @@ def export(
             without a popcount instruction, such as Cortex-M; or ``ram``: the least RAM, for more code.
         cpu: ``portable``: C for every CPU; ``x86-64``: C that takes the best of popcnt, AVX2 and AVX-512 that it finds;
             ``aarch64``: NEON, with ``sdot`` where available; ``cortex-m55``: with `optimize` ``speed``, convolutions of
-            128 pixels at once, in four times the memory; ``rv64gcv``: portable C, which counts bits in RISC-V's vectors.
+            128 pixels at once, in four times the memory; ``rv64gcv``: portable C, which counts bits in RISC-V's
+            vectors.
         onnx_weights: ``bytes``; or ``bits``: weights take an eighth in the ONNX file, and are unpacked when it is
             loaded.
         license, author, url, package_version: facts about the model, for packages and the manifest: an SPDX expression,

@@ -41,7 +41,7 @@ model = torch.nn.Sequential(
     )
 )
 raw = np.random.default_rng(0).integers(0, 256, (64, 1, 4, 4), dtype=np.uint8)
-blrc.save(model, sys.argv[1], input=encoding.pixels((1, 4, 4), mean=(0.5,), std=(0.25,)), calibration=raw)
+blrc.save(model, path=sys.argv[1], input=encoding.pixels((1, 4, 4), mean=(0.5,), std=(0.25,)), calibration=raw)
 """
 
 

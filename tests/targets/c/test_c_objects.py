@@ -24,9 +24,8 @@ SOURCE = '#include "net.h"\nint answer(void) { return NUMBER; }\n'
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The folder of entries; it is not there yet, and the process remembers nothing."""
+    """The folder of entries; it is not there yet."""
     monkeypatch.setenv("BLRC_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(objects, "_known", {})
     objects._say.cache_clear()
     yield tmp_path / "cache" / objects.FOLDER
     objects._say.cache_clear()
@@ -93,21 +92,11 @@ def test_another_process_finds_it(gcc: str, calls: Callable[[], int], tmp_path: 
     assert calls() == 1 and answer(gcc, tmp_path / "b" / "net.o") == 42
 
 
-@pytest.mark.parametrize("remembered", [True, False])
-def test_another_text_is_compiled(
-    gcc: str,
-    calls: Callable[[], int],
-    tmp_path: Path,
-    remembered: bool,
-    cache: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_another_text_is_compiled(gcc: str, calls: Callable[[], int], tmp_path: Path, cache: Path) -> None:
     """A header, the source, a header's header, a macro of the command line, the language: each changes the object."""
     folder = write(tmp_path / "a")
 
     def found(*flags: str, cplusplus: bool = False) -> tuple[int, int]:
-        if not remembered:
-            monkeypatch.setattr(objects, "_known", {})
         built = build(gcc, folder, *flags, cplusplus=cplusplus)
         return 0 if cplusplus else answer(gcc, built), calls()
 
@@ -138,39 +127,102 @@ def test_another_text_is_compiled(
 @pytest.mark.usefixtures("cache")
 def test_macros_that_no_text_uses_make_no_difference(gcc: str, calls: Callable[[], int], tmp_path: Path) -> None:
     build(gcc, write(tmp_path / "a"), "-DFIRST=1")
-    build(gcc, write(tmp_path / "b", source="/* A comment. */\n" + SOURCE), "-DSECOND")
+    build(gcc, write(tmp_path / "b"), "-DSECOND")
     assert calls() == 1
 
 
-@pytest.mark.parametrize(
-    ("source", "preprocessed"),
-    [
-        ("int answer(void) { return 1; }", 1),
-        ("/* SIZE */ int answer(void) { return 1; } // SIZE", 1),
-        ('const char *s = "/*"; int answer(void) { return SIZE; } /* " */', 2),
-        ("int c = '\"'; int answer(void) { return SIZE; } /* \" */", 2),
-        ("int answer(void) { return SIZE; }", 2),
-        ("#ifdef SIZE\n#endif\nint answer(void) { return 1; }", 2),
-        ("#define P(a) a##_0\nint answer(void) { return 1; }", 2),
-        ("#define P(a) a##_1\nint answer(void) { return 1; }", 1),
-        ("#define P(a) a##IZE\nint answer(void) { return P(S); }", 2),
-        ("#define P(a, b) a##b\nint answer(void) { return P(SI, ZE); }", 2),
-        ("#define P(a, _b) a##_b\nint answer(void) { return P(SIZE, _0); }", 2),
-        ("#define P(a) a##_0\nint answer(void) { return P(SIZE); }", 2),
-    ],
-)
+PAIRS: dict[str, tuple[str, str]] = {
+    "bytes that are not UTF-8": (
+        'int answer(void) { return "\xe9"[0] & 255; }',
+        'int answer(void) { return "\xe8"[0] & 255; }',
+    ),
+    "lines": ("/*\n\n*/\nint answer(void) { return __LINE__; }", "/* */\nint answer(void) { return __LINE__; }"),
+    "import": ('#import "v.h"\nint answer(void) { return V; }',) * 2,
+    "a comment before": ('/**/ #include "v.h"\nint answer(void) { return V; }',) * 2,
+    "a folded line": ('#inclu\\\nde "v.h"\nint answer(void) { return V; }',) * 2,
+    "has include": (
+        '#if __has_include("w.h")\n#define V 2\n#else\n#define V 1\n#endif\nint answer(void) { return V; }',
+    )
+    * 2,
+    "what the system's headers read": ("#include <assert.h>\nint answer(void) { assert(1); return V; }\n",) * 2,
+}
+
+
 @pytest.mark.usefixtures("cache")
-def test_numbers_that_no_text_names_are_not_even_preprocessed_again(
-    gcc: str, tmp_path: Path, source: str, preprocessed: int
+@pytest.mark.parametrize("pair", PAIRS.values(), ids=PAIRS.keys())
+def test_regression_a_stale_object(gcc: str, calls: Callable[[], int], tmp_path: Path, pair: tuple[str, str]) -> None:
+    """Objects of another text were used: of another byte, line, or header that the preprocessor alone finds."""
+    for number, text in enumerate(pair, 1):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        (folder / "net.c").write_bytes(text.encode("latin-1"))
+        (folder / "v.h").write_text(f"#define V {number}\n")
+        if number == 2:
+            (folder / "w.h").write_text("")
+        built = build(gcc, folder, f"-DV={number}") if "assert" in text else build(gcc, folder)
+        alone = folder / "alone.o"
+        subprocess.run(
+            [
+                "gcc",
+                *([f"-DV={number}"] if "assert" in text else []),
+                f"-I{folder}",
+                "-c",
+                str(folder / "net.c"),
+                "-o",
+                str(alone),
+            ],
+            check=True,
+        )
+        assert answer(gcc, built) == answer(gcc, alone)
+    assert calls() == 2
+
+
+@pytest.mark.usefixtures("cache")
+def test_regression_a_comment_that_silences_a_warning(gcc: str, tmp_path: Path) -> None:
+    """Without its comment the same text was compiled without a word."""
+    text = "int answer(int x);\nint answer(int x) { switch (x) { case 1: x = 2; %s case 2: return x; } return 0; }\n"
+    flags = ("-Wextra", "-Werror")
+    build(gcc, write(tmp_path / "a", source=text % "/* fall through */\n"), *flags)
+    with pytest.raises(BlrcError, match="fall"):
+        build(gcc, write(tmp_path / "b", source=text % "\n"), *flags)
+
+
+@pytest.mark.usefixtures("cache")
+def test_regression_assembler_that_includes_a_file_is_compiled_each_time(
+    gcc: str, calls: Callable[[], int], tmp_path: Path
 ) -> None:
-    """Put together from parts, a name is not in the text."""
+    data = tmp_path / "data"
+    folder = write(tmp_path / "a", source=f'__asm__(".section .rodata\\n.incbin \\"{data}\\"\\n.text");\n' + SOURCE)
+    objects_of = []
+    for content in (b"first content", b"other content"):
+        data.write_bytes(content)
+        objects_of.append(build(gcc, folder).read_bytes())
+    assert calls() == 2 and b"other content" in objects_of[1]
+
+
+@pytest.mark.usefixtures("cache")
+@pytest.mark.parametrize("variable", sorted(set(objects._VARIABLES) - {"GCC_EXEC_PREFIX"}))  # gcc finds nothing there
+def test_variables_that_lead_a_compiler_elsewhere_are_respected(
+    gcc: str, calls: Callable[[], int], tmp_path: Path, variable: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(variable, str(tmp_path / "elsewhere"))
+    for name in ("a", "b"):
+        build(gcc, write(tmp_path / name))
+    assert calls() == 2
+
+
+@pytest.mark.usefixtures("cache")
+def test_regression_a_file_that_changes_while_it_is_compiled_makes_no_entry(
+    gcc: str, calls: Callable[[], int], tmp_path: Path
+) -> None:
+    """The object was kept under the name of the text before."""
+    folder = write(tmp_path / "a")
     path = Path(gcc)
-    path.write_text(path.read_text().replace('" -c "', '" -P "'))
-    folder = write(tmp_path / "a", source='#include "sizes.h"\n' + source)
-    for size in (3, 4):
-        (folder / "sizes.h").write_text(f"#define SIZE {size}\n#define SIZE_0 {size}\n")
-        assert answer(gcc, build(gcc, folder)) == (1 if "return 1" in source else size)
-    assert len((tmp_path / "calls").read_text().splitlines()) == preprocessed
+    text = path.read_text()
+    path.write_text(text.replace("echo >>", f"echo '#define NUMBER 43' > {folder}/net.h; echo >>"))
+    build(gcc, folder)
+    path.write_text(text)
+    assert answer(gcc, build(gcc, write(tmp_path / "b"))) == 42
 
 
 @pytest.mark.usefixtures("cache")

@@ -79,13 +79,13 @@ def link(compiler: Sequence[str], flags: Sequence[str], objects: Sequence[Path],
 
 
 def run_tool(command: Sequence[str], what: str, timeout: float = COMPILE_TIMEOUT) -> str:
-    """Run a tool and return its standard output.
+    """Run a tool and return its standard output, in which surrogates stand for bytes that are not UTF-8.
 
     Raises:
         ToolError: it does not exist, cannot be started, fails or takes too long; the message starts with `what`.
     """
     try:
-        done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=timeout, check=False)
+        done = subprocess.run(command, capture_output=True, timeout=timeout, check=False)
     except FileNotFoundError:
         raise ToolError(f"{what}: {command[0]} not found; install it") from None
     except OSError as error:
@@ -93,8 +93,9 @@ def run_tool(command: Sequence[str], what: str, timeout: float = COMPILE_TIMEOUT
     except subprocess.TimeoutExpired:
         raise ToolError(f"{what}: {command[0]} did not finish in {timeout:.0f} s") from None
     if done.returncode != 0:
-        raise ToolError(f"{what} failed (status {done.returncode}): {first_lines(done.stderr or done.stdout)}")
-    return done.stdout
+        said = (done.stderr or done.stdout).decode("utf-8", "replace")
+        raise ToolError(f"{what} failed (status {done.returncode}): {first_lines(said)}")
+    return done.stdout.decode("utf-8", "surrogateescape")
 
 
 def first_lines(text: str, lines: int = 12) -> str:

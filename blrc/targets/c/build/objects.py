@@ -1,10 +1,12 @@
 """Keep compiled objects in the user's cache, and reuse them where the same text is compiled in the same way.
 
 Two exports of one name share most files of the runtime, and one export is compiled several times over: for the library,
-its self-test and its verification. An entry's name is a hash of all that its object depends on: the compiler with all
-that it predefines under these flags (version, ABI, instruction set), the flags, and the text after preprocessing.
-Macros and include folders count by what they do to the text. Only successes are kept, so error messages always come
-from the compiler.
+its self-test and its verification. An entry's name is a hash of what its object depends on: the compiler with all that
+it predefines under these flags (version, ABI, instruction set), the flags, and the text after preprocessing, with its
+comments where warnings are asked for, since some comments silence one. Macros and include folders count by what they do
+to the text. What depends on more than that is compiled each time: options and environment variables that name other
+files or programs, and assembler that includes a file. Only successes are kept, so that error messages always come from
+the compiler.
 
 An entry is one file. It begins with the SHA-256 of the rest; then come the object and what gcc writes beside it about
 stack and calls. It is used where `blrc.store.private` finds it safe. A damaged entry is compiled and written again.
@@ -23,10 +25,9 @@ import stat
 import struct
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from functools import cache, lru_cache
+from functools import cache
 from itertools import count
 from pathlib import Path
 
@@ -36,7 +37,8 @@ from blrc.store.places import cache_folder
 from blrc.store.private import UnsafeError, is_own, private_folder, read_regular
 
 Run = Callable[[Sequence[str]], str]
-"""Run a tool and return its standard output; a tool that fails raises `BlrcError`."""
+"""Run a tool and return its standard output, in which surrogates stand for bytes that are not UTF-8; a tool that fails
+raises `BlrcError`."""
 
 FOLDER = "objects"
 SUFFIXES = (".o", ".su", ".ci")  # gcc leaves the last two where it is asked for stack and calls
@@ -44,26 +46,23 @@ MOST_BYTES = 512 * 2**20  # of all entries together: several hundred exports
 LARGEST = 64 * 2**20  # bytes of an entry: larger objects are compiled again each time
 BOUND_EVERY = 256  # new entries of this process before the folder's size is looked at again
 DEAD_AFTER = 3600  # seconds: no write of an entry takes as long, so what is older was left by a killed process
-MOST_KNOWN = 10_000  # texts of this process whose entries it remembers: about two megabytes
 LOCKS = 256  # files whose locks make others wait for an entry that is being compiled: one for each first byte of a name
 PAUSE = 0.005  # seconds between two looks at such a lock
-LONGEST_WAIT = 600.0  # seconds for another process's compilation; a compiler is stopped after as long
+LONGEST_WAIT = 30.0  # seconds for another process's compilation: longer than a file takes, and it may have been stopped
 
-# Options that change no other file than the object and those in `SUFFIXES`. Others (coverage, profiles, plugins, files
-# of options) go to the compiler unseen.
+# Options that neither read nor write another file than the source, the object and those in `SUFFIXES`. Others
+# (coverage, profiles, plugins, lists for sanitizers, files of options) go to the compiler unseen.
 _PLAIN = re.compile(
     r"-(?:[DUI].+|O\w*|W(?![lpa],)[\w=+-]+|w|std=.+|x|m[\w=+.,-]+|g(?:line-tables-only|[0-3])?|pthread|P|nostdinc|"
-    r"-target=.+|f(?!profile|auto-profile|dump|plugin|save|test-coverage|time|modules|lto|record|opt|diagnostics-"
-    r"|cs-|coverage|instrument|xray|integrated)[\w=+,./-]+)|c|c\+\+"
+    r"-target=.+|f(?:(?:sanitize|(?:no-)?sanitize-(?:recover|trap)|trivial-auto-var-init|callgraph-info|visibility"
+    r"|pack-struct)=[\w,-]+|(?!profile|auto-profile|dump|plugin|save|test-coverage|time|modules|lto|record|opt"
+    r"|diagnostics-|cs-|coverage|instrument|xray|integrated)[\w+-]+))|c|c\+\+"
 )
-_INCLUDE = re.compile(rb'^[ \t]*#[ \t]*(include|embed)(\w*)[ \t]*(["<]?)([^">\n]*)', re.MULTILINE)
-_NUMBER = re.compile(rb"^#define (\w+) \d+$", re.MULTILINE)
-_PASTED = re.compile(rb"##[ \t]*(\w*)")
-_COMMENT = re.compile(rb'"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'|/\*.*?\*/|//[^\n]*', re.DOTALL)  # or a string
-_WORD = re.compile(rb"\w+")
+_VARIABLES = ("COMPILER_PATH", "GCC_EXEC_PREFIX", "CCC_OVERRIDE_OPTIONS", "DEPENDENCIES_OUTPUT", "SUNPRO_DEPENDENCIES")
+"""Variables with which a compiler runs other programs, changes its options, or writes other files."""
+_READS_A_FILE = ".incbin"
 _SIZES = struct.Struct(f"<{len(SUFFIXES)}q")
 _LOG = logging.getLogger("blrc")
-_known: dict[str, str] = {}  # hash of everything that is read, before preprocessing -> name of the entry
 _identities: dict[str, bytes] = {}
 _written = count(1)
 
@@ -79,26 +78,44 @@ def compiled(command: Sequence[str], source: Path, out: Path, run: Run) -> None:
         BlrcError: the compiler fails; `run` raises it.
     """
     before = list(command[:-4])
-    folder = _folder() if all(map(_PLAIN.fullmatch, before[1:])) else None
-    try:
-        key = None if folder is None else _key(before, source, run)
-    except (BlrcError, OSError):
-        key = None  # the compiler itself says best what is wrong
-    if folder is None or key is None:
+    key = None
+    if all(map(_PLAIN.fullmatch, before[1:])) and not any(map(os.environ.get, _VARIABLES)):
+        key = _key(before, source, run)
+    folder = None if key is None else _folder()
+    if key is None or folder is None or not _reuse(folder / key, before, source, out, command, run):
         run(command)
-        return
-    entry = folder / key
-    with _one_at_a_time(entry):
-        try:
-            content = _load(entry)
-            if content is not None:
-                _put(content, out)
-                return
+
+
+def _reuse(entry: Path, before: list[str], source: Path, out: Path, command: Sequence[str], run: Run) -> bool:
+    """Take the object from its entry, or compile it and make the entry; return False where the entry is no use."""
+    try:
+        if _taken(entry, out):
+            return True
+        with _one_at_a_time(entry):
+            if _taken(entry, out):
+                return True
             run(command)
-            _keep(entry, out)
-        except UnsafeError as error:
-            _say(str(error))
-            run(command)
+            if _key(before, source, run) == entry.name:  # else a file was changed meanwhile
+                _keep(entry, out)
+            return True
+    except UnsafeError as error:
+        _say(str(error))
+    except OSError:  # the object cannot be written: the compiler itself says why
+        pass
+    return False
+
+
+def _taken(entry: Path, out: Path) -> bool:
+    """Copy the object of an entry; return False where there is none.
+
+    Raises:
+        UnsafeError: the entry is there, but does not belong to this user alone.
+        OSError: the object cannot be written.
+    """
+    content = _load(entry)
+    if content is not None:
+        _put(content, out)
+    return content is not None
 
 
 def identity(command: Sequence[str], run: Run) -> bytes:
@@ -138,74 +155,19 @@ def _say(what: str) -> None:
     _LOG.warning("%s; until then objects are compiled anew", what)
 
 
-def _key(before: list[str], source: Path, run: Run) -> str:
-    """Return the name of the entry.
-
-    Texts that were the same before preprocessing are preprocessed only once in a process.
-    """
+def _key(before: list[str], source: Path, run: Run) -> str | None:
+    """Return the name of the entry, or None where the compiler fails, or the object depends on more than the text."""
     kept = [flag for flag in before if not flag.startswith(("-D", "-U", "-I"))]
-    who = [source.name.encode(), identity(kept, run)]
-    folders = [Path(flag[2:]) for flag in before if flag.startswith("-I")]
-    texts = list(_texts(source, folders))
-    macros = [flag for flag in before if flag.startswith(("-D", "-U"))]
-    short = None if b"" in texts else _hash(*who, repr(macros).encode(), *_without_unused(texts, macros))
-    if short is not None and short in _known:
-        return _known[short]
-    key = _hash(*who, run([*before, "-E", "-P", str(source)]).encode())
-    if short is not None:
-        if len(_known) >= MOST_KNOWN:
-            _known.clear()
-        _known[short] = key
-    return key
-
-
-def _texts(source: Path, folders: Sequence[Path]) -> Iterator[bytes]:
-    """Yield the texts of a file and of all that it may include from its own folder or from `folders`.
-
-    The system's headers are left out, since they do not change. An empty text stands for an include that only the
-    preprocessor can find.
-    """
-    seen, waiting = {source}, [source]
-    while waiting:
-        path = waiting.pop()
-        text = path.read_bytes()
-        yield text or b" "
-        for _, more, mark, name in _INCLUDE.findall(text):
-            if more or not mark:
-                yield b""
-                continue
-            places = (folder / os.fsdecode(name) for folder in (path.parent, *folders))
-            found = next((place for place in places if place.is_file()), None)
-            if found is not None and found not in seen:
-                seen.add(found)
-                waiting.append(found)
-
-
-def _without_unused(texts: Sequence[bytes], macros: Sequence[str]) -> Sequence[bytes]:
-    """Drop comments and the definitions of numbers that are used nowhere.
-
-    Without this, a header with an export's sizes, which all files read, would make every file's text differ. A name
-    that may be put together from parts (``##``) counts as used; where the parts are not known, every name does.
-    """
-    read = [_words(text) for text in (*texts, " ".join(macros).encode())]
-    counts, pasted = Counter[bytes](), Counter[bytes]()
-    for _, words, rights in read:
-        counts.update(words)
-        pasted.update(rights)
-    if not all(right[:1] == b"_" and counts[right] == times for right, times in pasted.items()):
-        return texts
-
-    def kept(line: re.Match[bytes]) -> bytes:
-        return line[0] if counts[line[1]] > 1 or line[1].endswith(tuple(pasted)) else b""
-
-    return [_NUMBER.sub(kept, text) for text, _, _ in read]
-
-
-@lru_cache(1024)  # the runtime's files, many times over
-def _words(text: bytes) -> tuple[bytes, Counter[bytes], Counter[bytes]]:
-    """Return the text without comments, its words, and the words to the right of ``##`` in it."""
-    text = _COMMENT.sub(lambda found: b" " if found[0].startswith(b"/") else found[0], text)
-    return text, Counter(_WORD.findall(text)), Counter(_PASTED.findall(text))
+    try:
+        who = identity(kept, run)
+        text = run([*before, "-E", "-P", str(source)])
+        if any(flag.startswith("-W") for flag in before):  # comments too: "fall through" silences a warning
+            text += run([*before, "-E", "-P", "-C", str(source)])
+    except (BlrcError, OSError):
+        return None  # the compiler itself says best what is wrong
+    if _READS_A_FILE in text:
+        return None
+    return _hash(source.name.encode(), who, text.encode("utf-8", "surrogateescape"))
 
 
 def _hash(*parts: bytes) -> str:
