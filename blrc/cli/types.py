@@ -6,6 +6,7 @@ once.
 
 from __future__ import annotations
 
+import atexit
 import shutil
 import sys
 import tempfile
@@ -18,12 +19,16 @@ import click
 from click.shell_completion import CompletionItem
 
 from blrc.errors import BlrcError
-from blrc.reading.regular import LARGEST, check_name, check_output
+from blrc.reading.regular import check_name, check_output
+from blrc.reading.sealed import MOST_BYTES
 
 if TYPE_CHECKING:
     _Type = click.ParamType[Any]
 else:
     _Type = click.ParamType  # no generic class before click 8.2
+
+
+PIECE = 2**20  # bytes of standard input that are in memory at a time
 
 
 class Choices(_Type):
@@ -101,19 +106,22 @@ class Model(Named):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
         if str(value) != "-" or ctx is None:
             return super().convert(value, param, ctx)
-        folder = Path(tempfile.mkdtemp(prefix="blrc-stdin-"))
-        ctx.call_on_close(lambda: shutil.rmtree(folder, ignore_errors=True))
-        (folder / "stdin").write_bytes(_standard_input())
-        return folder / "stdin"
+        return _standard_input()
 
 
-def _standard_input() -> bytes:
+def _standard_input() -> Path:
+    """Copy a checkpoint from standard input to a file that goes when the process ends."""
     if sys.stdin is None or sys.stdin.isatty():
         raise BlrcError("-: standard input is a terminal or closed; pipe a checkpoint into the command")
-    content = sys.stdin.buffer.read(LARGEST + 1)
-    if len(content) > LARGEST:
-        raise BlrcError(f"-: standard input has more than {LARGEST:,} bytes, the most that is read")
-    return content
+    folder = Path(tempfile.mkdtemp(prefix="blrc-stdin-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)  # click closes no context whose other options are wrong
+    left = MOST_BYTES + 1
+    with (folder / "model").open("wb") as file:
+        while left and (part := sys.stdin.buffer.read(min(left, PIECE))):
+            left -= file.write(part)
+    if not left:
+        raise BlrcError(f"-: standard input has more than {MOST_BYTES:,} bytes, the most that a checkpoint may have")
+    return folder / "model"
 
 
 def _bytes(value: Any, option: str) -> int | None:
