@@ -33,7 +33,8 @@ os.environ.setdefault("BLRC_NIGHT", date.today().isoformat())
 for name in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL"):
     os.environ.pop(name, None)
 
-# The same examples in every run: a red test must be red again when it is looked at. No deadline: two shared cores.
+# The same examples in every run: a red test must be red again when it is looked at. No deadline: other work may share
+# the cores.
 settings.register_profile("repeatable", derandomize=True, deadline=None, database=None)
 settings.load_profile("repeatable")
 

@@ -17,7 +17,7 @@ GOLDEN = Path(__file__).parent / "golden"
 
 @pytest.fixture(scope="session")
 def data_folder() -> Path:
-    """The folder that has the real data sets: $BLRC_DATA, or ../shared/data beside the project."""
+    """The folder that has the real data sets: $BLRC_DATA, or shared/data beside the project."""
     folder = Path(os.environ.get("BLRC_DATA") or ROOT.parent / "shared" / "data")
     if not folder.is_dir():
         pytest.skip(f"the real data sets are not at {folder}; set BLRC_DATA")
@@ -72,3 +72,9 @@ def ensemble_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _without_larq(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever has it installed sees the same tests."""
     monkeypatch.delenv("BLRC_LCE_PYTHON", raising=False)
+
+
+@pytest.fixture(autouse=True)
+def _without_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables are as wide as they are, also where the tests are shared among processes, which set the width."""
+    monkeypatch.delenv("COLUMNS", raising=False)

@@ -52,7 +52,8 @@ class BenchReport(Figures):
 
     def __repr__(self) -> str:
         """Name what was measured. ``print`` shows the tables instead."""
-        return f"BenchReport({self['name']!r} for {self['cpu']} CPUs: {', '.join(self.keys() & {'host', 'devices'})})"
+        parts = ", ".join(key for key in ("host", "devices") if key in self)
+        return f"BenchReport({self['name']!r} for {self['cpu']} CPUs: {parts})"
 
     def __str__(self) -> str:
         return to_text(self)

@@ -20,10 +20,9 @@ from click.shell_completion import CompletionItem
 
 from blrc.errors import BlrcError
 from blrc.reading.regular import check_name, check_output
-from blrc.reading.sealed import MOST_BYTES
 
 if TYPE_CHECKING:
-    _Type = click.ParamType[Any]
+    _Type = click.ParamType[Any]  # type: ignore[type-arg, unused-ignore] # of click before 8.2
 else:
     _Type = click.ParamType  # no generic class before click 8.2
 
@@ -106,11 +105,15 @@ class Model(Named):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
         if str(value) != "-" or ctx is None:
             return super().convert(value, param, ctx)
-        return _standard_input()
+        path = _standard_input()
+        ctx.call_on_close(lambda: shutil.rmtree(path.parent, ignore_errors=True))
+        return path
 
 
 def _standard_input() -> Path:
-    """Copy a checkpoint from standard input to a file that goes when the process ends."""
+    """Copy a checkpoint from standard input to a file, which goes when the process ends at the latest."""
+    from blrc.reading.sealed import MOST_BYTES
+
     if sys.stdin is None or sys.stdin.isatty():
         raise BlrcError("-: standard input is a terminal or closed; pipe a checkpoint into the command")
     folder = Path(tempfile.mkdtemp(prefix="blrc-stdin-"))

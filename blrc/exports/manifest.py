@@ -69,6 +69,11 @@ class Manifest(Brief):
     targets: Mapping[str, Any]
     files: Mapping[str, Listed]
 
+    def __repr__(self) -> str:
+        """Name the export, its program and its targets."""
+        targets = ", ".join(self.targets)
+        return f"Manifest({self.name!r}, program {self.digest[:12]}, {targets}, {len(self.files)} files)"
+
 
 def to_bytes(manifest: Manifest) -> bytes:
     """Return the content of the manifest's file: JSON with sorted keys."""

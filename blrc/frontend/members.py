@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from blrc.errors import BlrcError
 from blrc.frontend.checkpoint import Checkpoint
-from blrc.frontend.sample import MAP, NONE, Member, exact, parse_freeze, sampled_layers
+from blrc.frontend.sample import MAP, NONE, Member, exact, parse_freeze, sampled_layers, shown
 from blrc.program.head import MAX_MEMBERS, gate_of
 
 
@@ -100,5 +100,5 @@ def parse_gate(gate: str | float | Fraction | None) -> int:
     except (ValueError, ZeroDivisionError):
         value = NONE
     if not 0 < value <= 1:
-        raise BlrcError(f"gate {gate!r}: expected a probability above 0 and at most 1, such as 0.99")
+        raise BlrcError(f"gate {shown(gate)}: expected a probability above 0 and at most 1, such as 0.99")
     return gate_of(value)

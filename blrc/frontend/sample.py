@@ -138,6 +138,11 @@ def sampled_layers(checkpoint: Checkpoint, choice: str | Sequence[str]) -> tuple
     return None if chosen == set(known) else tuple(name for name in known if name in chosen)
 
 
+def shown(share: object) -> str:
+    """Return a share as a message shows it: a fraction as a number, and anything else as Python writes it."""
+    return f"{float(share):g}" if isinstance(share, Fraction) else repr(share)
+
+
 def parse_freeze(freeze: str | float | Fraction) -> Fraction:
     """Return the exact rational number that a decimal text, ``N/D`` or the shortest decimal form of a float says.
 
@@ -149,7 +154,7 @@ def parse_freeze(freeze: str | float | Fraction) -> Fraction:
     except (ValueError, ZeroDivisionError):
         value = Fraction(-1)
     if not 0 <= value <= Fraction(1, 2):
-        raise BlrcError(f"freeze {freeze!r}: expected a probability from 0 to 0.5, such as 0.1")
+        raise BlrcError(f"freeze {shown(freeze)}: expected a probability from 0 to 0.5, such as 0.1")
     return value
 
 

@@ -240,7 +240,7 @@ resource.setrlimit(resource.RLIMIT_AS, (2**30, 2**30))
 for path in sys.argv[2:]:
     start = time.process_time()
     try:
-        blrc.app.export.export(path, sys.argv[1], "c", force=True)
+        blrc.app.export.export(path, folder=sys.argv[1], targets="c", force=True)
         end = "network"
     except BlrcError as error:
         end = str(error)

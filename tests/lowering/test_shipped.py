@@ -36,6 +36,7 @@ def test_every_channel_decides_right_on_every_reachable_integer(member: Member) 
     every_decision(sample(shipped, member, running=True))
 
 
+@pytest.mark.slow("uses a whole test set")
 def test_accuracy_of_the_likeliest_weights() -> None:
     shipped = checkpoint.load(MNIST / "mnist.pt")
     program, nets = build(shipped, [Member()])
@@ -88,6 +89,7 @@ def test_the_test_images_of_cifar10_are_the_first_1000(data_folder: Path) -> Non
     assert held == [jpegs[offsets[i] : offsets[i + 1]].tobytes() for i in first]
 
 
+@pytest.mark.slow("exports and verifies CIFAR-10's network")
 @pytest.mark.needs("cc")
 def test_cifar10_exports_and_verifies(tmp_path: Path) -> None:
     blrc.export(CIFAR10 / "cifar10-quarter.pt", folder=tmp_path / "out", members="2", name="cifar")

@@ -109,6 +109,7 @@ def race(out: Path, number: int, start: Any, results: Any) -> None:
         results.put((number, str(error)))
 
 
+@pytest.mark.slow("starts many exports")
 @pytest.mark.parametrize("there", [False, True], ids=["new", "there"])
 def test_exports_that_start_together_leave_one_whole_export(there: bool, tmp_path: Path) -> None:
     """Processes of their own, started at a barrier: whoever is not refused came after another had ended."""

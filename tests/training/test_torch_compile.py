@@ -83,6 +83,7 @@ def inductor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         yield
 
 
+@pytest.mark.slow("compiles training steps")
 @pytest.mark.needs("g++")
 @pytest.mark.filterwarnings("ignore")  # torch.compile has warnings of its own
 def test_compiled_steps_are_those_of_the_plain_network(tmp_path: Any, inductor: None) -> None:
@@ -121,6 +122,7 @@ def test_compiled_passes_are_the_plain_ones(pooled: bool, rows: int, hard: bool,
             torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.slow("compiles training steps")
 @pytest.mark.needs("g++")
 @pytest.mark.filterwarnings("ignore")
 def test_regression_a_second_training_is_compiled_too(inductor: None) -> None:

@@ -73,6 +73,7 @@ def plain(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Train
     return train(folder, output, log=output.with_suffix(".csv")), output
 
 
+@pytest.mark.slow("exports and verifies")
 def test_the_checkpoint_exports_and_verifies(plain: tuple[Trained, Path], folder: Path, tmp_path: Path) -> None:
     trained, output = plain
     held = checkpoint.load(output)

@@ -182,7 +182,8 @@ def test_an_interrupted_run_ends_in_the_same_bytes(
 def test_a_killed_process_goes_on(folder: Path, tmp_path: Path, uninterrupted: Any) -> None:
     output = tmp_path / "mnist.pt"
     program = (
-        "import sys, torch\nfrom blrc.nn import models\nfrom blrc.training import *\n"
+        "import sys, torch\nfrom blrc.nn import models\n"
+        "from blrc.training.mnist import train_mnist\nfrom blrc.training.recipe import *\n"
         "models.mnist = lambda flavour='blrnet', norm=True: "
         "models._network(flavour, 1, 28, ((6,), (8,)), (32,), norm)\n"
         f"torch.set_num_threads({torch.get_num_threads()})\n"

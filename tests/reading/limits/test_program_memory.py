@@ -101,6 +101,7 @@ def test_what_is_legal_is_verified_within_a_gigabyte(content: bytes, tmp_path: P
     assert said == "done" and peak < LIMIT
 
 
+@pytest.mark.slow("runs the reference on large maps")
 def test_recording_takes_no_more_for_more_layers_or_members(tmp_path: Path) -> None:
     few, many = (end_of("record", many_pools(count, 100, members), tmp_path) for count, members in ((2, 1), (50, 9)))
     assert (few[0], many[0]) == ("done", "done")

@@ -22,6 +22,7 @@ from blrc.targets.c.kernels.families import columns
 from blrc.targets.c.layout.layout import CORTEX_M55, PORTABLE, lay_out
 from blrc.targets.c.machines.emulated import EmulatedBuild
 from blrc.targets.c.machines.table import Machine
+from blrc.targets.c.size.choose import choose
 
 KERNELS = {PORTABLE: "dense_columns", CORTEX_M55: "dense_quads"}
 SHAPES = [
@@ -176,14 +177,14 @@ def test_what_cannot_have_its_outputs_in_lanes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("inputs", "outputs", "lanes", "pays"),
+    ("inputs", "outputs", "cpu", "kernel"),
     [
-        (3136, 512, 32, True),
-        (1024, 33, 32, False),
-        (1024, 64, 32, True),
-        (1024, 64, 128, False),
-        (3136, 512, 128, True),
+        (3136, 512, PORTABLE, "dense_columns"),
+        (1024, 33, PORTABLE, "dense"),
+        (1024, 64, PORTABLE, "dense_columns"),
+        (1024, 64, CORTEX_M55, "dense"),
+        (3136, 512, CORTEX_M55, "dense_quads"),
     ],
 )
-def test_where_it_pays(inputs: int, outputs: int, lanes: int, pays: bool) -> None:
-    assert columns.pays(conv_of(dense((1, 1, inputs), outputs)), lanes) == pays
+def test_where_it_pays(inputs: int, outputs: int, cpu: str, kernel: str) -> None:
+    assert choose(dense((1, 1, inputs), outputs), "speed", cpu=cpu).steps[0].kernel == kernel

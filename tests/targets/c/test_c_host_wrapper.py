@@ -73,6 +73,7 @@ print("clean")
 """
 
 
+@pytest.mark.slow("compiles with sanitizers")
 @pytest.mark.needs("gcc")
 def test_sanitizers_find_nothing_in_it() -> None:
     """Python itself has to run with the sanitizer's library, which sees the arrays that the C writes to."""

@@ -54,7 +54,7 @@ def test_good_names(name: str) -> None:
         ("sdkconfig", "would hide a header of ESP-IDF's build"),
         ("arm_neon", "would hide a header of .*gcc"),
         ("m", "libm.a would hide a library of"),
-        ("sem", "a function or macro of .* begins with it"),
+        ("mtx", "a function or macro of .* begins with it"),
         ("Aux", "is a device on Windows"),
         ("com3", "is a device on Windows"),
         ("linux", "compilers define a macro"),

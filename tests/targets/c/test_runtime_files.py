@@ -14,7 +14,7 @@ def make(folder: Path) -> None:
 
 
 def test_a_wheel_s_own_runtime_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runtime_files, "__file__", str(tmp_path / "blrc" / "runtime_files.py"))
+    monkeypatch.setattr(runtime_files, "__file__", str(tmp_path / "blrc" / "targets" / "c" / "runtime_files.py"))
     with pytest.raises(BlrcError, match="install blrc again"):
         runtime_files.runtime_dir()
     make(tmp_path / "runtime")

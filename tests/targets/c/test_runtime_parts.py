@@ -125,6 +125,7 @@ def test_house_rules(path: Path) -> None:
         assert word not in code.replace("__builtin_popcountl((unsigned long)v)", ""), word
 
 
+@pytest.mark.slow("compiles the runtime")
 def test_no_mutable_globals_or_recursion(tmp_path: Path) -> None:
     for source in SOURCES:
         out = build.compile_object(
