@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 import click
 
-from blrc.cli.progress import coloured
+from blrc.cli.progress import coloured, warn
 from blrc.errors import UNCHECKED, WELL, BlrcError
 
 STATUSES = """\b
@@ -84,8 +84,7 @@ def show(text: str) -> None:
 
 def complain(message: str) -> None:
     """Print a mistake on standard error; do nothing if that is closed."""
-    with suppress(OSError):
-        click.echo(f"{coloured('Error:', 'red', sys.stderr)} {message}", err=True)
+    warn(f"{coloured('Error:', 'red', sys.stderr)} {message}")
 
 
 def _no_output(error: OSError) -> BlrcError:

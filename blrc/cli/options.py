@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import click
@@ -33,7 +34,22 @@ def _limit(ctx: click.Context, param: click.Parameter, value: int | None) -> Non
         from blrc.workers import at_most
 
         ctx.with_resource(at_most(value))
-        os.environ["OMP_NUM_THREADS"] = str(value)  # of torch and ONNX Runtime, which are loaded later
+        ctx.with_resource(_threads(value))
+
+
+@contextmanager
+def _threads(most: int) -> Iterator[None]:
+    """Tell torch and ONNX Runtime, which are loaded later, how many threads to take."""
+    before = {name: os.environ.get(name) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")}
+    os.environ.update(dict.fromkeys(before, str(most)))
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 def of_folders(command: Command) -> Command:

@@ -49,18 +49,19 @@ class Progress:
     def __init__(self) -> None:
         context = click.get_current_context(silent=True)
         meta = {} if context is None else context.meta
-        self.quiet, self.verbose = bool(meta.get("blrc.quiet")), bool(meta.get("blrc.verbose"))
+        self.verbose = bool(meta.get("blrc.verbose"))
+        self.quiet = bool(meta.get("blrc.quiet")) and not self.verbose
         self.start, self.said = time.monotonic(), ("", -1)
 
     def __call__(self, what: str, done: int, total: int) -> None:
         """Say that `done` of `total` steps are done."""
         before, self.said = self.said, (what, TENTHS * done // max(total, 1))
         line = f"{what}: {done:,} of {total:,}"
-        if self.verbose or not sys.stderr.isatty():
+        if self.verbose or not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
             if self.verbose or done == 0 or done >= total or before != self.said:
                 self.say(line)
         elif not self.quiet:
-            warn(f"\r\033[K{line}" + ("\n" if done >= total else ""), end=False)
+            _rewrite(line, done >= total)
 
     def say(self, what: str) -> None:
         """Say a line; warnings are shown even with -q."""
@@ -74,23 +75,45 @@ class Progress:
         """Return the stream for a bar or for lines of progress."""
         if self.quiet:
             return io.StringIO()
-        return _Lines() if self.verbose else sys.stderr
+        return _Lines(self.start) if self.verbose else sys.stderr
 
 
 class _Lines(io.StringIO):
-    """Give access to standard error as a stream that is no terminal, so that its writer writes lines."""
+    """Write to standard error as to a stream that is no terminal, each line with the seconds since the start."""
+
+    def __init__(self, start: float) -> None:
+        super().__init__()
+        self._start, self._begins = start, True
 
     def write(self, text: str) -> int:
-        return sys.stderr.write(text)
+        for line in text.splitlines(keepends=True):
+            if self._begins:
+                sys.stderr.write(f"{time.monotonic() - self._start:8.2f} s  ")
+            sys.stderr.write(line)
+            self._begins = line.endswith("\n")
+        return len(text)
 
     def flush(self) -> None:
         sys.stderr.flush()
 
 
-def warn(what: str, end: bool = True) -> None:
-    """Print on standard error. If that cannot be written to, the command goes on."""
+_open_line = False  # on the terminal
+
+
+def _rewrite(line: str, ends: bool) -> None:
+    """Show a line in place of the one before, and end it or leave it open."""
+    global _open_line
     with suppress(OSError):
-        click.echo(what, nl=end, err=True)
+        click.echo(f"\r\033[K{line}", nl=ends, err=True)
+        _open_line = not ends
+
+
+def warn(what: str) -> None:
+    """Print on standard error, below an open line. If that cannot be written to, the command goes on."""
+    global _open_line
+    with suppress(OSError):
+        click.echo(f"\n{what}" if _open_line else what, err=True)
+        _open_line = False
 
 
 def coloured(text: str, colour: str, stream: TextIO | None) -> str:

@@ -16,6 +16,7 @@ from click.testing import CliRunner, Result
 
 import blrc
 from blrc.cli import progress
+from blrc.cli.ends import complain
 from blrc.cli.main import main
 from blrc.cli.progress import Progress, coloured
 from blrc.targets.c.machines.table import ALL
@@ -219,9 +220,16 @@ def test_colours_are_for_terminals_and_can_be_switched_off(monkeypatch: pytest.M
 def test_jobs_hold_for_the_command_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
     before, seen = usable_cpus(), list[int]()
-    monkeypatch.setattr(blrc, "export", lambda *_, **__: seen.append(usable_cpus()) or exit(0))
+    threads: list[str] = []
+
+    def export(*_: object, **__: object) -> None:
+        seen.append(usable_cpus())
+        threads.extend(os.environ[name] for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"))
+        sys.exit(0)
+
+    monkeypatch.setattr(blrc, "export", export)
     run("export", TINY, "--target", "c", "-o", tmp_path / "a", "--jobs", 1)
-    assert (seen, usable_cpus(), os.environ["OMP_NUM_THREADS"]) == ([1], before, "1")
+    assert (seen, usable_cpus(), threads, os.environ["OMP_NUM_THREADS"]) == ([1], before, ["1", "1"], "3")
     assert run("export", TINY, "--target", "c", "-o", tmp_path / "a", "--jobs", 0).exit_code == 2
 
 
@@ -254,3 +262,14 @@ def test_a_checkpoint_comes_from_standard_input(tmp_path: Path) -> None:
 def test_a_dash_is_refused_where_it_makes_no_sense(words: list[object]) -> None:
     result = run(*words)
     assert result.exit_code == 2 and "-: cannot be standard input or output here; give a path" in result.stderr
+
+
+def test_regression_an_error_ends_the_line_of_progress(capsys: pytest.CaptureFixture[str]) -> None:
+    """The message stood behind the progress, on the same line."""
+    progress._rewrite("inputs: 1 of 5", False)
+    complain("boom")
+    complain("again")
+    said = capsys.readouterr().err
+    assert (
+        click.unstyle(said).removeprefix("\r\033[K").replace("\r", "") == "inputs: 1 of 5\nError: boom\nError: again\n"
+    )
