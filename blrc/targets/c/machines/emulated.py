@@ -169,10 +169,7 @@ class EmulatedBuild(Compiled):
         return binary
 
     def _stack_of(self, objects: Sequence[Path]) -> int:
-        """Return a bound on the stack of a whole program, in bytes.
-
-        It adds up the model's deepest call and all frames of the code around it.
-        """
+        """Return a program's stack in bytes, at most: the model's deepest call and all frames of the code around it."""
         frames = build.stack_usage(self._harness)
         test = {path.stem for path in objects if path.parent == self._harness}
         vectors = f"{self.name}_vectors"
@@ -259,10 +256,7 @@ class EmulatedBuild(Compiled):
         return int(np.frombuffer(output, f"{self._order}i4")[0])
 
     def instructions(self, raw: NDArray[Any], member: int = 0) -> int | None:
-        """Return the exact number of instructions of one classification of the first sample.
-
-        It is None where the emulator cannot count.
-        """
+        """Return the exact instructions of classifying the first sample, or None where the emulator cannot count."""
         if not self.machine.count:
             return None
         sample = self._encode(self.program.input, raw[:1])
@@ -274,14 +268,7 @@ class EmulatedBuild(Compiled):
 
         `instructions` also counts what stands between the steps: the calls, the label, and row strips.
 
-        Args:
-            raw: as for `run`.
-
-        Returns:
-            The counts, or None where the emulator cannot count.
-
-        Raises:
-            BlrcError: as for `run`.
+        `raw` and errors are as for `run`. It is None where the emulator cannot count.
         """
         if not self.machine.count:
             return None
