@@ -18,6 +18,7 @@ from blrc.program import reference
 
 
 @pytest.mark.parametrize("kind", ["uint8", "int8", "bits"])
+@pytest.mark.slow("exports and verifies")
 def test_each_answer_is_that_of_an_ensemble_of_as_many(kind: str) -> None:
     model, shape = deep_network(4)
     checkpoint = checkpoint_of(model, kind, shape, 4)

@@ -497,6 +497,7 @@ def test_trust_does_not_open_another_door(out: Path) -> None:
 
 
 @pytest.mark.needs("cc")
+@pytest.mark.slow("exports and verifies")
 def test_trusted_code_is_the_folder_s_own(out: Path, tmp_path: Path) -> None:
     """The planted code runs if and only if it is trusted: this test's refusals would be worth nothing otherwise."""
     marker = tmp_path / "ran"

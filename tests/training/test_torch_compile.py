@@ -97,6 +97,7 @@ def test_compiled_steps_are_those_of_the_plain_network(tmp_path: Any, inductor: 
 @pytest.mark.needs("g++")
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(("pooled", "rows", "hard"), [(True, 1, False), (True, 3, True), (False, 1, True)])
+@pytest.mark.slow("compiles training steps")
 def test_compiled_passes_are_the_plain_ones(pooled: bool, rows: int, hard: bool, inductor: None) -> None:
     """13 channels fill no vector; some gamma are negative; another temperature is not compiled again."""
     norm, pool = bnn.StochasticBatchNorm2d(13), [bnn.StochasticMaxPool2d(2)] if pooled else []

@@ -68,6 +68,7 @@ def test_random_programs_as_cplusplus(tmp_path: Path, kind: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.needs("clang")
+@pytest.mark.slow("compiles C")
 def test_random_programs_with_clang(tmp_path: Path, kind: str) -> None:
     check_program(random_program(41, kind), tmp_path, cc="clang", flags=("-O2", *STRICT))
 

@@ -125,6 +125,7 @@ def test_nothing_but_geometry_is_copied_to_ram(tmp_path: Path) -> None:
         ),
     ],
 )
+@pytest.mark.slow("compiles C")
 def test_no_warnings(tmp_path: Path, mcu: str, cplusplus: bool) -> None:
     for source in runtime_sources():
         compiler = ("avr-g++" if cplusplus else "avr-gcc", f"-mmcu={mcu}")

@@ -114,6 +114,7 @@ def test_random_programs_under_sanitizers(tmp_path: Path, kind: str, members: in
 
 
 @pytest.mark.needs("clang")
+@pytest.mark.slow("compiles C")
 def test_with_clang(tmp_path: Path) -> None:
     program = scaled(random_program(81, "uint8", members=5), 30.0)
     check_ensemble(program, tmp_path, cc="clang", flags=("-Os", *STRICT))
@@ -161,6 +162,7 @@ def check_gate(program: Program, gate: int, folder: Path, samples: int = 60, **o
 @pytest.mark.parametrize(
     ("kind", "flags"), [("uint8", ("-O2", *STRICT)), ("int8", SANITIZE), ("bits", ("-Os", *STRICT))]
 )
+@pytest.mark.slow("compiles C")
 def test_a_gate(tmp_path: Path, kind: str, flags: tuple[str, ...]) -> None:
     """At a probability that occurs, and just above it."""
     program = scaled(random_program(89, kind, members=3, binary=False), 4.0)
@@ -170,6 +172,7 @@ def test_a_gate(tmp_path: Path, kind: str, flags: tuple[str, ...]) -> None:
         assert used == {1, 3}
 
 
+@pytest.mark.slow("compiles C")
 def test_gates_and_confidences_of_any_kind(tmp_path: Path) -> None:
     """The anytime loop against its law, at gates and confidences that occur, and beside them."""
     program = gated(scaled(random_program(89, "uint8", members=4, binary=False), 4.0), 1)

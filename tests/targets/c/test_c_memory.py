@@ -245,6 +245,7 @@ def test_the_stack_of_a_first_layer_of_29_to_32_taps_is_bounded(tmp_path: Path) 
 
 
 @pytest.mark.needs(*COMPILER)
+@pytest.mark.slow("compiles C")
 def test_the_bound_on_the_stack_holds_whatever_gcc_inlines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Frames of generated functions, for few and many steps, one network and ensembles, alone and in long strips."""
     monkeypatch.setattr(strips, "plan", longest_strips)

@@ -60,6 +60,7 @@ def check_program(program: Program, samples: int = 30, **options: Any) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.nightly) for seed in (1, 2))])
+@pytest.mark.slow("compiles C")
 def test_random_programs(seed: int, kind: str) -> None:
     check_program(random_program(seed, kind, members=1 + seed % 3), threads=1 + seed % 2)
 
@@ -69,6 +70,7 @@ def test_random_programs(seed: int, kind: str) -> None:
     [gated_members, *(pytest.param(each, marks=pytest.mark.nightly) for each in (words_of_groups, binary_scores))],
 )
 @pytest.mark.needs("clang")
+@pytest.mark.slow("compiles C")
 def test_every_kernel_with_clang(program: Any) -> None:
     check_program(program(), cc="clang", flags=("-O3", *STRICT))
 

@@ -100,6 +100,7 @@ def arrays(layout: Layout) -> list[tuple[int, str, frozenset[int]]]:
 
 
 @pytest.mark.parametrize("name", list(PROGRAMS))
+@pytest.mark.slow("compiles C")
 def test_a_wrong_byte_of_a_table_is_found_in_its_step(tmp_path: Path, name: str) -> None:
     """Equal to what whole maps say; and only the step, and a member, that the table belongs to."""
     program = PROGRAMS[name]()

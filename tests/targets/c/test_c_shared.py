@@ -110,6 +110,7 @@ def test_a_file_in_the_place_of_an_entry(program: Program, cache: Path) -> None:
     assert path.is_file()
 
 
+@pytest.mark.slow("compiles C")
 def test_another_user_s_entry_is_not_loaded(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
     made(program)
     mine = os.getuid()
@@ -147,6 +148,7 @@ def test_a_full_disk_is_the_user_s_to_mend(program: Program, tmp_path: Path, mon
         Shared({"net.c": b""}, "net", program)
 
 
+@pytest.mark.slow("compiles C")
 def test_two_processes_that_build_at_once_agree(program: Program, cache: Path, tmp_path: Path) -> None:
     program_file.save(program, tmp_path / "net.program.npz")
     script = """

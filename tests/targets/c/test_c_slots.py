@@ -23,6 +23,7 @@ QUICK = ("-O1", *STRICT)
 
 @pytest.mark.parametrize("make", [gated_members, words_of_groups, binary_scores])
 @pytest.mark.needs("clang")
+@pytest.mark.slow("compiles C")
 def test_every_kernel(make: Any) -> None:
     program = make()
     raw = random_inputs(program, 20)

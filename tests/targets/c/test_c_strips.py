@@ -198,6 +198,7 @@ def check_in_strips(folder: Path, seed: int, kind: str, members: int = 1, **flag
 
 
 @pytest.mark.parametrize("kind", ["uint8", "int8", "bits"])
+@pytest.mark.slow("compiles C")
 def test_random_networks_in_strips(tmp_path: Path, always: None, kind: str) -> None:
     lengths = [
         check_in_strips(tmp_path / str(seed), seed, kind, flags=("-O2", *STRICT), members=1 + seed % 2)
@@ -289,6 +290,7 @@ def test_a_map_that_two_layers_read_is_kept_whole() -> None:
 
 
 @given(st.integers(0, 300), st.sampled_from(["uint8", "int8", "bits"]))
+@pytest.mark.slow("compiles C")
 def test_planned_strips_are_no_larger_than_any_single_choice(seed: int, kind: str) -> None:
     program = random_program(seed, kind, (13, 12, 33), layers=4)
     layout = lay_out(program)

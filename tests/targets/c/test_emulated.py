@@ -39,6 +39,7 @@ def folder(program: Program, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("emulated", ALL, indirect=True)
+@pytest.mark.slow("compiles C")
 def test_every_machine_agrees_with_the_reference(emulated: Machine, program: Program, folder: Path) -> None:
     raw = random_inputs(program, 12, seed=9)
     with EmulatedBuild(folder, "net", emulated) as c:

@@ -94,6 +94,7 @@ def test_no_warnings(tmp_path: Path, compiler: str) -> None:
 
 
 @pytest.mark.needs("arm-none-eabi-gcc")
+@pytest.mark.slow("compiles C")
 def test_regression_helium_is_left_alone_in_big_endian_mode(tmp_path: Path) -> None:
     """Where gcc defines its macro, but refuses its header: exports did not compile."""
     flags = ("-mcpu=cortex-m55", "-mthumb", "-mfloat-abi=hard", "-mbig-endian", "-O2", "-ffreestanding")
