@@ -1,15 +1,16 @@
 """Compute scores of many programs of one structure: by their generated C, by ONNX Runtime, or by the reference.
 
 The C is compiled once for all networks that differ in their tables only (`blrc.targets.c.native.slots`). If there is no
-compiler, ONNX Runtime computes the scores. If that is not installed either, the reference does, which takes several
-times as long. The first scores of each program are compared with the reference's, and an engine that differs is not
-used.
+compiler, ONNX Runtime computes the scores. If that is not installed either, or refuses the network, the reference
+does, which takes several times as long. The first scores of each program are compared with the reference's, and an
+engine that differs is not used.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 
@@ -48,9 +49,10 @@ def scores(programs: Sequence[Program], raw: NDArray[Any]) -> list[NDArray[np.in
 def _without_c(program: Program, x: NDArray[Any]) -> NDArray[np.int32]:
     """Compute the scores by ONNX Runtime if it is installed and right, or else by the reference."""
     if lacking("onnx") is None and lacking("onnxruntime") is None:
-        found = by_onnx_runtime(program, x)
-        if _is_right(program, x, found):
-            return found
+        with suppress(BlrcError):  # a layer or the file is too large for ONNX, or the runtime refuses it
+            found = by_onnx_runtime(program, x)
+            if _is_right(program, x, found):
+                return found
     return reference.scores(program, x)
 
 

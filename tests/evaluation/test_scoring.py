@@ -11,6 +11,7 @@ import pytest
 from numpy.typing import NDArray
 from random_programs import alone, random_inputs, random_program
 
+from blrc.errors import BlrcError
 from blrc.evaluation import scoring
 from blrc.program import reference
 from blrc.program.program import Program
@@ -82,6 +83,18 @@ def test_a_runtime_that_is_not_right_is_not_believed(monkeypatch: pytest.MonkeyP
     raw = random_inputs(program, 10)
     monkeypatch.setattr(scoring, "by_onnx_runtime", lambda *_: reference.scores(program, raw) + 1)
     check([program], raw)
+
+
+@pytest.mark.usefixtures("no_compiler")
+def test_regression_a_network_that_onnx_refuses_is_evaluated_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The refusal ended the evaluation, although the reference could compute it."""
+
+    def refuse(*_: object) -> None:
+        raise BlrcError("layer 'conv': too large for ONNX")
+
+    monkeypatch.setattr(scoring, "by_onnx_runtime", refuse)
+    program = random_program(4, "uint8", (5, 6, 3))
+    check([program], random_inputs(program, 10))
 
 
 def test_c_that_is_not_right_is_not_believed(monkeypatch: pytest.MonkeyPatch, by_runtime: list[Program]) -> None:
