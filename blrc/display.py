@@ -13,7 +13,7 @@ NO_TERMINAL = 1 << 20
 """Columns of what is no terminal: a file or a pipe takes lines of any length."""
 
 GAP = "  "
-"""What stands between two columns."""
+"""Separates two columns of a table."""
 
 
 _SHORT = Repr()

@@ -26,17 +26,16 @@ from random_networks import deep_network, encoding_of, randomise, raw_samples
 import blrc
 from blrc.errors import BlrcError
 from blrc.targets.c.kernels.cpus import CPUS, HOSTS
+from blrc.targets.c.options import OPTIMIZE, PACKAGES
 
 ROOT = Path(__file__).resolve().parents[1]
 SHIPPED = {"mnist": "examples/mnist/mnist.pt", "cifar10": "examples/cifar10/cifar10-quarter.pt"}
-OPTIMIZE = ("size", "speed", "ram")
 MEMBERS: tuple[dict[str, Any], ...] = (
     {},
     {"members": "3", "seed": 5},
     {"members": "2", "sample": "conv", "freeze": 0.25},
     {"members": "3", "gate": 0.9},
 )
-PACKAGES = ("cmake", "arduino", "platformio", "zephyr", "esp-idf")
 SHARE = 4  # each network takes one of so many exports in turn
 MODEL = {"license": "MIT", "author": "A. Author", "url": "https://example.org", "package_version": "1.2.3"}
 ONNX: tuple[dict[str, Any], ...] = (

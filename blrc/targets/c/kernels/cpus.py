@@ -78,7 +78,7 @@ _ROWS = (
 CPUS: Mapping[str, Cpu] = {cpu.name: cpu for cpu in _ROWS}
 HOSTS = tuple(cpu.name for cpu in _ROWS if cpu.levels)
 TIERS: Mapping[str, tuple[str, ...]] = {name: CPUS[name].levels for name in HOSTS}
-"""By host, whose kernels choose a level when they run: by BLRC_TIER_*, the runtime's numbers."""
+"""Lists the levels of each host, among which its kernels choose when they run, in the order of BLRC_TIER_*."""
 
 
 def tier_file(cpu: str) -> str:

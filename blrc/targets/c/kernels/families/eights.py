@@ -22,11 +22,11 @@ LANES = 8  # lanes of 16 bits in a vector of 128 bits
 VECTOR = 128  # `Cpu.lanes` of the CPUs that have such vectors
 REACH = 2**16  # the first and the eighth pixel's codes are fewer bytes apart: Helium counts them in a lane
 SHARE = 0.6
-"""What a lane takes with eight pixels at once, as a share of what a pixel takes two at a time. MNIST's first layer,
+"""Is the time of a lane with eight pixels at once, divided by that of a pixel two at a time. MNIST's first layer,
 which has 32 outputs and where 28 of 32 lanes are pixels, takes 155 thousand instructions on a Cortex-M55 and not 347:
 0.39 (docs/decisions/020-vectors.md). Tables of sums are made once for all outputs: with 16, a lane takes more."""
 LEAST_OUTPUTS = 16
-"""With fewer outputs that share their tables of sums, eight pixels at once are not faster than two."""
+"""Is the least number of outputs that share tables of sums for which eight pixels at once are faster than two."""
 _HALF = Window((2, 2), (2, 2))
 
 

@@ -23,9 +23,9 @@ MOST = 904  # the most channels: places in the table, times PLACE, stay below 2^
 PLACE = 4  # lists hold the place in the table times this
 SHARED = 5  # the most outputs that share taps: more are slower
 LEAST_OUTPUTS = 8
-"""With fewer outputs that share its taps, a bit-sliced convolution is not faster than tiles."""
+"""Is the least number of outputs that share taps for which a bit-sliced convolution is faster than tiles."""
 LEAST_LANES = 0.38
-"""What a lane takes, as a share of what a pixel takes in tiles before AVX-512: a layer is bit-sliced where so many of
+"""Is the time of a lane divided by that of a pixel in tiles, before AVX-512: a layer is bit-sliced where so many of
 the lanes are pixels. On 8x8 maps, where fewer are, look-ups are faster (docs/decisions/019-x86-64.md)."""
 LEAST_LANES_AVX512 = 0.9
 """The same share at the level of AVX-512, which counts bits in vectors as well. Measured on Zen 4 (us): 128 channels to

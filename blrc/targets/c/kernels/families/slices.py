@@ -26,9 +26,9 @@ MOST = 1816  # the most channels: 9 taps of each stay below 2^14
 SHARING = constant("BLRC_SHARING")  # the most outputs that share taps
 MOST_PLANES = constant("BLRC_PLANES")  # the most bits of a sum and its sign
 LEAST_OUTPUTS = 4
-"""With fewer outputs that share its taps, a bit-sliced convolution is not faster than counting bits."""
+"""Is the least number of outputs that share taps for which a bit-sliced convolution is faster than counting bits."""
 SHARES = {"conv_slices": 0.25, "conv_quads": 0.3}
-"""What a bit-sliced lane takes, as a share of what a pixel takes whose bits are counted. Measured where 28 of 32 lanes
+"""Holds the time of a bit-sliced lane, divided by that of a pixel whose bits are counted. Measured where 28 of 32 lanes
 are pixels: MNIST's second layer takes 598 thousand instructions on a Cortex-M4 and not 1,574, so 0.33; on a Cortex-M55
 282 and not 873, so 0.28. In CIFAR-10's third to sixth layer it is 0.20 to 0.25 on a Cortex-M4 (docs/performance.md,
 docs/decisions/020-vectors.md)."""
