@@ -40,7 +40,7 @@ def evaluate(
     model: str | Path | Checkpoint,
     *,
     data: str | Path,
-    members: str = "stochastic,map,2,5,16",
+    members: str | int = "stochastic,map,2,5,16",
     repeats: int = 1,
     seed: int = 0,
     sample: str | Sequence[str] = "all",
@@ -75,7 +75,7 @@ def evaluate(
     require("torch", "evaluating a checkpoint")
     request = EvalRequest(
         data=Path(data),
-        entries=parse_entries(members),
+        entries=parse_entries(str(members)),
         repeats=repeats,
         seed=seed,
         sample=sample if isinstance(sample, str) else tuple(sample),

@@ -115,3 +115,11 @@ def test_members_are_those_of_the_checkpoint() -> None:
 def test_a_request_that_means_nothing_cannot_be_made(request_of: Any, words: str) -> None:
     with pytest.raises(BlrcError, match=words):
         request_of()
+
+
+@pytest.mark.parametrize("members", [0, ["map"], None])
+def test_regression_members_of_another_type_are_refused_by_name(members: object, tmp_path: Path) -> None:
+    """They ended in an AttributeError; a whole number is taken, as by `export`."""
+    tiny = Path(__file__).parents[1] / "golden" / "tiny.pt"
+    with pytest.raises(BlrcError, match=r"--members: .* is not map, stochastic, or a number"):
+        blrc.evaluate(tiny, data=tmp_path, members=members)  # type: ignore[arg-type]
