@@ -4,7 +4,8 @@ No other module knows how. For an integer pre-activation z of +-1 inputs the rea
 
     gamma (z - m) / sqrt(V) + beta = slope z + offset,    slope = gamma / sqrt(V),    offset = beta - slope m,
 
-or z + (the layer's bias) where it has no norm. The integer score counts units of `scale`:
+or z + (the layer's bias) where it has no norm; scales, shifts and more norms compose. The integer score counts units
+of `scale`:
 
     multiplier = round(slope / scale),    bias = round(offset / scale).                                         (2)
 
@@ -16,7 +17,7 @@ can overflow int32: 2 (|multiplier| n + |bias|) < 2^31 - 1, where n is the numbe
 0.004 for 512 inputs at 2^-16. A multiplier has as many bits as slope x 2^16: 10 to 12 for gamma near 1 and 512 inputs.
 
 All numbers are taken as exact rationals, and (2) is rounded exactly, halves up, by comparing squares in integers
-(`fold.decides_plus`). So the integers are the same on every machine.
+(`blrc.lowering.surds`). So the integers are the same on every machine.
 """
 
 from __future__ import annotations
@@ -31,8 +32,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blrc.errors import BlrcError
-from blrc.lowering.fold import check_norm, decides_plus, least, moments
-from blrc.net.net import ScoreStage, check_finite
+from blrc.lowering.chain import Affine, channel_steps, check_step, norm_moments
+from blrc.lowering.fold import least
+from blrc.lowering.surds import Real, add, sign
+from blrc.net.net import Norm, Scale, check_finite
+from blrc.net.pieces import ScoreStage
 from blrc.program.head import SMALLEST_SCALE
 
 INT32_MAX = 2**31 - 1
@@ -41,7 +45,7 @@ _LARGEST = Fraction(2) ** 1000
 
 
 @dataclass(frozen=True, eq=False)
-class Affine:
+class ScoreNumbers:
     """Hold ``multiplier`` and ``bias`` of every class, int64 ``(classes,)``: integer score = multiplier z + bias."""
 
     multiplier: NDArray[np.int64]
@@ -71,51 +75,50 @@ def score_scale(stages: Sequence[ScoreStage]) -> float:
     return float(scale)
 
 
-def affine(stage: ScoreStage, scale: Fraction) -> Affine:
+def affine(stage: ScoreStage, scale: Fraction) -> ScoreNumbers:
     """Compute multiplier and bias of every class by equation (2) of this module.
 
-    Numbers of more than 32 bits are cut there, and `Affine.fits` refuses them.
+    Numbers of more than 32 bits are cut there, and `ScoreNumbers.fits` refuses them.
     """
     parts = [_class(stage, scale / 2, c) for c in range(len(stage.linear.weights))]
-    return Affine(np.array([m for m, _ in parts], dtype=np.int64), np.array([b for _, b in parts], dtype=np.int64))
+    return ScoreNumbers(
+        np.array([m for m, _ in parts], dtype=np.int64), np.array([b for _, b in parts], dtype=np.int64)
+    )
 
 
 def real_scores(stage: ScoreStage, z: NDArray[Any]) -> NDArray[np.float64]:
     """Return the real scores in float64, computed directly, for comparison; z is ``(N, classes)``."""
-    norm, bias = stage.norm, stage.linear.bias
-    if norm is None:
-        return np.asarray(z + (0.0 if bias is None else bias), dtype=np.float64)
-    pairs = [moments(stage.linear, norm, Fraction(1), c) for c in range(len(norm.gamma))]
-    mean, spread = np.array([float(m) for m, _ in pairs]), np.sqrt(np.array([float(v) for _, v in pairs]))
-    return np.asarray(norm.gamma * (z - mean) / spread + norm.beta)
+    linear = stage.linear
+    x = np.asarray(z + (0.0 if linear.bias is None else linear.bias), dtype=np.float64)
+    for step in stage.chain:
+        if isinstance(step, Norm):
+            pairs = [norm_moments(linear, stage.chain, step, Fraction(1), c) for c in range(len(step.gamma))]
+            mean, spread = np.array([float(m) for m, _ in pairs]), np.sqrt(np.array([float(v) for _, v in pairs]))
+            x = step.gamma * (x - mean) / spread + step.beta
+        elif isinstance(step, Scale):
+            x = x * step.factor / step.divisor
+        else:
+            x = x + step.by
+    return x
 
 
 def _class(stage: ScoreStage, half: Fraction, c: int) -> tuple[int, int]:
-    gamma, mean, beta, variance = _parameters(stage, c)
-    slope = _rounded(partial(_slope_below, gamma, variance, half))
-    return slope, _rounded(partial(_offset_below, gamma, mean, beta, variance, half))
-
-
-def _parameters(stage: ScoreStage, c: int) -> tuple[Fraction, Fraction, Fraction, Fraction]:
-    """Return gamma, m, beta and V of class c."""
-    linear, norm = stage.linear, stage.norm
+    """Return multiplier and bias of class c."""
+    linear = stage.linear
     if linear.bias is not None:
         check_finite(linear.name, "bias", linear.bias)
-    if norm is None:
-        return Fraction(1), Fraction(0), Fraction(0 if linear.bias is None else linear.bias[c]), Fraction(1)
-    check_norm(norm)
-    mean, variance = moments(linear, norm, Fraction(1), c)
-    return Fraction(norm.gamma[c]), mean, Fraction(norm.beta[c]), variance
+    for step in stage.chain:
+        check_step(step)
+    slope: Real = Fraction(1)
+    offset: Real = Fraction(0)
+    for line in channel_steps(linear, stage.chain, Fraction(1), c):
+        assert isinstance(line, Affine)
+        slope, offset = line.slope(slope), line(offset)
+    return _rounded(partial(_below, slope, half)), _rounded(partial(_below, offset, half))
 
 
-def _slope_below(gamma: Fraction, variance: Fraction, half: Fraction, halves: int) -> bool:
-    return not decides_plus(gamma, Fraction(1), -halves * half, variance)
-
-
-def _offset_below(
-    gamma: Fraction, mean: Fraction, beta: Fraction, variance: Fraction, half: Fraction, halves: int
-) -> bool:
-    return not decides_plus(gamma, -mean, beta - halves * half, variance)
+def _below(value: Real, half: Fraction, halves: int) -> bool:
+    return sign(add(value, -halves * half)) < 0
 
 
 def _rounded(below: partial[bool]) -> int:

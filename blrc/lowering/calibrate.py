@@ -8,7 +8,7 @@ will see. They are integer sums (sum z, sum z^2), and do not depend on batch ord
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -16,10 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blrc.errors import BlrcError
-from blrc.lowering.fold import Folded, fold
+from blrc.lowering.chain import has_affine_prefix, pick
+from blrc.lowering.fold import Folded, fold_stage
 from blrc.lowering.preactivations import max_pool, preactivation, prepare
 from blrc.net.encoding import InputEncoding
-from blrc.net.net import Conv, Dense, Flatten, Layer, MaxPool, Net, Norm, ScoreStage, Stage, Sums, pieces
+from blrc.net.net import Conv, Dense, Flatten, Layer, MaxPool, Net, Norm, Pointwise, Scale, Sums
+from blrc.net.pieces import ScoreStage, Stage, pieces
 from blrc.net.shapes import check_shapes
 
 CHUNK = 16  # samples that are summed or decided at once: small enough for caches
@@ -45,28 +47,60 @@ def calibrate(net: Net, samples: NDArray[Any]) -> Net:
     _check_room(shapes, len(samples))
     prepare(float(len(samples)) * sum(_multiply_adds(layer, shapes) for layer in net.layers))
     x: _Maps = _Raw(net.encoding, samples)
-    scale = net.encoding.scale
     binary = net.encoding.kind == "bits"
     calibrated: dict[str, Norm] = {}
     for piece in pieces(net):
         if isinstance(piece, Stage):
-            peak = 1 if binary else net.encoding.peak
-            z = _Sums(piece.linear, x, peak, shapes[piece.linear.name])
-            norm = piece.norm
-            if norm is not None:
-                norm = calibrated[norm.name] = replace(norm, statistics=_statistics(z))
-            rule = folded(piece, norm, 1.0 if binary else scale, peak)
-            x = _Bits.of(decide(piece, rule, part) for part in z)
+            z = _Sums(piece.linear, x, 1 if binary else net.encoding.peak, shapes[piece.linear.name])
+            calibrated.update(_calibrated(piece.chain, z))
+            stage = replace(piece, chain=tuple(_replaced(step, calibrated) for step in piece.chain))
+            rule = folded(stage, net.encoding, binary)
+            x = _Bits.of(decide(stage, rule, part) for part in z)
             binary = True
         elif isinstance(piece, MaxPool):
             x = _Bits.of(max_pool(part, piece.window) for part in x)
         elif isinstance(piece, Flatten):
             x = _Flat(x)
         elif isinstance(piece, ScoreStage) and piece.norm is not None:
-            statistics = _statistics(_Sums(piece.linear, x, 1, shapes[piece.linear.name]))
-            calibrated[piece.norm.name] = replace(piece.norm, statistics=statistics)
+            calibrated.update(_calibrated(piece.chain, _Sums(piece.linear, x, 1, shapes[piece.linear.name])))
     layers: tuple[Layer, ...] = tuple(calibrated.get(layer.name, layer) for layer in net.layers)
     return replace(net, layers=layers)
+
+
+def _calibrated(chain: Sequence[Pointwise | MaxPool], z: Iterable[NDArray[Any]]) -> dict[str, Norm]:
+    """Return the norms of a chain with statistics of the sums z, pooled as they are before the norm."""
+    found = {}
+    for place, step in enumerate(chain):
+        if not isinstance(step, Norm):
+            continue
+        if not has_affine_prefix(chain, step):
+            raise BlrcError(
+                f"layer {step.name!r}: its statistics cannot be estimated anew behind {chain[place - 1].name!r}; keep "
+                "those of training with --norms given"
+            )
+        statistics = _statistics(_pooled(chain[:place], part) for part in z)
+        found[step.name] = replace(step, statistics=statistics)
+    return found
+
+
+def _replaced(step: Pointwise | MaxPool, norms: Mapping[str, Norm]) -> Pointwise | MaxPool:
+    return norms.get(step.name, step)
+
+
+def _pooled(before: Sequence[Pointwise | MaxPool], z: NDArray[Any]) -> NDArray[Any]:
+    """Return the sums z that pools let through; behind a negative factor these are the smallest ones."""
+    sign = np.ones(z.shape[1], dtype=z.dtype)
+    for step in before:
+        if isinstance(step, Scale):
+            turned = [pick(step.factor, c) / pick(step.divisor, c) < 0 for c in range(len(sign))]
+            sign = np.where(turned, -sign, sign)
+        elif isinstance(step, MaxPool):
+            z = _by_channel(sign, z) * max_pool(_by_channel(sign, z) * z, step.window)
+    return z
+
+
+def _by_channel(values: NDArray[Any], z: NDArray[Any]) -> NDArray[Any]:
+    return values.reshape(1, -1, *[1] * (z.ndim - 2))
 
 
 def _check_room(shapes: Mapping[str, tuple[int, ...]], count: int) -> None:
@@ -187,10 +221,16 @@ def sums(z: NDArray[Any]) -> Sums:
     return Sums(count, tuple(map(int, total)), tuple(map(int, squares)))
 
 
-def folded(stage: Stage, norm: Norm | None, scale: float, peak: int) -> Folded:
-    """Return flips and thresholds of a stage whose input has `scale` codes per unit and magnitudes up to `peak`."""
+def folded(stage: Stage, encoding: InputEncoding, binary: bool) -> Folded:
+    """Return flips and thresholds of a stage.
+
+    Args:
+        encoding: the network's input.
+        binary: whether the stage reads +-1, and not the input's codes.
+    """
+    peak, scale = (1, 1.0) if binary else (encoding.peak, encoding.scale)
     bound = fan_in(stage.linear) * peak
-    return fold(stage.linear, norm, scale, -bound, bound)
+    return fold_stage(stage, scale, -bound, bound, binary)
 
 
 def decide(stage: Stage, rule: Folded, z: NDArray[Any]) -> NDArray[np.int8]:
@@ -200,15 +240,16 @@ def decide(stage: Stage, rule: Folded, z: NDArray[Any]) -> NDArray[np.int8]:
         x = 2 * passes(rule, z[i : i + CHUNK]).view(np.int8) - np.int8(1)
         for pool in stage.pools:
             x = max_pool(x, pool.window)
+        if rule.inverted.any():
+            x = x * _by_channel(np.where(rule.inverted, np.int8(-1), np.int8(1)), x)
         parts.append(np.moveaxis(x, 1, -1))  # in the order in which it lies in memory
     return np.moveaxis(np.concatenate(parts), -1, 1)
 
 
 def passes(rule: Folded, z: NDArray[Any]) -> NDArray[np.bool_]:
     """Return whether each z, with channels on axis 1, reaches its threshold after the flip."""
-    per_channel = (1, -1, *[1] * (z.ndim - 2))
-    sign = np.where(rule.flip, -1, 1).astype(z.dtype).reshape(per_channel)
-    return np.asarray(sign * z >= rule.threshold.astype(z.dtype).reshape(per_channel))
+    sign = _by_channel(np.where(rule.flip, -1, 1).astype(z.dtype), z)
+    return np.asarray(sign * z >= _by_channel(rule.threshold.astype(z.dtype), z))
 
 
 def fan_in(linear: Conv | Dense) -> int:

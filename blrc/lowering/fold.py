@@ -19,7 +19,6 @@ never.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -29,18 +28,37 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blrc.errors import BlrcError
-from blrc.net.net import Conv, Dense, Norm, Reals, Sums, check_finite
+from blrc.lowering.chain import (
+    Step,
+    channel_steps,
+    check_norm,
+    check_step,
+    direction,
+    evaluate,
+    norm_moments,
+    pick,
+    positive,
+    real,
+)
+from blrc.lowering.surds import add, sign
+from blrc.net.net import Conv, Dense, Leak, Norm, Pointwise, Reals, Scale, Shift, Sign, Sums, Threshold, check_finite
+from blrc.net.pieces import Stage
+
+TIE = 1e-12
+"""Relative size of what float64's rounding may have done to a value; smaller values are ties."""
 
 
 @dataclass(frozen=True, eq=False)
 class Folded:
-    """Hold ``flip`` (bool) and ``threshold`` (int32), each (channels,).
+    """Hold ``flip`` (bool), ``threshold`` (int32) and ``inverted`` (bool), each (channels,).
 
-    The output is +1 if and only if (-z if flip else z) >= threshold.
+    A bit is 1 if and only if (-z if flip else z) >= threshold. Bits of a window are pooled by OR. Where ``inverted``,
+    the result stands for -1 if it is 1, and for +1 if it is 0.
     """
 
     flip: NDArray[np.bool_]
     threshold: NDArray[np.int32]
+    inverted: NDArray[np.bool_]
 
 
 def decides_plus(gamma: Fraction, z_minus_m: Fraction, beta: Fraction, v_plus_eps: Fraction) -> bool:
@@ -53,6 +71,89 @@ def decides_plus(gamma: Fraction, z_minus_m: Fraction, beta: Fraction, v_plus_ep
     if a < 0:
         return beta * beta * v_plus_eps >= a * a
     return a * a >= beta * beta * v_plus_eps
+
+
+def fold_stage(stage: Stage, scale: float, low: int, high: int, binary: bool) -> Folded:
+    """Fold all that follows the binary layer of a stage.
+
+    Args:
+        scale, low, high: see `fold`.
+        binary: whether the layer's inputs are +-1, so that z has the parity of their number.
+
+    Raises:
+        BlrcError: parameters without an exact form (layer and channel named), a strict sign of a value that can be 0,
+            or pools with a step between them that turns the order of values round.
+    """
+    if stage.is_plain:
+        return fold(stage.linear, stage.norm, scale, low, high)
+    if stage.linear.bias is not None:
+        check_finite(stage.linear.name, "bias", stage.linear.bias)
+    for step in stage.steps:
+        check_step(step)
+    channels = len(stage.linear.weights)
+    flip, inverted = np.zeros(channels, dtype=bool), np.zeros(channels, dtype=bool)
+    threshold = np.empty(channels, dtype=np.int32)
+    for c in range(channels):
+        steps = channel_steps(stage.linear, stage.chain, Fraction(scale), c)
+        below, inverted[c] = _orientation(stage, steps, c)
+        at = pick(stage.sign.at, c) if isinstance(stage.sign, Threshold) else Fraction(0)
+        flip[c] = (direction(steps) < 0) != below
+        lowest, highest = (-high, -low) if flip[c] else (low, high)
+        threshold[c] = least(lowest, highest, partial(_reaches, steps, at, below, -1 if flip[c] else 1))
+        if isinstance(stage.sign, Sign) and stage.sign.strict:
+            _check_strict(stage, steps, c, (low, high), binary)
+    return Folded(flip, threshold, inverted)
+
+
+def constant_channels(rule: Folded, low: int, high: int) -> NDArray[np.intp]:
+    """Return the channels whose bit is the same for every z in [low, high]."""
+    lowest = np.where(rule.flip, -high, low)
+    highest = np.where(rule.flip, -low, high)
+    return np.flatnonzero((rule.threshold <= lowest) | (rule.threshold > highest))
+
+
+def _orientation(stage: Stage, steps: list[Step | None], c: int) -> tuple[bool, bool]:
+    """Return whether the bit of channel c is f(z) < t instead of f(z) >= t, and whether it is inverted after pools."""
+    behind = {direction(steps[i + 1 :]) < 0 for i, step in enumerate(steps) if step is None}
+    if len(behind) > 1:
+        raise BlrcError(
+            f"layer {stage.pools[-1].name!r}: pools channel {c} again after it was turned round by a negative factor, "
+            "which mixes maxima and minima; use one pooling between a binary layer and its sign"
+        )
+    turned = isinstance(stage.sign, Threshold) and bool(stage.sign.inverted[c if len(stage.sign.inverted) > 1 else 0])
+    if not behind:
+        return turned, False
+    least_of_window = behind == {True}
+    return least_of_window, turned != least_of_window
+
+
+def _reaches(steps: list[Step | None], at: Fraction, below: bool, factor: int, z: int) -> bool:
+    return (sign(add(evaluate(steps, factor * z), -at)) < 0) == below
+
+
+def _check_strict(stage: Stage, steps: list[Step | None], c: int, ends: tuple[int, int], binary: bool) -> None:
+    """Refuse a sign with sign(0) = 0 where the value of channel c is 0 for a sum that can occur."""
+
+    def at_least(bound: int, z: int) -> bool:
+        return sign(evaluate(steps, turn * z)) >= bound
+
+    turn = 1 if direction(steps) >= 0 else -1
+    lowest, highest = ends if turn > 0 else (-ends[1], -ends[0])
+    first, after = (least(lowest, highest, partial(at_least, bound)) for bound in (0, 1))
+    if any(z % 2 in _parities(stage.linear, binary) for z in range(first, min(after, first + 2))):
+        raise BlrcError(
+            f"layer {stage.sign.name!r}: channel {c} can be exactly 0, whose sign is 0 here and neither -1 nor +1; "
+            "make it a sign that gives +1 from 0 on, or move its thresholds off the integers"
+        )
+
+
+def _parities(linear: Conv | Dense, binary: bool) -> set[int]:
+    """Return the remainders of z modulo 2 that can occur."""
+    if not binary:
+        return {0, 1}
+    each = linear.weights.shape[1]  # inputs of one tap
+    padded = isinstance(linear, Conv) and any(linear.window.padding)
+    return {each * (int(np.prod(linear.weights.shape[2:])) - out) % 2 for out in ((0, 1) if padded else (0,))}
 
 
 def fold(linear: Conv | Dense, norm: Norm | None, scale: float, low: int, high: int) -> Folded:
@@ -85,15 +186,7 @@ def fold(linear: Conv | Dense, norm: Norm | None, scale: float, low: int, high: 
         # The range of -z is the mirrored range.
         lowest, highest = (-high, -low) if flip[c] else (low, high)
         threshold[c] = least(lowest, highest, partial(_decides, gamma, mean, beta, variance))
-    return Folded(flip, threshold)
-
-
-def check_norm(norm: Norm) -> None:
-    """Raise a `BlrcError` that names the norm if its eps, gamma or beta is not finite, or its eps is negative."""
-    if not (math.isfinite(norm.eps) and norm.eps >= 0):
-        raise BlrcError(f"layer {norm.name!r}: eps {norm.eps}: must be finite and not negative; train with 1e-5, say")
-    check_finite(norm.name, "gamma", norm.gamma)
-    check_finite(norm.name, "beta", norm.beta)
+    return Folded(flip, threshold, np.zeros(channels, dtype=bool))
 
 
 def _decides(gamma: Fraction, mean: Fraction, beta: Fraction, v_plus_eps: Fraction, z: int) -> bool:
@@ -109,7 +202,8 @@ def _fold_bias(linear: Conv | Dense, scale: float, low: int, high: int) -> Folde
         exact = [-(Fraction(b) * Fraction(scale)) for b in linear.bias]
         threshold = np.array([-((-t.numerator) // t.denominator) for t in exact], dtype=object)
     confined = np.clip(threshold, low, high + 1).astype(np.int32)
-    return Folded(np.zeros(channels, dtype=bool), confined)
+    never = np.zeros(channels, dtype=bool)
+    return Folded(never, confined, never)
 
 
 def moments(linear: Conv | Dense, norm: Norm, scale: Fraction, c: int) -> tuple[Fraction, Fraction]:
@@ -122,21 +216,9 @@ def moments(linear: Conv | Dense, norm: Norm, scale: Fraction, c: int) -> tuple[
         mean, variance = statistics.mean(c), statistics.variance(c)
     else:
         bias = Fraction(linear.bias[c]) if linear.bias is not None else Fraction(0)
-        mean = (_real(norm, "running mean", statistics.means, c) - bias) * scale
-        variance = _real(norm, "running variance", statistics.variances, c) * scale**2
-    total = variance + Fraction(norm.eps) * scale**2
-    if total <= 0:
-        raise BlrcError(
-            f"layer {norm.name!r}: variance + eps of channel {c} is not positive, so its norm divides by zero; "
-            "train with eps > 0"
-        )
-    return mean, total
-
-
-def _real(norm: Norm, what: str, values: Reals, c: int) -> Fraction:
-    if not np.isfinite(values[c]):
-        check_finite(norm.name, what, values)
-    return Fraction(values[c])
+        mean = (real(norm, "running mean", statistics.means, c) - bias) * scale
+        variance = real(norm, "running variance", statistics.variances, c) * scale**2
+    return mean, positive(norm, variance + Fraction(norm.eps) * scale**2, c)
 
 
 def least(low: int, high: int, holds: Callable[[int], bool]) -> int:
@@ -151,18 +233,37 @@ def least(low: int, high: int, holds: Callable[[int], bool]) -> int:
     return first
 
 
-def float64_decision(
-    linear: Conv | Dense, norm: Norm, scale: float, z: NDArray[np.int64]
-) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Decide (1) of this module directly in float64, to compare with the exact decision; z is (..., channels) integers.
+def float64_decision(stage: Stage, scale: float, z: NDArray[np.int64]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Decide a stage's bits directly in float64, to compare with the exact decision; z is (..., channels) integers.
+
+    Pooling is left out: each z is decided by itself.
 
     Returns:
-        the decisions, and where they are ties to within float64's rounding (the only place where they may differ).
+        whether the output is +1, and where that is a tie to within float64's rounding (the only place where it may
+        differ from the exact decision).
     """
-    pairs = [moments(linear, norm, Fraction(scale), c) for c in range(len(norm.gamma))]
-    mean = np.array([float(m) for m, _ in pairs])
-    spread = np.sqrt(np.array([float(v) for _, v in pairs]))
-    scaled = norm.gamma * (z - mean) / spread
-    a = scaled + norm.beta
-    tie = np.abs(a) <= 1e-12 * (np.abs(scaled) + np.abs(norm.beta) + np.abs(norm.gamma * mean / spread))
-    return a >= 0, tie
+    linear, sign = stage.linear, stage.sign
+    x = z / scale + (0.0 if linear.bias is None else linear.bias)
+    size = np.abs(z / scale) + (0.0 if linear.bias is None else np.abs(linear.bias))
+    for step in stage.steps:
+        x, size = _in_float64(stage, step, scale, x, size)
+    at = sign.at if isinstance(sign, Threshold) else np.zeros(1)
+    plus = x >= at
+    return plus != (sign.inverted if isinstance(sign, Threshold) else False), np.abs(x - at) <= TIE * (size + abs(at))
+
+
+def _in_float64(stage: Stage, step: Pointwise, scale: float, x: Reals, size: Reals) -> tuple[Reals, Reals]:
+    """Return what a step makes of values, and of the magnitudes that were added up to them."""
+    if isinstance(step, Norm):
+        pairs = [norm_moments(stage.linear, stage.chain, step, Fraction(scale), c) for c in range(len(step.gamma))]
+        mean, spread = np.array([float(m) for m, _ in pairs]), np.sqrt(np.array([float(v) for _, v in pairs]))
+        slope = step.gamma / spread
+        return slope * (x - mean) + step.beta, np.abs(slope) * (size + np.abs(mean)) + np.abs(step.beta)
+    if isinstance(step, Scale):
+        return x * step.factor / step.divisor, size * np.abs(step.factor / step.divisor)
+    if isinstance(step, Shift):
+        return x + step.by, size + np.abs(step.by)
+    if isinstance(step, Leak):
+        return np.where(x >= 0, x, step.slope * x), size * np.maximum(1.0, step.slope)
+    low, high = -np.inf if step.low is None else step.low, np.inf if step.high is None else step.high
+    return np.clip(x, low, high), size

@@ -20,10 +20,11 @@ from numpy.typing import NDArray
 
 from blrc.errors import BlrcError
 from blrc.lowering import affine
-from blrc.lowering.fold import fold
+from blrc.lowering.calibrate import folded
 from blrc.net.bits import pack_signs
 from blrc.net.encoding import InputEncoding
-from blrc.net.net import Dense, Flatten, MaxPool, Net, ScoreStage, Softmax, Stage, check_finite, pieces
+from blrc.net.net import Dense, Flatten, MaxPool, Net, Softmax, check_finite
+from blrc.net.pieces import ScoreStage, Stage, pieces
 from blrc.net.shapes import check_shapes
 from blrc.net.window import Window
 from blrc.program.head import SMALLEST_SCALE
@@ -86,22 +87,28 @@ def translate(net: Net, scale: float) -> list[Lowered]:
         table = "input.table"
         lowered.append(Lowered(Encode("input.encode", x, y, table), {table: net.encoding.table()}))
         x = y
+    inverted = np.zeros(x.shape[2], dtype=bool)
+    """The channels of x whose bits stand for their opposites."""
     for piece in pieces(net):
         if isinstance(piece, Flatten):
             continue  # The dense layer behind it reads the map as it lies.
         if isinstance(piece, Stage):
-            lowered.append(_conv(piece, x, net.encoding))
-            x = lowered[-1].op.y
+            item, inverted = _conv(piece, x, inverted, net.encoding)
+            lowered.append(item)
+            x = item.op.y
             for pool in piece.pools:
                 lowered.append(_pool(pool, x))
                 x = lowered[-1].op.y
         elif isinstance(piece, MaxPool):
+            if inverted.any():
+                lowered.append(_turned_back(piece, x, inverted))
+                x, inverted = lowered[-1].op.y, np.zeros_like(inverted)
             lowered.append(_pool(piece, x))
             x = lowered[-1].op.y
         elif isinstance(piece, ScoreStage):
-            lowered.append(_binary_scores(piece, x, scale))
+            lowered.append(_binary_scores(piece, x, inverted, scale))
         else:
-            lowered.append(_scores(piece, x, scale))
+            lowered.append(_scores(piece, x, inverted, scale))
     return lowered
 
 
@@ -158,7 +165,10 @@ def _device_shape(shape: tuple[int, ...]) -> tuple[int, int, int]:
     return (shape[1], shape[2], shape[0]) if len(shape) == 3 else (1, 1, shape[0])
 
 
-def _conv(stage: Stage, x: Value, encoding: InputEncoding) -> Lowered:
+def _conv(
+    stage: Stage, x: Value, inverted: NDArray[np.bool_], encoding: InputEncoding
+) -> tuple[Lowered, NDArray[np.bool_]]:
+    """Return the op of a stage, and which channels of its output are inverted."""
     linear = stage.linear
     if isinstance(linear, Dense):
         window, groups = Window(x.shape[:2]), 1
@@ -169,11 +179,23 @@ def _conv(stage: Stage, x: Value, encoding: InputEncoding) -> Lowered:
     size = window.output(*x.shape[:2])
     y = Value(f"{linear.name}.bits", "bits", (*size, len(weights)))
     op = Conv(linear.name, x, y, f"{linear.name}.weights", f"{linear.name}.thresholds", window, groups)
-    peak, scale = (1, 1.0) if x.dtype == "bits" else (encoding.peak, encoding.scale)
-    bound = op.fan_in * peak
-    folded = fold(linear, stage.norm, scale, -bound, bound)
-    signs = np.where(folded.flip[:, None, None, None], -weights, weights)
-    return Lowered(op, {op.weights: pack_signs(signs), op.thresholds: folded.threshold})
+    rule = folded(stage, encoding, x.dtype == "bits")
+    seen = np.repeat(inverted.reshape(groups, -1), len(weights) // groups, axis=0)  # by each output
+    negated = rule.flip[:, None, None, None] != seen[:, None, None, :]
+    signs = np.where(negated, -weights, weights)
+    return Lowered(op, {op.weights: pack_signs(signs), op.thresholds: rule.threshold}), rule.inverted
+
+
+def _turned_back(pool: MaxPool, x: Value, inverted: NDArray[np.bool_]) -> Lowered:
+    """Return an op that undoes inversions before a pool, which needs true bits: each channel is multiplied by +-1."""
+    channels = x.shape[2]
+    y = Value(f"{pool.name}.turned.bits", "bits", x.shape)
+    op = Conv(
+        f"{pool.name}.turned", x, y, f"{pool.name}.turned.weights", f"{pool.name}.turned.thresholds",
+        Window((1, 1)), channels,
+    )  # fmt: skip
+    signs = np.where(inverted, np.int8(-1), np.int8(1)).reshape(channels, 1, 1, 1)
+    return Lowered(op, {op.weights: pack_signs(signs), op.thresholds: np.zeros(channels, dtype=np.int32)})
 
 
 def _pool(pool: MaxPool, x: Value) -> Lowered:
@@ -190,11 +212,12 @@ def _choice(layer: str, outputs: int) -> int:
     return outputs
 
 
-def _scores(softmax: Softmax, x: Value, scale: float) -> Lowered:
+def _scores(softmax: Softmax, x: Value, inverted: NDArray[np.bool_], scale: float) -> Lowered:
     classes = _choice(softmax.name, len(softmax.weights))
     y = Value("scores", "int32", (1, 1, classes))
     op = Scores(softmax.name, x, y, f"{softmax.name}.weights", f"{softmax.name}.bias")
-    weights = np.rint(_turn_rows(softmax.weights, x.shape) / scale).astype(np.int8)
+    rows = _turn_rows(softmax.weights, x.shape)
+    weights = np.rint(np.where(inverted, -rows, rows) / scale).astype(np.int8)
     bias = np.rint(softmax.bias / scale)
     if np.abs(bias).max(initial=0.0) >= 2**30:
         raise BlrcError(
@@ -203,13 +226,14 @@ def _scores(softmax: Softmax, x: Value, scale: float) -> Lowered:
     return Lowered(op, {op.weights: weights, op.bias: bias.astype(np.int32)})
 
 
-def _binary_scores(stage: ScoreStage, x: Value, scale: float) -> Lowered:
+def _binary_scores(stage: ScoreStage, x: Value, inverted: NDArray[np.bool_], scale: float) -> Lowered:
     name = stage.linear.name
     y = Value("scores", "int32", (1, 1, _choice(name, len(stage.linear.weights))))
     op = BinaryScores(name, x, y, f"{name}.weights", f"{name}.multiplier", f"{name}.bias")
     scores = affine.affine(stage, Fraction(scale))
+    rows = _turn_rows(stage.linear.weights, x.shape)
     tables = {
-        op.weights: pack_signs(_turn_rows(stage.linear.weights, x.shape)),
+        op.weights: pack_signs(np.where(inverted, -rows, rows)),
         op.multiplier: scores.multiplier.astype(np.int32),
         op.bias: scores.bias.astype(np.int32),
     }

@@ -7,7 +7,6 @@ output bears its own name. Layers keep the names that the user gave them. Maps a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -94,6 +93,44 @@ class Norm:
 
 
 @dataclass(frozen=True, eq=False)
+class Scale:
+    """Multiply each channel: a ``factor`` / ``divisor``, both (channels,), or (1,) for all channels alike."""
+
+    name: str
+    x: str
+    factor: Reals
+    divisor: Reals
+
+
+@dataclass(frozen=True, eq=False)
+class Shift:
+    """Add to each channel: a + ``by``, which is (channels,), or (1,) for all channels alike."""
+
+    name: str
+    x: str
+    by: Reals
+
+
+@dataclass(frozen=True, eq=False)
+class Leak:
+    """Describe a PReLU: a where a >= 0, else ``slope`` a; (channels,) or (1,). A slope of 0 is a ReLU."""
+
+    name: str
+    x: str
+    slope: Reals
+
+
+@dataclass(frozen=True, eq=False)
+class Clip:
+    """Confine each value to [``low``, ``high``]; None leaves that side open."""
+
+    name: str
+    x: str
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True, eq=False)
 class MaxPool:
     name: str
     x: str
@@ -102,10 +139,24 @@ class MaxPool:
 
 @dataclass(frozen=True, eq=False)
 class Sign:
-    """Describe a sign: b(a) = +1 if a >= 0 else -1."""
+    """Describe a sign: b(a) = +1 if a >= 0 else -1.
+
+    With ``strict`` the sign of 0 is 0, as for `torch.sign`, which is +-1 only where 0 cannot occur.
+    """
 
     name: str
     x: str
+    strict: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Threshold:
+    """Decide each channel: +1 if a >= ``at``, and the other way round where ``inverted``; both (channels,) or (1,)."""
+
+    name: str
+    x: str
+    at: Reals
+    inverted: NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,7 +177,10 @@ class Softmax:
     bias: Reals
 
 
-Layer = Conv | Dense | Norm | MaxPool | Sign | Flatten | Softmax
+Pointwise = Norm | Scale | Shift | Leak | Clip
+"""What may stand between a binary layer and its sign, besides pooling: a monotone function for each channel."""
+
+Layer = Conv | Dense | Pointwise | MaxPool | Sign | Threshold | Flatten | Softmax
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,133 +196,6 @@ class Net:
     encoding: InputEncoding
     layers: tuple[Layer, ...]
     member: str
-
-
-@dataclass(frozen=True)
-class Stage:
-    """Group a binary layer with what follows it up to the sign: the unit that folds into one op of the program."""
-
-    linear: Conv | Dense
-    norm: Norm | None
-    pools: tuple[MaxPool, ...]
-    output: str
-
-
-@dataclass(frozen=True)
-class ScoreStage:
-    """Group a last binary dense layer with its norm, if any; its normalised pre-activations are the class scores."""
-
-    linear: Dense
-    norm: Norm | None
-
-
-Piece = Stage | MaxPool | Flatten | Softmax | ScoreStage
-
-
-def pieces(net: Net) -> list[Piece]:
-    """Group a net's layers: binary layer [norm] [max pool] sign, with pools and flattens of bits between.
-
-    The last piece gives the scores: a softmax layer, or a binary dense layer [norm] without a sign.
-
-    Raises:
-        BlrcError: the order of layers has no exact integer form; the message names the layer and says what to do.
-    """
-    layers = list(net.layers)
-    _check_chain(layers)
-    found: list[Piece] = []
-    signed = net.encoding.kind == "bits"
-    while layers:
-        layer = layers.pop(0)
-        if isinstance(layer, Dense) and (not layers or (len(layers) == 1 and isinstance(layers[0], Norm))):
-            if not signed:
-                raise BlrcError(
-                    f"layer {layer.name!r}: gives the scores, which needs +-1 inputs; put a binary layer and a sign "
-                    "before it"
-                )
-            norm = layers[0] if layers else None
-            assert norm is None or isinstance(norm, Norm)
-            found.append(ScoreStage(layer, norm))
-            return found
-        if isinstance(layer, Conv | Dense):
-            found.append(_stage(layer, layers))
-            signed = True
-        elif isinstance(layer, Softmax):
-            if not signed:
-                raise BlrcError(
-                    f"layer {layer.name!r}: the softmax layer needs +-1 inputs; put a binary layer and a sign before it"
-                )
-            if layers:
-                raise BlrcError(
-                    f"layer {layers[0].name!r}: comes after the softmax layer {layer.name!r}, which must be the last"
-                )
-            found.append(layer)
-            return found
-        elif isinstance(layer, MaxPool):
-            if not signed:
-                raise BlrcError(
-                    f"layer {layer.name!r}: max pooling of the raw input is not supported; start with a binary layer"
-                )
-            found.append(layer)
-        elif isinstance(layer, Flatten):
-            found.append(layer)
-        elif isinstance(layer, Norm):
-            raise BlrcError(
-                f"layer {layer.name!r}: a norm must follow a binary layer directly (before pooling and sign)"
-            )
-        elif not signed:
-            raise BlrcError(
-                f"layer {layer.name!r}: the sign of the raw input is not supported; declare the input as bits instead"
-            )
-        # A second sign changes nothing.
-    raise BlrcError(
-        "the network has no softmax layer at its end: add a SoftmaxLinear (or a binary dense layer) that gives the "
-        "class scores"
-    )
-
-
-def _stage(linear: Conv | Dense, rest: list[Layer]) -> Stage:
-    norm: Norm | None = None
-    pools: list[MaxPool] = []
-    while rest:
-        layer = rest.pop(0)
-        if isinstance(layer, Sign):
-            return Stage(linear, norm, tuple(pools), layer.name)
-        if isinstance(layer, MaxPool):
-            pools.append(layer)
-        elif isinstance(layer, Norm):
-            if pools:
-                raise BlrcError(
-                    f"layer {layer.name!r}: norm after max pooling ({pools[0].name!r}) is another network than pooling "
-                    "after norm (wrong wherever gamma < 0); put the norm before the pooling"
-                )
-            if norm is not None:
-                raise BlrcError(
-                    f"layer {layer.name!r}: a second norm after {norm.name!r}; keep one norm for each binary layer"
-                )
-            norm = layer
-        elif isinstance(layer, Flatten):
-            raise BlrcError(
-                f"layer {layer.name!r}: flatten between {linear.name!r} and its sign; move it after the sign"
-            )
-        else:
-            raise BlrcError(
-                f"layer {layer.name!r}: its input, from {linear.name!r}, is not binary; "
-                "put a StochasticSign between them"
-            )
-    raise BlrcError(
-        f"layer {linear.name!r}: no sign follows it; a binary layer needs a sign and, at the end, a SoftmaxLinear"
-    )
-
-
-def _check_chain(layers: Sequence[Layer]) -> None:
-    before = INPUT
-    for layer in layers:
-        if layer.x != before:
-            raise BlrcError(
-                f"layer {layer.name!r}: reads {layer.x!r}, not the layer before it ({before!r}); branches are not "
-                "supported yet, make the network a chain of layers"
-            )
-        before = layer.name
 
 
 def check_finite(name: str, what: str, values: NDArray[Any]) -> None:

@@ -3,9 +3,28 @@
 from __future__ import annotations
 
 import math
+from typing import Any
+
+from numpy.typing import NDArray
 
 from blrc.errors import BlrcError
-from blrc.net.net import INPUT, Conv, Dense, Flatten, Layer, MaxPool, Net, Norm, Sign, Softmax
+from blrc.net.net import (
+    INPUT,
+    Clip,
+    Conv,
+    Dense,
+    Flatten,
+    Layer,
+    Leak,
+    MaxPool,
+    Net,
+    Norm,
+    Scale,
+    Shift,
+    Sign,
+    Softmax,
+    Threshold,
+)
 
 Shape = tuple[int, ...]
 MOST_VALUES = 2**24  # of a map: 64 channels of 512 x 512; calibration takes some 64 bytes for each
@@ -62,7 +81,23 @@ def _output(layer: Layer, x: Shape) -> Shape:
         for n in x:
             features *= n
         return (features,)
-    if isinstance(layer, Norm) and x[0] != len(layer.gamma):
-        raise BlrcError(f"layer {layer.name!r}: made for {len(layer.gamma)} channels, but its input has {x[0]}")
-    assert isinstance(layer, Norm | Sign)
+    for values in _by_channel(layer):
+        if len(values) not in ((x[0],) if isinstance(layer, Norm) else (1, x[0])):
+            raise BlrcError(f"layer {layer.name!r}: made for {len(values)} channels, but its input has {x[0]}")
     return x
+
+
+def _by_channel(layer: Norm | Scale | Shift | Leak | Clip | Sign | Threshold) -> tuple[NDArray[Any], ...]:
+    """Return the parameters of a layer that has one for each channel."""
+    if isinstance(layer, Norm):
+        return (layer.gamma,)
+    if isinstance(layer, Scale):
+        return layer.factor, layer.divisor
+    if isinstance(layer, Shift):
+        return (layer.by,)
+    if isinstance(layer, Leak):
+        return (layer.slope,)
+    if isinstance(layer, Threshold):
+        return layer.at, layer.inverted
+    assert isinstance(layer, Clip | Sign)
+    return ()

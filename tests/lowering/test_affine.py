@@ -23,7 +23,8 @@ from blrc.lowering.affine import affine, real_scores, score_scale
 from blrc.lowering.calibrate import calibrate
 from blrc.lowering.lower import lower
 from blrc.net.encoding import device_layout
-from blrc.net.net import Dense, Moments, Norm, ScoreStage, Sums, pieces
+from blrc.net.net import Dense, Moments, Norm, Sums
+from blrc.net.pieces import ScoreStage, pieces
 from blrc.program import reference
 from blrc.program.head import SMALLEST_SCALE
 from blrc.program.program import BinaryScores
@@ -39,7 +40,7 @@ def stage_of(
     """One class on four inputs."""
     weights, biases = np.ones((1, 4), np.int8), None if bias is None else np.array([bias])
     norm = Norm("norm", "last", np.array([gamma]), np.array([beta]), eps, statistics)
-    return ScoreStage(Dense("last", "x", weights, biases), norm)
+    return ScoreStage(Dense("last", "x", weights, biases), (norm,))
 
 
 def decimal(value: Fraction | float) -> Decimal:
@@ -85,7 +86,7 @@ def test_halves_go_up() -> None:
 def test_without_a_norm_the_score_is_z_and_the_bias() -> None:
     for bias, want in ((None, 0), (-2.25, -2.25 * 2**16)):
         linear = Dense("last", "x", np.ones((1, 4), np.int8), None if bias is None else np.array([bias]))
-        found = affine(ScoreStage(linear, None), Fraction(1, 2**16))
+        found = affine(ScoreStage(linear, ()), Fraction(1, 2**16))
         assert (found.multiplier.tolist(), found.bias.tolist()) == ([2**16], [want])
 
 

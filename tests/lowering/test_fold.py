@@ -16,7 +16,8 @@ from blrc.errors import BlrcError
 from blrc.frontend.sample import Member, sample
 from blrc.lowering.calibrate import calibrate, fan_in
 from blrc.lowering.fold import decides_plus, float64_decision, fold
-from blrc.net.net import Dense, Moments, Net, Norm, Stage, Sums, pieces
+from blrc.net.net import Dense, Moments, Net, Norm, Sums
+from blrc.net.pieces import Stage, pieces
 
 FLOATS = st.floats(-100, 100, width=32)
 
@@ -151,7 +152,7 @@ def every_decision(net: Net) -> tuple[int, int]:
             folded = fold(stage.linear, stage.norm, scale, -bound, bound)
             z = np.arange(-bound, bound + 1)[:, None]
             ours = np.where(folded.flip, -z, z) >= folded.threshold
-            theirs, tie = float64_decision(stage.linear, stage.norm, scale, z)
+            theirs, tie = float64_decision(stage, scale, z)
             wrong = (ours != theirs) & ~tie
             if wrong.any():
                 i, channel = np.argwhere(wrong)[0]

@@ -112,15 +112,15 @@ def test_a_wrong_threshold_is_found(seed: int, monkeypatch: pytest.MonkeyPatch) 
     raw = raw_samples(checkpoint.encoding, 60, 8)
     labels = np.zeros(60, np.int64)
     assert torch_agreement(net, raw, labels).differences == 0
-    right = fold.fold
+    right = fold.fold_stage
 
     def wrong(*arguments: Any) -> fold.Folded:
         rule = right(*arguments)
-        if arguments[0].name == "1.0":
+        if arguments[0].linear.name == "1.0":
             return replace(rule, threshold=(rule.threshold + 2).astype(np.int32))
         return rule
 
-    monkeypatch.setattr(calibrate, "fold", wrong)
+    monkeypatch.setattr(calibrate, "fold_stage", wrong)
     assert torch_agreement(net, raw, labels).differences > 0
 
 

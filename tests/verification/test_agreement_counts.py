@@ -18,7 +18,8 @@ from blrc.frontend.sample import MAP
 from blrc.lowering.calibrate import folded
 from blrc.lowering.fold import Folded, float64_decision
 from blrc.lowering.preactivations import max_pool, preactivation
-from blrc.net.net import Net, Stage, pieces
+from blrc.net.net import Net
+from blrc.net.pieces import Stage, pieces
 from blrc.verification.oracles import agreement
 
 
@@ -31,10 +32,10 @@ def one_by_one(net: Net, raw: NDArray[Any], shift: int) -> tuple[int, int, int]:
         if isinstance(piece, Stage):
             peak, scale = (1, 1.0) if binary else (net.encoding.peak, net.encoding.scale)
             z = np.moveaxis(preactivation(piece.linear, x, peak), 1, -1)
-            rule = folded(piece, piece.norm, scale, peak)
+            rule = folded(piece, net.encoding, binary)
             ours = np.where(rule.flip, -z, z) >= rule.threshold + shift
             if piece.norm is not None:
-                theirs, tie = float64_decision(piece.linear, piece.norm, scale, z.astype(np.int64))
+                theirs, tie = float64_decision(piece, scale, z.astype(np.int64))
                 decisions += z.size
                 ties += int((tie & (ours != theirs)).sum())
                 differences += int((~tie & (ours != theirs)).sum())

@@ -19,7 +19,9 @@ from blrc.lowering.affine import real_scores
 from blrc.lowering.calibrate import decide, fan_in, folded, passes
 from blrc.lowering.fold import float64_decision
 from blrc.lowering.preactivations import max_pool, preactivation
-from blrc.net.net import Flatten, MaxPool, Net, Norm, ScoreStage, Softmax, Stage, pieces
+from blrc.net.encoding import InputEncoding
+from blrc.net.net import Flatten, MaxPool, Net, Softmax
+from blrc.net.pieces import ScoreStage, Stage, pieces
 
 CHUNK = 512  # inputs, and rows of sums
 AT_ONCE = 2**19  # values compared at once
@@ -55,8 +57,7 @@ def torch_agreement(net: Net, raw: NDArray[Any], labels: NDArray[np.int64]) -> A
     binary = net.encoding.kind == "bits"
     for piece in pieces(net):
         if isinstance(piece, Stage):
-            peak, scale = (1, 1.0) if binary else (net.encoding.peak, net.encoding.scale)
-            stages[piece.linear.name] = _Decisions(piece, scale, peak)
+            stages[piece.linear.name] = _Decisions(piece, net.encoding, binary)
             binary = True
     same = 0
     for i in range(0, len(raw), CHUNK):
@@ -75,10 +76,11 @@ class _Decisions:
     stays that of a batch.
     """
 
-    def __init__(self, stage: Stage, scale: float, peak: int) -> None:
-        self.stage, self.scale, self.peak = stage, scale, peak
-        self.rule = folded(stage, stage.norm, scale, peak)
-        self.lowest = -fan_in(stage.linear) * peak
+    def __init__(self, stage: Stage, encoding: InputEncoding, binary: bool) -> None:
+        self.stage = stage
+        self.peak, self.scale = (1, 1.0) if binary else (encoding.peak, encoding.scale)
+        self.rule = folded(stage, encoding, binary)
+        self.lowest = -fan_in(stage.linear) * self.peak
         self.channels = len(stage.linear.weights)
         self.pairs = (1 - 2 * self.lowest) * self.channels
         self.seen: NDArray[np.int64] | None = None
@@ -87,13 +89,13 @@ class _Decisions:
     def run(self, x: NDArray[np.int8]) -> NDArray[np.int8]:
         """Return the stage's output for a batch, and count or compare its sums."""
         z = preactivation(self.stage.linear, x, self.peak)
-        if self.stage.norm is not None:
+        if self.stage.steps:
             if self.pairs <= z.size:
                 self._count(z)
             else:
                 for part in np.array_split(z, min(len(z), 1 + z.size // AT_ONCE)):
                     rows = np.moveaxis(part, 1, -1).reshape(-1, self.channels).astype(np.int64)
-                    self.counts += self._compared(self.stage.norm, rows, np.broadcast_to(np.int64(1), rows.shape))
+                    self.counts += self._compared(rows, np.broadcast_to(np.int64(1), rows.shape))
         return decide(self.stage, self.rule, z)
 
     def _count(self, z: NDArray[Any]) -> None:
@@ -107,20 +109,19 @@ class _Decisions:
     def compare(self) -> NDArray[np.int64]:
         """Return the numbers of decisions, of differences on ties, and of other differences."""
         counts = self.counts.copy()
-        norm = self.stage.norm
-        if norm is None or self.seen is None:
+        if self.seen is None:
             return counts
         seen = self.seen.reshape(-1, self.channels)
         for i in range(0, len(seen), CHUNK):
             times = seen[i : i + CHUNK]
             z = np.arange(self.lowest + i, self.lowest + i + len(times))[:, None] + np.zeros_like(times)
-            counts += self._compared(norm, z, times)
+            counts += self._compared(z, times)
         return counts
 
-    def _compared(self, norm: Norm, z: NDArray[np.int64], times: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _compared(self, z: NDArray[np.int64], times: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the counts of `compare` for sums z ``(n, channels)``, each of which occurs `times` times."""
-        theirs, tie = float64_decision(self.stage.linear, norm, self.scale, z)
-        wrong = passes(self.rule, z.astype(np.int32)) != theirs
+        theirs, tie = float64_decision(self.stage, self.scale, z)
+        wrong = (passes(self.rule, z.astype(np.int32)) != self.rule.inverted) != theirs
         return np.array([times.sum(), times[wrong & tie].sum(), times[wrong & ~tie].sum()], dtype=np.int64)
 
 

@@ -16,7 +16,8 @@ from blrc.lowering.affine import affine
 from blrc.lowering.calibrate import decide, folded
 from blrc.lowering.preactivations import max_pool, preactivation
 from blrc.net.encoding import device_layout
-from blrc.net.net import Flatten, MaxPool, Net, ScoreStage, Stage, pieces
+from blrc.net.net import Flatten, MaxPool, Net
+from blrc.net.pieces import ScoreStage, Stage, pieces
 from blrc.program import reference
 from blrc.program.program import Program
 
@@ -43,23 +44,28 @@ def _chunk(program: Program, net: Net, raw: NDArray[Any], member: int) -> str | 
     outputs = {op.name: op.y.name for op in program.ops}
     x: NDArray[np.int8] = net.encoding.codes(raw)
     binary = net.encoding.kind == "bits"
+    inverted = np.zeros(program.input.shape[2], dtype=bool)
+    name = ""
     for piece in pieces(net):
         if isinstance(piece, Stage):
-            peak, scale = (1, 1.0) if binary else (net.encoding.peak, net.encoding.scale)
-            x = decide(piece, folded(piece, piece.norm, scale, peak), preactivation(piece.linear, x, peak))
-            binary = True
+            rule = folded(piece, net.encoding, binary)
+            x = decide(piece, rule, preactivation(piece.linear, x, 1 if binary else net.encoding.peak))
+            binary, inverted = True, rule.inverted
             # Its last pool is an op of its own, or fused into the layer.
             name = next((p.name for p in reversed(piece.pools) if p.name in outputs), piece.linear.name)
         elif isinstance(piece, MaxPool):
             x = max_pool(x, piece.window)
-            name = piece.name
+            inverted = np.zeros_like(inverted)
+            name = piece.name if piece.name in outputs else name
         elif isinstance(piece, ScoreStage):
-            rule = affine(piece, Fraction(program.score_scale))
-            scores = rule.multiplier * preactivation(piece.linear, x, 1) + rule.bias
+            numbers = affine(piece, Fraction(program.score_scale))
+            scores = numbers.multiplier * preactivation(piece.linear, x, 1) + numbers.bias
             return None if np.array_equal(values[program.output.name][:, 0, 0], scores) else piece.linear.name
         else:
             x = x.reshape(len(x), -1) if isinstance(piece, Flatten) else x
             continue
-        if name in outputs and not np.array_equal(values[outputs[name]], device_layout(x) > 0):
+        bits = (device_layout(x) > 0) != inverted
+        # A pool of bits that follows may be fused into the layer; then the pool's output is compared.
+        if values[outputs[name]].shape == bits.shape and not np.array_equal(values[outputs[name]], bits):
             return name
     return None

@@ -1,0 +1,177 @@
+"""Group a net's layers into pieces, each of which becomes one op of the program, and refuse what has no exact form."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from blrc.errors import BlrcError
+from blrc.net.net import (
+    INPUT,
+    Clip,
+    Conv,
+    Dense,
+    Flatten,
+    Layer,
+    Leak,
+    MaxPool,
+    Net,
+    Norm,
+    Pointwise,
+    Scale,
+    Shift,
+    Sign,
+    Softmax,
+    Threshold,
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Stage:
+    """Group a binary layer with what follows it up to its sign: the unit that folds into one op of the program.
+
+    Attributes:
+        linear: the binary layer.
+        chain: monotone steps and max pooling, in their order.
+        sign: what decides the bit.
+    """
+
+    linear: Conv | Dense
+    chain: tuple[Pointwise | MaxPool, ...]
+    sign: Sign | Threshold
+
+    @property
+    def pools(self) -> tuple[MaxPool, ...]:
+        return tuple(step for step in self.chain if isinstance(step, MaxPool))
+
+    @property
+    def steps(self) -> tuple[Pointwise, ...]:
+        """Return the chain without its pools."""
+        return tuple(step for step in self.chain if not isinstance(step, MaxPool))
+
+    @property
+    def is_plain(self) -> bool:
+        """Return whether the chain is [norm] [max pools] sign, whose bits are never inverted."""
+        first = self.chain[:1] if self.chain and isinstance(self.chain[0], Norm) else ()
+        rest = self.chain[len(first) :]
+        return isinstance(self.sign, Sign) and not self.sign.strict and all(isinstance(s, MaxPool) for s in rest)
+
+    @property
+    def norm(self) -> Norm | None:
+        """Return the first norm of the chain, if any."""
+        return next((step for step in self.chain if isinstance(step, Norm)), None)
+
+
+@dataclass(frozen=True, eq=False)
+class ScoreStage:
+    """Group a last binary dense layer with the affine steps behind it, which give the class scores."""
+
+    linear: Dense
+    chain: tuple[Norm | Scale | Shift, ...]
+
+    @property
+    def norm(self) -> Norm | None:
+        """Return the first norm of the chain, if any."""
+        return next((step for step in self.chain if isinstance(step, Norm)), None)
+
+
+Piece = Stage | MaxPool | Flatten | Softmax | ScoreStage
+
+
+def pieces(net: Net) -> list[Piece]:
+    """Group a net's layers: binary layer, monotone steps and max pools, sign; pools and flattens of bits between.
+
+    The last piece gives the scores: a softmax layer, or a binary dense layer and affine steps without a sign.
+
+    Raises:
+        BlrcError: the order of layers has no exact integer form; the message names the layer and says what to do.
+    """
+    layers = list(net.layers)
+    _check_chain(layers)
+    found: list[Piece] = []
+    signed = net.encoding.kind == "bits"
+    while layers:
+        layer = layers.pop(0)
+        if isinstance(layer, Dense) and all(isinstance(rest, Norm | Scale | Shift) for rest in layers):
+            _expect_signs(layer, signed, "gives the scores, which needs +-1 inputs")
+            found.append(ScoreStage(layer, tuple(s for s in layers if isinstance(s, Norm | Scale | Shift))))
+            return found
+        if isinstance(layer, Conv | Dense):
+            found.extend(_stage(layer, layers))
+            signed = True
+        elif isinstance(layer, Softmax):
+            _expect_signs(layer, signed, "the softmax layer needs +-1 inputs")
+            if layers:
+                raise BlrcError(
+                    f"layer {layers[0].name!r}: comes after the softmax layer {layer.name!r}, which must be the last"
+                )
+            found.append(layer)
+            return found
+        elif isinstance(layer, MaxPool):
+            if not signed:
+                raise BlrcError(
+                    f"layer {layer.name!r}: max pooling of the raw input is not supported; start with a binary layer"
+                )
+            found.append(layer)
+        elif isinstance(layer, Flatten):
+            found.append(layer)
+        elif isinstance(layer, Norm | Scale | Shift | Leak | Clip):
+            what = "a norm" if isinstance(layer, Norm) else "arithmetic on values"
+            raise BlrcError(f"layer {layer.name!r}: {what} must stand between a binary layer and its sign")
+        elif not signed:
+            raise BlrcError(
+                f"layer {layer.name!r}: the sign of the raw input is not supported; declare the input as bits instead"
+            )
+        elif isinstance(layer, Threshold):
+            raise BlrcError(f"layer {layer.name!r}: a threshold of what is +-1 already; put a binary layer before it")
+        # A second sign changes nothing.
+    raise BlrcError(
+        "the network has no softmax layer at its end: add a SoftmaxLinear (or a binary dense layer) that gives the "
+        "class scores"
+    )
+
+
+def _expect_signs(layer: Layer, signed: bool, what: str) -> None:
+    if not signed:
+        raise BlrcError(f"layer {layer.name!r}: {what}; put a binary layer and a sign before it")
+
+
+def _stage(linear: Conv | Dense, rest: list[Layer]) -> list[Stage | Flatten]:
+    """Take the layers up to the sign from `rest`; a flatten directly before the sign may as well follow it."""
+    chain: list[Pointwise | MaxPool] = []
+    flat: list[Flatten] = []
+    while rest:
+        layer = rest.pop(0)
+        if isinstance(layer, Sign | Threshold):
+            if flat and isinstance(layer, Threshold) and len(layer.at) > 1:
+                raise BlrcError(f"layer {flat[0].name!r}: flatten between {linear.name!r} and its thresholds; move it")
+            return [Stage(linear, tuple(chain), layer), *flat]
+        if (isinstance(layer, Clip) and flat) or (
+            isinstance(layer, MaxPool | Norm | Scale | Shift | Leak | Clip) and not flat
+        ):
+            chain.append(layer)
+        elif isinstance(layer, Flatten):
+            flat.append(layer)
+        elif flat:
+            raise BlrcError(
+                f"layer {flat[0].name!r}: flatten between {linear.name!r} and its sign; move it after the sign"
+            )
+        else:
+            raise BlrcError(
+                f"layer {layer.name!r}: its input, from {linear.name!r}, is not binary; "
+                "put a StochasticSign between them"
+            )
+    raise BlrcError(
+        f"layer {linear.name!r}: no sign follows it; a binary layer needs a sign and, at the end, a SoftmaxLinear"
+    )
+
+
+def _check_chain(layers: Sequence[Layer]) -> None:
+    before = INPUT
+    for layer in layers:
+        if layer.x != before:
+            raise BlrcError(
+                f"layer {layer.name!r}: reads {layer.x!r}, not the layer before it ({before!r}); branches are not "
+                "supported yet, make the network a chain of layers"
+            )
+        before = layer.name
