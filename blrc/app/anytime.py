@@ -13,9 +13,8 @@ from blrc.errors import BlrcError
 from blrc.frontend.checkpoint import Checkpoint
 from blrc.frontend.members import ask_members
 from blrc.frontend.sample import NONE, Member
-from blrc.frontend.sample import sample as sample_member
-from blrc.lowering.calibrate import calibrate
 from blrc.lowering.lower import lower
+from blrc.lowering.statistics import nets_of
 from blrc.net.encoding import device_layout
 from blrc.program import head, reference
 
@@ -75,8 +74,7 @@ def _answers(checkpoint: Checkpoint, raw: NDArray[Any], first: Member) -> Iterat
         device = device.astype(bool)
     sums: head.Sums | None = None
     for index in range(head.MAX_MEMBERS):
-        net = sample_member(checkpoint, replace(first, index=index))
-        program = lower([calibrate(net, checkpoint.samples())])
+        program = lower(nets_of(checkpoint, [replace(first, index=index)]))
         scores = reference.scores(program, device)
         sums = (sums or head.Sums.start(*scores.shape)).add(scores, head.scale_of(program.score_scale))
         yield sums.answer()

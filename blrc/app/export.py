@@ -20,9 +20,9 @@ from blrc.exports.recorded import to_plain
 from blrc.frontend import checkpoint
 from blrc.frontend.checkpoint import Checkpoint
 from blrc.frontend.members import MembersRequest, ask_members
-from blrc.frontend.sample import MAP, NONE, Member, binary_layers, sample
-from blrc.lowering.calibrate import calibrate
+from blrc.frontend.sample import MAP, NONE, Member, binary_layers
 from blrc.lowering.lower import lower
+from blrc.lowering.statistics import Norms, nets_of, norms_of, parse_norms
 from blrc.net.net import Net
 from blrc.program import program_file, vectors
 from blrc.program.program import Program
@@ -55,6 +55,7 @@ class ExportRequest:
         publication: what is known of the model, for when it is published.
         c, onnx: the options of these targets; None if they are not asked for.
         name: the prefix of every file and symbol; None takes the checkpoint's file name.
+        norms: see `blrc.lowering.statistics.nets_of`.
     """
 
     folder: Path
@@ -65,6 +66,7 @@ class ExportRequest:
     onnx: OnnxOptions | None
     name: str | None
     force: bool
+    norms: Norms | None = None
 
     def emit_options(self, name: str, recorded: vectors.Vectors, source: Checkpoint) -> EmitOptions:
         """Return the options that are passed to the targets."""
@@ -101,18 +103,20 @@ class Exported(Preformatted):
         return "\n".join(sizes_of(self.folder, self.manifest))
 
 
-def build(source: Checkpoint, members: Sequence[Member], gate: int = 0) -> tuple[Program, list[Net]]:
+def build(
+    source: Checkpoint, members: Sequence[Member], gate: int = 0, norms: Norms | None = None
+) -> tuple[Program, list[Net]]:
     """Sample, calibrate and lower `members`; return their program and their calibrated nets.
 
     Args:
         gate: see `Program.gate`; with it the first member has to be MAP.
+        norms: see `blrc.lowering.statistics.nets_of`.
 
     Raises:
-        BlrcError: the checkpoint has no calibration samples, or a network cannot be compiled; the message names the
-            layer.
+        BlrcError: the checkpoint has no calibration samples where they are needed, or a network cannot be compiled; the
+            message names the layer.
     """
-    samples = source.samples()
-    nets = [calibrate(sample(source, member), samples) for member in members]
+    nets = nets_of(source, members, norms)
     return lower(nets, gate), nets
 
 
@@ -129,6 +133,7 @@ def export(
     sample: str | Sequence[str] = "all",
     freeze: str | float | Fraction = NONE,
     gate: str | float | Fraction | None = None,
+    norms: str | None = None,
     packages: str | Sequence[str] = (),
     flash: str | int | None = None,
     ram: str | int | None = None,
@@ -157,6 +162,8 @@ def export(
         freeze: weights whose rarer sign is less likely than this stay at MAP too: 0 to 0.5, taken as the exact decimal.
         gate: MAP becomes the first member, and if its top probability is at least this (above 0, at most 1), it answers
             alone; otherwise it votes together with the sampled members. None: no gate.
+        norms: ``given``: norms keep the statistics of training; ``estimated``: they get those of the calibration
+            samples. None: given where no weight is random, else estimated.
         packages: one or several names from `blrc.targets.c.options.PACKAGES`: each writes a library of that ecosystem,
             with an example, into ``<package>/<name>`` of the folder. This needs the target ``c``.
         flash, ram: bytes that the C may take of each, as numbers or such as ``256K``; a network that does not fit is
@@ -190,6 +197,7 @@ def export(
         members=ask_members(members, seed, sample, freeze, gate),
         name=name,
         force=force,
+        norms=parse_norms(norms),
     )
     return run(model if isinstance(model, Checkpoint) else checkpoint.load(model), request, say)
 
@@ -211,8 +219,10 @@ def run(source: Checkpoint, request: ExportRequest, say: Say = quiet) -> Exporte
             say(f"warning: {source.source}: {note}")
             if say is quiet:  # whoever calls from Python and listens to nothing
                 warnings.warn(f"{source.source}: {note}", stacklevel=3)
-        say("calibrating")
-        program, _ = build(source, chosen, gate)
+        norms = norms_of(source, request.norms)
+        if norms == "estimated":
+            say("calibrating")
+        program, _ = build(source, chosen, gate, norms)
         if request.c is not None and (request.c.flash or request.c.ram):
             _check_budget(source, program, request.c, chosen[-1].layers is None)
         digest = program_file.digest(program)
@@ -229,7 +239,7 @@ def run(source: Checkpoint, request: ExportRequest, say: Say = quiet) -> Exporte
             emitted = TARGETS[target](program, options)
             files.update(emitted.files)
             about[target] = emitted.about
-        settings = describe(source, chosen[-1], gate)
+        settings = describe(source, chosen[-1], gate, norms)
         manifest = Manifest(name, digest, VERSION, program.members, settings, to_plain(options), about, listed(files))
         files[f"{name}{SUFFIX}"] = to_bytes(manifest)
         place.write(files, replaced)

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from blrc.frontend.checkpoint import Checkpoint
 from blrc.frontend.sample import Member, binary_layers
+from blrc.lowering.statistics import Norms
 from blrc.net.encoding import device_layout
 from blrc.program.head import ONE
 from blrc.program.program import Program
@@ -17,12 +18,12 @@ from blrc.verification.inputs.stimuli import adversarial_inputs
 RECORDED = 6  # calibration samples among the recorded vectors; the two extremes are recorded as well
 
 
-def describe(source: Checkpoint, member: Member, gate: int) -> dict[str, object]:
+def describe(source: Checkpoint, member: Member, gate: int, norms: Norms) -> dict[str, object]:
     """Return the manifest's settings: the input, how norms were calibrated, and what of the last `member` is sampled.
 
     Warnings about the checkpoint are under ``notes``, if there are any.
     """
-    return {**_settings(source), **_choices(source, member, gate)}
+    return {**_settings(source, norms), **_choices(source, member, gate)}
 
 
 def notes(source: Checkpoint) -> list[str]:
@@ -45,7 +46,7 @@ def recorded_inputs(source: Checkpoint, program: Program) -> NDArray[Any]:
     return np.concatenate([samples.astype(extremes.dtype), extremes])
 
 
-def _settings(source: Checkpoint) -> dict[str, object]:
+def _settings(source: Checkpoint, norms: Norms) -> dict[str, object]:
     encoding, samples = source.encoding, source.calibration
     return {
         "input": {
@@ -55,7 +56,8 @@ def _settings(source: Checkpoint) -> dict[str, object]:
             "mean": list(encoding.mean),
             "std": list(encoding.std),
         },
-        "calibration_samples": 0 if samples is None else len(samples),
+        "norms": norms,
+        "calibration_samples": 0 if samples is None or norms == "given" else len(samples),
         **({"notes": found} if (found := notes(source)) else {}),
     }
 

@@ -10,6 +10,7 @@ from blrc.errors import BlrcError
 from blrc.frontend import checkpoint
 from blrc.frontend.checkpoint import Checkpoint
 from blrc.frontend.sample import Member
+from blrc.lowering.statistics import parse_norms
 from blrc.net.net import Net
 from blrc.program.program import Program
 from blrc.reading.given import path_of
@@ -71,11 +72,11 @@ def verify(
 
 
 def _lower_again(folder: Path, source: Checkpoint) -> Lower:
-    def lower(members: Sequence[str], gate: int) -> tuple[Program, list[Net]]:
+    def lower(members: Sequence[str], gate: int, norms: str) -> tuple[Program, list[Net]]:
         try:
             parsed = [Member.parse(text) for text in members]
         except ValueError:
             raise BlrcError(f"{folder}: its program has members {', '.join(members)}; export it again") from None
-        return build(source, parsed, gate)
+        return build(source, parsed, gate, parse_norms(norms))
 
     return lower

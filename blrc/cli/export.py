@@ -11,7 +11,7 @@ import click
 from blrc.cli.ends import show
 from blrc.cli.options import as_json, jobs, sampling
 from blrc.cli.progress import Progress, share_cores, spoken
-from blrc.cli.types import CPU, MEMBERS, MODEL, OPTIMIZE, PACKAGE, PATH, SHARE, SIZE, TARGET
+from blrc.cli.types import CPU, MEMBERS, MODEL, NORMS, OPTIMIZE, PACKAGE, PATH, SHARE, SIZE, TARGET
 from blrc.targets.requests import OnnxForm, OnnxOutputs, OnnxWeights
 
 
@@ -50,6 +50,12 @@ from blrc.targets.requests import OnnxForm, OnnxOutputs, OnnxWeights
     type=SHARE,
     help="Run the network with the likeliest weights first, and the members only where its top probability is below "
     "this.",
+)
+@click.option(
+    "--norms",
+    type=NORMS,
+    help="given: norms keep the statistics of training; estimated: they get those of the calibration samples. "
+    "[default: given where no weight is random, else estimated]",
 )
 @click.option("--flash", type=SIZE, help="Refuse C that takes more flash than this: 262144, 256K or 0.5M.")
 @click.option(

@@ -192,6 +192,15 @@ def _cpus() -> Collection[str]:
 
 
 PATH, OUTPUT, MODEL = Named(), Output(), Model()
+
+
+def _norms() -> tuple[str, ...]:
+    from blrc.lowering.statistics import NORMS
+
+    return NORMS
+
+
+NORMS = Choices(_norms)
 TARGET, PACKAGE, OPTIMIZE, CPU = Choices(_targets), Choices(_packages), Choices(_optimize), Choices(_cpus)
 SIZE = Parsed("bytes", _bytes)
 SHARE = Parsed("share", _share)

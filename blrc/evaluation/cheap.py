@@ -17,9 +17,9 @@ from blrc.datasets.labelled import Labelled
 from blrc.errors import BlrcError
 from blrc.evaluation import metrics, scoring
 from blrc.frontend.checkpoint import Checkpoint
-from blrc.frontend.sample import MAP, NONE, Member, binary_layers, sample
-from blrc.lowering.calibrate import calibrate
+from blrc.frontend.sample import MAP, NONE, Member, binary_layers
 from blrc.lowering.lower import lower
+from blrc.lowering.statistics import nets_of
 from blrc.net.net import Net
 from blrc.program import head
 from blrc.program.head import Sums
@@ -178,7 +178,7 @@ def _rows(
 
 
 def _net(checkpoint: Checkpoint, member: Member) -> Net:
-    return calibrate(sample(checkpoint, member), checkpoint.samples())
+    return nets_of(checkpoint, [member])[0]
 
 
 def _size(nets: Sequence[Net], gate: int) -> _Size:

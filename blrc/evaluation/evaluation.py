@@ -28,6 +28,7 @@ from blrc.frontend.checkpoint import Checkpoint
 from blrc.frontend.sample import MAP, Member, sample
 from blrc.lowering.calibrate import calibrate
 from blrc.lowering.lower import lower
+from blrc.lowering.statistics import norms_of
 from blrc.net.encoding import torch_layout
 from blrc.net.net import Net
 from blrc.program import head
@@ -208,7 +209,10 @@ Scored = dict[str, tuple[NDArray[np.int32], Scale]]
 
 
 def _calibrated(checkpoint: Checkpoint, member: Member, samples: int | None = None) -> Net:
-    return calibrate(sample(checkpoint, member), checkpoint.samples()[:samples])
+    net = sample(checkpoint, member)
+    if checkpoint.calibration is None and norms_of(checkpoint) == "given":  # made elsewhere, with its statistics
+        return sample(checkpoint, member, running=True)
+    return calibrate(net, checkpoint.samples()[:samples])
 
 
 def _both(checkpoint: Checkpoint, member: Member, data: Labelled) -> Scored:

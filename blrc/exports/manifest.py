@@ -69,6 +69,11 @@ class Manifest(Brief):
     targets: Mapping[str, Any]
     files: Mapping[str, Listed]
 
+    @property
+    def norms(self) -> str:
+        """Return which statistics the norms have: ``given`` or ``estimated``, as all had before there was a choice."""
+        return str(self.settings.get("norms", "estimated"))
+
     def __repr__(self) -> str:
         """Name the export, its program and its targets."""
         targets = ", ".join(self.targets)
@@ -190,6 +195,19 @@ _INPUT = {
     "mean": schema.listing(schema.number, _LAYERS),
     "std": schema.listing(schema.number, _LAYERS),
 }
+
+
+def _norms(value: Any, where: str) -> None:
+    if value not in ("given", "estimated"):
+        raise schema.MisfitError(f"{where} is {schema.shown(value)}, expected given or estimated")
+
+
+_OPTIONAL: Mapping[str, tuple[Any, schema.Check]] = {
+    "notes": ([], schema.listing(_WORDS, _NOTES)),
+    "norms": ("estimated", _norms),
+}
+"""Settings that a manifest may lack: what that means, and the check of what is there."""
+
 _SETTINGS = {
     "input": schema.record(_INPUT),
     "calibration_samples": _COUNT,
@@ -202,10 +220,11 @@ _SETTINGS = {
 
 
 def _settings(value: Any, where: str) -> None:
-    """Check the settings, in which only the key ``notes`` may be missing."""
+    """Check the settings, of which those in `_OPTIONAL` may be missing."""
     schema.an_object(value, where)
-    schema.listing(_WORDS, _NOTES)(value.get("notes", []), f"{where}.notes")
-    schema.record(_SETTINGS)({key: item for key, item in value.items() if key != "notes"}, where)
+    for key, (default, check) in _OPTIONAL.items():
+        check(value.get(key, default), f"{where}.{key}")
+    schema.record(_SETTINGS)({key: item for key, item in value.items() if key not in _OPTIONAL}, where)
 
 
 _WHOLE = schema.record(

@@ -6,6 +6,7 @@ kinds of network need no new format.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -31,6 +32,11 @@ class _Kind:
         return {option: _plain(option, getattr(module, option)) for option in self.options}
 
     def build(self, options: Mapping[str, Any]) -> nn.Module:
+        if self.options == ("channels",):  # its parameters are given to it, and loaded afterwards
+            return self.cls(torch.ones(options["channels"]))
+        if self.cls is nn.Hardtanh:
+            low, high = (options[key] for key in self.options)
+            return nn.Hardtanh(-math.inf if low is None else low, math.inf if high is None else high)
         return self.cls(**{name: _tuples(value) for name, value in options.items()})
 
 
@@ -49,6 +55,13 @@ _CLASSES: Mapping[str, type[nn.Module]] = {
     "plain_norm1d": nn.BatchNorm1d,
     "plain_norm2d": nn.BatchNorm2d,
     "plain_pool2d": nn.MaxPool2d,
+    "scale": bnn.ChannelScale,
+    "shift": bnn.ChannelShift,
+    "prelu": nn.PReLU,
+    "relu": nn.ReLU,
+    "clip": nn.Hardtanh,
+    "threshold": bnn.Threshold,
+    "strict_sign": bnn.StrictSign,
 }
 # Options are those of the table, so that nothing is captured that the reader of checkpoints does not know.
 KINDS: Mapping[str, _Kind] = {name: _Kind(cls, tuple(table.KINDS[name].options)) for name, cls in _CLASSES.items()}

@@ -24,6 +24,7 @@ from blrc.nn.gaussian import Gaussian
 from blrc.nn.layers.activation import StochasticSign, probability_minus
 from blrc.nn.layers.binary import BinaryConv2d, BinaryLinear, SoftmaxLinear
 from blrc.nn.layers.geometry import multiply_signs_in
+from blrc.nn.layers.given import ChannelScale, ChannelShift, StrictSign, Threshold
 from blrc.nn.layers.norm import StochasticBatchNorm1d, StochasticBatchNorm2d, join_norms
 from blrc.nn.layers.pool import StochasticMaxPool2d
 from blrc.nn.layers.ste import SteConv2d, SteLinear, SteSign, clip_, glorot_scale, squared_hinge
@@ -42,6 +43,8 @@ __all__ = [
     "Bernoulli",
     "BinaryConv2d",
     "BinaryLinear",
+    "ChannelScale",
+    "ChannelShift",
     "Gaussian",
     "Sign",
     "SoftmaxLinear",
@@ -52,6 +55,8 @@ __all__ = [
     "StochasticBatchNorm2d",
     "StochasticMaxPool2d",
     "StochasticSign",
+    "StrictSign",
+    "Threshold",
     "WeightDistribution",
     "clip_",
     "deterministic",

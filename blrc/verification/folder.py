@@ -42,8 +42,8 @@ LOWERED_INPUTS = 256  # on which the program's bits are compared with the net's,
 RANDOM_VALUES = 1 << 26  # values of all random inputs together, where the number is not given
 RANDOM_OPERATIONS = 6e10  # multiply-adds of all random inputs together, where the number is not given
 
-Lower = Callable[[Sequence[str], int], tuple[Program, list[Net]]]
-"""Lower the checkpoint again for members by description, and a gate."""
+Lower = Callable[[Sequence[str], int, str], tuple[Program, list[Net]]]
+"""Lower the checkpoint again for members by description, a gate, and a choice of the norms' statistics."""
 
 
 def verify_folder(
@@ -67,7 +67,7 @@ def verify_folder(
     test = None
     if request.data is not None:
         test = labelled.load(request.data, program.input, program.classes, whitening=whitening)
-    relowered = None if lower is None else lower(program.members, program.gate)
+    relowered = None if lower is None else lower(program.members, program.gate, opened.manifest.norms)
     if relowered is not None and (again := program_file.digest(relowered[0])) != opened.digest:
         problems.append(
             f"the checkpoint gives program {again}, but {folder} holds {opened.digest}; "

@@ -52,8 +52,7 @@ def net(word: str, encoding: InputEncoding) -> Net:
 
 
 # A stage is a binary layer, norms and pools in any order, and a sign, before which the map may be flattened. Between
-# stages bits may be pooled, flattened, or signed again. The softmax layer ends it, or a dense binary layer (norms behind
-# it) without a sign.
+# stages bits may be pooled, flattened, or signed again. The softmax layer ends it, or a dense binary layer with norms.
 STAGE = "[cd][np]*f*s"
 BEHIND_BITS = f"(?:[pfs]|{STAGE})*(?:m|dn*)"
 LEGAL = {"bits": re.compile(BEHIND_BITS), "int8": re.compile(f"f*{STAGE}{BEHIND_BITS}")}

@@ -58,7 +58,8 @@ ROOMS = (
     ),
     Room(
         "lowering",
-        but={"lowering.exact.by_torch": "yes", "lowering.preactivations": "lazy", "lowering.calibrate": "lazy"},
+        but={"lowering.exact.by_torch": "yes", "lowering.preactivations": "lazy", "lowering.calibrate": "lazy"}
+        | dict.fromkeys(("lowering.statistics", "lowering.lower"), "lazy"),
     ),
     Room("training", torch="yes", but={"training": "no", "training.recipe": "no"}),
     Room("targets"),

@@ -78,8 +78,36 @@ def _output(node: Node, tensors: Mapping[str, NDArray[Any]], x: Reals) -> Layer:
             return Layer(np.where(x >= 0, 1.0, -1.0), np.where(np.isnan(x), np.inf, 0.0))
         case "flatten":
             return Layer(x.reshape(len(x), -1), 0.0)
+        case "strict_sign":
+            return Layer(np.sign(x), 0.0)
+        case "scale" | "shift" | "prelu" | "relu" | "clip" | "threshold":
+            return _given(
+                node,
+                {key.rpartition(".")[2]: value for key, value in tensors.items() if key.startswith(f"{node.name}.")},
+                x,
+            )
         case _:
             raise BlrcError(f"layer {node.name!r}: kind {node.kind!r} cannot be checked by this version of blrc")
+
+
+def _given(node: Node, held: Mapping[str, NDArray[Any]], x: Reals) -> Layer:
+    """Evaluate what networks of other people have between a binary layer and its sign."""
+    row = {key: value.astype(np.float64).reshape(1, -1, *[1] * (x.ndim - 2)) for key, value in held.items()}
+    match node.kind:
+        case "scale":
+            values = x * row["factor"] / row["divisor"]
+        case "shift":
+            values = x + row["by"]
+        case "prelu":
+            values = np.where(x >= 0, x, x * row["weight"])
+        case "relu":
+            values = np.maximum(x, 0.0)
+        case "clip":
+            low, high = (node.options[key] for key in ("min_val", "max_val"))
+            values = np.clip(x, -np.inf if low is None else low, np.inf if high is None else high)
+        case _:
+            values = np.where((x >= row["at"]) != (row["inverted"] != 0), 1.0, -1.0)
+    return Layer(values, 2 * UNIT * (np.abs(values) + np.abs(row["by"] if node.kind == "shift" else 0.0)))
 
 
 def _dense(weight: Reals, bias: Reals | None, x: Reals) -> Layer:

@@ -92,4 +92,6 @@ def _new(cls: type[nn.Module]) -> nn.Module:
     kind = _KIND_OF_CLASS.get(cls)
     if kind is None:
         return cls()
+    if "channels" in KINDS[kind].options:
+        return KINDS[kind].build({"channels": 1})
     return cls(**{name: _SMALLEST[name] for name in KINDS[kind].options if name in _SMALLEST})

@@ -38,7 +38,8 @@ from blrc.reading.given import check_module, wrapper
 # Layers over random variables that hand a Gaussian on, their counterparts over tensors, and what to use instead where
 # one kind follows the other: that could not run.
 _GAUSSIAN = ("binary_conv2d", "binary_linear", "batch_norm1d", "batch_norm2d", "max_pool2d")
-_TENSOR = ("ste_conv2d", "ste_linear", "plain_norm1d", "plain_norm2d", "plain_pool2d")
+_GIVEN = ("scale", "shift", "prelu", "relu", "clip", "threshold", "strict_sign")
+_TENSOR = ("ste_conv2d", "ste_linear", "plain_norm1d", "plain_norm2d", "plain_pool2d", *_GIVEN[:5])
 _BEHIND_TENSOR = {
     "batch_norm1d": "torch.nn.BatchNorm1d",
     "batch_norm2d": "torch.nn.BatchNorm2d",
@@ -50,6 +51,7 @@ _BEHIND_GAUSSIAN = {
     "plain_norm2d": "blrc.nn.StochasticBatchNorm2d",
     "plain_pool2d": "blrc.nn.StochasticMaxPool2d",
     "ste_sign": "blrc.nn.StochasticSign",
+    **dict.fromkeys(_GIVEN, "it behind blrc.nn.SteConv2d or SteLinear"),
 }
 # Options of torch's layers that have no integer form, and the only value that is taken.
 _FIXED: Mapping[str, Mapping[str, Any]] = {
@@ -61,7 +63,6 @@ MOST_STEPS = 10_000  # of a forward; a loop that never ends while it is traced w
 _INSTEAD = {
     nn.Conv2d: "use blrc.nn.BinaryConv2d (or SteConv2d)",
     nn.SyncBatchNorm: "use torch.nn.BatchNorm1d or BatchNorm2d, which can load its state_dict",
-    nn.ReLU: "use blrc.nn.StochasticSign (or SteSign)",
 }
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from blrc.errors import BlrcError
 from blrc.frontend.kinds import linear, pointwise, pool, softmax
+from blrc.frontend.kinds.given import GIVEN
 from blrc.frontend.kinds.node import Node
 from blrc.frontend.kinds.norm import NORMS
 from blrc.frontend.kinds.record import Kind, Tensor, shown
@@ -24,6 +25,7 @@ KINDS: Mapping[str, Kind] = {
         pointwise.STE_SIGN,
         pointwise.FLATTEN,
         softmax.SOFTMAX,
+        *GIVEN,
     )
 }
 LONGEST_NAME = 200  # characters: a name is printed in tables, and becomes a name in C
