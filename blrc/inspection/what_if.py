@@ -54,11 +54,12 @@ def narrower(program: Program, width: Fraction) -> Program | None:
             return None
         values[made.y.name] = made.y
         ops.append(made)
-        for old, new in zip(op.tables(), made.tables(), strict=True):
-            constant = program.constants[new.constant]
-            if old.shape != new.shape:
-                constant = Constant(tuple(np.zeros(new.shape, t.dtype) for t in constant.tables), constant.of_member)
-            constants[new.constant] = constant
+        for declared in made.tables():
+            constant = program.constants[declared.constant]
+            if made != op:
+                zeros = tuple(np.zeros(declared.shape, table.dtype) for table in constant.tables)
+                constant = Constant(zeros, constant.of_member)
+            constants[declared.constant] = constant
     return replace(program, ops=tuple(ops), constants=constants)
 
 
