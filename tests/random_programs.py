@@ -147,7 +147,7 @@ class Builder:
         low, high = probe.bounds(op)
         thresholds = []
         for member in range(self.members):
-            z = reference.preactivation(probe, op, self.sample, member)
+            z = op.preactivation(probe, self.sample, member)
             t = np.median(z, axis=(0, 1, 2)).round().astype(np.int32) + rng.integers(-1, 2, out).astype(np.int32)
             t[rng.random(out) < 0.05] = low
             t[rng.random(out) < 0.05] = high + 1
@@ -193,7 +193,7 @@ class Builder:
         for name, per_member in tables.items():
             self.constants[name] = _constant(per_member)
         self.ops.append(op)
-        self.sample = reference.apply(self._program(self.ops, {}), op, self.sample)
+        self.sample = op.run(self._program(self.ops, {}), self.sample)
         self.x = op.y
 
     def _program(self, ops: list[Op], extra: dict[str, list[NDArray[Any]]]) -> Program:

@@ -10,7 +10,6 @@ import pytest
 from numpy.typing import NDArray
 
 from blrc.net.bits import pack_signs
-from blrc.program import reference
 from blrc.program.legal import check
 from blrc.program.program import Constant, Conv, DType, Program, Scores, Value, Window
 
@@ -201,12 +200,12 @@ def assert_steps_equal(
     that does not, and `where` it was computed."""
     for op in program.ops:
         x = values(op.x, count, 1)
-        different = np.argwhere(run_op(op.name, x) != reference.apply(program, op, x))
+        different = np.argwhere(run_op(op.name, x) != op.run(program, x))
         if len(different):
             sample, row, column, channel = different[0]
             if not isinstance(op, Conv):
                 pytest.fail(f"{where}: op {op}, sample {sample}, class {channel}")
-            z = reference.preactivation(program, op, x[sample : sample + 1])[0, :, :, channel]
+            z = op.preactivation(program, x[sample : sample + 1])[0, :, :, channel]
             threshold = program.constant(op.thresholds)[channel]
             at = f"sample {sample}, position {(row, column)}, channel {channel}"
             pytest.fail(f"{where}: op {op}, {at}: threshold {threshold}, z {z}")

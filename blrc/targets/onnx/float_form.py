@@ -27,7 +27,7 @@ from onnx import TensorProto
 
 from blrc.errors import BlrcError
 from blrc.net.bits import unpack_signs
-from blrc.program.program import BinaryScores, Conv, Encode, Program, Scores, Value, Window
+from blrc.program.program import BinaryScores, Conv, Encode, Program, Scores, Value, WeightedOp, Window
 from blrc.targets.onnx.graph import Lowering, geometry, matrix_of, tensor_name, value_info
 from blrc.targets.onnx.nodes import Graph
 
@@ -130,7 +130,7 @@ class FloatLowering(Lowering):
         bias: NDArray[Any] = (GAIN * (0.5 - limits)).astype(np.float32)
         return self.constant(f"{name}/bias", bias)
 
-    def require_exact(self, op: Conv | Scores | BinaryScores, largest: int, bound: int) -> None:
+    def require_exact(self, op: WeightedOp, largest: int, bound: int) -> None:
         if largest > bound:
             raise BlrcError(
                 f"target onnx: layer {op.name!r}: its sums reach {largest}, which float32 does not hold exactly (up to "

@@ -41,8 +41,8 @@ from blrc.program.program import (
     Program,
     Scores,
     Value,
+    WeightedOp,
     Window,
-    constant_names,
 )
 from blrc.targets.onnx.head import OUTPUTS
 from blrc.targets.onnx.nodes import Graph
@@ -77,7 +77,7 @@ def _origins(program: Program, value: Value) -> list[tuple[int, ...]]:
     makers = {op.y.name: op for op in program.ops}
     names: list[str] = []
     while value.name in makers:
-        names += constant_names(makers[value.name])
+        names += makers[value.name].constants
         value = makers[value.name].x
     used = [program.constants[name].of_member for name in names]
     return [tuple(of_member[k] for of_member in used) for k in range(len(program.members))]
@@ -248,7 +248,7 @@ class Lowering:
         scaled = self.node("Mul", [z, self.constant(*self.table(op.multiplier))], f"{y}/scaled")
         self.node("Add", [scaled, self.constant(*self.table(op.bias))], y)
 
-    def product(self, op: Conv | Scores | BinaryScores, row: str, matrix: str, output: str) -> str:
+    def product(self, op: WeightedOp, row: str, matrix: str, output: str) -> str:
         return self.node("MatMulInteger", [row, matrix, self.scalar("uint8", _zero_point(op.x))], output)
 
     def pool(self, x: str, window: Window, output: str) -> str:
@@ -267,7 +267,7 @@ class Lowering:
             window = Window(window.kernel, window.stride, dilation=window.dilation)
         return self.node("MaxPool", [x], output, **geometry(window))
 
-    def require_int32(self, op: Conv | Scores | BinaryScores, largest: int) -> None:
+    def require_int32(self, op: WeightedOp, largest: int) -> None:
         """Refuse an op whose sums may exceed int32.
 
         Runtimes add in int32, and they add before they subtract zero points.

@@ -189,7 +189,7 @@ def test_limits_are_thresholds(seed: int) -> None:
     op = program.ops[0]
     assert isinstance(op, Conv)
     x = inputs(program, 1, seed)
-    z = reference.preactivation(program, op, x)[0]
+    z = op.preactivation(program, x)[0]
     weights, thresholds = program.constant(op.weights), program.constant(op.thresholds)
     step = lay_out(program, cpu="x86-64").steps[0]
     places = step.tables[-1].arrays[0]

@@ -15,7 +15,7 @@ from random_programs import gated, random_inputs, random_program, top_probabilit
 from blrc.errors import BlrcError
 from blrc.program import reference
 from blrc.program.legal import check
-from blrc.program.program import BinaryScores, Constant, Conv, Program, constant_names
+from blrc.program.program import BinaryScores, Constant, Conv, Program
 from blrc.targets.onnx.emit import emit
 from blrc.targets.onnx.graph import tensor_name
 from blrc.targets.onnx.session import OnnxRun, here, instrumented, run_op
@@ -41,7 +41,7 @@ def first(program: Program, members: int) -> Program:
 
 
 def prefix(program: Program, ops: int) -> list[str]:
-    return [name for op in program.ops[:ops] for name in constant_names(op)]
+    return [name for op in program.ops[:ops] for name in op.constants]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -101,7 +101,7 @@ def test_members_that_share_layers_agree(ops: int, of_member: tuple[int, ...], k
 def test_shared_weights_behind_layers_that_differ_agree() -> None:
     """Equal tables, but other inputs: stored once, computed for each member."""
     program = random_program(8, "uint8", (6, 6, 5), members=3)
-    last = list(constant_names(program.ops[2]))
+    last = list(program.ops[2].constants)
     program = shared(program, last, (0, 0, 0))
     assert_agrees(program, OnnxRun(emitted(program), program), random_inputs(program, 5))
     graph = onnx.load_from_string(emitted(program)).graph
@@ -139,8 +139,8 @@ def test_what_all_members_share_is_stored_and_computed_once() -> None:
 def test_names_of_tensors() -> None:
     program = random_program(8, "uint8", (6, 6, 5), members=3)
     first, second = program.ops[1], program.ops[2]
-    program = shared(program, constant_names(second), (0, 1, 0))
-    mixed = shared(program, constant_names(first), (0, 0, 0))
+    program = shared(program, second.constants, (0, 1, 0))
+    mixed = shared(program, first.constants, (0, 0, 0))
     names = [[tensor_name(mixed, op.y, k) for op in mixed.ops[:3]] for k in range(3)]
     assert names[0] == ["codes", first.y.name, f"m0/{second.y.name}"]
     assert names[1] == ["codes", first.y.name, f"m1/{second.y.name}"]
