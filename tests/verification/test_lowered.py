@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from random_networks import calibrated_net, deep_network, raw_samples
 
-from blrc.lowering import lower as lowering
+from blrc.lowering import translate as lowering
 from blrc.lowering.fold import Folded
 from blrc.lowering.lower import lower
 from blrc.net.pieces import Stage
@@ -31,7 +31,7 @@ def test_random_networks_lower_to_their_own_bits(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_faults_of_lowering_are_named(seed: int, fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     net, raw = calibrated(seed)
-    fold, turn = lowering.folded, lowering._turn_rows
+    fold, turn = lowering.folded, lowering._Here.rows
 
     def wrong(stage: Stage, *rest: Any) -> Folded:
         right = fold(stage, *rest)
@@ -47,5 +47,5 @@ def test_faults_of_lowering_are_named(seed: int, fault: str, monkeypatch: pytest
 
     monkeypatch.setattr(lowering, "folded", wrong)
     if fault == "order":
-        monkeypatch.setattr(lowering, "_turn_rows", lambda rows, shape: turn(rows, shape)[..., ::-1].copy())
+        monkeypatch.setattr(lowering._Here, "rows", lambda self, rows: turn(self, rows)[..., ::-1].copy())
     assert first_other_bits(lower([net]), net, raw) == ("1.3" if fault == "inverted" else "1.0")

@@ -31,6 +31,8 @@ from onnx import TensorProto, helper
 
 from blrc.errors import BlrcError
 from blrc.net.bits import unpack_signs
+from blrc.program.ops.binarize import Binarize
+from blrc.program.ops.flatten import Flatten
 from blrc.program.program import (
     INT32_MAX,
     BinaryScores,
@@ -135,6 +137,10 @@ class Lowering:
             return y
         if isinstance(op, Encode):
             self.encode(op, y)
+        elif isinstance(op, Binarize):
+            self.binarize(op, y)
+        elif isinstance(op, Flatten):
+            self.flatten(op.x, y, self.tensor(op.x))
         elif isinstance(op, Conv):
             self.dense(op, y) if _is_product(op) else self.convolution(op, y)
         elif isinstance(op, Pool):
@@ -199,6 +205,24 @@ class Lowering:
             index = self.node("Add", [index, self.constant(f"{name}/offsets", offsets)], f"{y}/index")
         codes = (table.astype(np.int16) + 128).astype(np.uint8).reshape(-1)
         self.node("Gather", [self.constant(name, codes), index], y)
+
+    def binarize(self, op: Binarize, y: str) -> None:
+        name, thresholds = self.table(op.thresholds)
+        raw = self.node("Cast", [self.tensor(op.x)], f"{y}/raw", to=TensorProto.INT32)
+        limits = self.constant(name, by_channel(op.x, thresholds.astype(np.int32)))
+        reached = self.node("GreaterOrEqual", [raw, limits], f"{y}/reached")
+        if op.y.shape == op.x.shape:
+            choose(self.graph, reached, y)
+        else:
+            self.flatten(op.x, y, choose(self.graph, reached, f"{y}/map"))
+
+    def flatten(self, value: Value, y: str, x: str) -> None:
+        """Make the vector `y` of the map `x` in the order H, W, C."""
+        if is_flat(value):
+            self.node("Identity", [x], y)
+            return
+        last = self.node("Transpose", [x], f"{y}/channels_last", perm=[0, 2, 3, 1])
+        self.node("Flatten", [last], y, axis=1)
 
     def convolution(self, op: Conv, y: str) -> None:
         self.require_int32(op, max(255 * 2 * op.fan_in, 4 * self.program.bounds(op)[1] + 2))
@@ -277,6 +301,11 @@ class Lowering:
         """
         if largest > INT32_MAX:
             raise BlrcError(f"target onnx: layer {op.name!r}: its sums may not fit int32; use target c")
+
+
+def by_channel(value: Value, numbers: NDArray[Any]) -> NDArray[Any]:
+    """Shape one number for each channel, or one for all, so that it goes with the tensor of `value`."""
+    return numbers if is_flat(value) or len(numbers) == 1 else numbers.reshape(-1, 1, 1)
 
 
 def _zero_point(value: Value) -> int:

@@ -43,7 +43,7 @@ def _chunk(program: Program, net: Net, raw: NDArray[Any], member: int) -> str | 
     values = reference.run(program, device, member)
     outputs = {op.name: op.y.name for op in program.ops}
     x: NDArray[np.int8] = net.encoding.codes(raw)
-    binary = net.encoding.kind == "bits"
+    binary = net.encoding.is_binary
     inverted = np.zeros(program.input.shape[2], dtype=bool)
     name = ""
     for piece in pieces(net):
