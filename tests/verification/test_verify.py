@@ -346,7 +346,7 @@ def test_edited_vectors_are_reported(pixels: tuple[Path, Checkpoint], tmp_path: 
         np.savez(path, allow_pickle=False, **edited)
         relist(where, path.name)
         if name == "inputs":  # other inputs are another self-test
-            with pytest.raises(blrc.BlrcError, match=r"net_vectors\.c: is not what this blrc writes"):
+            with pytest.raises(blrc.BlrcError, match=r"net_selftest\.c: is not what this blrc writes"):
                 blrc.verify(where, random=1)
         else:
             assert blrc.verify(where, random=1).problems[0].startswith(f"{path}: ")

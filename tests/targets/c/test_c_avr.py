@@ -104,7 +104,7 @@ def test_nothing_but_geometry_is_copied_to_ram(tmp_path: Path) -> None:
     program = random_program(3, "uint8", members=3)
     folder = export(program, tmp_path, random_inputs(program, 2))
     in_ram = 0
-    for source in [*build.sources(folder, "net"), folder / "net_vectors.c"]:
+    for source in [*build.sources(folder, "net"), folder / "net_selftest.c"]:
         compiled = build.compile_object(MEGA, FLAGS, source, tmp_path / "x.o", folder)
         sections = [line.split() for line in build.run_tool(["avr-size", "-A", str(compiled)], "").splitlines()]
         in_ram += sum(int(s[1]) for s in sections if s and s[0].startswith((".rodata", ".data", ".bss")))

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from blrc.program.program import Conv, Pool, Window
 from blrc.targets.c.layout.layout import Layout, Step, Table
 from blrc.targets.c.layout.strips import scratch_of
-from blrc.targets.c.text import stored, text
+from blrc.targets.c.text import ensemble, stored, tables, text
 from blrc.targets.c.text.header import OBSERVED, observe_arguments
 from blrc.targets.c.text.symbols import Symbols, describe, element, head
 
@@ -28,23 +28,23 @@ _HOOKS = """\
 """
 
 
-def source(symbols: Symbols, version: str, runtime: Mapping[str, int]) -> str:
+def source(symbols: Symbols, version: str, runtime: str) -> str:
     """Return the text of ``<name>.c``.
 
     Args:
-        runtime: macros of the runtime for which the file is written, with their values.
+        runtime: the number of the runtime that the file is written for.
     """
     name, upper = symbols.name, symbols.upper
     parts = [
-        f'#include "{name}_blrc.h"\n',
-        f'#include "{name}_blrc_strips.h"\n' if symbols.layout.rows else "",
-        f'#include "{name}_weights.h"\n\n',
+        f'#include "{name}_blrc.h"\n\n',
         symbols.refuse(),
-        f"#if {' || '.join(f'{upper}_{macro} != {value}' for macro, value in runtime.items())}\n"
-        f'#error "{name}_blrc.h is of another version of blrc or another model: '
-        'run blrc export again and copy all of its files"\n'
+        f"#if {upper}_BLRC_NUMBER != {runtime}\n"
+        '#error "files of two exports: run blrc export again and copy all its files"\n'
         "#endif\n",
         _too_large(symbols),
+        "\n",
+        text.comment(f"The tables in {name}_weights.c."),
+        tables.declarations(symbols),
         "\n",
         text.fill(_HOOKS, text.model(name)),
         *(_step(symbols, step) for step in symbols.layout.steps),
@@ -52,8 +52,11 @@ def source(symbols: Symbols, version: str, runtime: Mapping[str, int]) -> str:
         *(_strips(symbols, first, end) for first, end in symbols.layout.groups if end - first > 1),
         _run(symbols),
         _public(symbols),
+        "\n",
+        ensemble.definitions(symbols),
     ]
-    return head(symbols, version, f"{name}: the steps of the network, in order.") + symbols.source("".join(parts))
+    what = f"{name}: the steps of the network, in order, and what its members say together."
+    return head(symbols, version, what) + symbols.source("".join(parts))
 
 
 def _too_large(symbols: Symbols) -> str:
@@ -77,8 +80,8 @@ def _step(symbols: Symbols, step: Step) -> str:
     function = symbols.step(step)
     in_strips = symbols.layout.in_strips(step)
     part = f"const {symbols.runtime('conv')} *shape" if in_strips else ""
-    tables = [_table(symbols, step, table) for table in step.tables]
-    arguments = step.record.arguments(step, "shape" if in_strips else f"&{symbols.shape(step)}", tables)
+    given = [_table(symbols, step, table) for table in step.tables]
+    arguments = step.record.arguments(step, "shape" if in_strips else f"&{symbols.shape(step)}", given)
     scratch = "uint32_t *scratch" if step.scratch else ""
     body = text.call(symbols.runtime(step.kernel), arguments)
     if not any(len(table.arrays) > 1 for table in step.tables):
