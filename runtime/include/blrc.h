@@ -266,6 +266,13 @@ void blrc_conv_eights(const blrc_conv *op, const void *x, BLRC_TABLE(int8_t) tab
 void blrc_encode(int32_t pixels, int32_t channels, const uint8_t *x, BLRC_TABLE(int8_t) table, int32_t table_rows,
                  int8_t *y);
 
+/* Bits of raw input: bit c of a pixel is x >= limits[c % limit_count]. */
+void blrc_binarize(int32_t pixels, int32_t channels, const uint8_t *x, BLRC_TABLE(int16_t) limits, int32_t limit_count,
+                   uint32_t *y);
+
+/* The bits of all pixels one after the other, without the unused bits of each pixel's last word. y may be x. */
+void blrc_flatten(int32_t pixels, int32_t channels, const uint32_t *x, uint32_t *y);
+
 /* A convolution on 8-bit input for groups = 1 on hosts: see blrc_dots.h for the tables.
  *
  * scratch: ((rows * columns of the padded input) * in_channels + 4) bytes, in whole words. */

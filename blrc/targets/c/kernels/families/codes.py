@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blrc.net.bits import pack, unpack
+from blrc.program.ops.binarize import Binarize
 from blrc.program.program import Conv, Encode
 from blrc.targets.c.kernels.kernel import NOT_WORTH_IT, Kernel, Laid, Step, Task
 from blrc.targets.c.kernels.tables import Table, mapped, plain
@@ -154,6 +155,11 @@ def _encode_arguments(step: Step, geometry: str, tables: Sequence[str]) -> list[
     return [str(height * width), str(channels), "x", tables[0], str(table_rows(step)), "y"]
 
 
+def _binarize_arguments(step: Step, geometry: str, tables: Sequence[str]) -> list[str]:
+    height, width, channels = step.y.shape
+    return [str(height * width), str(channels), "x", tables[0], str(len(step.tables[0].arrays[0])), "y"]
+
+
 def _pair_buffers(macros: Mapping[str, int]) -> int:
     """Return the bytes of the sums: for every four tabulated codes, 16 sums of one word each."""
     return 16 * macros["BLRC_CODES"]
@@ -168,6 +174,16 @@ ENCODE = Kernel(
     cost=lambda task: task.op.x.nbytes,
     lay=lambda task: Laid((plain(task.program, "table", task.op.table),), "several layers read the codes"),
     arguments=_encode_arguments,
+)
+BINARIZE = Kernel(
+    "binarize",
+    Binarize,
+    about="compares pixels with thresholds, and packs the results",
+    needs="inputs that thresholds turn into bits",
+    fits=lambda _: True,
+    cost=lambda task: task.op.x.nbytes,
+    lay=lambda task: Laid((plain(task.program, "thresholds", task.op.thresholds),), "the input becomes bits"),
+    arguments=_binarize_arguments,
 )
 CONV_COLUMNS = Kernel(
     "conv_columns",
@@ -211,4 +227,4 @@ CONV_CODES = Kernel(
     buffers=lambda macros: 9 * macros["BLRC_CODES"] + 4 * macros["BLRC_CODE_ROWS"],
     asks=lambda op: {"BLRC_CODES": op.fan_in},
 )
-FAMILY: tuple[Kernel[Any], ...] = (ENCODE, CONV_COLUMNS, CONV_PAIRS, CONV_CODES)
+FAMILY: tuple[Kernel[Any], ...] = (ENCODE, BINARIZE, CONV_COLUMNS, CONV_PAIRS, CONV_CODES)

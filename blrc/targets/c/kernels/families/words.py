@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blrc.net.bits import pack, unpack, words
+from blrc.program.ops.flatten import Flatten
 from blrc.program.program import Conv, Pool
 from blrc.targets.c.kernels.kernel import NOT_WORTH_IT, Kernel, Laid, Step, Task, by_geometry, pixels
 from blrc.targets.c.kernels.tables import mapped
@@ -94,6 +95,11 @@ def _dense_arguments(step: Step, geometry: str, tables: Sequence[str]) -> list[s
     height, width, channels = step.op.x.shape
     assert isinstance(step.op, Conv)
     return [str(step.op.fan_in), str(height * width * words(channels)), str(step.y.shape[2]), "x", *tables, "y"]
+
+
+def _flatten_arguments(step: Step, geometry: str, tables: Sequence[str]) -> list[str]:
+    height, width, channels = step.x.shape
+    return [str(height * width), str(channels), "x", "y"]
 
 
 def _collected(macros: Mapping[str, int]) -> int:
@@ -186,10 +192,20 @@ POOL_OR = Kernel(
     arguments=by_geometry,
     geometry="pool",
 )
+FLATTEN = Kernel(
+    "flatten",
+    Flatten,
+    about="packs the bits of a map without gaps",
+    needs="maps whose channels do not fill their words, before a dense layer",
+    fits=lambda _: True,
+    cost=lambda task: task.op.x.nbytes // 4,
+    lay=lambda task: Laid((), f"pixels of {task.op.x.shape[2]} bits do not fill their words"),
+    arguments=_flatten_arguments,
+)
 
 
 def _fits_buffer(task: Task[Conv], needed: Callable[[Conv], int]) -> bool:
     return needed(task.op) <= task.cpu.gather_words
 
 
-FAMILY: tuple[Kernel[Any], ...] = (DENSE, CONV_PACKED, CONV_GATHER, CONV_ROWS, CONV_TAPS, POOL_OR)
+FAMILY: tuple[Kernel[Any], ...] = (DENSE, CONV_PACKED, CONV_GATHER, CONV_ROWS, CONV_TAPS, POOL_OR, FLATTEN)
