@@ -20,7 +20,7 @@ from blrc.benchmark.run import BenchReport
 from blrc.nn.gaussian import Gaussian
 
 TINY = Path(__file__).parents[1] / "golden" / "tiny.pt"
-FUNCTIONS = ("anytime", "bench", "bits", "compile", "evaluate", "export", "inspect", "int8_codes", "load", "pixels",
+FUNCTIONS = ("anytime", "bench", "bits", "compile", "evaluate", "export", "inspect", "int8_codes", "load", "pixel_bits", "pixel_codes", "pixels",
              "save", "train", "verify")  # fmt: skip
 
 
