@@ -41,7 +41,10 @@ def sanitizer(request: pytest.FixtureRequest) -> tuple[str, ...]:
     return SANITIZERS[request.param]
 
 
-@pytest.fixture(scope="module", params=list(PROGRAMS))
+@pytest.fixture(
+    scope="module",
+    params=["binary", *(pytest.param(name, marks=pytest.mark.nightly) for name in PROGRAMS if name != "binary")],
+)
 def built(
     request: pytest.FixtureRequest, sanitizer: tuple[str, ...], tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Path, tuple[str, ...]]:

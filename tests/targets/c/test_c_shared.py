@@ -17,6 +17,7 @@ from random_programs import random_inputs, random_program
 from blrc.errors import BlrcError
 from blrc.program import program_file, reference
 from blrc.program.program import Program
+from blrc.targets.c.build import objects
 from blrc.targets.c.native import library
 from blrc.targets.c.native.cache import CHECKSUM, LIBRARY
 from blrc.targets.c.native.library import Shared, in_library, library_files
@@ -27,7 +28,9 @@ QUICK = ("-O0",)
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    folder = tmp_path / "cache"
+    """The cache of libraries, which is not there yet; that of objects stays the one that all tests share."""
+    folder, shared = tmp_path / "cache", objects._folder()
+    monkeypatch.setattr(objects, "_folder", lambda: shared)
     monkeypatch.setenv("BLRC_CACHE", str(folder))
     return folder / "native"
 

@@ -197,27 +197,30 @@ def check_in_strips(folder: Path, seed: int, kind: str, members: int = 1, **flag
         return max(end - first for first, end in c.layout.groups)
 
 
-@pytest.mark.parametrize("kind", ["uint8", "int8", "bits"])
-@pytest.mark.slow("compiles C")
+@pytest.mark.parametrize(
+    "kind", ["uint8", *(pytest.param(kind, marks=pytest.mark.nightly) for kind in ("int8", "bits"))]
+)
 def test_random_networks_in_strips(tmp_path: Path, always: None, kind: str) -> None:
-    lengths = [
-        check_in_strips(tmp_path / str(seed), seed, kind, flags=("-O2", *STRICT), members=1 + seed % 2)
-        for seed in (0, 1)
-    ]
+    lengths = [check_in_strips(tmp_path / str(seed), seed, kind, members=1 + seed % 2) for seed in (0, 1)]
     assert max(lengths) >= 2
 
 
-@pytest.mark.parametrize("kind", ["uint8", "bits"])
+@pytest.mark.parametrize("kind", [pytest.param("uint8", marks=pytest.mark.nightly), "bits"])
 def test_random_networks_in_strips_under_sanitizers(tmp_path: Path, always: None, kind: str) -> None:
     assert check_in_strips(tmp_path, 10, kind, flags=SANITIZE) >= 2
 
 
+@pytest.mark.nightly
 @pytest.mark.needs("g++")
 def test_strips_as_cplusplus(tmp_path: Path, always: None) -> None:
     assert check_in_strips(tmp_path, 3, "uint8", cc="g++", cplusplus=True, flags=("-O2", *STRICT)) >= 2
 
 
-@pytest.mark.parametrize("emulated", ["cortex-m0", "cortex-m4", "s390x"], indirect=True)
+@pytest.mark.parametrize(
+    "emulated",
+    ["cortex-m0", *(pytest.param(name, marks=pytest.mark.nightly) for name in ("cortex-m4", "s390x"))],
+    indirect=True,
+)
 def test_strips_on_other_processors(tmp_path: Path, always: None, emulated: Machine) -> None:
     program = random_program(1, "uint8", (12, 9, 3), layers=3)
     raw = random_inputs(program, 5)
