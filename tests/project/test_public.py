@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import pydoc
 import subprocess
@@ -48,7 +49,14 @@ def test_everything_public_is_found_by_dir_and_help() -> None:
         blrc.exprot  # type: ignore[attr-defined]  # noqa: B018
 
 
-@pytest.mark.slow
+def test_type_checkers_see_no_getattr() -> None:
+    """It would make every name one of the module's (what mypy says of a typo the night asks)."""
+    tree = ast.parse(Path(blrc.__file__).read_text(encoding="utf-8"))
+    named = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+    assert "__getattr__" not in named and hasattr(blrc, "__getattr__")
+
+
+@pytest.mark.nightly
 def test_a_typo_is_a_mistake_for_type_checkers(tmp_path: Path) -> None:
     from mypy import api
 

@@ -109,7 +109,7 @@ def test_a_run_of_two_is_not_resumed_by_one(tmp_path: Path) -> None:
         _state(tmp_path / "state", {"seed": 0}, True, sys.stderr, "cpu")
 
 
-@pytest.mark.slow("trains twice, once in two processes")
+@pytest.mark.nightly
 def test_a_run_of_two_processes_ends_as_well(tmp_path: Path) -> None:
     """Full precision has no noise: its accuracies are those of one process but for a sample. The stochastic network has
     other noise; MAP on 40 samples is within three deviations of a proportion."""

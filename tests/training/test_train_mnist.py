@@ -153,6 +153,7 @@ def in_write(number: int) -> Callable[[pytest.MonkeyPatch], None]:
     return install
 
 
+BY_DAY = ("epoch 2", "epoch 3", "write 1", "write 4", "checkpoint")
 POINTS = {
     **{f"epoch {n}": in_epoch(n) for n in (1, 2, 3, 4)},
     **{f"write {n}": in_write(n) for n in (1, 2, 3, 4, 5)},
@@ -160,7 +161,9 @@ POINTS = {
 }
 
 
-@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize(
+    "point", [pytest.param(point, marks=[] if point in BY_DAY else [pytest.mark.nightly]) for point in POINTS]
+)
 def test_an_interrupted_run_ends_in_the_same_bytes(
     point: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, uninterrupted: Any
 ) -> None:
