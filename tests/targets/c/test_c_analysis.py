@@ -129,7 +129,7 @@ CHANGED = {
 }
 
 
-BY_DAY = {("plain", "gcc"), ("plain", "g++")}
+BY_DAY = {("plain", "gcc")}
 
 
 @pytest.mark.parametrize(
@@ -257,13 +257,12 @@ OBJECTS = {
 }
 
 
-@pytest.mark.parametrize(
-    "compiler",
-    [pytest.param(name, marks=[pytest.mark.needs(name), *([] if name == "gcc" else [NIGHTLY])]) for name in OBJECTS],
-)
-@pytest.mark.slow("compiles every file")
+@NIGHTLY
+@pytest.mark.parametrize("compiler", [pytest.param(name, marks=pytest.mark.needs(name)) for name in OBJECTS])
 def test_objects_need_memcpy_memset_and_libgcc_alone(folders: list[Path], compiler: str, tmp_path: Path) -> None:
-    """Of libgcc only what is in it: a name with underscores may be anything. And nothing in them can be written."""
+    """Of libgcc only what is in it: a name with underscores may be anything. And nothing in them can be written.
+
+    By day test_c_files.py asks this of one export."""
     flags = (*OBJECTS[compiler], "-fno-pic", "-fno-stack-protector")
     gcc = "gcc" if compiler == "clang" else compiler
     library = build.run_tool([gcc, *OBJECTS[gcc], "-print-libgcc-file-name"], "libgcc").strip()

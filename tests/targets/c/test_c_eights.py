@@ -84,17 +84,19 @@ def check(case: int, folder: Path, flags: tuple[str, ...]) -> None:
         np.testing.assert_array_equal(c.run_op("conv", raw), found["out"])
 
 
-SANITIZED = sorted({*range(0, len(CASES), 3), *AT_THE_END})
+SANITIZED = sorted({*range(0, len(CASES), 9), *AT_THE_END})
 
 
 @pytest.mark.parametrize(
-    "case", [pytest.param(i, marks=[pytest.mark.nightly] * (i in SANITIZED or i % 3 == 2)) for i in range(len(CASES))]
+    "case", [pytest.param(i, marks=[pytest.mark.nightly] * (i % 3 != 1)) for i in range(len(CASES))]
 )
 def test_every_edge(tmp_path: Path, case: int) -> None:
     check(case, tmp_path, ("-O2",))
 
 
-@pytest.mark.parametrize("case", SANITIZED)
+@pytest.mark.parametrize(
+    "case", [pytest.param(i, marks=[pytest.mark.nightly] * (i not in SANITIZED)) for i in range(len(CASES))]
+)
 def test_edges_under_sanitizers(tmp_path: Path, case: int) -> None:
     check(case, tmp_path, SANITIZE)
 

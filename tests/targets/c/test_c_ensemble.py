@@ -235,21 +235,24 @@ def voters(votes: list[tuple[int, ...]], scale: float = 1.0) -> Program:
 MOST = 2**29
 
 
+VOTES = [
+    # The floor: three of five settle it; the label stays the first of two that are equal.
+    ([(MOST, 0, 0)] * 5, 1.0, 3),
+    ([(0, 0, MOST)] * 5, 1.0, 3),
+    ([(0, MOST, MOST)] * 5, 1.0, 5),
+    ([(MOST, -MOST)] * 4, 1.0, 2),
+    ([(-MOST, MOST)] * 4, 1.0, 3),  # an earlier rival wins a tie
+    ([(5, 5)] * 4, head.SMALLEST_SCALE, 4),  # all are equal
+    ([(MOST, -MOST), (-MOST, MOST)] * 2, 1.0, 3),
+    ([(-MOST, MOST), (MOST, -MOST)] * 2, 1.0, 4),
+    ([(7,), (9,)], 1.0, 1),  # one class
+    ([tuple(range(300))], 0.5, 1),
+]
+
+
 @pytest.mark.parametrize(
     ("votes", "scale", "used"),
-    [
-        # The floor: three of five settle it; the label stays the first of two that are equal.
-        ([(MOST, 0, 0)] * 5, 1.0, 3),
-        ([(0, 0, MOST)] * 5, 1.0, 3),
-        ([(0, MOST, MOST)] * 5, 1.0, 5),
-        ([(MOST, -MOST)] * 4, 1.0, 2),
-        ([(-MOST, MOST)] * 4, 1.0, 3),  # an earlier rival wins a tie
-        ([(5, 5)] * 4, head.SMALLEST_SCALE, 4),  # all are equal
-        ([(MOST, -MOST), (-MOST, MOST)] * 2, 1.0, 3),
-        ([(-MOST, MOST), (MOST, -MOST)] * 2, 1.0, 4),
-        ([(7,), (9,)], 1.0, 1),  # one class
-        ([tuple(range(300))], 0.5, 1),
-    ],
+    [pytest.param(*case, marks=[] if i in (0, 4, 9) else [pytest.mark.nightly]) for i, case in enumerate(VOTES)],
 )
 def test_votes(tmp_path: Path, votes: list[tuple[int, ...]], scale: float, used: int) -> None:
     program = voters(votes, scale)

@@ -8,6 +8,7 @@ import pytest
 from c_exports import export, longest_strips, one_conv
 from cortex_m_sizes import (
     COMPILER,
+    ENVIRONMENTS,
     M4,
     M55,
     MEASURED,
@@ -45,13 +46,16 @@ SLACK = 0.01, 400  # what may be stated too much of the flash: a fraction, and b
 
 @pytest.mark.needs(*COMPILER, "arm-none-eabi-size")
 @pytest.mark.slow("compiles the runtime")
-def test_the_stored_sizes_bound_those_of_one_variant() -> None:
-    """By night they are compared with all variants."""
+def test_the_stored_sizes_are_those_of_two_variants() -> None:
+    """Those with the largest frames: a figure of the stack that is 16 bytes off, either way, is seen. By night all
+    variants are compared."""
     known = footprint.measured()["cortex-m4"]
-    found = runtime_figures(MEASURED["cortex-m4"], VARIANTS[-1:])
+    found = runtime_figures(MEASURED["cortex-m4"], VARIANTS[-2:], ENVIRONMENTS[:1])
     for stored, measured in zip((known.code, known.stack), found, strict=True):
         assert measured.keys() == stored.keys()
         assert {name: nbytes for name, nbytes in measured.items() if nbytes > stored[name]} == {}
+    if known.compiler.startswith(compiler_version()):
+        assert {name for name, nbytes in found[1].items() if nbytes <= known.stack[name] - 16} == set()
 
 
 @pytest.mark.nightly

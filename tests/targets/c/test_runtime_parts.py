@@ -128,7 +128,7 @@ def test_house_rules(path: Path) -> None:
 
 @pytest.mark.nightly
 def test_no_mutable_globals(tmp_path: Path) -> None:
-    """By day the objects of exports are looked at (test_c_analysis.py)."""
+    """By day the objects of an export are looked at (test_c_files.py)."""
     for source in SOURCES:
         out = build.compile_object(
             build.find_compiler(), ("-O0", *include_flags()), source, tmp_path / "x.o", RUNTIME / "include"
