@@ -72,12 +72,9 @@ def test_random_programs(seed: int, kind: str) -> None:
     check_program(random_program(seed, kind, members=1 + seed % 3), threads=1 + seed % 2)
 
 
-@pytest.mark.parametrize(
-    "program",
-    [binary_scores, *(pytest.param(each, marks=pytest.mark.nightly) for each in (words_of_groups, gated_members))],
-)
+@pytest.mark.nightly
+@pytest.mark.parametrize("program", [binary_scores, words_of_groups, gated_members])
 @pytest.mark.needs("clang")
-@pytest.mark.slow("compiles C")
 def test_every_kernel_with_clang(program: Any) -> None:
     check_program(program(), cc="clang", flags=("-O3", *STRICT))
 
@@ -361,7 +358,7 @@ def test_a_step_that_tells_of_too_little_or_too_much(
         return guarded[-1][:size].reshape(count, *value.shape)
 
     monkeypatch.setattr(native, "_empty", in_the_middle)
-    with Native(files, "net", program) as net, pytest.raises(BlrcError, match=f"error {error} in 'run'"):
+    with Native(files, "net", program, 1, QUICK) as net, pytest.raises(BlrcError, match=f"error {error} in 'run'"):
         net.run(random_inputs(program, 1))
     # Nothing is written behind the caller's arrays.
     for array in guarded:
@@ -379,7 +376,7 @@ def test_an_unused_bit_that_is_set_is_an_error() -> None:
         assert text.count(call) == 1
         word = text[text.index(call) + len(call) :].split(",")[0].strip()
         files["net.c"] = text.replace(call, f"    {word}[0] |= 0x80000000u;\n{call}").encode()
-    with Native(files, "net", program) as net, pytest.raises(BlrcError, match="error -101 in 'run'"):
+    with Native(files, "net", program, 1, QUICK) as net, pytest.raises(BlrcError, match="error -101 in 'run'"):
         net.run(random_inputs(program, 2))
 
 
