@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from by_night import first
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from random_networks import binarized_network, calibrated_net, checkpoint_of, raw_samples
 from torch import nn
