@@ -17,6 +17,7 @@ from random_programs import random_inputs, random_program
 from blrc.errors import BlrcError
 from blrc.program import program_file, reference
 from blrc.program.program import Program
+from blrc.targets.c.build import objects
 from blrc.targets.c.native import library
 from blrc.targets.c.native.cache import CHECKSUM, LIBRARY
 from blrc.targets.c.native.library import Shared, in_library, library_files
@@ -27,7 +28,10 @@ QUICK = ("-O0",)
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    folder = tmp_path / "cache"
+    """The cache of libraries, which is not there yet; that of objects stays the one that all tests share."""
+    folder, shared = tmp_path / "cache", objects._folder()
+    monkeypatch.setattr(objects, "_folder", lambda: shared)
+    monkeypatch.setattr(library, "host_cpu", lambda: "portable")  # fewer kernels to compile
     monkeypatch.setenv("BLRC_CACHE", str(folder))
     return folder / "native"
 
@@ -156,7 +160,9 @@ def test_two_processes_that_build_at_once_agree(program: Program, cache: Path, t
         from pathlib import Path
         from blrc.program import program_file
         from blrc.targets.c.native.cache import whole
+        from blrc.targets.c.native import library
         from blrc.targets.c.native.library import Shared, library_files
+        library.host_cpu = lambda: "portable"
         program = program_file.load(Path(sys.argv[1]))
         files = library_files(program, "net")
         print("ready", flush=True)

@@ -38,8 +38,15 @@ def folder(program: Program, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return export(program, tmp_path_factory.mktemp("net"), random_inputs(program, 3))
 
 
-@pytest.mark.parametrize("emulated", ALL, indirect=True)
-@pytest.mark.slow("compiles C")
+BY_DAY = ("cortex-m4", "avr", "s390x")
+"""Machines of different words, byte orders and memories. CI runs all in tools/pages/targets.py as well."""
+
+
+@pytest.mark.parametrize(
+    "emulated",
+    [pytest.param(name, marks=[] if name in BY_DAY else [pytest.mark.nightly]) for name in ALL],
+    indirect=True,
+)
 def test_every_machine_agrees_with_the_reference(emulated: Machine, program: Program, folder: Path) -> None:
     raw = random_inputs(program, 12, seed=9)
     with EmulatedBuild(folder, "net", emulated) as c:
@@ -65,8 +72,8 @@ def test_every_machine_agrees_with_the_reference(emulated: Machine, program: Pro
 @pytest.mark.parametrize(
     ("emulated", "part"),
     [
-        *((name, 0) for name in ("cortex-m55", "aarch64", "rv64gcv", "wasm_simd")),
-        pytest.param("armv7", 0, marks=pytest.mark.nightly),
+        ("cortex-m55", 0),
+        *(pytest.param(name, 0, marks=pytest.mark.nightly) for name in ("aarch64", "armv7", "rv64gcv", "wasm_simd")),
         *(
             pytest.param(name, 1, marks=pytest.mark.nightly)
             for name in ("cortex-m55", "aarch64", "armv7", "rv64gcv", "wasm_simd")
@@ -92,7 +99,9 @@ def test_vectors_at_the_edges_of_blocks(emulated: Machine, part: int, tmp_path: 
                 pytest.fail(f"{emulated.name}: op {op}, {where}: threshold {threshold}, z {z}")
 
 
-@pytest.mark.parametrize("name", ["FILENAME", "netNAME", "MULTIPLIER"])
+@pytest.mark.parametrize(
+    "name", ["netNAME", *(pytest.param(name, marks=pytest.mark.nightly) for name in ("FILENAME", "MULTIPLIER"))]
+)
 def test_names_that_hold_the_templates_words(tmp_path: Path, name: str) -> None:
     """What stands for the model's name in a template is replaced once: not again in the name itself."""
     program = gated(random_program(0, "bits", members=2), 40_000)
@@ -102,7 +111,11 @@ def test_names_that_hold_the_templates_words(tmp_path: Path, name: str) -> None:
         np.testing.assert_array_equal(c.answers(raw).label, reference.answer(program, raw).label)
 
 
-@pytest.mark.parametrize("emulated", ["host", "cortex-m0", "rv32imc", "wasm"], indirect=True)
+@pytest.mark.parametrize(
+    "emulated",
+    ["host", "cortex-m0", *(pytest.param(name, marks=pytest.mark.nightly) for name in ("rv32imc", "wasm"))],
+    indirect=True,
+)
 def test_instructions_are_counted(emulated: Machine, folder: Path, program: Program) -> None:
     """They grow with the work: a member more is about as much again, and no count is of another member's run."""
     raw = random_inputs(program, 1)
@@ -113,7 +126,7 @@ def test_instructions_are_counted(emulated: Machine, folder: Path, program: Prog
             assert count is not None and macs / 32 < count < 100 * macs
 
 
-@pytest.mark.parametrize("emulated", ["cortex-m4", "rv32imc"], indirect=True)
+@pytest.mark.parametrize("emulated", ["cortex-m4", pytest.param("rv32imc", marks=pytest.mark.nightly)], indirect=True)
 def test_instructions_of_steps_add_up_to_those_of_the_network(
     emulated: Machine, folder: Path, program: Program
 ) -> None:
