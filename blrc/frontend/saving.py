@@ -99,9 +99,7 @@ def from_model(
 ) -> Checkpoint:
     """Return the checkpoint that `save` would write, without writing it."""
     if not isinstance(input, InputEncoding):
-        raise BlrcError(
-            f"input={type(input).__name__}: expected what blrc.pixels, pixel_bits, pixel_codes, int8_codes or bits gives"
-        )
+        raise BlrcError(f"input={type(input).__name__}: expected what blrc.pixels, blrc.int8_codes or blrc.bits gives")
     count = check_count(check_samples)
     given = array_of(calibration) if isinstance(calibration, torch.Tensor) else calibration
     nodes = capture(model)

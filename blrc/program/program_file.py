@@ -87,7 +87,7 @@ def parse(content: bytes, path: Path) -> Program:
         number = structure.get("format")
         if type(number) is not int or number not in FORMATS:
             raise BlrcError(
-                f"{path}: program format {number}, this blrc reads {' and '.join(map(str, FORMATS))}; "
+                f"{path}: program format {number}, this blrc reads {FORMATS[0]} to {FORMATS[-1]}; "
                 "export the model again"
             )
         return check(_rebuild(structure, arrays))

@@ -77,7 +77,7 @@ def test_an_unknown_op_is_refused_by_name(dispatcher: str) -> None:
 
 def test_a_file_with_an_unknown_kind_is_refused() -> None:
     content = program_file.to_bytes(random_program(3, "bits", (4, 4, 8), layers=1))
-    with pytest.raises(BlrcError, match=r"op 0: op is 'crnv', not encode or conv or"):
+    with pytest.raises(BlrcError, match=r"op 0: op is 'crnv', not encode or binarize or conv or"):
         # The zip container's checksum is computed again.
         arrays = npz.from_bytes(content, len(content))
         structure = arrays["program"].tobytes().replace(b'"op":"conv"', b'"op":"crnv"', 1)

@@ -20,7 +20,8 @@ from blrc.targets.onnx.emit import emit
 from blrc.targets.onnx.float_form import HALVES, INTEGERS
 from blrc.targets.onnx.session import OnnxRun, run_op
 
-EVERYWHERE = {"Conv", "MatMul", "Add", "Mul", "MaxPool", "Clip", "Pad", "Flatten", "Unsqueeze", "Concat", "Reshape"}
+EVERYWHERE = {"Conv", "MatMul", "Add", "Mul", "MaxPool", "Clip", "Pad"}
+EVERYWHERE |= {"Flatten", "Unsqueeze", "Concat", "Reshape", "Transpose"}
 
 
 def exact(program: Program) -> Program:
