@@ -58,9 +58,8 @@ def loop_op(program: Program, op: Op, x: NDArray[Any]) -> NDArray[Any]:
         return y
     if isinstance(op, Binarize):
         limits = program.constant(op.thresholds)
-        return np.array([int(x[at]) >= int(limits[at[2] % len(limits)]) for at in np.ndindex(*x.shape)]).reshape(
-            op.y.shape
-        )
+        reached = [int(x[at]) >= int(limits[at[2] % len(limits)]) for at in np.ndindex(*x.shape)]
+        return np.array(reached).reshape(op.y.shape)
     if isinstance(op, Flatten):
         return np.array([x[at] for at in np.ndindex(*x.shape)]).reshape(op.y.shape)
     if isinstance(op, Pool):
