@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from blrc.app.compile import compile
     from blrc.app.evaluate import evaluate
     from blrc.app.export import export
+    from blrc.app.import_onnx import import_onnx
     from blrc.app.inspect import inspect
     from blrc.app.train import train
     from blrc.app.verify import verify
@@ -47,6 +48,7 @@ __all__ = [
     "datasets",
     "evaluate",
     "export",
+    "import_onnx",
     "inspect",
     "int8_codes",
     "load",
@@ -71,6 +73,7 @@ if not TYPE_CHECKING:  # for type checkers, a name that is not imported above is
         "compile": "app.compile",
         "evaluate": "app.evaluate",
         "export": "app.export",
+        "import_onnx": "app.import_onnx",
         "inspect": "app.inspect",
         "int8_codes": "net.encoding",
         "load": "frontend.checkpoint",

@@ -10,6 +10,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+from blrc.app.import_onnx import opened
 from blrc.app.provenance import describe, notes, recorded_inputs
 from blrc.app.sizes import sizes_of
 from blrc.display import Preformatted
@@ -17,7 +18,6 @@ from blrc.errors import BlrcError
 from blrc.exports.door import previous_files
 from blrc.exports.manifest import SUFFIX, Manifest, listed, to_bytes
 from blrc.exports.recorded import to_plain
-from blrc.frontend import checkpoint
 from blrc.frontend.checkpoint import Checkpoint
 from blrc.frontend.members import MembersRequest, ask_members
 from blrc.frontend.sample import MAP, NONE, Member, binary_layers
@@ -150,7 +150,7 @@ def export(
     """Compile a checkpoint and write the artefacts of every target into one folder.
 
     Args:
-        model: a checkpoint, or its path.
+        model: a checkpoint, or its path; the path of an ONNX file of another tool is imported (`blrc.import_onnx`).
         folder: the folder to write, which is created; if it holds an earlier export, `force` replaces that export's
             files.
         targets: one or several names from `blrc.targets.registry.TARGETS`.
@@ -199,7 +199,7 @@ def export(
         force=force,
         norms=parse_norms(norms),
     )
-    return run(model if isinstance(model, Checkpoint) else checkpoint.load(model), request, say)
+    return run(opened(model, say), request, say)
 
 
 def run(source: Checkpoint, request: ExportRequest, say: Say = quiet) -> Exported:

@@ -11,6 +11,7 @@ import click
 
 from blrc.cli.ends import STATUSES, Group, show
 from blrc.cli.export import export
+from blrc.cli.importing import import_
 from blrc.cli.options import SEEDS, as_json, jobs, of_folders, sampling
 from blrc.cli.progress import Progress, coloured, share_cores, spoken
 from blrc.cli.train import train
@@ -141,4 +142,5 @@ def evaluate(model: Path, as_json: bool, **options: Any) -> None:
 
 
 main.add_command(export)
+main.add_command(import_)
 main.add_command(train)

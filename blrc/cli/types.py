@@ -191,6 +191,19 @@ def _cpus() -> Collection[str]:
     return CPUS
 
 
+def _inputs() -> Collection[str]:
+    from blrc.importing.declared import KINDS
+
+    return KINDS
+
+
+def _numbers(value: Any, option: str) -> tuple[float, ...]:
+    try:
+        return tuple(float(part) for part in str(value).split(","))
+    except ValueError:
+        raise BlrcError(f"{option} {str(value)[:40]!r}: expected numbers such as 0.5 or 0.49,0.48,0.45") from None
+
+
 PATH, OUTPUT, MODEL = Named(), Output(), Model()
 
 
@@ -202,6 +215,7 @@ def _norms() -> tuple[str, ...]:
 
 NORMS = Choices(_norms)
 TARGET, PACKAGE, OPTIMIZE, CPU = Choices(_targets), Choices(_packages), Choices(_optimize), Choices(_cpus)
+INPUT, NUMBERS = Choices(_inputs), Parsed("number,...", _numbers)
 SIZE = Parsed("bytes", _bytes)
 SHARE = Parsed("share", _share)
 MEMBERS = Parsed("map|number", _members, lambda: ("map",))

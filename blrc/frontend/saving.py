@@ -7,7 +7,7 @@ import io
 import sys
 import zlib
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +64,12 @@ def save(
             f"whitening={type(whitening).__name__}: expected a blrc.datasets.whitening.Whitening, as blrc.load has"
         )
     checkpoint = from_model(model, input, calibration, source=str(path), check_samples=check_samples)
-    shadows = shadows_of(checkpoint)
+    write(replace(checkpoint, whitening=whitening), path, compact)
+
+
+def write(checkpoint: Checkpoint, path: Path, compact: bool = False) -> None:
+    """Write a checkpoint that is in memory (atomically); `save` describes `compact`."""
+    shadows, input = shadows_of(checkpoint), checkpoint.encoding
     tensors = {
         key: torch.from_numpy(np.array(_compacted(key, value, shadows) if compact else value))
         for key, value in checkpoint.tensors.items()
@@ -85,8 +90,8 @@ def save(
         },
         "calibration": _deflate(checkpoint.calibration),
     }
-    if whitening is not None:
-        content["whitening"] = _tensors(whiten.pack(whitening))
+    if checkpoint.whitening is not None:
+        content["whitening"] = _tensors(whiten.pack(checkpoint.whitening))
     write_sealed(content, path)
 
 

@@ -56,6 +56,7 @@ ROOMS = (
         but={"frontend.kinds*": "no", "frontend.logits": "no"}
         | dict.fromkeys(("frontend.graph", "frontend.capture*", "frontend.saving", "frontend.full_precision"), "yes"),
     ),
+    Room("importing", torch="lazy"),
     Room(
         "lowering",
         but={"lowering.exact.by_torch": "yes", "lowering.preactivations": "lazy", "lowering.calibrate": "lazy"}

@@ -1,0 +1,49 @@
+"""Define the command `blrc import`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from blrc.cli.ends import show
+from blrc.cli.options import as_json
+from blrc.cli.progress import spoken
+from blrc.cli.types import INPUT, NUMBERS, OUTPUT, PATH
+from blrc.errors import DIFFERS, BlrcError
+
+
+@click.command("import")
+@click.argument("file", type=PATH)
+@click.option("-o", "--output", type=OUTPUT, help="Checkpoint to write.")
+@click.option("--dry-run", is_flag=True, help="Say of every node what it is taken for, or why it is refused.")
+@click.option("--input", type=INPUT, help="What the raw input is, where the file does not say it.")
+@click.option("--mean", type=NUMBERS, help="Mean of pixels / 255, for each channel or one for all. [default: 0]")
+@click.option("--std", type=NUMBERS, help="Standard deviation of pixels / 255, likewise. [default: 1]")
+@click.option("--scale", type=float, help="Codes of int8 input per unit. [default: 1]")
+@as_json
+@spoken
+def import_(file: Path, output: Path | None, dry_run: bool, as_json: bool, **options: Any) -> None:
+    """Import a binary network from an ONNX file: QONNX (Brevitas), FINN, or plain ONNX.
+
+    The file is only read. Exit status of --dry-run: 1 if a node is refused.
+    """
+    if dry_run:
+        from blrc.app.import_onnx import look
+
+        walked = look(file, **options)
+        lines = [{"node": line.node, "says": line.says, "remedy": line.remedy or None} for line in walked.lines]
+        plain = {"nodes": lines, "notes": list(walked.notes), "refused": len(walked.refusals)}
+        show(json.dumps(plain, indent=2) if as_json else str(walked))
+        sys.exit(DIFFERS if walked.refusals else 0)
+    if output is None:
+        raise BlrcError("blrc import needs -o, the checkpoint to write, or --dry-run")
+    import blrc
+
+    notes: list[str] = []
+    found = blrc.import_onnx(file, output=output, say=notes.append, **options)
+    plain = {"checkpoint": str(output), "layers": len(found.nodes), "notes": notes}
+    show(json.dumps(plain, indent=2) if as_json else "\n".join([*notes, f"{output}: {len(found.nodes)} layers"]))

@@ -1,0 +1,165 @@
+"""Take arithmetic with constants: multiplication, addition and their inverses, and norms."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blrc.importing.file import Op
+from blrc.importing.flow import Bits, Constant, Flow, Raw, Scores, Signed, Sums, along, by_channel
+from blrc.importing.numbers import Reals, fractions, reals
+from blrc.importing.ops.decide import settle
+from blrc.importing.ops.record import Args, Context, Taken, constant, flow, number
+from blrc.importing.refusal import RefusalError
+
+MOST_ROWS = 2**14
+"""Values of a constant that is added to the raw input: a mean image is none, but each channel's mean is."""
+
+
+def arithmetic(ctx: Context, op: Op, args: Args) -> Taken:
+    """Take Mul, Div, Add and Sub of a flow and a constant, in either order."""
+    if len(args) != 2 or args[0] is None or args[1] is None:
+        raise RefusalError(f"it has {len(args)} inputs", "export the network again")
+    if isinstance(args[0], Flow) and isinstance(args[1], Flow):
+        raise RefusalError(
+            "it joins two branches, such as a shortcut or a scale computed from the input",
+            "networks are chains of layers; train one without shortcuts",
+            then=args[0],
+        )
+    turned = isinstance(args[0], Constant)
+    x = flow(args, 1 if turned else 0)
+    held = reals("its constant", constant(args, 0 if turned else 1, "constant"))
+    if op.kind == "Div" and turned:
+        raise RefusalError("it divides a constant by what is computed", "use a scale that is a constant", then=x)
+    if op.kind == "Div" and not held.all():
+        raise RefusalError("it divides by 0", "use a norm or a scale that is not 0", then=x)
+    if op.kind == "Mul":
+        return _taken(multiply(ctx, op, x, held), "a factor", held)
+    if op.kind == "Div":
+        return _taken(multiply(ctx, op, x, held, inverse=True), "a divisor", held)
+    if op.kind == "Sub" and turned:
+        x = multiply(ctx, op, x, np.array(-1.0))
+    by = -held if op.kind == "Sub" and not turned else held
+    return _taken(add(ctx, op, x, by), "a shift", by)
+
+
+def negate(ctx: Context, op: Op, args: Args) -> Taken:
+    """Take Neg."""
+    return Taken((multiply(ctx, op, flow(args), np.array(-1.0)),), "a factor of -1")
+
+
+def _taken(x: Flow, what: str, held: Reals) -> Taken:
+    few = f"{what} {held.reshape(-1)[0]:g}" if held.size == 1 else f"{what} for each of {held.size} channels"
+    return Taken((x,), f"{few}, exact")
+
+
+def multiply(ctx: Context, op: Op, x: Flow, held: Reals, inverse: bool = False) -> Flow:
+    """Multiply a flow by a constant, or divide it."""
+    if isinstance(x, Signed) or not isinstance(x, Raw | Bits | Sums | Scores):
+        x = settle(ctx, op, x)
+    if isinstance(x, Raw):
+        factor = _rational(x, held, inverse)
+        return replace(x, factor=x.factor * factor, offset=x.offset * factor)
+    row = by_channel("its constant", x, held)
+    if isinstance(x, Scores):
+        column = 1 / row if inverse else row
+        return replace(x, weights=x.weights * column[:, None], bias=x.bias * column)
+    rows = [1 / number if inverse else number for number in fractions(row)]
+    if isinstance(x, Sums):
+        return replace(x, layer=ctx.build.multiply(op, x.layer, [rows]))
+    assert isinstance(x, Bits)
+    if len(set(rows)) > 1:
+        raise RefusalError(
+            "it gives the bits of each channel another size, so that the next layer's sums are no integers",
+            "use one scale for all channels, or a scale behind the next layer",
+            then=x,
+        )
+    if not rows[0]:
+        raise RefusalError("it multiplies bits by 0", "leave out what is constant", then=x)
+    return replace(x, scales=(*x.scales, rows[0]), offset=x.offset * rows[0])
+
+
+def add(ctx: Context, op: Op, x: Flow, held: Reals) -> Flow:
+    """Add a constant to a flow."""
+    if isinstance(x, Signed) and held.size and (held == held.reshape(-1)[0]).all():
+        return replace(x, offset=x.offset + Fraction(float(held.reshape(-1)[0])))
+    if isinstance(x, Signed) or not isinstance(x, Raw | Bits | Sums | Scores):
+        x = settle(ctx, op, x)
+    if isinstance(x, Raw):
+        if any(x.pads) and held.any():
+            raise RefusalError("it adds to an input that was padded with zeros", "pad behind it", then=x)
+        return replace(x, offset=x.offset + _rational(x, held))
+    row = by_channel("its constant", x, held)
+    if isinstance(x, Scores):
+        return replace(x, bias=x.bias + row)
+    rows = fractions(row)
+    if isinstance(x, Sums):
+        return replace(x, layer=ctx.build.shift(op, x.layer, rows))
+    assert isinstance(x, Bits)
+    if len(set(rows)) > 1:
+        raise RefusalError("it shifts the bits of each channel by another number", "shift all alike", then=x)
+    if any(x.pads) and rows[0]:
+        raise RefusalError("it adds to bits that were padded with zeros", "pad behind it", then=x)
+    return replace(x, offset=x.offset + rows[0])
+
+
+def _rational(x: Raw, held: Reals, inverse: bool = False) -> NDArray[Any]:
+    """Return a constant as rationals that broadcast against the raw input."""
+    dims = x.dims
+    if held.ndim == len(dims) + 1 and held.shape[0] == 1:
+        held = held[0]
+    fits = held.ndim <= len(dims) and all(n in (1, size) for n, size in zip(held.shape[::-1], dims[::-1], strict=False))
+    if held.size > MOST_ROWS or not (fits or held.size == 1):
+        raise RefusalError(
+            f"its constant of the shape {held.shape} does not belong to the channels of the input {('N', *dims)}",
+            "give one value for each channel; subtract a mean image before the network",
+            then=x,
+        )
+    held = (
+        held.reshape((1,) * len(dims)) if held.size == 1 else held.reshape((1,) * (len(dims) - held.ndim) + held.shape)
+    )
+    found = np.empty(held.shape, dtype=object)
+    found.reshape(-1)[:] = [1 / number if inverse else number for number in fractions(held.reshape(-1))]
+    return found
+
+
+def norm(ctx: Context, op: Op, args: Args) -> Taken:
+    """Take BatchNormalization with the statistics of training."""
+    if op.attributes.get("training_mode", 0) or not op.attributes.get("spatial", 1):
+        raise RefusalError("it is a norm in training mode", "export the network in evaluation mode", then=flow(args))
+    x = flow(args)
+    eps = number(op.attributes, "epsilon", 1e-5)
+    names = ("scale", "bias", "mean", "variance")
+    gamma, beta, mean, variance = (
+        along(f"its {name}", x, reals(f"its {name}", constant(args, i, name)).reshape(-1))
+        for i, name in enumerate(names, start=1)
+    )
+    if eps < 0 or (variance + eps <= 0).any():
+        raise RefusalError(
+            "its variance + epsilon is not positive in every channel, so it divides by zero",
+            "train with an epsilon > 0",
+            x,
+        )
+    channels = max(map(len, (gamma, beta, mean, variance)))
+    if not isinstance(x, Sums):
+        spread = np.sqrt(variance + eps)
+        tail = (-1, *[1] * (len(x.dims) - 1))
+        scaled = multiply(ctx, op, x, (gamma / spread).reshape(tail))
+        return Taken(
+            (add(ctx, op, scaled, (beta - mean * gamma / spread).reshape(tail)),), f"a norm of {channels} channels"
+        )
+    many = x.shape[0]
+    rows = {"weight": gamma, "bias": beta, "running_mean": mean, "running_var": variance}
+    tensors: dict[str, NDArray[Any]] = {key: np.broadcast_to(row, (many,)).copy() for key, row in rows.items()}
+    tensors["num_batches_tracked"] = np.array(0, dtype=np.int64)
+    kind = "plain_norm2d" if len(x.shape) == 3 else "plain_norm1d"
+    options = {"num_features": many, "eps": eps, "momentum": 0.1, "affine": True}
+    turned = int((gamma < 0).sum())
+    says = f"a norm of {many} channels with its own statistics" + (
+        f", {turned} with a negative scale" if turned else ""
+    )
+    return Taken((replace(x, layer=ctx.build.add(op, kind, x, options, tensors)),), says)

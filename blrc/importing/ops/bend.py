@@ -1,0 +1,92 @@
+"""Take monotone functions for each value: ReLU, PReLU, leaky ReLU, clips."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blrc.importing.file import Op
+from blrc.importing.flow import Bits, Flow, Scores, Sums, by_channel
+from blrc.importing.numbers import reals
+from blrc.importing.ops.decide import settle
+from blrc.importing.ops.quantise import two_values
+from blrc.importing.ops.record import Args, Context, Taken, constant, flow, number, optional, scalar
+from blrc.importing.refusal import RefusalError
+
+
+def relu(ctx: Context, op: Op, args: Args) -> Taken:
+    """Take Relu."""
+    x = settle(ctx, op, flow(args))
+    if isinstance(x, Bits):
+        return Taken((two_values(op, x, ()),), "a ReLU of bits")
+    return _bend(ctx, op, x, "relu", {}, {}, "a ReLU")
+
+
+def clip(ctx: Context, op: Op, args: Args) -> Taken:
+    """Take Clip, with bounds as attributes (up to opset 10) or inputs."""
+    x = settle(ctx, op, flow(args))
+    bounds: list[float | None] = []
+    for index, name in ((1, "min"), (2, "max")):
+        held = optional(args, index, name)
+        value = op.attributes.get(name) if held is None else scalar(name, np.asarray(held, dtype=np.float64))
+        if value is None or abs(value) >= float(np.finfo(np.float32).max):  # also what old opsets write for none
+            value = None
+        elif not math.isfinite(value):
+            raise RefusalError(f"its {name} is NaN", "give a finite bound, or none", then=x)
+        bounds.append(value)
+    low, high = bounds
+    if low is not None and high is not None and low > high:
+        raise RefusalError(f"it clips to [{low:g}, {high:g}], which is empty", "export the network again", then=x)
+    if isinstance(x, Bits):
+        ends = [np.array(math.copysign(math.inf, side) if b is None else b) for b, side in ((low, -1), (high, 1))]
+        return Taken((two_values(replace(op, attributes={}), x, (ends[0], ends[1])),), "a clip of bits")
+    says = f"a clip to [{'-inf' if low is None else f'{low:g}'}, {'inf' if high is None else f'{high:g}'}]"
+    return _bend(ctx, op, x, "clip", {"min_val": low, "max_val": high}, {}, says)
+
+
+def prelu(ctx: Context, op: Op, args: Args) -> Taken:
+    """Take PRelu, and LeakyRelu, which has one slope."""
+    x = settle(ctx, op, flow(args))
+    if op.kind == "LeakyRelu":
+        slope = np.array([number(op.attributes, "alpha", 0.01)])
+    else:
+        slope = reals("its slope", constant(args, 1, "slope"))
+    if not isinstance(x, Sums):
+        return _bend(ctx, op, x, "prelu", {}, {}, "a PReLU")
+    row = np.asarray(by_channel("its slope", x, slope), dtype=np.float64)
+    if (row < 0).any():
+        raise RefusalError(
+            f"its slope is negative in {int((row < 0).sum())} channels, so one bit cannot say on which side of its "
+            "threshold a value lies",
+            "train with slopes of at least 0",
+            then=x,
+        )
+    return _bend(ctx, op, x, "prelu", {"num_parameters": len(row)}, {"weight": row}, f"a PReLU with {len(row)} slopes")
+
+
+def _bend(
+    ctx: Context,
+    op: Op,
+    x: Flow,
+    kind: str,
+    options: Mapping[str, Any],
+    tensors: Mapping[str, NDArray[Any]],
+    says: str,
+) -> Taken:
+    if isinstance(x, Sums):
+        if any(x.pads):
+            raise RefusalError("zeros were padded around its input", "pad directly before a convolution", then=x)
+        layer = ctx.build.add(op, kind, x, options, tensors)
+        return Taken((replace(x, layer=layer, bent=x.bent or str(op)),), says)
+    if isinstance(x, Scores):
+        raise RefusalError(
+            f"it follows {x.node}, whose weights are not -s and +s for each channel",
+            "only the last layer may have real weights; binarise them in the file",
+            then=x,
+        )
+    raise RefusalError("it stands before the first binary layer", "apply it to the input before the network", then=x)

@@ -1,0 +1,211 @@
+"""Take what only changes how a tensor lies or what type it has: reshapes, transposes, casts, pads."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from blrc.importing.file import Op
+from blrc.importing.flow import (
+    Answer,
+    Bits,
+    Constant,
+    Flow,
+    Raw,
+    Test,
+    natural,
+    reshaped,
+)
+from blrc.importing.folding import axes_of
+from blrc.importing.numbers import reals
+from blrc.importing.ops.decide import settle
+from blrc.importing.ops.record import Args, Context, Taken, constant, flow, optional, scalar
+from blrc.importing.refusal import RefusalError
+from blrc.net.net import INPUT
+
+_FLOATS = (1, 10, 11, 16)
+"""ONNX's numbers of float32, float16, float64 and bfloat16."""
+_INTEGERS = (2, 3, 4, 5, 6, 7, 12, 13)
+
+
+def same(ctx: Context, op: Op, args: Args) -> Taken:
+    """Take Identity, and Dropout, which does nothing after training."""
+    held = args[0] if args else None
+    if not isinstance(held, Flow | Answer):
+        return Taken((flow(args),), "")
+    return Taken((held,), "nothing to do")
+
+
+def cast(ctx: Context, op: Op, args: Args) -> Taken:
+    """Take Cast: between floats, from a comparison to numbers, and of integers."""
+    held = args[0] if args else None
+    if isinstance(held, Answer):
+        return Taken((held,), "nothing to do")
+    x, to = flow(args), op.attributes.get("to")
+    if isinstance(x, Test) and to in (*_FLOATS, *_INTEGERS):
+        return Taken((settle(ctx, op, x),), "bits: 0 or 1")
+    whole = isinstance(x, Bits) and all(value.denominator == 1 for value in x.values)
+    if to in _FLOATS or (to in _INTEGERS and whole):
+        return Taken((x,), "nothing to do")
+    raise RefusalError("it casts to a type that rounds", "cast to float32", then=x)
+
+
+def shape(ctx: Context, op: Op, args: Args) -> Taken:
+    """Take Shape, whose result is a constant."""
+    x = flow(args)
+    dims = np.array([ctx.batch, *padded(x)], dtype=np.int64)
+    first, last = op.attributes.get("start", 0), op.attributes.get("end")
+    return Taken((Constant(dims[slice(first, last)]),), "arithmetic on shapes")
+
+
+def padded(x: Flow) -> tuple[int, ...]:
+    """Return the file's sizes after the batch, with pending pads."""
+    dims = list(x.dims)
+    if any(x.pads):
+        top, left, bottom, right = x.pads
+        dims[-1] += left + right
+        if len(dims) > 2:
+            dims[-2] += top + bottom
+    return tuple(dims)
+
+
+def reshape(ctx: Context, op: Op, args: Args) -> Taken:
+    """Take Reshape that keeps the batch, and flattens or adds axes of size 1."""
+    if isinstance(args[0], Answer):
+        return Taken((args[0],), "nothing to do")
+    x = flow(args)
+    wanted = [int(n) for n in constant(args, 1, "shape").reshape(-1)]
+    old = [ctx.batch, *x.dims]
+    if not op.attributes.get("allowzero", 0):
+        wanted = [old[i] if n == 0 and i < len(old) else n for i, n in enumerate(wanted)]
+    total, known = math.prod(old), math.prod(n for n in wanted if n != -1)
+    if wanted.count(-1) == 1 and known > 0 and total % known == 0:
+        wanted[wanted.index(-1)] = total // known
+    if not wanted or min(wanted) < 1 or math.prod(wanted) != total or wanted[0] != ctx.batch:
+        raise RefusalError(
+            f"it reshapes {('N', *x.dims)} to {tuple(wanted)}, which mixes samples",
+            "keep the batch as the first axis when you reshape",
+            then=x,
+        )
+    return _laid(x, tuple(wanted[1:]))
+
+
+def flatten(ctx: Context, op: Op, args: Args) -> Taken:
+    """Take Flatten of all axes but the batch."""
+    if isinstance(args[0] if args else None, Answer):
+        return same(ctx, op, args)
+    x = flow(args)
+    axis = op.attributes.get("axis", 1)
+    if axis not in (1, -len(x.dims)):
+        raise RefusalError(f"it flattens from axis {str(axis)[:20]} on", "flatten from axis 1 on", then=x)
+    return _laid(x, (math.prod(x.dims),))
+
+
+def squeeze(ctx: Context, op: Op, args: Args) -> Taken:
+    """Take Squeeze of axes of size 1."""
+    if isinstance(args[0] if args else None, Answer):
+        return same(ctx, op, args)
+    x = flow(args)
+    axes = axes_of(op, [None, optional(args, 1, "axes")])
+    dims = [ctx.batch, *x.dims]
+    if axes is None:
+        axes = [i for i, n in enumerate(dims) if n == 1 and i]
+    gone = {axis % len(dims) if -len(dims) <= axis < len(dims) else 0 for axis in axes}
+    if 0 in gone or any(dims[axis] != 1 for axis in gone):
+        raise RefusalError(f"it squeezes axes {axes} of {('N', *x.dims)}", "squeeze axes of size 1 only", then=x)
+    return _laid(x, tuple(n for i, n in enumerate(dims) if i and i not in gone))
+
+
+def unsqueeze(ctx: Context, op: Op, args: Args) -> Taken:
+    """Take Unsqueeze behind the batch."""
+    x = flow(args)
+    axes = axes_of(op, [None, optional(args, 1, "axes")]) or []
+    rank = len(x.dims) + 1 + len(axes)
+    placed = sorted({axis % rank if -rank <= axis < rank else 0 for axis in axes})
+    if len(placed) != len(axes) or 0 in placed or rank > 5:
+        raise RefusalError(f"it adds axes {axes} to {('N', *x.dims)}", "keep the batch as the first axis", then=x)
+    dims = list(x.dims)
+    for axis in placed:
+        dims.insert(axis - 1, 1)
+    return _laid(x, tuple(dims))
+
+
+def _laid(x: Flow, dims: tuple[int, ...]) -> Taken:
+    if dims == x.dims:
+        return Taken((x,), "nothing to do")
+    if any(x.pads):
+        raise RefusalError("zeros were padded around what it reshapes", "pad directly before a convolution", then=x)
+    says = f"({', '.join(map(str, ('N', *dims)))})"
+    if x.layer == INPUT and x.is_natural and isinstance(x, Raw | Bits):
+        if isinstance(x, Raw):
+            x = _constants(x, dims)
+        return Taken((replace(x, shape=dims, axes=natural(dims)),), says)
+    return Taken((reshaped(x, dims),), says)
+
+
+def _constants(x: Raw, dims: tuple[int, ...]) -> Raw:
+    if x.factor.size > 1 or x.offset.size > 1:
+        raise RefusalError(
+            "it reshapes an input that has another scale for each channel",
+            "scale behind the reshape, or all alike",
+            then=x,
+        )
+    ones = (1,) * len(dims)
+    return replace(x, factor=x.factor.reshape(ones), offset=x.offset.reshape(ones))
+
+
+def transpose(ctx: Context, op: Op, args: Args) -> Taken:
+    """Take Transpose that keeps the batch first, such as between channels first and last."""
+    if isinstance(args[0] if args else None, Answer):
+        return same(ctx, op, args)
+    x = flow(args)
+    rank = len(x.dims) + 1
+    perm: Any = op.attributes.get("perm", list(range(rank))[::-1])
+    if not isinstance(perm, list) or sorted(perm) != list(range(rank)) or perm[0] != 0:
+        raise RefusalError(f"its perm {str(perm)[:40]} moves the batch", "keep the batch as the first axis", then=x)
+    if any(x.pads):
+        raise RefusalError("zeros were padded around what it transposes", "pad directly before a convolution", then=x)
+    order = [axis - 1 for axis in perm[1:]]
+    says = f"axes in the order {', '.join(map(str, perm))}"
+    if x.layer == INPUT and x.is_natural and isinstance(x, Raw | Bits):
+        if isinstance(x, Raw):
+            x = replace(x, factor=x.factor.transpose(order), offset=x.offset.transpose(order))
+        return Taken((replace(x, shape=tuple(x.shape[axis] for axis in order)),), says)
+    return Taken((replace(x, axes=tuple(x.axes[axis] for axis in order)),), says)
+
+
+def pad(ctx: Context, op: Op, args: Args) -> Taken:
+    """Take Pad with zeros around height and width, which the next convolution takes over."""
+    x = settle(ctx, op, flow(args))
+    held = op.attributes.get("pads")
+    sizes = [int(n) for n in constant(args, 1, "pads").reshape(-1)] if held is None else held
+    given = optional(args, 2, "value") if held is None else None
+    value = (
+        op.attributes.get("value", 0.0)
+        if given is None or not given.size
+        else scalar("value", reals("its value", given))
+    )
+    rank = len(x.dims) + 1
+    if optional(args, 3, "axes") is not None or len(sizes) != 2 * rank or min(sizes) < 0 or rank not in (3, 4):
+        raise RefusalError("it pads by negative numbers, or only some axes", "pad height and width", then=x)
+    before, after = sizes[:rank], sizes[rank:]
+    if not any(sizes):
+        return Taken((x,), "nothing to do")
+    if str(op.attributes.get("mode", "constant")) != "constant":
+        raise RefusalError(f"it pads by mode {op.attributes['mode']!r}", "pad with zeros", then=x)
+    if any(before[:2]) or any(after[:2]):
+        raise RefusalError("it pads the batch or the channels", "pad height and width", then=x)
+    centred = not x.offset if isinstance(x, Bits) else isinstance(x, Raw) and not any(x.offset.reshape(-1))
+    zero = centred and not value
+    if not zero:
+        raise RefusalError(
+            f"it pads with {float(value):g}, and only zeros around bits -s and +s, or around the raw input, are taken",
+            "use the padding of the convolution",
+            then=x,
+        )
+    around = (before[2], before[3], after[2], after[3]) if rank == 4 else (0, before[2], 0, after[2])
+    top, left, bottom, right = (old + new for old, new in zip(x.pads, around, strict=True))
+    return Taken((replace(x, pads=(top, left, bottom, right)),), "zeros that the next convolution takes over")

@@ -1,0 +1,259 @@
+"""Take convolutions and dense layers: their weights are recognised by value, wherever they come from."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from fractions import Fraction
+from itertools import chain
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blrc.importing.file import Op
+from blrc.importing.flow import NO_PADS, Bits, Flow, Raw, Scores, Sums, natural
+from blrc.importing.inputs import as_real
+from blrc.importing.numbers import Reals, Signs, fractions, reals, signs_of
+from blrc.importing.ops.decide import HALF, settle
+from blrc.importing.ops.record import Args, Context, Taken, constant, flow, number, optional
+from blrc.importing.ops.window import Spatial, spatial
+from blrc.importing.refusal import RefusalError
+from blrc.net.net import INPUT
+
+_REMEDIES = {
+    "rounding": "write the file with weights of exactly two values for each channel, s * sign(w)",
+    "ternary": "only weights without zeros are taken; train with binary weights",
+    "real": "only the last layer may have real weights; binarise them in the file, or train with binary weights",
+}
+
+
+def conv(ctx: Context, op: Op, args: Args) -> Taken:
+    """Take Conv with +-s weights; one that covers its whole map is a dense layer."""
+    weights = constant(args, 1, "weights")
+    if weights.ndim not in (3, 4) or not weights.size:
+        raise RefusalError(f"its weights have the shape {weights.shape}", "use convolutions of one or two dimensions")
+    x, window = spatial(op, settle(ctx, op, flow(args)), weights.shape[2:])
+    groups = op.attributes.get("group", 1)
+    channels = x.dims[0]
+    ints_fit = type(groups) is int and groups >= 1 and not len(weights) % groups
+    if not ints_fit or weights.shape[1] * groups != channels:
+        raise RefusalError(
+            f"its weights {weights.shape} with {groups} groups do not fit its input of {channels} channels",
+            "export the network again",
+        )
+    held = optional(args, 2, "bias")
+    bias = None if held is None else _bias(held, len(weights))
+    if weights.ndim == 3:
+        weights = weights[:, :, None]
+    out = window.output(*(1, *x.dims[1:])[-2:])
+    covers = groups == 1 and out == (1, 1) and not any(window.pads) and window.dilation == (1, 1)
+    if isinstance(x, Bits) and covers and weights.shape[1:] == (1, *x.dims)[-3:]:
+        ones = (len(weights), *[1] * len(x.dims[1:]))
+        flat = replace(x, axes=(tuple(chain.from_iterable(x.axes)),))
+        made = dense(ctx, op, flat, weights.reshape(len(weights), -1), bias)
+        return replace(made, outputs=tuple(_unflat(value, ones) for value in made.outputs))
+    options = {
+        "in_channels": channels,
+        "out_channels": len(weights),
+        "kernel_size": list(window.kernel),
+        "stride": list(window.stride),
+        "padding": _padding(window),
+        "dilation": list(window.dilation),
+        "groups": groups,
+        "bias": False,
+    }
+    axes = x.axes
+    shape = (len(weights), *out)
+    return _binary(ctx, op, replace(x, pads=window.pads), weights, bias, options, shape, axes)
+
+
+def _padding(window: Spatial) -> Any:
+    return window.padding
+
+
+def _unflat(value: Any, dims: tuple[int, ...]) -> Any:
+    return replace(value, axes=((0,), *[()] * (len(dims) - 1)))
+
+
+def gemm(ctx: Context, op: Op, args: Args) -> Taken:
+    """Take Gemm with constant weights."""
+    weights = _matrix(constant(args, 1, "weights"))
+    if op.attributes.get("transA", 0):
+        raise RefusalError("it transposes its input", "export the network again")
+    weights = weights if op.attributes.get("transB", 0) else weights.T
+    alpha, beta = (Fraction(number(op.attributes, name, 1.0)) for name in ("alpha", "beta"))
+    held = optional(args, 2, "bias")
+    bias = None if held is None else [row * beta for row in _bias(held, len(weights))]
+    return dense(ctx, op, settle(ctx, op, flow(args)), weights, bias, alpha)
+
+
+def mat_mul(ctx: Context, op: Op, args: Args) -> Taken:
+    """Take MatMul of a flow and constant weights (in, out)."""
+    return dense(ctx, op, settle(ctx, op, flow(args)), _matrix(constant(args, 1, "weights")).T, None)
+
+
+def xnor_popcount(ctx: Context, op: Op, args: Args) -> Taken:
+    """Take FINN's XnorPopcountMatMul: the number of equal bits, of inputs and weights that are 0 and 1."""
+    x, weights = settle(ctx, op, flow(args)), _matrix(constant(args, 1, "weights"))
+    if (
+        not isinstance(x, Bits)
+        or {*x.values} != {Fraction(0), Fraction(1)}
+        or not ((weights == 0) | (weights == 1)).all()
+    ):
+        raise RefusalError("its inputs are not bits 0 and 1", "export the network again")
+    signed = replace(x, scales=(*x.scales, Fraction(2)), offset=Fraction(0))
+    many = len(weights)
+    made = dense(ctx, op, signed, weights.T * 2.0 - 1.0, [Fraction(many)] * weights.shape[1], after=HALF)
+    return replace(made, says=f"{made.says}, counted as equal bits")
+
+
+def _matrix(held: NDArray[Any]) -> NDArray[Any]:
+    if held.ndim != 2 or not held.size:
+        raise RefusalError(f"its weights have the shape {held.shape}, not (in, out)", "use dense layers for vectors")
+    return held
+
+
+def _bias(held: NDArray[Any], many: int) -> list[Fraction]:
+    row = fractions(reals("its bias", held).reshape(-1))
+    if len(row) not in (1, many):
+        raise RefusalError(f"its bias has {len(row)} values for {many} channels", "export the network again")
+    return row * many if len(row) == 1 else row
+
+
+def dense(
+    ctx: Context,
+    op: Op,
+    x: Flow,
+    weights: NDArray[Any],
+    bias: list[Fraction] | None,
+    factor: Fraction = Fraction(1),
+    after: Fraction = Fraction(1),
+) -> Taken:
+    """Take a dense layer with weights (out, in): ((weights x) factor + bias) after."""
+    if len(x.axes) != 1:
+        raise RefusalError(
+            f"its input is {('N', *x.dims)}, not a vector for each sample", "flatten the map before it", then=None
+        )
+    if x.dims[0] != weights.shape[1]:
+        raise RefusalError(f"it is made for {weights.shape[1]} inputs, but has {x.dims[0]}", "export the network again")
+    x, weights = _flattened(ctx, op, x, weights)
+    many = len(weights)
+    bias = [Fraction(0)] * many if bias is None else bias
+    options = {"in_features": weights.shape[1], "out_features": many, "bias": False}
+    if isinstance(x, Bits) and isinstance(found := signs_of(weights), str):
+        held = reals("its weights", weights) * float(factor * after)
+        scores = Scores(
+            x.layer,
+            (many,),
+            natural((many,)),
+            weights=held * float(x.scale),
+            bias=np.array([float(b * after) for b in bias]) + held.sum(axis=1) * float(x.offset),
+            node=str(op),
+        )
+        return Taken((scores,), f"{many} x {weights.shape[1]} weights that {found}: scores, if it is the last layer")
+    return _binary(ctx, op, x, weights, bias, options, (many,), natural((many,)), factor, after)
+
+
+def _flattened(ctx: Context, op: Op, x: Flow, weights: NDArray[Any]) -> tuple[Flow, NDArray[Any]]:
+    """Return the flow as the vector (C H W) that a dense layer reads, and the weights in that order."""
+    if len(x.shape) == 1:
+        return x, weights
+    order = list(chain.from_iterable(x.axes))
+    order += [axis for axis in range(len(x.shape)) if axis not in order]
+    features = math.prod(x.shape)
+    place = np.arange(features).reshape(x.shape).transpose(order).reshape(-1)
+    if (place != np.arange(features)).any():
+        turned = np.empty_like(weights)
+        turned[:, place] = weights
+        weights = turned
+    if x.layer == INPUT and ctx.build.encoding is None:
+        return replace(x, shape=(features,), axes=((0,),)), weights
+    layer = ctx.build.add(op, "flatten", x, {})
+    return replace(x, layer=layer, shape=(features,), axes=((0,),)), weights
+
+
+def _binary(
+    ctx: Context,
+    op: Op,
+    x: Flow,
+    weights: NDArray[Any],
+    bias: list[Fraction] | None,
+    options: Mapping[str, Any],
+    shape: tuple[int, ...],
+    axes: Any,
+    factor: Fraction = Fraction(1),
+    after: Fraction = Fraction(1),
+) -> Taken:
+    """Add a binary layer, with its scales and its bias behind it."""
+    is_dense = len(shape) == 1
+    then = Sums(x.layer, shape, axes, dense=is_dense)
+    reals("its weights", weights[:0])  # their type
+    if not np.isfinite(weights).all():
+        raise RefusalError("its weights hold NaN or infinite values", "use a network that did not diverge", then)
+    found = signs_of(weights)
+    if isinstance(found, str):
+        remedy = next((text for word, text in _REMEDIES.items() if word in found), "export the network again")
+        raise RefusalError(f"its weights {found}", remedy, then)
+    if isinstance(x, Scores | Sums):
+        what = f" of {x.node}, whose weights are not -s and +s for each channel" if isinstance(x, Scores) else ""
+        raise RefusalError(f"its input are sums{what} without a sign", "put a sign before it", then)
+    offset, scales = Fraction(0), [Fraction(1)]
+    if isinstance(x, Bits):
+        offset, scales = x.offset, [*x.scales]
+    elif isinstance(x, Raw):
+        try:
+            reader, declared, first, offset = as_real(ctx.build.declared, x, any(x.pads))
+        except RefusalError as refused:
+            raise RefusalError(refused.why, refused.remedy, then) from None
+        ctx.build.declared = declared
+        x, scales = reader, [first]
+    if any(x.pads) and offset:
+        raise RefusalError(
+            f"it pads bits that are {_values(x)} with 0, which is neither",
+            "use bits that are -s and +s, or no padding",
+            then,
+        )
+    kind = "ste_linear" if is_dense else "ste_conv2d"
+    layer = ctx.build.add(op, kind, replace(x, pads=NO_PADS), options, {"weight": found.signs})
+    layer = _scaled(ctx, op, layer, found, scales, offset, bias, factor, after)
+    inputs = weights.shape[1] if is_dense else options["in_channels"]
+    window = "" if is_dense else f" {'x'.join(map(str, options['kernel_size']))}"
+    what = "dense layer" if is_dense else f"convolution{window}"
+    return Taken((replace(then, layer=layer),), f"a binary {what}, {inputs} to {shape[0]}{_scale(found.scales)}")
+
+
+def _values(x: Flow) -> str:
+    return " or ".join(f"{float(value):g}" for value in x.values) if isinstance(x, Bits) else "codes"
+
+
+def _scale(scales: Reals) -> str:
+    if (scales == scales[0]).all():
+        return "" if scales[0] == 1 else f", weights +-{scales[0]:g}"
+    return ", weights with a scale for each channel"
+
+
+def _scaled(
+    ctx: Context,
+    op: Op,
+    layer: str,
+    found: Signs,
+    scales: list[Fraction],
+    offset: Fraction,
+    bias: list[Fraction] | None,
+    factor: Fraction,
+    after: Fraction,
+) -> str:
+    rows = fractions(found.scales)
+    rows = rows[:1] if len(set(rows)) == 1 else rows
+    layer = ctx.build.multiply(op, layer, [*([scale] for scale in scales), rows, [factor]])
+    many = len(found.signs)
+    shift = [Fraction(0)] * many if bias is None else list(bias)
+    if offset:
+        totals = found.signs.reshape(many, -1).sum(axis=1, dtype=np.int64)
+        sized = rows * many if len(rows) == 1 else rows
+        shift = [b + factor * offset * row * int(n) for b, row, n in zip(shift, sized, totals, strict=True)]
+    if any(shift):
+        layer = ctx.build.shift(op, layer, shift)
+    return ctx.build.multiply(op, layer, [[after]])

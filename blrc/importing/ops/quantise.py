@@ -1,0 +1,181 @@
+"""Take quantisers and comparisons, in the spellings of QONNX, FINN and plain ONNX."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blrc.importing.file import Op
+from blrc.importing.flow import Bits, Constant, Flow, Raw, Signed, Sums, Test, along
+from blrc.importing.folding import fold, rounding_of, steps_of
+from blrc.importing.inputs import as_codes
+from blrc.importing.numbers import reals
+from blrc.importing.ops.affine import add
+from blrc.importing.ops.decide import HALF, decide, settle
+from blrc.importing.ops.record import Args, Context, Taken, constant, flow, number, scalar
+from blrc.importing.refusal import RefusalError
+
+_FROM_0 = "+1 from 0 on, else -1"
+
+
+def sign(ctx: Context, op: Op, args: Args) -> Taken:
+    """Take Sign, whose value at 0 is 0, unless the nodes behind it decide otherwise."""
+    x = flow(args)
+    if isinstance(x, Signed | Test):
+        return Taken((decide(ctx, op, x),), "a sign")
+    if isinstance(x, Bits):
+        if Fraction(0) in x.values:
+            raise RefusalError(
+                "one of the two values of its input is 0, whose sign is 0", "use a sign that gives +-1", x
+            )
+        return Taken((decide(ctx, op, x),), "a sign of bits")
+    return Taken((Signed(x.layer, x.shape, x.axes, base=x),), "a sign with sign(0) = 0")
+
+
+def bipolar_quant(ctx: Context, op: Op, args: Args) -> Taken:
+    """Take QONNX's BipolarQuant: +scale where x >= 0, else -scale."""
+    scale = Fraction(_scale(args))
+    return Taken((decide(ctx, op, flow(args), scale, -scale),), f"bits: {_FROM_0}" + _times(scale))
+
+
+def _scale(args: Args) -> float:
+    scale = scalar("scale", reals("its scale", constant(args, 1, "scale")))
+    if scale <= 0:
+        raise RefusalError(f"its scale is {scale:g}, which is not positive", "export the network again", then=None)
+    return scale
+
+
+def _times(scale: Fraction) -> str:
+    return "" if scale == 1 else f", times {float(scale):g}"
+
+
+def quant(ctx: Context, op: Op, args: Args) -> Taken:
+    """Take QONNX's Quant of one bit; of up to eight bits where it quantises the raw input."""
+    x, scale = flow(args), _scale(args)
+    width = reals("its bit width", constant(args, 3, "bit width"))
+    step = Fraction(scale)
+    low, high = steps_of(op, width)
+    if scalar("zero point", reals("its zero point", constant(args, 2, "zero point"))):
+        raise RefusalError("its zero point is not 0", "use symmetric quantisers", then=_as_if(x, step))
+    if width.reshape(-1)[0] == 1:
+        return _one_bit(ctx, op, x, step, high - low == 2, rounding_of(op))
+    if isinstance(x, Raw):
+        found, declared, note = as_codes(ctx.build.declared, x, step, low, high)
+        ctx.build.declared = declared
+        ctx.build.notes.append(note)
+        return Taken((found,), f"int8 codes, times {scale:g}")
+    raise RefusalError(
+        f"it gives {int(width.reshape(-1)[0])}-bit values ({high - low + 1} levels), and only bits are taken",
+        "train the network with 1-bit activations",
+        then=_as_if(x, step),
+    )
+
+
+def _as_if(x: Flow, scale: Fraction) -> Flow:
+    """Return the bits that a refused quantiser stands for, so that what follows it is looked at."""
+    return x if isinstance(x, Raw | Bits) else Bits(x.layer, x.shape, x.axes, scales=(scale,))
+
+
+def _one_bit(ctx: Context, op: Op, x: Flow, step: Fraction, signed: bool, rounding: str) -> Taken:
+    if signed:
+        return Taken((decide(ctx, op, x, step, -step),), f"bits: {_FROM_0}" + _times(step))
+    # Rounded to 0 or 1: from 1/2 on, but 1/2 itself becomes 0, which is even.
+    at = {"FLOOR": step, "CEIL": Fraction(0)}.get(rounding, step * HALF)
+    held = add(ctx, op, settle(ctx, op, x), np.array(-float(at)))
+    decided = decide(ctx, op, held, step, Fraction(0), strict=rounding != "FLOOR")
+    return Taken(
+        (decided,), f"bits: 1 {'from' if rounding == 'FLOOR' else 'above'} {float(at):g}, else 0" + _times(step)
+    )
+
+
+def multi_threshold(ctx: Context, op: Op, args: Args) -> Taken:
+    """Take FINN's MultiThreshold with one step: out_scale [x >= t] + out_bias."""
+    x = settle(ctx, op, flow(args))
+    steps = reals("its thresholds", constant(args, 1, "thresholds"))
+    scale, bias = (Fraction(number(op.attributes, f"out_{name}", d)) for name, d in (("scale", 1.0), ("bias", 0.0)))
+    if steps.ndim != 2 or not steps.size:
+        raise RefusalError(f"its thresholds have the shape {steps.shape}, not (channels, 1)", "export it again", then=x)
+    if steps.shape[1] != 1:
+        raise RefusalError(
+            f"it has {steps.shape[1]} thresholds for each channel, so it gives {steps.shape[1] + 1} levels, and only "
+            "bits are taken",
+            "train the network with 1-bit activations",
+            then=_as_if(x, scale / 2),
+        )
+    last = str(op.attributes.get("data_layout", "NCHW")).endswith("C")
+    rows = along("its thresholds", x, steps[:, 0], len(x.dims) if last else 1)
+    axis = x.axes.index((0,)) if (0,) in x.axes else 0
+    held = rows.reshape(-1, *[1] * (len(x.dims) - 1 - axis)) if len(rows) > 1 else rows
+    moved = add(ctx, op, x, -held)
+    return Taken((decide(ctx, op, moved, scale + bias, bias),), "bits: a threshold for each channel")
+
+
+_COMPARISONS = {
+    "GreaterOrEqual": (False, False),
+    "Greater": (True, False),
+    "Less": (False, True),
+    "LessOrEqual": (True, True),
+}
+"""Whether x > 0 is asked rather than x >= 0, and whether the answer is turned round."""
+
+
+def compare(ctx: Context, op: Op, args: Args) -> Taken:
+    """Take a comparison with a constant."""
+    strict, negated = _COMPARISONS[op.kind]
+    turned = isinstance(args[0] if args else None, Constant)
+    if turned:  # c >= x is -x >= -c
+        x = flow(args, 1)
+        strict, negated = not strict, not negated
+        held = constant(args, 0, "constant")
+    else:
+        x, held = flow(args), constant(args, 1, "constant")
+    x = settle(ctx, op, x) if isinstance(x, Test) else x
+    moved = add(ctx, op, x, -reals("its constant", held))
+    if not isinstance(moved, Raw | Bits | Sums | Signed):
+        decide(ctx, op, moved)  # says why not
+    return Taken(
+        (Test(moved.layer, moved.shape, moved.axes, base=moved, strict=strict, negated=negated),), "a comparison"
+    )
+
+
+def invert(ctx: Context, op: Op, args: Args) -> Taken:
+    """Take Not."""
+    x = flow(args)
+    if not isinstance(x, Test):
+        raise RefusalError("it inverts what is no comparison", "compare with a constant before it", then=x)
+    return Taken((replace(x, negated=not x.negated),), "the opposite comparison")
+
+
+def where(ctx: Context, op: Op, args: Args) -> Taken:
+    """Take Where(comparison, constant, constant)."""
+    x = flow(args)
+    if not isinstance(x, Test):
+        raise RefusalError("it chooses by what is no comparison with a constant", "use where(x >= 0, 1, -1)", then=x)
+    sides = [args[i] if i < len(args) else None for i in (1, 2)]
+    if not all(isinstance(side, Constant) for side in sides):
+        raise RefusalError(
+            "it chooses between values that are computed",
+            "use Relu, PRelu or Clip for that",
+            then=replace(x.base, axes=x.axes),
+        )
+    high, low = (Fraction(scalar("constants", reals("its constants", constant(args, i, "constants")))) for i in (1, 2))
+    base = replace(x.base, axes=x.axes)
+    return Taken((decide(ctx, op, base, high, low, x.strict, x.negated),), f"bits: {float(high):g} or {float(low):g}")
+
+
+def two_values(op: Op, x: Bits, rest: tuple[NDArray[np.float64], ...]) -> Bits:
+    """Return what an operator for each value makes of bits: the two values that it gives.
+
+    Raises:
+        RefusalError: both are the same.
+    """
+    held = [float(value) for value in x.values]
+    if any(Fraction(value) != exact for value, exact in zip(held, x.values, strict=True)):
+        raise RefusalError("its two values are no floats", "use a scale that float32 holds", then=x)
+    low, high = (Fraction(float(value)) for value in fold(op, [np.array(held), *rest]))
+    if low == high:
+        raise RefusalError("both values of its input give the same", "leave out what is constant", then=x)
+    return replace(x, scales=((high - low) / 2,), offset=(high + low) / 2)

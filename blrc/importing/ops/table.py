@@ -1,0 +1,53 @@
+"""List the operators that an import takes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from blrc.importing.ops import affine, bend, ending, layout, linear, quantise, window
+from blrc.importing.ops.record import Handler
+
+OPS: Mapping[str, Handler] = {
+    "Add": Handler(affine.arithmetic),
+    "ArgMax": Handler(ending.answer),
+    "BatchNormalization": Handler(affine.norm),
+    "BipolarQuant": Handler(quantise.bipolar_quant, foreign=True),
+    "Cast": Handler(layout.cast),
+    "Clip": Handler(bend.clip),
+    "Conv": Handler(linear.conv),
+    "Div": Handler(affine.arithmetic),
+    "Dropout": Handler(layout.same),
+    "Flatten": Handler(layout.flatten),
+    "Gemm": Handler(linear.gemm),
+    "GlobalMaxPool": Handler(window.max_pool),
+    "Greater": Handler(quantise.compare),
+    "GreaterOrEqual": Handler(quantise.compare),
+    "Identity": Handler(layout.same),
+    "IntQuant": Handler(quantise.quant, foreign=True),
+    "LeakyRelu": Handler(bend.prelu),
+    "Less": Handler(quantise.compare),
+    "LessOrEqual": Handler(quantise.compare),
+    "LogSoftmax": Handler(ending.answer),
+    "MatMul": Handler(linear.mat_mul),
+    "MaxPool": Handler(window.max_pool),
+    "Mul": Handler(affine.arithmetic),
+    "MultiThreshold": Handler(quantise.multi_threshold, foreign=True),
+    "Neg": Handler(affine.negate),
+    "Not": Handler(quantise.invert),
+    "PRelu": Handler(bend.prelu),
+    "Pad": Handler(layout.pad),
+    "Quant": Handler(quantise.quant, foreign=True),
+    "Relu": Handler(bend.relu),
+    "Reshape": Handler(layout.reshape),
+    "Shape": Handler(layout.shape),
+    "Sign": Handler(quantise.sign),
+    "Softmax": Handler(ending.answer),
+    "Squeeze": Handler(layout.squeeze),
+    "Sub": Handler(affine.arithmetic),
+    "TopK": Handler(ending.answer),
+    "Transpose": Handler(layout.transpose),
+    "Unsqueeze": Handler(layout.unsqueeze),
+    "Where": Handler(quantise.where),
+    "XnorPopcountMatMul": Handler(linear.xnor_popcount, foreign=True),
+}
+"""Operators by name. What needs no handler because all its inputs are constants is in `blrc.importing.folding`."""

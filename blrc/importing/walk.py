@@ -1,0 +1,223 @@
+"""Walk a graph from its input to its scores, and say of every node what it is taken for, or why it is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from blrc.errors import BlrcError
+from blrc.frontend.checkpoint import Checkpoint
+from blrc.importing.build import Builder
+from blrc.importing.declared import Declared
+from blrc.importing.file import Graph, Op, shown
+from blrc.importing.flow import Answer, Constant, Flow, Scores, Sums, Value
+from blrc.importing.folding import check_attributes, fold
+from blrc.importing.inputs import start
+from blrc.importing.ops.record import Context
+from blrc.importing.ops.table import OPS
+from blrc.importing.refusal import RefusalError
+
+_AGAIN = "export the network again"
+_SINGLE = float(np.finfo(np.float32).max)
+
+
+@dataclass(frozen=True)
+class Line:
+    """Say what became of a node: what it `is` taken for, or why it was refused and what to do."""
+
+    node: str
+    says: str
+    remedy: str = ""
+
+    @property
+    def refused(self) -> bool:
+        return bool(self.remedy)
+
+    def __str__(self) -> str:
+        return f"{self.node}: {self.says}" + (f"; {self.remedy}" if self.remedy else "")
+
+
+@dataclass(frozen=True)
+class Lost:
+    """Stand for what a refused node would have given."""
+
+    node: str
+
+
+@dataclass(frozen=True, eq=False)
+class Walked:
+    """Hold what became of a graph.
+
+    Attributes:
+        lines: for every node, and for the output, in the file's order.
+        notes: what a user has to know about the input.
+        checkpoint: the network; None if a node was refused.
+    """
+
+    lines: tuple[Line, ...]
+    notes: tuple[str, ...]
+    checkpoint: Checkpoint | None
+
+    @property
+    def refusals(self) -> tuple[Line, ...]:
+        return tuple(line for line in self.lines if line.refused)
+
+    def __str__(self) -> str:
+        count = len(self.refusals)
+        end = f"{count} of {len(self.lines)} refused" if count else "all can be imported"
+        return "\n".join([*(f"{'REFUSED ' if line.refused else ''}{line}" for line in self.lines), *self.notes, end])
+
+
+def walk(graph: Graph, declared: Declared | None, source: str) -> Walked:
+    """Follow every node that the outputs need.
+
+    Raises:
+        BlrcError: the input has no known shape, or contradicts what was declared.
+    """
+    first, declared = start(graph.source, declared)
+    build = Builder(declared)
+    batch = graph.source.shape[0] if graph.source.shape and graph.source.shape[0] else 1
+    ctx = Context(graph.opset, batch, build)
+    values: dict[str, Value | Lost] = {name: Constant(array) for name, array in graph.constants.items()}
+    values[graph.source.name] = first
+    readers: dict[str, Op] = {}
+    needed = _needed(graph)
+    lines = []
+    for op in graph.ops:
+        if not needed & {*op.outputs}:
+            lines.append(Line(str(op), "left out, since no output needs it"))
+            continue
+        line, outputs = _node(ctx, graph, op, values, readers)
+        lines.append(line)
+        values.update({name: value for name, value in zip(op.outputs, outputs, strict=False) if name})
+    lines += _end(ctx, graph, [values.get(name) for name in graph.outputs])
+    walked = Walked(tuple(lines), tuple(build.notes), None)
+    return walked if walked.refusals else Walked(walked.lines, walked.notes, build.checkpoint(source))
+
+
+def _needed(graph: Graph) -> set[str]:
+    """Return the tensors that the outputs depend on."""
+    needed = set(graph.outputs)
+    for op in reversed(graph.ops):
+        if needed & {*op.outputs}:
+            needed.update(op.inputs)
+    return needed
+
+
+def _node(
+    ctx: Context, graph: Graph, op: Op, values: dict[str, Value | Lost], readers: dict[str, Op]
+) -> tuple[Line, Sequence[Value | Lost]]:
+    lost = [Lost(shown(op.name))] * len(op.outputs)
+    try:
+        if twice := next((name for name in op.outputs if name and name in values), None):
+            raise RefusalError(f"it computes {shown(twice)}, which is there already", _AGAIN)
+        args = [_argument(graph, name, values) for name in op.inputs]
+        if held := next((arg for arg in args if isinstance(arg, Lost)), None):
+            return Line(str(op), f"not looked at, since it depends on {held.node}"), [held] * len(op.outputs)
+        known = [arg for arg in args if not isinstance(arg, Lost)]
+        check_attributes(op)
+        if all(arg is None or isinstance(arg, Constant) for arg in known):
+            made = fold(op, [arg.array if isinstance(arg, Constant) else None for arg in known])
+            return Line(str(op), f"a constant {made.shape}"), (Constant(made),)
+        _read_once(op, known, readers)
+        handler = OPS.get(op.kind)
+        if handler is None or not handler.owns(op.domain):
+            domain = f" of the domain {shown(op.domain)!r}" if op.domain else ""
+            raise RefusalError(f"{shown(op.kind)}{domain} has no exact form here", _remedy(op))
+        taken = handler.run(ctx, op, known)
+    except RefusalError as refused:
+        then = refused.then if isinstance(refused.then, Flow) else None
+        return Line(str(op), refused.why, refused.remedy), lost if then is None else (then,)
+    except BlrcError as error:
+        why, _, remedy = str(error).partition("; ")
+        return Line(str(op), why, remedy or _AGAIN), lost
+    return Line(str(op), taken.says), taken.outputs
+
+
+def _argument(graph: Graph, name: str, values: dict[str, Value | Lost]) -> Value | Lost | None:
+    if not name:
+        return None
+    if name in graph.faults:
+        why, _, remedy = graph.faults[name].partition("; ")
+        raise RefusalError(f"its initialiser {shown(name)} {why}", remedy)
+    if name not in values:
+        raise RefusalError(
+            f"it reads {shown(name)}, which nothing before it computes", "the file is damaged, " + _AGAIN
+        )
+    return values[name]
+
+
+def _read_once(op: Op, args: Sequence[Value | None], readers: dict[str, Op]) -> None:
+    """Refuse a tensor that two nodes read, since a network is a chain; its shape may be read as well."""
+    if op.kind == "Shape":
+        return
+    for name, arg in zip(op.inputs, args, strict=True):
+        if isinstance(arg, Flow) and (other := readers.setdefault(name, op)) is not op:
+            raise RefusalError(
+                f"it reads {shown(name)}, which {other} reads as well",
+                "networks are chains of layers; train one without branches",
+                then=arg,
+            )
+
+
+_REMEDIES = {
+    "AveragePool": "use max pooling, or a convolution with a stride",
+    "GlobalAveragePool": "use max pooling, or flatten the map before the dense layer",
+    "ReduceMean": "use max pooling, or flatten the map before the dense layer",
+    "Concat": "networks are chains of layers; train one without branches",
+    "Sigmoid": "let the network end with one score for each class",
+    "If": "export the network without control flow",
+    "Loop": "export the network without control flow",
+    "Scan": "export the network without control flow",
+    "ConvTranspose": "use convolutions",
+    "QLinearConv": "export the network before it is quantised by other tools",
+    "ConvInteger": "export the network before it is quantised by other tools",
+    "QuantizeLinear": "export the network before it is quantised by other tools",
+    "DequantizeLinear": "export the network before it is quantised by other tools",
+    "Im2Col": "export the network before FINN lowers its convolutions",
+}
+
+
+def _remedy(op: Op) -> str:
+    return _REMEDIES.get(op.kind, "replace it in the network by one of: " + ", ".join(sorted(OPS)))
+
+
+def _end(ctx: Context, graph: Graph, outputs: Sequence[Value | Lost | None]) -> list[Line]:
+    """Check that the outputs are the scores of one last layer, and add it where its weights are real."""
+    name = f"output {', '.join(shown(output) for output in graph.outputs[:4])}"
+    if any(isinstance(output, Lost) for output in outputs):
+        return []
+    held = [output.scores if isinstance(output, Answer) else output for output in outputs]
+    last = held[0]
+    if any(other is not last for other in held):
+        return [Line(name, f"the network has {len(held)} outputs", "keep the one with the scores of the classes")]
+    if last is None or isinstance(last, Constant | Answer | Lost):
+        return [Line(name, "nothing that depends on the input computes it", _AGAIN)]
+    if isinstance(last, Scores):
+        return [_scores(ctx, name, last)]
+    if not isinstance(last, Sums):
+        return [
+            Line(name, "the network ends with bits or its input", "let it end with a dense layer that gives scores")
+        ]
+    if not last.dense or last.shape[0] < 2:
+        what = "a map" if not last.dense else "one score, so that the label would always be 0"
+        return [
+            Line(name, f"the network ends with {what}", "let it end with a dense layer with one score for each class")
+        ]
+    if last.bent is not None:
+        return [Line(name, f"the scores go through {last.bent}", "let the network end with the scores")]
+    return [Line(name, f"the scores of {last.shape[0]} classes")]
+
+
+def _scores(ctx: Context, name: str, last: Scores) -> Line:
+    classes, features = last.weights.shape
+    if classes < 2:
+        return Line(name, "the network gives one score, so that the label would always be 0", "give one for each class")
+    if not (np.abs(last.weights) <= _SINGLE).all() or not (np.abs(last.bias) <= _SINGLE).all():
+        return Line(name, "scores are NaN, infinite, or beyond float32", "use a network that did not diverge")
+    op = Op("scores", "Gemm", "", (), (), {})
+    tensors = {"weight": last.weights, "bias": last.bias}
+    ctx.build.add(op, "softmax", last, {"in_features": features, "out_features": classes, "bias": True}, tensors)
+    return Line(name, f"the scores of {classes} classes, with real weights")
