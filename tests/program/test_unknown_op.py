@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
+from inspect import isfunction, signature
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +75,14 @@ def test_an_unknown_op_is_refused_by_name(dispatcher: str) -> None:
         DISPATCHERS[dispatcher]()
 
 
+def test_the_float_form_inherits_no_op_from_the_integer_form() -> None:
+    """Nodes of one form among those of the other would compute something else."""
+    makers = {
+        name for name, of in vars(Lowering).items() if callable(of) and signature(of).parameters.keys() > {"op", "y"}
+    }
+    assert makers and makers <= vars(FloatLowering).keys()
+
+
 def test_a_file_with_an_unknown_kind_is_refused() -> None:
     content = program_file.to_bytes(random_program(3, "bits", (4, 4, 8), layers=1))
     with pytest.raises(BlrcError, match=r"op 0: op is 'crnv', not encode or binarize or conv or"):
@@ -97,7 +105,7 @@ def test_what_asks_the_record_knows_it() -> None:
 
 @pytest.mark.parametrize("missing", ["tables", "check", "run", "resized"])
 def test_a_record_that_lacks_something_makes_no_op(missing: str) -> None:
-    methods = {name: value for name, value in vars(Blur).items() if inspect.isfunction(value) and name != missing}
+    methods = {name: value for name, value in vars(Blur).items() if isfunction(value) and name != missing}
     half = type("Half", (BaseOp,), {"kind": "half", "title": "half", **methods})
     with pytest.raises(TypeError, match=f"Half.*{missing}"):
         half("blurred", OP.x, OP.y)
