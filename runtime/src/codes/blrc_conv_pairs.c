@@ -19,7 +19,7 @@ static void blrc_tabulate_pairs(int32_t nibbles, uint32_t *sums)
 
 /* OR the bits of two map pixels of row my into y[0] and y[1]. */
 static void blrc_pair_of_row(const blrc_conv *op, const blrc_pair_input *in, int32_t my, const int32_t *mx,
-                            uint32_t *const *y, BLRC_TABLE(uint32_t) weights, BLRC_TABLE(uint32_t) starts)
+                             uint32_t *const *y, BLRC_TABLE(uint32_t) weights, BLRC_TABLE(uint32_t) starts)
 {
     const blrc_window *win = &op->window;
     const int32_t line = win->kernel_x * op->in_channels;

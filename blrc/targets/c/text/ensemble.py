@@ -103,6 +103,9 @@ int name_init(name_ensemble *ensemble)
 
 int name_add(name_ensemble *ensemble, const INPUT_TYPE *input, void *arena)
 {
+    /* A score times multiplier / 2^shift is in bits, Q16. */
+    const uint32_t multiplier = MULTIPLIERu;
+    const int32_t shift = SHIFT;
     int32_t *scores;
     int status;
 
@@ -112,13 +115,12 @@ int name_add(name_ensemble *ensemble, const INPUT_TYPE *input, void *arena)
     if ((uintptr_t)arena % NAME_ARENA_ALIGN != 0) {
         return NAME_ERROR_ALIGN;
     }
-    scores = (int32_t *)arena + SCORES_AT;
+    scores = (int32_t *)arena + SCORES_AT; /* their place in it, which no map needs any more */
     status = name_observe(ensemble->members, input, arena, scores, 0, 0);
     if (status < 0) {
         return status;
     }
-    /* The scale of the scores is MULTIPLIER / 2^SHIFT: bits in Q16. */
-    name_blrc_head_add(NAME_CLASSES, MULTIPLIERu, SHIFT, scores, ensemble->log_p, ensemble->p, ensemble->p_squared);
+    name_blrc_head_add(NAME_CLASSES, multiplier, shift, scores, ensemble->log_p, ensemble->p, ensemble->p_squared);
     ++ensemble->members;
     return 0;
 }

@@ -14,7 +14,15 @@ from numpy.typing import NDArray
 from blrc.net.bits import pack, unpack
 from blrc.program.ops.binarize import Binarize
 from blrc.program.program import Conv, Encode
-from blrc.targets.c.kernels.kernel import NOT_WORTH_IT, Kernel, Laid, Step, Task
+from blrc.targets.c.kernels.kernel import (
+    NOT_WORTH_IT,
+    Arguments,
+    Kernel,
+    Laid,
+    Number,
+    Step,
+    Task,
+)
 from blrc.targets.c.kernels.tables import Table, mapped, plain
 from blrc.targets.c.kernels.thresholds import never_padded, threshold_bits
 from blrc.targets.c.runtime_files import constant
@@ -52,13 +60,19 @@ def encoded(task: Task[Conv], tables: Sequence[Table], why: str) -> Laid:
     return Laid((plain(task.program, "table", task.encode.table), *tables), f"{why}, table look-up fused")
 
 
-def code_arguments(step: Step, geometry: str, tables: Sequence[str]) -> list[str]:
+def code_arguments(step: Step, geometry: str, tables: Sequence[str]) -> Arguments:
     """Return a call's arguments, in which a fused encoding's table and its number of rows follow the input.
 
     Without a fused encoding they are 0 and 1.
     """
-    fused = [tables[0], str(table_rows(step))] if step.encode is not None else ["0", "1"]
-    return [geometry, "x", *fused, *tables[-2:], *(["scratch"] if step.scratch else []), "y"]
+    return [geometry, "x", *fused(step, tables), *tables[-2:], *(["scratch"] if step.scratch else []), "y"]
+
+
+def fused(step: Step, tables: Sequence[str]) -> Arguments:
+    """Return the table of a fused encoding and its number of rows, or a null pointer and 1 without one."""
+    return (
+        ["0", Number("table_rows", 1)] if step.encode is None else [tables[0], Number("table_rows", table_rows(step))]
+    )
 
 
 def table_rows(step: Step) -> int:
@@ -150,9 +164,10 @@ def code_rows(weights: NDArray[np.uint32], channels: int, groups: int) -> NDArra
     return np.concatenate(parts)
 
 
-def _encode_arguments(step: Step, geometry: str, tables: Sequence[str]) -> list[str]:
+def _encode_arguments(step: Step, geometry: str, tables: Sequence[str]) -> Arguments:
     height, width, channels = step.x.shape
-    return [str(height * width), str(channels), "x", tables[0], str(table_rows(step)), "y"]
+    size = (Number("pixels", height * width), Number("channels", channels))
+    return [*size, "x", tables[0], Number("table_rows", table_rows(step)), "y"]
 
 
 def _binarize_arguments(step: Step, geometry: str, tables: Sequence[str]) -> list[str]:

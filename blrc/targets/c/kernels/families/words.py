@@ -14,7 +14,17 @@ from numpy.typing import NDArray
 from blrc.net.bits import pack, unpack, words
 from blrc.program.ops.flatten import Flatten
 from blrc.program.program import Conv, Pool
-from blrc.targets.c.kernels.kernel import NOT_WORTH_IT, Kernel, Laid, Step, Task, by_geometry, pixels
+from blrc.targets.c.kernels.kernel import (
+    NOT_WORTH_IT,
+    Arguments,
+    Kernel,
+    Laid,
+    Number,
+    Step,
+    Task,
+    by_geometry,
+    pixels,
+)
 from blrc.targets.c.kernels.tables import mapped
 from blrc.targets.c.kernels.thresholds import never_padded, threshold_bits
 from blrc.targets.c.runtime_files import constant
@@ -91,10 +101,11 @@ def blocked(rows: NDArray[np.uint32], block: int) -> NDArray[np.uint32]:
     return np.concatenate([pairs.reshape(len(blocks), -1), blocks[:, :, total // 2 * 2 :].reshape(len(blocks), -1)], 1)
 
 
-def _dense_arguments(step: Step, geometry: str, tables: Sequence[str]) -> list[str]:
+def _dense_arguments(step: Step, geometry: str, tables: Sequence[str]) -> Arguments:
     height, width, channels = step.op.x.shape
     assert isinstance(step.op, Conv)
-    return [str(step.op.fan_in), str(height * width * words(channels)), str(step.y.shape[2]), "x", *tables, "y"]
+    run = (Number("inputs", step.op.fan_in), Number("words", height * width * words(channels)))
+    return [*run, Number("outputs", step.y.shape[2]), "x", *tables, "y"]
 
 
 def _flatten_arguments(step: Step, geometry: str, tables: Sequence[str]) -> list[str]:
