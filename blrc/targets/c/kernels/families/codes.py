@@ -170,9 +170,10 @@ def _encode_arguments(step: Step, geometry: str, tables: Sequence[str]) -> Argum
     return [*size, "x", tables[0], Number("table_rows", table_rows(step)), "y"]
 
 
-def _binarize_arguments(step: Step, geometry: str, tables: Sequence[str]) -> list[str]:
+def _binarize_arguments(step: Step, geometry: str, tables: Sequence[str]) -> Arguments:
     height, width, channels = step.y.shape
-    return [str(height * width), str(channels), "x", tables[0], str(len(step.tables[0].arrays[0])), "y"]
+    size = (Number("pixels", height * width), Number("channels", channels))
+    return [*size, "x", tables[0], Number("limits", len(step.tables[0].arrays[0])), "y"]
 
 
 def _pair_buffers(macros: Mapping[str, int]) -> int:

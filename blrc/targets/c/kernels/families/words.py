@@ -108,9 +108,9 @@ def _dense_arguments(step: Step, geometry: str, tables: Sequence[str]) -> Argume
     return [*run, Number("outputs", step.y.shape[2]), "x", *tables, "y"]
 
 
-def _flatten_arguments(step: Step, geometry: str, tables: Sequence[str]) -> list[str]:
+def _flatten_arguments(step: Step, geometry: str, tables: Sequence[str]) -> Arguments:
     height, width, channels = step.x.shape
-    return [str(height * width), str(channels), "x", "y"]
+    return [Number("pixels", height * width), Number("channels", channels), "x", "y"]
 
 
 def _collected(macros: Mapping[str, int]) -> int:
