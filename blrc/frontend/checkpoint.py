@@ -291,7 +291,9 @@ def _check_tensors(nodes: tuple[Node, ...], tensors: Mapping[str, NDArray[Any]])
 
 def shadows_of(checkpoint: Checkpoint) -> frozenset[str]:
     """Return the keys of the weights of a Binarized NN, of which only the signs count."""
-    return frozenset(f"{node.name}.weight" for node in checkpoint.nodes if node.kind in ("ste_conv2d", "ste_linear"))
+    return frozenset(
+        f"{node.name}.weight" for node in checkpoint.nodes if node.kind.startswith("ste_") and node.kind != "ste_sign"
+    )
 
 
 def signs_of(weights: NDArray[Any]) -> NDArray[np.int8]:
