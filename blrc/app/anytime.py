@@ -18,6 +18,7 @@ from blrc.lowering.calibrate import calibrate
 from blrc.lowering.lower import lower
 from blrc.net.encoding import device_layout
 from blrc.program import head, reference
+from blrc.reading.given import typed
 
 
 class Anytime(Iterator[head.Answer]):
@@ -35,6 +36,7 @@ class Anytime(Iterator[head.Answer]):
         return f"Anytime({self._source!r}: {self._samples:,} samples, {self._given} members so far)"
 
 
+@typed
 def anytime(
     checkpoint: Checkpoint,
     *,

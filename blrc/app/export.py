@@ -26,7 +26,7 @@ from blrc.lowering.lower import lower
 from blrc.net.net import Net
 from blrc.program import program_file, vectors
 from blrc.program.program import Program
-from blrc.reading.given import path_of
+from blrc.reading.given import path_of, typed
 from blrc.reading.regular import check_place
 from blrc.store.claim import claimed
 from blrc.targets.naming.names import check_name
@@ -116,6 +116,7 @@ def build(source: Checkpoint, members: Sequence[Member], gate: int = 0) -> tuple
     return lower(nets, gate), nets
 
 
+@typed
 def export(
     model: str | Path | Checkpoint,
     *,
@@ -210,7 +211,7 @@ def run(source: Checkpoint, request: ExportRequest, say: Say = quiet) -> Exporte
         for note in notes(source):
             say(f"warning: {source.source}: {note}")
             if say is quiet:  # whoever calls from Python and listens to nothing
-                warnings.warn(f"{source.source}: {note}", stacklevel=3)
+                warnings.warn(f"{source.source}: {note}", stacklevel=4)
         say("calibrating")
         program, _ = build(source, chosen, gate)
         if request.c is not None and (request.c.flash or request.c.ram):
