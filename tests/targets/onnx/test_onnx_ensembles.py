@@ -18,8 +18,8 @@ from blrc.program import reference
 from blrc.program.legal import check
 from blrc.program.program import BinaryScores, Constant, Conv, Program
 from blrc.targets.onnx.emit import emit
-from blrc.targets.onnx.graph import tensor_name
 from blrc.targets.onnx.session import OnnxRun, here, instrumented, run_op
+from blrc.targets.onnx.tensors import tensor_name
 
 
 def shared(program: Program, names: Iterable[str], of_member: tuple[int, ...]) -> Program:
