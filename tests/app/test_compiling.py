@@ -20,7 +20,7 @@ QUICK = ("-O1",)
 
 @pytest.fixture(scope="module")
 def source() -> blrc.Checkpoint:
-    model, shape = deep_network(4)
+    model, shape = deep_network(1)
     return checkpoint_of(model, "uint8", shape, 4)
 
 
@@ -50,9 +50,9 @@ def test_every_kind_of_model_gives_the_same(source: blrc.Checkpoint, exported: P
             np.testing.assert_array_equal(net.answers(raw).variance, expected.variance)
 
 
-@pytest.mark.slow("compiles a shipped network")
+@pytest.mark.nightly
 def test_a_checkpoint_s_file_is_compiled_at_map(source: blrc.Checkpoint, tmp_path: Path) -> None:
-    model, _ = deep_network(4)
+    model, _ = deep_network(1)
     blrc.save(model, path=tmp_path / "in a-file.pt", input=source.encoding, calibration=source.samples())
     raw = device_layout(raw_samples(source.encoding, 9, 1))
     with blrc.compile(tmp_path / "in a-file.pt", flags=QUICK) as net:

@@ -517,7 +517,7 @@ def test_trusted_code_is_the_folder_s_own(out: Path, tmp_path: Path) -> None:
         np.testing.assert_array_equal(trusted.scores(raw), own.scores(raw))
 
 
-@pytest.mark.slow("verifies, with sanitizers")
+@pytest.mark.nightly
 @pytest.mark.needs("cc", "size")
 def test_regression_verify_does_not_run_planted_files(out: Path, tmp_path: Path) -> None:
     """Every NAME_*.c in the folder was compiled, listed or not: a planted constructor ran, and all was bit-exact."""

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from by_night import first
 from test_fold import every_decision
 
 import blrc
@@ -25,7 +26,7 @@ CIFAR10 = Path(__file__).parents[2] / "examples" / "cifar10"
 PIXELS = "4616edb298c8ab1c6bc89d170b55fcaae614b1096d18af878e5f67ca3d7ecc86"
 
 
-@pytest.mark.parametrize("member", [Member(), Member(0, 0), Member(0, 1)])
+@pytest.mark.parametrize("member", first(1, [Member(0, 1), Member(), Member(0, 0)]))
 def test_every_channel_decides_right_on_every_reachable_integer(member: Member) -> None:
     shipped = checkpoint.load(MNIST / "mnist.pt")
     assert shipped.calibration is not None
@@ -46,7 +47,7 @@ def test_accuracy_of_the_likeliest_weights(count: int) -> None:
     labels = reference.labels(reference.scores(program, raw))
     assert len(test.raw) == 10_000 and len(labels) == count
     assert np.mean(labels == recorded) >= 0.99
-    with blrc.compile(program) as net:
+    with blrc.compile(program, flags=("-O1",)) as net:
         np.testing.assert_array_equal(net(raw), labels)
     agreement = torch_agreement(nets[0], raw.transpose(0, 3, 1, 2)[:1000], labels[:1000])
     assert agreement.differences == 0

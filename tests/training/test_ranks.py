@@ -13,7 +13,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from small_mnist import small_mnist, write_images
-from two_processes import BATCHES, FLAVOURS
+from two_processes import BATCHES, FLAVOURS, steps_of_every_network
 
 from blrc.errors import BlrcError
 from blrc.frontend import checkpoint
@@ -35,14 +35,15 @@ def start(processes: int, *args: object) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(scope="module")
 def steps(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """OUT of a single process is ``1``, of two ``2``."""
+    """OUT of this process alone is ``1``, of two ``2``."""
     folder = tmp_path_factory.mktemp("steps")
-    for processes in (1, 2):
-        done = start(processes, "steps", folder / str(processes))
-        assert done.returncode == 0 and "Warning" not in done.stderr, done.stderr
+    steps_of_every_network(str(folder / "1"))
+    done = start(2, "steps", folder / "2")
+    assert done.returncode == 0 and "Warning" not in done.stderr, done.stderr
     return folder
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("samples", BATCHES)
 @pytest.mark.parametrize("flavour", FLAVOURS)
 def test_a_step_is_that_of_one_process_on_the_joint_batch(flavour: str, samples: int, steps: Path) -> None:
@@ -59,6 +60,7 @@ def test_a_step_is_that_of_one_process_on_the_joint_batch(flavour: str, samples:
     assert max(float(value.abs().max()) for name, value in one.items() if name.startswith("grad.")) > 1e-3
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("samples", BATCHES)
 def test_a_fused_step_of_two_processes_is_the_plain_one(samples: int, steps: Path) -> None:
     plain, fused = (torch.load(steps / f"2.{flavour}.{samples}") for flavour in ("blrnet", "fused"))
@@ -66,6 +68,7 @@ def test_a_fused_step_of_two_processes_is_the_plain_one(samples: int, steps: Pat
         torch.testing.assert_close(fused[name], value, rtol=1e-8, atol=1e-8)
 
 
+@pytest.mark.nightly
 def test_noise_is_different_in_each_process_and_reproducible(steps: Path) -> None:
     drawn = [torch.load(steps / name) for name in ("1.noise.0", "2.noise.0", "2.noise.1")]
     assert not any(torch.equal(drawn[a], drawn[b]) for a, b in ((0, 1), (0, 2), (1, 2)))

@@ -34,7 +34,7 @@ from blrc.verification.oracles.stopping import ties
 KINDS = ["uint8", "int8", "bits"]
 
 
-@pytest.fixture(scope="module", params=KINDS)
+@pytest.fixture(scope="module", params=["bits", *(pytest.param(kind, marks=pytest.mark.nightly) for kind in KINDS[:2])])
 def exported(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Checkpoint]:
     """The checkpoint of a random network, as a file, and its export to both targets in ``out``."""
     where = tmp_path_factory.mktemp(request.param)
@@ -72,6 +72,7 @@ def verify_json(*arguments: object) -> tuple[int, dict[str, Any]]:
     return result.exit_code, json.loads(result.stdout)
 
 
+@pytest.mark.nightly
 @pytest.mark.needs("cc", "size")
 def test_a_binarized_nn_is_equal_everywhere(tmp_path: Path) -> None:
     model, shape = binarized_network(2)

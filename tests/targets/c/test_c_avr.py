@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from by_night import first
 from c_exports import assert_equal, export, one_conv
 from random_networks import calibrated_net, deep_network, raw_samples
 from random_programs import gated, random_inputs, random_program
@@ -82,13 +83,14 @@ def both_read(program: Program) -> Program:
     return check(replace(program, ops=(encode, second, conv, scores)))
 
 
-@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("kernel", first(1, list(KERNELS)))
 def test_kernels_that_are_rare(avr: Machine, tmp_path: Path, kernel: str) -> None:
     program = KERNELS[kernel]()
     check_program(program, tmp_path, avr)
     assert kernel in (tmp_path / "net.h").read_text()
 
 
+@pytest.mark.nightly
 def test_a_network_from_torch(avr: Machine, tmp_path: Path) -> None:
     checkpoint, net = calibrated_net(deep_network, 3)
     program = lower([net])

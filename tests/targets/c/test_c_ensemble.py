@@ -127,9 +127,10 @@ def test_with_clang(tmp_path: Path) -> None:
     "compiler",
     [
         pytest.param("g++", marks=pytest.mark.needs("g++")),
-        pytest.param("clang++", marks=[pytest.mark.needs("clang++"), pytest.mark.nightly]),
+        pytest.param("clang++", marks=pytest.mark.needs("clang++")),
     ],
 )
+@pytest.mark.nightly
 def test_as_cplusplus(tmp_path: Path, compiler: str) -> None:
     program = scaled(random_program(82, "bits", members=3), 10.0)
     raw = random_inputs(program, 30)
@@ -207,6 +208,7 @@ def test_gates_and_confidences_of_any_kind(tmp_path: Path) -> None:
                     assert_answers(found, sums, len(law) - k, expected == k)
 
 
+@pytest.mark.nightly
 def test_a_gate_that_always_or_never_opens(tmp_path: Path) -> None:
     program = scaled(random_program(86, "bits", members=2, binary=False), 3.0)
     assert check_gate(program, 1, tmp_path / "always") == {1}

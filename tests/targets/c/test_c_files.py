@@ -19,7 +19,6 @@ from blrc.errors import BlrcError
 from blrc.program.program import Program, Window
 from blrc.program.vectors import Vectors, record
 from blrc.targets.c.build import compiler as build
-from blrc.targets.c.build.compiler import STRICT
 from blrc.targets.c.emit import emit, prefixed
 from blrc.targets.c.layout.layout import lay_out
 from blrc.targets.c.text import tables
@@ -43,7 +42,7 @@ def folder(tmp_path: Path, program: Program) -> Path:
     return export(program, tmp_path / "net", random_inputs(program, 3))
 
 
-def compile_all(folder: Path, out: Path, flags: tuple[str, ...] = ("-O2", *STRICT), name: str = "net") -> list[Path]:
+def compile_all(folder: Path, out: Path, flags: tuple[str, ...] = ("-O2",), name: str = "net") -> list[Path]:
     out.mkdir(exist_ok=True)
     sources = [*build.sources(folder, name), folder / f"{name}_vectors.c"]
     return [build.compile_object(build.find_compiler(), flags, s, out / f"{s.stem}.o", folder) for s in sources]
@@ -109,7 +108,7 @@ def test_every_macro_starts_with_the_name(folder: Path) -> None:
     assert all(macro.startswith("NET_") for macro in in_sources)
 
 
-@pytest.mark.parametrize("cplusplus", [False, True])
+@pytest.mark.parametrize("cplusplus", [False, pytest.param(True, marks=pytest.mark.nightly)])
 def test_two_models_link_into_one_program(tmp_path: Path, cplusplus: bool) -> None:
     main, objects = [], []
     compiler = ("g++",) if cplusplus else build.find_compiler()
@@ -118,8 +117,7 @@ def test_two_models_link_into_one_program(tmp_path: Path, cplusplus: bool) -> No
         folder = export(program, tmp_path / name, random_inputs(program, 3), name)
         sources = [*build.sources(folder, name), folder / f"{name}_vectors.c"]
         objects += [
-            build.compile_object(compiler, ("-O1", *STRICT), s, tmp_path / f"{s.stem}.o", folder, cplusplus)
-            for s in sources
+            build.compile_object(compiler, ("-O0",), s, tmp_path / f"{s.stem}.o", folder, cplusplus) for s in sources
         ]
         main.append(f'#include "{name}/{name}.h"\n')
     main.append(

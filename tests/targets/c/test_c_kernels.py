@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from by_night import night
 from c_exports import assert_equal, export, one_conv
 from every_kernel import PLAIN
 from random_programs import random_inputs
@@ -96,7 +97,8 @@ CARRY_SAVE = ("-O2", "-DNET_BLRC_UNIT_BITS=32", "-DNET_BLRC_HAS_POPCOUNT=0")
 BINARY = [i for i, case in enumerate(CASES) if case[1] == "bits"]
 
 
-@pytest.mark.parametrize("flags", [("-O2",), SANITIZE, CARRY_SAVE])
+@pytest.mark.slow("compiles and runs every case of bits")
+@pytest.mark.parametrize("flags", [SANITIZE, CARRY_SAVE, *night(("-O2",))])
 def test_layers_of_bits(tmp_path: Path, flags: tuple[str, ...]) -> None:
     """Every case of bits, alone, in one export that is compiled once. Memory that ends with a layer's own is the
     night's (`test_kernel`) and the farm's (`test_direct.py`)."""
@@ -110,18 +112,18 @@ def test_layers_of_bits(tmp_path: Path, flags: tuple[str, ...]) -> None:
         assert_steps_equal(program, c.run_op, " ".join(flags), count=12)
 
 
-# Of codes by day every fourth case, under sanitizers; all else by night.
+# Of codes by day every eighth case, under sanitizers; all else by night.
 CODES = [i for i in range(len(CASES)) if i not in BINARY]
 
 
 @pytest.mark.parametrize(
     ("case", "flags"),
-    [(i, SANITIZE) for i in CODES[::4]]
+    [(i, SANITIZE) for i in CODES[::8]]
     + [
         pytest.param(i, flags, marks=pytest.mark.nightly)
         for cases, flags in (
             (CODES, ("-O2", *STRICT)),
-            ({*CODES, *BINARY} - {*CODES[::4]}, SANITIZE),
+            ({*CODES, *BINARY} - {*CODES[::8]}, SANITIZE),
             (BINARY[::2], ("-O2", *STRICT)),
             (BINARY[::4], CARRY_SAVE),
             (BINARY[1::4], (*SANITIZE, *CARRY_SAVE[1:3])),
@@ -146,7 +148,8 @@ FIRST_OF_KERNEL = [i for i, case in enumerate(CASES) if case[0] not in {before[0
 
 @pytest.mark.parametrize(
     ("case", "flags"),
-    [(i, SANITIZE) for i in FIRST_OF_KERNEL]
+    [(i, SANITIZE) for i in FIRST_OF_KERNEL[::3]]
+    + [pytest.param(i, SANITIZE, marks=pytest.mark.nightly) for i in FIRST_OF_KERNEL if i not in FIRST_OF_KERNEL[::3]]
     + [pytest.param(i, ("-O2", *STRICT), marks=pytest.mark.nightly) for i in FIRST_OF_KERNEL],
 )
 def test_kernel_with_thresholds_of_32_bits(

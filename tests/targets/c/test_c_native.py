@@ -20,6 +20,8 @@ from blrc.frontend.members import parse_members
 from blrc.program import head, reference
 from blrc.program.program import Program, Value
 from blrc.targets.c.build.compiler import STRICT
+from blrc.targets.c.kernels.cpus import PORTABLE
+from blrc.targets.c.kernels.tiers import host_cpu
 from blrc.targets.c.layout import strips
 from blrc.targets.c.native import calls, library
 from blrc.targets.c.native import network as native
@@ -28,6 +30,12 @@ from blrc.targets.c.native.network import Native
 
 QUICK = ("-O1",)
 KINDS = ("uint8", "int8", "bits")
+
+
+@pytest.fixture(autouse=True)
+def _portable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """C without the levels of this machine: fewer files to compile, and only maps of portable C run row by row."""
+    monkeypatch.setattr(library, "host_cpu", lambda: PORTABLE)
 
 
 def compiled(program: Program, threads: int = 1, flags: tuple[str, ...] = QUICK, cc: str | None = None) -> Native:
@@ -61,30 +69,27 @@ def check_program(program: Program, samples: int = 30, **options: Any) -> None:
 @pytest.mark.parametrize(
     ("seed", "kind"),
     [
-        (0, "uint8"),
         (0, "bits"),
         *(pytest.param(seed, kind, marks=pytest.mark.nightly) for seed in (1, 2) for kind in KINDS),
-        pytest.param(0, "int8", marks=pytest.mark.nightly),
+        *(pytest.param(0, kind, marks=pytest.mark.nightly) for kind in KINDS[:2]),
     ],
 )
 @pytest.mark.slow("compiles C")
-def test_random_programs(seed: int, kind: str) -> None:
+def test_random_programs(seed: int, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the kernels of this machine."""
+    monkeypatch.setattr(library, "host_cpu", host_cpu)
     check_program(random_program(seed, kind, members=1 + seed % 3), threads=1 + seed % 2)
 
 
-@pytest.mark.parametrize(
-    "program",
-    [binary_scores, *(pytest.param(each, marks=pytest.mark.nightly) for each in (words_of_groups, gated_members))],
-)
+@pytest.mark.nightly
+@pytest.mark.parametrize("program", [binary_scores, words_of_groups, gated_members])
 @pytest.mark.needs("clang")
-@pytest.mark.slow("compiles C")
 def test_every_kernel_with_clang(program: Any) -> None:
     check_program(program(), cc="clang", flags=("-O3", *STRICT))
 
 
 def test_steps_that_run_row_by_row(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(strips, "plan", longest_strips)
-    monkeypatch.setattr(library, "host_cpu", lambda: "portable")  # for other CPUs maps are whole
     program = gated_members()
     check_program(program)
     assert compiled(program).layout.rows  # else nothing was tested
@@ -361,7 +366,7 @@ def test_a_step_that_tells_of_too_little_or_too_much(
         return guarded[-1][:size].reshape(count, *value.shape)
 
     monkeypatch.setattr(native, "_empty", in_the_middle)
-    with Native(files, "net", program) as net, pytest.raises(BlrcError, match=f"error {error} in 'run'"):
+    with Native(files, "net", program, 1, QUICK) as net, pytest.raises(BlrcError, match=f"error {error} in 'run'"):
         net.run(random_inputs(program, 1))
     # Nothing is written behind the caller's arrays.
     for array in guarded:
@@ -379,7 +384,7 @@ def test_an_unused_bit_that_is_set_is_an_error() -> None:
         assert text.count(call) == 1
         word = text[text.index(call) + len(call) :].split(",")[0].strip()
         files["net.c"] = text.replace(call, f"    {word}[0] |= 0x80000000u;\n{call}").encode()
-    with Native(files, "net", program) as net, pytest.raises(BlrcError, match="error -101 in 'run'"):
+    with Native(files, "net", program, 1, QUICK) as net, pytest.raises(BlrcError, match="error -101 in 'run'"):
         net.run(random_inputs(program, 2))
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from by_night import night
 from c_exports import assert_equal, export, one_conv
 from hypothesis import given
 from hypothesis import strategies as st
@@ -81,8 +82,15 @@ def check_together(cases: list[Case], folder: Path, cpu: str, seed: int = 0, fla
         assert_steps_equal(program, c.run_op, cpu, count=12)
 
 
-@pytest.mark.parametrize("flags", [("-O2",), SANITIZE], ids=["O2", "sanitizers"])
-@pytest.mark.parametrize("cpu", KERNELS)
+@pytest.mark.parametrize(
+    ("cpu", "flags"),
+    [
+        (PORTABLE, SANITIZE),
+        (CORTEX_M55, ("-O2",)),
+        pytest.param(PORTABLE, ("-O2",), marks=pytest.mark.nightly),
+        pytest.param(CORTEX_M55, SANITIZE, marks=pytest.mark.nightly),
+    ],
+)
 def test_every_edge(tmp_path: Path, cpu: str, flags: tuple[str, ...]) -> None:
     check_together([(*shape, outputs, SAME, pool) for shape, outputs, pool in CASES], tmp_path, cpu, flags=flags)
 
@@ -131,7 +139,7 @@ def test_on_other_machines(emulated: Machine, tmp_path: Path) -> None:
 
 
 # Maps higher than a quad, and one whose last quad is not full; pooled and not; of each number of rows in a word.
-@pytest.mark.parametrize("shape", [(17, 14, 16), (9, 32, 8), (18, 7, 24)], ids=str)
+@pytest.mark.parametrize("shape", [(18, 7, 24), *night((17, 14, 16), (9, 32, 8))], ids=str)
 @pytest.mark.parametrize(
     "emulated",
     ["cortex-m55", *(pytest.param(name, marks=pytest.mark.nightly) for name in ("cortex-m4", "s390x", "aarch64"))],

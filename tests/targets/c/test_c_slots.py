@@ -20,12 +20,9 @@ from blrc.targets.c.native.slots import SLOTS, Slots, structure
 QUICK = ("-O1",)
 
 
-@pytest.mark.parametrize(
-    "make",
-    [binary_scores, *(pytest.param(each, marks=pytest.mark.nightly) for each in (words_of_groups, gated_members))],
-)
+@pytest.mark.nightly
+@pytest.mark.parametrize("make", [gated_members, words_of_groups, binary_scores])
 @pytest.mark.needs("clang")
-@pytest.mark.slow("compiles C")
 def test_every_kernel(make: Any) -> None:
     program = make()
     raw = random_inputs(program, 20)

@@ -95,11 +95,10 @@ def test_every_level_at_the_edges_of_blocks(tier: str, part: int, monkeypatch: p
 
 
 BY_DAY = (TIERS[0], TIERS[-1])
-SOME = [pytest.param(tier, marks=[] if tier in BY_DAY else [pytest.mark.nightly]) for tier in TIERS]
 
 
-@pytest.mark.parametrize("tier", SOME)
-@pytest.mark.slow("compiles kernels of every level")
+@pytest.mark.nightly
+@pytest.mark.parametrize("tier", TIERS)
 def test_bit_sliced_layers_of_every_level(tier: str, monkeypatch: pytest.MonkeyPatch) -> None:
     need(tier)
     monkeypatch.setenv(VARIABLE, tier)
@@ -155,12 +154,12 @@ def test_random_shapes_of_every_level(tier: str, dtype: DType, monkeypatch: pyte
     ("tier", "kind", "dtype"),
     [
         *(
-            pytest.param(tier, kind, dtype, marks=[] if tier in BY_DAY else [pytest.mark.nightly])
+            pytest.param(tier, kind, dtype, marks=[] if tier in BY_DAY and kind == "codes" else [pytest.mark.nightly])
             for kind, dtype in (("tiles", "bits"), ("codes", "int8"))
             for tier in TIERS
         ),
         pytest.param("popcnt", "lanes", "bits", marks=pytest.mark.nightly),
-        ("avx2", "lanes", "bits"),
+        pytest.param("avx2", "lanes", "bits", marks=pytest.mark.nightly),
     ],
 )
 @pytest.mark.slow("compiles kernels of every level")

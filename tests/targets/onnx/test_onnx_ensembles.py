@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+from by_night import first
 from onnx_agreement import KINDS, assert_agrees, difference, emitted, options
 from random_programs import gated, random_inputs, random_program, top_probability
 
@@ -31,7 +32,7 @@ def shared(program: Program, names: Iterable[str], of_member: tuple[int, ...]) -
     return check(replace(program, constants={**program.constants, **changed}))
 
 
-def first(program: Program, members: int) -> Program:
+def first_members(program: Program, members: int) -> Program:
     """The program of the first so many members."""
     constants = {
         name: Constant(constant.tables[: max(constant.of_member[:members]) + 1], constant.of_member[:members])
@@ -46,7 +47,7 @@ def prefix(program: Program, ops: int) -> list[str]:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("members", [2, 5])
-@pytest.mark.parametrize("seed", range(300, 306))
+@pytest.mark.parametrize("seed", first(3, range(300, 306)))
 def test_every_member_agrees_bit_for_bit(seed: int, members: int, kind: str) -> None:
     program = random_program(seed, kind, members=members)
     assert_agrees(program, OnnxRun(emitted(program), program), random_inputs(program, 7, seed))
@@ -64,8 +65,8 @@ def test_a_gated_ensemble_agrees(kind: str) -> None:
     assert metadata["blrc.gate"] == str(gate)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("members", [2, 5])
+@pytest.mark.parametrize("kind", first(1, KINDS))
+@pytest.mark.parametrize("members", first(1, [2, 5]))
 def test_the_oldest_runtime_agrees(members: int, kind: str, ort117_python: Path) -> None:
     program = random_program(members, kind, members=members)
     assert_agrees(program, OnnxRun(emitted(program), program, python=ort117_python), random_inputs(program, 17))
@@ -90,7 +91,7 @@ def test_the_random_members_differ() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("of_member", [(0, 0, 0), (0, 1, 0), (0, 0, 1), (0, 1, 1)])
+@pytest.mark.parametrize("of_member", first(2, [(0, 1, 0), (0, 1, 1), (0, 0, 1), (0, 0, 0)]))
 @pytest.mark.parametrize("ops", [1, 2, 3, 99])
 def test_members_that_share_layers_agree(ops: int, of_member: tuple[int, ...], kind: str) -> None:
     program = random_program(8, kind, (6, 6, 5), members=3)
@@ -112,7 +113,7 @@ def test_shared_weights_behind_layers_that_differ_agree() -> None:
 def test_what_all_members_share_is_stored_and_computed_once() -> None:
     members = 9
     program = random_program(8, "uint8", (6, 6, 5), members=members)
-    one = first(program, 1)
+    one = first_members(program, 1)
     alike = shared(program, program.constants, (0,) * members)
     about = [emit(each, options()).about for each in (one, program, alike)]
     nodes = [[layer["nodes"] for layer in each["layers"]] for each in about]  # type: ignore[attr-defined]
@@ -132,7 +133,7 @@ def test_what_all_members_share_is_stored_and_computed_once() -> None:
             more += (len(program.constants[op.multiplier].tables) - 1) * op.y.shape[2] * 4
             assert more > 0
         assert every == own + more
-    growth = len(emitted(alike)) - len(emitted(first(alike, 2)))
+    growth = len(emitted(alike)) - len(emitted(first_members(alike, 2)))
     assert growth < 40 * (members - 2)  # names in the list of stacked scores and in the metadata
 
 

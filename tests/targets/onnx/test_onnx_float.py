@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+from by_night import first
 from onnx import TensorProto
 from onnx_agreement import KINDS, assert_agrees, difference, emitted, options
 from random_programs import gated, random_inputs, random_program
@@ -36,7 +37,7 @@ def exact(program: Program) -> Program:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("seed", range(14))
+@pytest.mark.parametrize("seed", first(4, range(14)))
 def test_every_layer_is_the_references(seed: int, kind: str) -> None:
     program = exact(random_program(seed, kind, members=1 + seed % 3))
     model = emitted(program, form="float")
@@ -51,7 +52,7 @@ def test_every_layer_is_the_references(seed: int, kind: str) -> None:
     assert [output.name for output in proto.graph.output] == ["scores"]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", first(1, KINDS))
 def test_ops_alone_and_an_old_runtime(kind: str, ort117_python: Path) -> None:
     program = exact(random_program(5, kind, members=2))
     raw = random_inputs(program, 5)

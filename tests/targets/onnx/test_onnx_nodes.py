@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
+from by_night import first
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import helper
@@ -42,13 +43,13 @@ def test_unpacked_bits_are_the_signs(shape: list[int], pair: tuple[Any, Any], se
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", first(4, range(8)))
 def test_programs_agree(seed: int, kind: str) -> None:
     program = random_program(seed, kind, members=1 + seed % 3)
     assert_agrees(program, OnnxRun(emitted(program, "bits"), program), random_inputs(program, 7, seed))
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", first(1, KINDS))
 def test_the_oldest_runtime_agrees(kind: str, ort117_python: Path) -> None:
     program = random_program(3, kind, members=2)
     run = OnnxRun(emitted(program, "bits"), program, python=ort117_python)
