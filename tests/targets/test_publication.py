@@ -275,7 +275,7 @@ def test_the_runtime_s_licence_goes_with_every_export(model: Path, tmp_path: Pat
     listed = read_manifest(tmp_path / "out").files
     assert f"web/{RUNTIME_LICENCE}" in listed and RUNTIME_LICENCE not in listed
     for file in ("net_blrc.h", "net_blrc.c"):  # and of C by itself at the top of both
-        top = (tmp_path / "out" / file).read_text(encoding="ascii").split("*/")[1]
+        top = (tmp_path / "out" / file).read_text(encoding="ascii").split("*/")[2]
         assert " ".join(top.replace("/*", " ").replace("\n *", "\n").split()) == " ".join(wanted.decode().split())
     sources = [path for path in (tmp_path / "out").rglob("*.[ch]") if "_blrc" in path.name]
     sources += [path for path in (tmp_path / "out" / "web").iterdir() if path.name not in ("model.js", RUNTIME_LICENCE)]

@@ -30,13 +30,19 @@
 
 #define BLRC_CARRY_SAVE (!BLRC_VECTOR && !BLRC_HAS_POPCOUNT && BLRC_UNIT_BITS == 32)
 
-static inline uint32_t blrc_popcount(uint32_t v)
+static BLRC_INLINE uint32_t blrc_popcount_here(uint32_t v)
 {
 #if BLRC_HAS_POPCOUNT
     return (uint32_t)__builtin_popcountl((unsigned long)v);
 #else
     return blrc_of_all(blrc_of_eight(blrc_of_four(v)));
 #endif
+}
+
+/* The same, compiled once where compilers prefer that. */
+static inline uint32_t blrc_popcount(uint32_t v)
+{
+    return blrc_popcount_here(v);
 }
 
 #if BLRC_UNIT_BITS == 64
