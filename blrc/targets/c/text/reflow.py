@@ -104,8 +104,10 @@ def _cut(line: str, width: int) -> int | None:
     no other place, behind a parenthesis.
     """
     depth, places = 0, list[tuple[int, int, int]]()
-    for found in re.finditer(rf"{_LITERAL}|[(){{}}]| ", line[: width + 1]):
+    for found in re.finditer(rf"{_LITERAL}|[(){{}}]| ", line):  # of the whole line: a string may end beyond the width
         at = found.start()
+        if at > width:
+            break
         depth += (found[0] in "({") - (found[0] in ")}")
         if found[0] == " " and line[:at].strip() and line[at:].strip(" \\"):
             good = line[:at].endswith((",", " &&", " ||", " =", ";")) and at > width // 3
