@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, get_args
 
 from blrc.errors import BlrcError
 from blrc.frontend.checkpoint import Checkpoint
 from blrc.frontend.sample import Member, binary_layers, sample
 from blrc.lowering.calibrate import calibrate
+from blrc.lowering.norms import NORMS, Norms
 from blrc.net.net import Net, Norm
-
-Norms = Literal["given", "estimated"]
-NORMS: tuple[Norms, ...] = get_args(Norms)
 
 
 def parse_norms(norms: str | None) -> Norms | None:

@@ -31,8 +31,8 @@ def test_scores() -> None:
     assert np.array_equal(scores, SCORES), scores.tolist()
 
 
-MAP_DIGEST = "ff296f2e91174cc3b62429fc1fa681b0d7f8cc9356dfc5d56ee3b9b7aaef7d00"
-SAMPLES_DIGEST = "e345926f3c5d397f92b6836bbd19bf2893e5daf4ad042cdd14787af7fb0c6638"
+MAP_DIGEST = "f9e7185ce86c03dfeeb937601a3d9d3646c238d005276db784b451665ed16e4b"
+SAMPLES_DIGEST = "bc77df1dbca220366e363ca93b767d221d89e1b3d61b278cd14a8446c72ac23f"
 SCORES = [
     [145, 109, 73],
     [329, 289, 251],

@@ -44,9 +44,10 @@ class _StochasticMaxPool(Noisy):
         return self._pool(mean, var)
 
     def _pool(self, mean: Tensor, var: Tensor) -> Gaussian:
-        beside = ((1,), (1,), (0,)) if self.dims == 1 else ((), (), ())
-        own = (self.kernel_size, self.stride, self.padding)
-        kernel, stride, padding = (first + rest for first, rest in zip(beside, own, strict=True))
+        own: list[Any] = [self.kernel_size, self.stride, self.padding]
+        if self.dims == 1:
+            own = [across(value, beside) for value, beside in zip(own, (1, 1, 0), strict=True)]
+        kernel, stride, padding = own
         with torch.no_grad():
             samples = torch.addcmul(mean, self.noise.like(mean), var.sqrt())
             index = F.max_pool2d(samples, kernel, stride, padding, return_indices=True)[1]

@@ -23,13 +23,15 @@ from blrc.nn.ranks import JointBatchNorm1d, JointBatchNorm2d
 
 def layer_of(cls: type[nn.Module]) -> nn.Module:
     """A small instance of a class that is compiled."""
-    if cls in (bnn.BinaryConv2d, bnn.SteConv2d):
+    if cls in (bnn.BinaryConv1d, bnn.BinaryConv2d, bnn.SteConv1d, bnn.SteConv2d):
         return cls(1, 2, 3, bias=True)
     if cls in (bnn.BinaryLinear, bnn.SteLinear, bnn.SoftmaxLinear, nn.Linear):
         return cls(2, 2, bias=True)
     if issubclass(cls, nn.BatchNorm1d | nn.BatchNorm2d | bnn.StochasticBatchNorm1d | bnn.StochasticBatchNorm2d):
         return cls(2)
-    return cls(2) if cls in (bnn.StochasticMaxPool2d, nn.MaxPool2d) else cls()
+    pools = (bnn.StochasticMaxPool1d, bnn.StochasticMaxPool2d, nn.MaxPool1d, nn.MaxPool2d)
+    given = (bnn.ChannelScale, bnn.ChannelShift, bnn.Threshold)
+    return cls(2) if cls in (*pools, *given) else cls()
 
 
 LAYERS = [cls for cls in CLASSES if cls is not bnn.Bernoulli]
