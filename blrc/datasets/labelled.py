@@ -64,10 +64,19 @@ def load(
     return _fit(path, images, labels, value, classes)
 
 
+_READERS = {
+    (28, 28, 1): idx.mnist,
+    (1, 1, 28 * 28): idx.mnist,
+    (32, 32, 3): cifar10,
+    (1, 1, 32 * 32 * 3): cifar10,
+}
+"""What reads a folder for a network's input: images, or the same as one vector in the order C, H, W."""
+
+
 def _read_folder(
     path: Path, value: Value, validation: bool, whitening: Whitening | None
 ) -> tuple[NDArray[Any], NDArray[Any]]:
-    read = {(28, 28, 1): idx.mnist, (32, 32, 3): cifar10}.get(value.shape)
+    read = _READERS.get(value.shape)
     if read is None or (value.dtype != "uint8" and whitening is None):
         remedy = "give an .npz file with the arrays images and labels"
         if value.dtype == "int8" and read is not None:
@@ -77,7 +86,8 @@ def _read_folder(
             f"but this network takes {value.dtype} {value.shape}; {remedy}"
         )
     part = idx.split(read(path))[1] if validation else read(path, train=False)
-    return part.images if whitening is None else whitening.codes(part.images), part.labels
+    images = part.images if whitening is None else whitening.codes(part.images)
+    return images.reshape(len(images), -1) if value.shape[:2] == (1, 1) else images, part.labels
 
 
 def _read_npz(path: Path, value: Value) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -102,7 +112,7 @@ def _read_npz(path: Path, value: Value) -> tuple[NDArray[Any], NDArray[Any]]:
 def _fit(path: Path, images: NDArray[Any], labels: NDArray[Any], value: Value, classes: int) -> Labelled:
     if not len(images.shape) or not len(images):
         raise BlrcError(f"{path}: holds no images")
-    if images.ndim not in (2, 4) or images.dtype != ELEMENTS[value.dtype].given:
+    if images.ndim not in (2, 3, 4) or images.dtype != ELEMENTS[value.dtype].given:
         white = value.dtype == "int8" and images.dtype == np.uint8
         remedy = (
             "; if it was trained on whitened images, give a folder of the data set, and its checkpoint" if white else ""

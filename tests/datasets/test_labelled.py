@@ -84,6 +84,14 @@ def test_a_folder_of_mnist(mnist_folder: Path) -> None:
         load(mnist_folder, Value("input", "uint8", (28, 28, 1)), 9)
 
 
+def test_a_folder_for_a_network_of_flat_images(mnist_folder: Path) -> None:
+    flat = load(mnist_folder, Value("input", "uint8", (1, 1, 784)), 10)
+    maps = load(mnist_folder, Value("input", "uint8", (28, 28, 1)), 10)
+    assert flat.raw.shape == (len(maps.raw), 1, 1, 784)
+    assert np.array_equal(flat.raw.reshape(maps.raw.shape), maps.raw)  # one channel: H, W, C is C, H, W
+    assert np.array_equal(flat.labels, maps.labels)
+
+
 def test_a_folder_of_cifar10_and_its_validation_images(tmp_path: Path) -> None:
     records = RNG.integers(0, 10, (6, 1_100, 3073)).astype(np.uint8)
     for number, part in enumerate(records):
