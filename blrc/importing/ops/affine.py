@@ -110,6 +110,8 @@ def add(ctx: Context, op: Op, x: Flow, held: Reals) -> Flow:
 def _rational(x: Raw, held: Reals, inverse: bool = False) -> NDArray[Any]:
     """Return a constant as rationals that broadcast against the raw input."""
     dims = x.dims
+    if held.size > 1 and (held == held.reshape(-1)[0]).all():
+        held = held.reshape(-1)[:1]
     if held.ndim == len(dims) + 1 and held.shape[0] == 1:
         held = held[0]
     fits = held.ndim <= len(dims) and all(n in (1, size) for n, size in zip(held.shape[::-1], dims[::-1], strict=False))

@@ -15,6 +15,7 @@ from blrc.importing.flow import (
     Constant,
     Flow,
     Raw,
+    Signed,
     Test,
     natural,
     reshaped,
@@ -139,6 +140,10 @@ def _laid(x: Flow, dims: tuple[int, ...]) -> Taken:
     if any(x.pads):
         raise RefusalError("zeros were padded around what it reshapes", "pad directly before a convolution", then=x)
     says = f"({', '.join(map(str, ('N', *dims)))})"
+    if isinstance(x, Signed | Test):  # what it decides lies as it does
+        base = _laid(replace(x.base, axes=x.axes), dims).outputs[0]
+        assert isinstance(base, Flow)
+        return Taken((replace(x, shape=base.shape, axes=base.axes, base=base),), says)
     if x.layer == INPUT and x.is_natural and isinstance(x, Raw | Bits):
         if isinstance(x, Raw):
             x = _constants(x, dims)
@@ -168,6 +173,11 @@ def transpose(ctx: Context, op: Op, args: Args) -> Taken:
         raise RefusalError(f"its perm {str(perm)[:40]} moves the batch", "keep the batch as the first axis", then=x)
     if any(x.pads):
         raise RefusalError("zeros were padded around what it transposes", "pad directly before a convolution", then=x)
+    if isinstance(x, Signed | Test):
+        made = transpose(ctx, op, [replace(x.base, axes=x.axes)])
+        base = made.outputs[0]
+        assert isinstance(base, Flow)
+        return replace(made, outputs=(replace(x, shape=base.shape, axes=base.axes, base=base),))
     order = [axis - 1 for axis in perm[1:]]
     says = f"axes in the order {', '.join(map(str, perm))}"
     if x.layer == INPUT and x.is_natural and isinstance(x, Raw | Bits):
