@@ -38,7 +38,6 @@ from blrc.benchmark.rivals import lce, twins
 from blrc.benchmark.rivals.registry import FLOAT32, INT8, OURS, TORCH, in_onnx_runtime
 from blrc.benchmark.rivals.torch_twin import in_torch, one_thread
 from blrc.benchmark.run import ROUNDS
-from blrc.benchmark.subject import macs
 from blrc.net.bits import pack_signs
 from blrc.program import vectors
 from blrc.program.legal import check
@@ -146,7 +145,7 @@ def measured(
 ) -> dict[str, Any]:
     """What the table and the JSON hold of a shape; `others` are contestants that run elsewhere."""
     program = program_of(shape)
-    work = macs(program.ops if shape.network else program.ops[:1])
+    work = program.macs if shape.network else program.ops[0].macs
     with ExitStack() as stack:
         runs: dict[tuple[str, str], Run] = {("", who): run for who, run in contestants(program, there, stack)}
         runs |= {("", who): run for who, run in others.items()}

@@ -90,13 +90,6 @@ def network(shape: tuple[int, int, int], layers: Sequence[Layer], seed: int = 0)
     return check(Program(x, tuple(ops), tables, ("map",), 0.01))
 
 
-def macs(op: Op) -> int:
-    """Multiply-adds, those with padding included."""
-    if isinstance(op, Conv):
-        return int(np.prod(op.unpooled)) * op.fan_in
-    return int(np.prod(op.x.shape)) * op.y.shape[2] if isinstance(op, Scores) else 0
-
-
 def measure(program: Program, folder: Path, flags: Sequence[str], cc: str | None, rounds: int) -> None:
     """Print one table; refuses to time an answer that is wrong."""
     raw = np.random.default_rng(1).integers(0, 256, (2, *program.input.shape)).astype(np.uint8)
@@ -112,9 +105,9 @@ def measure(program: Program, folder: Path, flags: Sequence[str], cc: str | None
         print(f"  {' '.join(flags)}: {build.flash} bytes of code and tables")
         for step in build.layout.steps:
             ns = min(each[step.op.name] for each, _ in results)
-            rate = macs(step.op) / ns
+            rate = step.op.macs / ns
             print(f"    {step.op.name:10} {step.kernel:12} {ns:12,.0f} ns {rate:8.1f} GMAC/s")
-        total = sum(macs(op) for op in program.ops)
+        total = program.macs
         print(f"    {'whole':23} {whole:12,.0f} ns {total / whole:8.1f} GMAC/s")
 
 

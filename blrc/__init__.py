@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from blrc.errors import BlrcError
     from blrc.frontend.checkpoint import Checkpoint, load
     from blrc.frontend.saving import save
-    from blrc.net.encoding import InputEncoding, bits, int8_codes, pixels
+    from blrc.net.encoding import InputEncoding, bits, int8_codes, pixel_bits, pixel_codes, pixels
     from blrc.nn import models
 
 __version__ = version.VERSION
@@ -54,6 +54,8 @@ __all__ = [
     "load",
     "models",
     "nn",
+    "pixel_bits",
+    "pixel_codes",
     "pixels",
     "save",
     "train",
@@ -75,6 +77,8 @@ if not TYPE_CHECKING:  # for type checkers, a name that is not imported above is
         "inspect": "app.inspect",
         "int8_codes": "net.encoding",
         "load": "frontend.checkpoint",
+        "pixel_bits": "net.encoding",
+        "pixel_codes": "net.encoding",
         "pixels": "net.encoding",
         "save": "frontend.saving",
         "train": "app.train",

@@ -104,7 +104,7 @@ def _first_difference(
     text = f"op {op.name!r}, sample {at[0]}, position {at[1:3]}, channel {at[3]}: {ours[at]}, but C gives {theirs[at]}"
     if isinstance(op, Conv):
         threshold = program.constant(op.thresholds, member)[at[3]]
-        z = reference.preactivation(program, op, x[at[0] : at[0] + 1], member)[0, :, :, at[3]]
+        z = op.preactivation(program, x[at[0] : at[0] + 1], member)[0, :, :, at[3]]
         where = "in the whole map" if op.pool is not None else "there"
         shown = z.tolist() if op.pool is not None else int(z[at[1:3]])
         text += f"; threshold {threshold}, z {where}: {shown}; {op.window}, pool {op.pool}, groups {op.groups}"

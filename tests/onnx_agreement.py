@@ -47,7 +47,7 @@ def difference(
     sample, row, column, channel = wrong[0]
     where = f"op {op.name!r}, sample {sample}, position ({row}, {column}), channel {channel}, {len(wrong)} in all"
     if isinstance(op, Conv) and op.pool is None:
-        z = reference.preactivation(program, op, x[sample : sample + 1], member)[0, row, column, channel]
+        z = op.preactivation(program, x[sample : sample + 1], member)[0, row, column, channel]
         where += f", z {z}, threshold {program.constant(op.thresholds, member)[channel]}"
     return f"{where}: {got[tuple(wrong[0])]}, expected {want[tuple(wrong[0])]}"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,8 @@ from numpy.typing import NDArray
 from blrc.net.bits import pack_signs
 from blrc.program import head, reference
 from blrc.program.legal import check
+from blrc.program.ops.binarize import Binarize
+from blrc.program.ops.flatten import Flatten
 from blrc.program.program import BinaryScores, Constant, Conv, Encode, Op, Pool, Program, Scores, Value, Window
 
 
@@ -22,14 +25,20 @@ def random_program(
     members: int = 1,
     binary: bool | None = None,
 ) -> Program:
-    """A random program; the same for the same arguments. `shape` is (H, W, C). Every third seed's scores are binary."""
+    """A random program; the same for the same arguments. `shape` is (H, W, C).
+
+    Every third seed's scores are binary. Seed 6 and every eighth after it make bits of pixels, and seed 5 and every
+    seventh after it pack the bits before the last dense layer.
+    """
     rng = np.random.default_rng(seed)
     shape = shape or (int(rng.integers(1, 13)), int(rng.integers(1, 13)), int(rng.choice([1, 2, 3, 31, 32, 33])))
     x = Value("input", kind, shape)  # type: ignore[arg-type]
     builder = Builder(x, rng, members)
     if kind == "uint8":
-        builder.encode()
+        builder.binarize() if seed % 8 == 6 else builder.encode()
     for i in range(layers):
+        if i == layers - 1 and seed % 7 == 5 and builder.x.dtype == "bits" and builder.x.shape[:2] != (1, 1):
+            builder.flatten()
         if builder.x.shape[:2] == (1, 1) or i == layers - 1:
             builder.conv(f"dense{i}", Window(builder.x.shape[:2]), None)
         else:
@@ -83,6 +92,18 @@ class Builder:
         table = self.rng.integers(-127, 128, (rows, 256)).astype(np.int8)
         y = Value("codes", "int8", self.x.shape)
         self._add(Encode("encode", self.x, y, "encode.table"), {"encode.table": [table] * self.members})
+
+    def binarize(self, flat: bool = False) -> None:
+        rows = self.x.shape[2] if self.rng.random() < 0.7 else 1
+        limits = self.rng.choice(
+            [0, 1, 100, 127, 128, 200, 255, 256], rows, p=[0.05, 0.1, 0.2, 0.2, 0.2, 0.1, 0.1, 0.05]
+        )
+        y = Value("input.bits", "bits", (1, 1, prod(self.x.shape)) if flat else self.x.shape)
+        table = [limits.astype(np.int16)] * self.members
+        self._add(Binarize("binarize", self.x, y, "binarize.thresholds"), {"binarize.thresholds": table})
+
+    def flatten(self) -> None:
+        self._add(Flatten("flat", self.x, Value("flat.bits", "bits", (1, 1, prod(self.x.shape)))), {})
 
     def random_conv(self, name: str) -> None:
         rng = self.rng
@@ -147,7 +168,7 @@ class Builder:
         low, high = probe.bounds(op)
         thresholds = []
         for member in range(self.members):
-            z = reference.preactivation(probe, op, self.sample, member)
+            z = op.preactivation(probe, self.sample, member)
             t = np.median(z, axis=(0, 1, 2)).round().astype(np.int32) + rng.integers(-1, 2, out).astype(np.int32)
             t[rng.random(out) < 0.05] = low
             t[rng.random(out) < 0.05] = high + 1
@@ -193,7 +214,7 @@ class Builder:
         for name, per_member in tables.items():
             self.constants[name] = _constant(per_member)
         self.ops.append(op)
-        self.sample = reference.apply(self._program(self.ops, {}), op, self.sample)
+        self.sample = op.run(self._program(self.ops, {}), self.sample)
         self.x = op.y
 
     def _program(self, ops: list[Op], extra: dict[str, list[NDArray[Any]]]) -> Program:

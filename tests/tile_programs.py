@@ -10,12 +10,11 @@ import pytest
 from numpy.typing import NDArray
 
 from blrc.net.bits import pack_signs
-from blrc.program import reference
 from blrc.program.legal import check
 from blrc.program.program import Constant, Conv, DType, Program, Scores, Value, Window
 
-# Height, width, input channels, output channels, window, pool.
-Case = tuple[int, int, int, int, Window, Window | None]
+# Height, width, input channels, output channels, window, pool; groups, where there are several.
+Case = tuple[int, int, int, int, Window, Window | None] | tuple[int, int, int, int, Window, Window | None, int]
 
 SAME = Window((3, 3), padding=(1, 1, 1, 1))
 HALF = Window((2, 2), (2, 2))
@@ -158,11 +157,13 @@ def many_convs(cases: Sequence[Case], seed: int = 0, dtype: DType = "bits") -> P
     ops: list[Conv] = []
     constants: dict[str, NDArray[Any]] = {}
 
-    def conv(name: str, at: Value, outputs: int, window: Window, pool: Window | None) -> Value:
+    def conv(name: str, at: Value, outputs: int, window: Window, pool: Window | None, groups: int = 1) -> Value:
         size = window.output(*at.shape[:2])
         size = size if pool is None else pool.output(*size)
-        op = Conv(name, at, Value(f"{name}.y", "bits", (*size, outputs)), f"{name}.w", f"{name}.t", window, 1, pool)
-        signs = rng.integers(0, 2, (outputs, *window.kernel, at.shape[2])) * 2 - 1
+        op = Conv(
+            name, at, Value(f"{name}.y", "bits", (*size, outputs)), f"{name}.w", f"{name}.t", window, groups, pool
+        )
+        signs = rng.integers(0, 2, (outputs, *window.kernel, at.shape[2] // groups)) * 2 - 1
         signs[::5], signs[1::5] = 1, -1
         constants[op.weights] = pack_signs(signs)
         peak = 1 if at.dtype == "bits" else 128
@@ -173,7 +174,7 @@ def many_convs(cases: Sequence[Case], seed: int = 0, dtype: DType = "bits") -> P
         ops.append(op)
         return op.y
 
-    for i, (h, w, c, outputs, window, pool) in enumerate(cases):
+    for i, (h, w, c, outputs, window, pool, *groups) in enumerate(cases):
         at = x
         if (h, w, c) != x.shape:
             # Any map of that size: padding makes it as large as is needed.
@@ -182,7 +183,7 @@ def many_convs(cases: Sequence[Case], seed: int = 0, dtype: DType = "bits") -> P
                 feed = Window((max(1, height - h + 1), max(1, width - w + 1)), padding=feed.padding)
             at = conv(f"feed{i}", x, c, feed, None)
             assert at.shape == (h, w, c), (at.shape, (h, w, c))
-        last = conv(f"case{i}", at, outputs, window, pool)
+        last = conv(f"case{i}", at, outputs, window, pool, *groups)
     scores = Scores("scores", last, Value("scores", "int32", (1, 1, 2)), "s.w", "s.b")
     constants["s.w"] = rng.integers(-9, 10, (2, *last.shape)).astype(np.int8)
     constants["s.b"] = np.zeros(2, np.int32)
@@ -201,12 +202,12 @@ def assert_steps_equal(
     that does not, and `where` it was computed."""
     for op in program.ops:
         x = values(op.x, count, 1)
-        different = np.argwhere(run_op(op.name, x) != reference.apply(program, op, x))
+        different = np.argwhere(run_op(op.name, x) != op.run(program, x))
         if len(different):
             sample, row, column, channel = different[0]
             if not isinstance(op, Conv):
                 pytest.fail(f"{where}: op {op}, sample {sample}, class {channel}")
-            z = reference.preactivation(program, op, x[sample : sample + 1])[0, :, :, channel]
+            z = op.preactivation(program, x[sample : sample + 1])[0, :, :, channel]
             threshold = program.constant(op.thresholds)[channel]
             at = f"sample {sample}, position {(row, column)}, channel {channel}"
             pytest.fail(f"{where}: op {op}, {at}: threshold {threshold}, z {z}")

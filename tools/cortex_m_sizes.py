@@ -117,16 +117,19 @@ def measure_runtime(variant: Mapping[str, int], folder: Path, cpu: Flags) -> Mea
     return measure_folder(sources, sources, folder / "objects", cpu, files)
 
 
+# Firmware is often compiled as freestanding, where compilers make no calls of memcpy and memset out of loops.
+ENVIRONMENTS: tuple[Flags, ...] = ((), ("-ffreestanding",))
+
+
 def runtime_figures(
-    cpu: Flags, variants: Sequence[Mapping[str, int]] = VARIANTS
+    cpu: Flags, variants: Sequence[Mapping[str, int]] = VARIANTS, environments: Sequence[Flags] = ENVIRONMENTS
 ) -> tuple[dict[str, int], dict[str, int]]:
     """Code of each file, and stack of each function that generated code calls without the buffers that macros size:
-    the largest over these variants, with and without -ffreestanding."""
+    the largest over these variants and environments."""
     code: dict[str, int] = {}
     stack: dict[str, int] = {}
 
-    # Firmware is often compiled as freestanding, where compilers make no calls of memcpy and memset out of loops.
-    cases = [(variant, flags) for flags in (cpu, (*cpu, "-ffreestanding")) for variant in variants]
+    cases = [(variant, (*cpu, *more)) for more in environments for variant in variants]
 
     def measured_case(case: tuple[Mapping[str, int], Flags]) -> Measured:
         with tempfile.TemporaryDirectory() as folder:

@@ -55,6 +55,7 @@ def _settings(source: Checkpoint, norms: Norms) -> dict[str, object]:
             "scale": encoding.scale,
             "mean": list(encoding.mean),
             "std": list(encoding.std),
+            **({"at": list(encoding.at)} if encoding.at else {}),
         },
         "norms": norms,
         "calibration_samples": 0 if samples is None or norms == "given" else len(samples),

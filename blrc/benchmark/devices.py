@@ -9,7 +9,7 @@ from pathlib import Path
 
 from blrc.benchmark.host import Progress
 from blrc.benchmark.rivals.published import Int8, int8_of
-from blrc.benchmark.subject import Subject, macs, told_apart
+from blrc.benchmark.subject import Subject, told_apart
 from blrc.errors import BlrcError
 from blrc.program import program_file
 from blrc.program.vectors import record
@@ -113,7 +113,7 @@ def measure_devices(
 
 
 def _device(subject: Subject, machine: Machine, others: bool, work: Path) -> Device:
-    program, work_of = subject.program, macs(subject.program.ops)
+    program, work_of = subject.program, subject.program.macs
     of_another = subject.layout.cpu in HOSTS and subject.layout.cpu != cpu_of(machine)
     if subject.exported is None or of_another:  # C for another host says nothing about this machine
         folder = _written(subject, PORTABLE, "size", work / "export")
@@ -165,7 +165,7 @@ def _steps(subject: Subject, build: EmulatedBuild, int8: Int8 | None) -> tuple[t
     layers = () if int8 is None else int8.layers.get(build.machine.name, ())
     beside = dict(zip((step.op.name for step in build.layout.steps), layers, strict=False))
     return tuple(
-        StepCost(step.op.name, step.kernel, macs([step.op]), counted[step.op.name], beside.get(step.op.name))
+        StepCost(step.op.name, step.kernel, step.op.macs, counted[step.op.name], beside.get(step.op.name))
         for step in build.layout.steps
     ), ""
 

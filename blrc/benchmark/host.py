@@ -16,8 +16,8 @@ from blrc.benchmark.ours import Level, compile_levels, levels_of
 from blrc.benchmark.peak import Peak
 from blrc.benchmark.rivals import lce
 from blrc.benchmark.rivals.registry import OURS, RIVALS, TORCH
-from blrc.benchmark.subject import Subject, macs, told_apart
-from blrc.program.program import BinaryScores, Conv, Op, Scores
+from blrc.benchmark.subject import Subject, told_apart
+from blrc.program.program import Op, WeightedOp
 from blrc.targets.c.kernels.tiers import allowed, host_cpu
 from blrc.targets.c.layout.layout import HOSTS, PORTABLE, Layout
 from blrc.targets.c.native.library import library_files
@@ -170,9 +170,9 @@ def versions() -> dict[str, str]:
 
 
 def _row(what: str, kernel: str, ops: Sequence[Op]) -> Row:
-    computing = [op for op in ops if isinstance(op, Conv | Scores | BinaryScores)]
-    binary = all(isinstance(op, BinaryScores) or (isinstance(op, Conv) and op.x.dtype == "bits") for op in computing)
-    return Row(what, kernel, macs(ops), binary and bool(computing))
+    weighted = [op for op in ops if isinstance(op, WeightedOp)]
+    binary = bool(weighted) and all(op.is_binary for op in weighted)
+    return Row(what, kernel, sum(op.macs for op in ops), binary)
 
 
 def _of_row(times: Mapping[_Key, Time], row: int, levels: Sequence[Level]) -> dict[str, Time]:

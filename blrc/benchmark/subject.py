@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from blrc.app.compile import sources
 from blrc.exports.again import code_of, expect_c, vectors_of
 from blrc.exports.door import open_export
-from blrc.program.program import BinaryScores, Conv, Op, Program, Scores
+from blrc.program.program import Program
 from blrc.store.places import is_folder
 from blrc.targets.c.layout.layout import Layout
 from blrc.targets.c.native.library import in_library
@@ -74,11 +74,6 @@ def _of_folder(folder: Path, digest: str | None, trust_code: bool) -> Subject:
     layout = read_layout(program, name, files.get(f"{name}.h", b""))
     optimize = str(opened.manifest.options.get("optimize", "size"))
     return Subject(name, program, files, layout, recorded.inputs[:1], optimize, exported, exported.get(f"{name}.onnx"))
-
-
-def macs(ops: Sequence[Op]) -> int:
-    """Return the number of multiply-adds of one inference, without taps outside a map, which are not computed."""
-    return sum(op.macs for op in ops if isinstance(op, Conv | Scores | BinaryScores))
 
 
 def told_apart(layout: Layout) -> tuple[object, ...]:

@@ -224,6 +224,10 @@ def _settings(value: Any, where: str) -> None:
     schema.an_object(value, where)
     for key, (default, check) in _OPTIONAL.items():
         check(value.get(key, default), f"{where}.{key}")
+    given = value.get("input")
+    if isinstance(given, dict) and "at" in given:  # pixels that thresholds turn into bits
+        schema.listing(schema.whole(0, 256), _LAYERS)(given["at"], f"{where}.input.at")
+        value = {**value, "input": {key: item for key, item in given.items() if key != "at"}}
     schema.record(_SETTINGS)({key: item for key, item in value.items() if key not in _OPTIONAL}, where)
 
 

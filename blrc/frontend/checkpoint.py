@@ -197,11 +197,23 @@ def _node(held: Mapping[str, Any]) -> Node:
 
 
 def _encoding(held: Mapping[str, Any]) -> InputEncoding:
-    _expect_only("the input", held, ("kind", "shape", "scale", "mean", "std"))
+    _expect_only("the input", held, ("kind", "shape", "scale", "mean", "std", "table", "at"))
     shape = tuple(_expect(int, n, "a size of the input") for n in _field(list, held, "shape"))
     mean, std = (tuple(_number(x, f"the input's {key}") for x in _field(list, held, key)) for key in ("mean", "std"))
     scale = _number(held.get("scale"), "the input's scale")
-    return InputEncoding(_field(str, held, "kind"), shape, scale, mean, std)
+    given = tuple(_integers(row, "a row of the input's table") for row in _maybe_list(held, "table"))
+    return InputEncoding(
+        _field(str, held, "kind"), shape, scale, mean, std, given, _integers(_maybe_list(held, "at"), "at")
+    )
+
+
+def _maybe_list(held: Mapping[str, Any], key: str) -> list[Any]:
+    found: list[Any] = _field(list, held, key) if key in held else []
+    return found
+
+
+def _integers(values: Any, what: str) -> tuple[int, ...]:
+    return tuple(_expect(int, value, what) for value in _expect(list, values, what))
 
 
 def _field(kind: type, held: Mapping[str, Any], key: str) -> Any:

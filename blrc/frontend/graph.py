@@ -116,6 +116,8 @@ def _plain(option: str, value: Any) -> Any:
     """
     if option == "bias":
         return value is not None
+    if option in ("min_val", "max_val") and value in (-math.inf, math.inf):
+        return None
     if isinstance(value, tuple):
         return [_plain(option, item) for item in value]
     return value.item() if isinstance(value, np.generic | torch.Tensor) else value

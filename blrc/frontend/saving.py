@@ -44,7 +44,7 @@ def save(
 
     Args:
         model: any module made of `blrc.nn` layers; a user's own class needs no registration.
-        input: how raw input becomes codes (`blrc.net.encoding.pixels`, `int8_codes` or `bits`).
+        input: how raw input becomes codes (see `blrc.net.encoding`).
         calibration: raw samples ``(N, *input.shape)`` of type ``input.dtype``, at least 2; a few hundred suffice. None
             leaves a checkpoint that cannot be exported without re-estimation samples.
         compact: hold logits as 8-bit codes, a quarter of the size. MAP weights and samples stay the same bit for bit.
@@ -85,6 +85,8 @@ def write(checkpoint: Checkpoint, path: Path, compact: bool = False) -> None:
             "scale": float(input.scale),
             "mean": list(map(float, input.mean)),
             "std": list(map(float, input.std)),
+            **({"table": [list(row) for row in input.given]} if input.given else {}),
+            **({"at": list(input.at)} if input.at else {}),
         },
         "calibration": _deflate(checkpoint.calibration),
     }

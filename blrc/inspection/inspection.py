@@ -7,7 +7,6 @@ the same sizes and counts, so no calibration samples are needed.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import assert_never
 
 import numpy as np
 
@@ -18,7 +17,7 @@ from blrc.inspection import choices
 from blrc.inspection.report import Inspection, LayerReport
 from blrc.lowering.lower import lower
 from blrc.net.window import Window
-from blrc.program.program import BinaryScores, Conv, Encode, Op, Pool, Scores
+from blrc.program.program import Conv, Encode, Op, Pool, WeightedOp
 from blrc.reading.given import check_loaded
 from blrc.targets.c.layout.layout import Layout, Step, lay_out
 from blrc.targets.c.size import footprint
@@ -82,19 +81,14 @@ def _fused_encode(step: Step, encode: Encode) -> LayerReport:
 
 def _layer(checkpoint: Checkpoint, layout: Layout, step: Step, kinds: Mapping[str, str], stack: int) -> LayerReport:
     op = step.op
-    weights = 0
     certainty = settled = None
-    if isinstance(op, Conv | BinaryScores):
-        weights = op.y.shape[2] * op.fan_in
+    weights = op.y.shape[2] * op.fan_in
     if kinds.get(op.name, "").startswith("binary_"):
         # max(p, 1-p) = sigmoid(|W|); there are 256 different ones.
         larger = 1.0 / (1.0 + np.exp(-np.abs(from_codes(checkpoint.logit_codes(op.name)).astype(np.float64))))
         certainty, settled = float(larger.mean()), float((1.0 - larger < SETTLED).mean())
-    if isinstance(op, Scores):
-        weights = layout.program.constant(op.weights).size
-    macs = op.macs if isinstance(op, Conv | Scores | BinaryScores) else 0
     kept = layout.rows.get(step.y.name)
-    is_binary = isinstance(op, Conv | BinaryScores) and op.x.dtype == "bits"
+    is_binary = isinstance(op, WeightedOp) and op.is_binary
     return LayerReport(
         name=op.name,
         kind=_kind(op, kinds),
@@ -109,8 +103,8 @@ def _layer(checkpoint: Checkpoint, layout: Layout, step: Step, kinds: Mapping[st
         flash=step.flash - (_bytes(step, "table") if step.encode is not None else 0),
         ram=layout.slot_bytes(step.y) if step.y.name in layout.arena.offsets else 0,
         stack=stack,
-        binary_operations=macs if is_binary else 0,
-        integer_operations=0 if is_binary else macs,
+        binary_operations=op.macs if is_binary else 0,
+        integer_operations=0 if is_binary else op.macs,
     )
 
 
@@ -119,28 +113,18 @@ def _bytes(step: Step, role: str) -> int:
 
 
 def _kind(op: Op, kinds: Mapping[str, str]) -> str:
-    if isinstance(op, Encode):
-        return "encode"
-    if isinstance(op, Pool):
-        return "pool"
-    if isinstance(op, Scores):
-        return "softmax"
-    if isinstance(op, BinaryScores):
-        return "dense"
-    if isinstance(op, Conv):
-        if op.groups == 1:
-            return _OP[kinds[op.name]]
-        return "depthwise conv" if op.groups == op.x.shape[2] else "grouped conv"
-    assert_never(op)
+    if not isinstance(op, Conv):
+        return op.title
+    if op.groups == 1:
+        return _OP[kinds[op.name]]
+    return "depthwise conv" if op.groups == op.x.shape[2] else "grouped conv"
 
 
 def _geometry(op: Op, kinds: Mapping[str, str]) -> str:
     if isinstance(op, Pool):
         return _window(op.window)
-    if isinstance(op, Encode | Scores | BinaryScores):
-        return ""
     if not isinstance(op, Conv):
-        assert_never(op)
+        return ""
     parts = [] if _OP[kinds[op.name]] == "dense" else [_window(op.window)]
     if op.groups > 1:
         parts.append(f"{op.groups} groups")

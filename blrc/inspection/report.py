@@ -183,9 +183,11 @@ def _input_line(inspection: Inspection) -> str:
     encoding = inspection.encoding
     shape = sizes(encoding.shape)
     text = f"{inspection.source}: input {encoding.kind} {shape}" + (" (C, H, W)" if len(encoding.shape) == 3 else "")
-    if encoding.kind != "bits":
+    if encoding.at:
+        text += f", +1 from {', '.join(map(str, encoding.at))} on"
+    elif encoding.kind != "bits":
         text += f", {encoding.scale:.4g} codes a unit"
-    if encoding.kind == "uint8":
+    if encoding.mean:
         mean, std = ([f"{value:.4g}" for value in values] for values in (encoding.mean, encoding.std))
         text += f" of (x/255 - mean)/std, mean {', '.join(mean)}, std {', '.join(std)}"
     return f"{text}; {inspection.calibration_samples:,} calibration samples"

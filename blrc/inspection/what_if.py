@@ -8,12 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import replace
 from fractions import Fraction
-from typing import assert_never
 
 import numpy as np
 
-from blrc.net.bits import words
-from blrc.program.program import BinaryScores, Constant, Conv, Encode, Op, Pool, Program, Scores, Value
+from blrc.program.program import Constant, Op, Program, WeightedOp
 
 
 def first_members(program: Program, count: int) -> Program:
@@ -34,7 +32,7 @@ def first_members(program: Program, count: int) -> Program:
 
 def shared_weights(program: Program, layers: Collection[str]) -> Program:
     """Return the program in which all members share one table of weights in each of these layers."""
-    shared = {op.weights for op in program.ops if isinstance(op, Conv | BinaryScores) and op.name in layers}
+    shared = {op.weights for op in program.ops if isinstance(op, WeightedOp) and op.packed and op.name in layers}
 
     def share(name: str, constant: Constant) -> Constant:
         return Constant(constant.tables[:1], (0,) * len(constant.of_member)) if name in shared else constant
@@ -50,49 +48,18 @@ def narrower(program: Program, width: Fraction) -> Program | None:
     values = {program.input.name: program.input}
     ops: list[Op] = []
     constants: dict[str, Constant] = {}
-
-    def thin(value: Value) -> Value:
-        height, channels = value.shape[:2], value.shape[2]
-        values[value.name] = replace(value, shape=(*height, max(1, round(channels * width))))
-        return values[value.name]
-
-    def zeros(name: str, shape: tuple[int, ...]) -> None:
-        constant = program.constants[name]
-        tables = tuple(np.zeros(shape, table.dtype) for table in constant.tables)
-        constants[name] = Constant(tables, constant.of_member)
-
-    def keep(*names: str) -> None:
-        constants.update({name: program.constants[name] for name in names})
-
     for op in program.ops:
-        x = values[op.x.name]
-        if isinstance(op, Encode):
-            keep(op.table)
-            values[op.y.name] = op.y
-            ops.append(op)
-        elif isinstance(op, Conv):
-            groups, y = op.groups, thin(op.y)
-            if groups > 1:
-                if groups != op.x.shape[2]:
-                    return None
-                groups = x.shape[2]
-                y = values[y.name] = replace(y, shape=(*y.shape[:2], groups * (op.y.shape[2] // op.groups)))
-            zeros(op.weights, (y.shape[2], *op.window.kernel, words(x.shape[2] // groups)))
-            zeros(op.thresholds, (y.shape[2],))
-            ops.append(replace(op, x=x, y=y, groups=groups))
-        elif isinstance(op, Pool):
-            y = values[op.y.name] = replace(op.y, shape=(*op.y.shape[:2], x.shape[2]))
-            ops.append(replace(op, x=x, y=y))
-        elif isinstance(op, Scores):
-            zeros(op.weights, (program.classes, *x.shape))
-            keep(op.bias)
-            ops.append(replace(op, x=x))
-        elif isinstance(op, BinaryScores):
-            zeros(op.weights, (program.classes, *x.shape[:2], words(x.shape[2])))
-            keep(op.multiplier, op.bias)
-            ops.append(replace(op, x=x))
-        else:
-            assert_never(op)
+        made: Op | None = op.resized(values[op.x.name], max(1, round(op.y.shape[2] * width)))
+        if made is None:
+            return None
+        values[made.y.name] = made.y
+        ops.append(made)
+        for declared in made.tables():
+            constant = program.constants[declared.constant]
+            if made != op:
+                zeros = tuple(np.zeros(declared.shape, table.dtype) for table in constant.tables)
+                constant = Constant(zeros, constant.of_member)
+            constants[declared.constant] = constant
     return replace(program, ops=tuple(ops), constants=constants)
 
 

@@ -47,7 +47,7 @@ def calibrate(net: Net, samples: NDArray[Any]) -> Net:
     _check_room(shapes, len(samples))
     prepare(float(len(samples)) * sum(_multiply_adds(layer, shapes) for layer in net.layers))
     x: _Maps = _Raw(net.encoding, samples)
-    binary = net.encoding.kind == "bits"
+    binary = net.encoding.is_binary
     calibrated: dict[str, Norm] = {}
     for piece in pieces(net):
         if isinstance(piece, Stage):

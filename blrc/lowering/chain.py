@@ -36,6 +36,14 @@ class Affine:
         inner = add(multiply(x, self.a), self.b)
         return inner if self.d == 1 and not self.c else add(over_root(inner, self.d), self.c)
 
+    def then(self, other: Affine) -> Affine | None:
+        """Return this map and another one behind it as one map, or None where both have a root."""
+        if other.d == 1:
+            return Affine(other.a * self.a, other.a * self.b, self.d, other.a * self.c + other.b + other.c)
+        if self.d == 1:
+            return Affine(other.a * self.a, other.a * (self.b + self.c) + other.b, other.d, other.c)
+        return None
+
     def slope(self, x: Real) -> Real:
         """Return a x / sqrt(d)."""
         return multiply(x, self.a) if self.d == 1 else over_root(multiply(x, self.a), self.d)
@@ -69,6 +77,8 @@ def channel_steps(
 ) -> list[Step | None]:
     """Return the steps of channel c, from the integer z on; the first adds the bias in real units, None is a pool.
 
+    Affine maps that follow each other become one, except for roots of two norms.
+
     Args:
         scale: integers per real unit of z.
 
@@ -85,7 +95,9 @@ def channel_steps(
             steps.append(None)
             continue
         done = _norm(step, line, c) if isinstance(step, Norm) else _simple(step, c)
-        steps.append(done)
+        last = steps[-1]
+        joined = last.then(done) if isinstance(last, Affine) and isinstance(done, Affine) else None
+        steps[len(steps) - (joined is not None) :] = [joined or done]
         if isinstance(done, Affine) and done.d == 1 and not done.c and line is not None:
             line = (done.a * line[0], done.a * line[1] + done.b)
         else:

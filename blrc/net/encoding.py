@@ -6,7 +6,8 @@ standardises, ``(x / 255 - mean) / std``. The device holds that as an int8 **cod
     code = clip(round(scale * (x / 255 - mean_c) / std_c), -127, 127),        real value = code / scale
 
 so that a sum of codes over channels is the real sum times ``scale`` (a scale per channel would break this). For uint8
-input the map is a table of 256 entries per channel, and the table is part of the program. Zero padding is code 0.
+input the map is a table of 256 entries per channel, and the table is part of the program. Zero padding is code 0. A
+table may also be given as it is (`pixel_codes`), and pixels may become bits by a threshold per channel (`pixel_bits`).
 
 Arrays here are N, C, H, W or N, C (dense input), as in torch.
 """
@@ -27,6 +28,9 @@ from blrc.net.elements import ELEMENTS
 
 InputKind = Literal["uint8", "int8", "bits"]
 
+RAW_VALUES = 256
+"""How many values a uint8 has."""
+
 LEAST = 1e-30
 """Scales and deviations, and the inverse of the largest: no quotient of them overflows float64, nor codes / scale
 float32."""
@@ -40,7 +44,10 @@ class InputEncoding(Brief):
         kind: type of the raw data.
         shape: shape of one sample, ``(C, H, W)`` or ``(features,)``.
         scale: codes per unit of real input (1.0 for bits).
-        mean, std: values per channel, in units of ``x / 255`` (uint8 only, else empty).
+        mean, std: values per channel, in units of ``x / 255`` (uint8 that is standardised, else empty).
+        given: the code of every raw value, 256 per channel or for all channels (uint8 with a table, else empty).
+        at: thresholds from 0 to 256, per channel or for all: a raw value from there on is +1, one below is -1 (uint8
+            that becomes bits, else empty).
     """
 
     kind: InputKind
@@ -48,6 +55,8 @@ class InputEncoding(Brief):
     scale: float
     mean: tuple[float, ...] = ()
     std: tuple[float, ...] = ()
+    given: tuple[tuple[int, ...], ...] = ()
+    at: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if self.kind not in get_args(InputKind):
@@ -58,13 +67,37 @@ class InputEncoding(Brief):
             )
         if not LEAST <= self.scale <= 1 / LEAST:
             raise BlrcError(f"input scale {self.scale}: must be positive and finite, from {LEAST} to {1 / LEAST}")
-        if self.kind == "uint8":
+        if self.kind != "uint8" or self.given or self.at:
+            self._check_given()
+        else:
             if len(self.mean) != self.channels or len(self.std) != self.channels:
                 raise BlrcError(
                     f"input mean and std need one value for each of {self.channels} channels, "
                     f"got {len(self.mean)} and {len(self.std)}"
                 )
             _check_moments(self.mean, self.std)
+
+    def _check_given(self) -> None:
+        """Refuse a table or thresholds that are not in range, or beside others."""
+        if ((self.kind != "uint8" or self.mean or self.std) and (self.given or self.at)) or (self.given and self.at):
+            raise BlrcError("input: give a table or thresholds of uint8 pixels, and neither both nor mean and std")
+        rows = len(self.given or self.at or (0,))
+        if rows not in (1, self.channels):
+            raise BlrcError(
+                f"input: {rows} tables or thresholds for {self.channels} channels; give one for each, or one"
+            )
+        for row in self.given:
+            if len(row) != RAW_VALUES or not all(type(code) is int and -128 <= code <= 127 for code in row):
+                raise BlrcError(f"input table: expected {RAW_VALUES} codes from -128 to 127 for each channel")
+        if not all(type(limit) is int and 0 <= limit <= RAW_VALUES for limit in self.at):
+            raise BlrcError(f"input thresholds {self.at}: must be whole numbers from 0 to {RAW_VALUES}")
+        if self.at and self.scale != 1.0:
+            raise BlrcError(f"input scale {self.scale}: pixels that become bits are +-1, so their scale is 1")
+
+    @property
+    def is_binary(self) -> bool:
+        """Return whether the network sees +-1."""
+        return self.kind == "bits" or bool(self.at)
 
     @property
     def channels(self) -> int:
@@ -79,7 +112,7 @@ class InputEncoding(Brief):
     @property
     def code_range(self) -> tuple[int, int]:
         """Return the smallest and the largest code that this input can give."""
-        if self.kind == "uint8":
+        if self.kind == "uint8" and not self.at:
             codes = self.table()
             return int(codes.min()), int(codes.max())
         return (-128, 127) if self.kind == "int8" else (-1, 1)
@@ -90,7 +123,11 @@ class InputEncoding(Brief):
         return max(map(abs, self.code_range))
 
     def table(self) -> NDArray[np.int8]:
-        """Return the code of every raw value as an int8 array ``(channels, 256)``; uint8 input only."""
+        """Return the code of every raw value as an int8 array ``(channels or 1, 256)``; uint8 input only."""
+        if self.at:
+            return np.where(np.arange(RAW_VALUES) >= np.array(self.at)[:, None], np.int8(1), np.int8(-1))
+        if self.given:
+            return np.array(self.given, dtype=np.int8)
         return _standardised_codes(self.mean, self.std, self.scale)
 
     def codes(self, raw: NDArray[Any]) -> NDArray[np.int8]:
@@ -111,7 +148,7 @@ class InputEncoding(Brief):
         if self.kind == "bits":
             return (raw.astype(np.int8) * 2 - 1).astype(np.int8)
         table = self.table()
-        if self.channels == 1:
+        if len(table) == 1:
             return np.asarray(table[0][raw])
         return np.stack([table[c][raw[:, c]] for c in range(self.channels)], axis=1)
 
@@ -156,6 +193,32 @@ def pixels(
         _check_moments(mean, std)
         scale = 127.0 / max(max(abs(m), abs(1.0 - m)) / s for m, s in zip(mean, std, strict=True))
     return InputEncoding("uint8", shape, float(scale), mean, std)
+
+
+def pixel_codes(shape: Sequence[int], *, table: Sequence[Any] | NDArray[Any], scale: float = 1.0) -> InputEncoding:
+    """Describe uint8 pixels whose codes are given, as other tools write them down.
+
+    Args:
+        shape: shape of one sample, ``(C, H, W)`` or ``(features,)``.
+        table: the code of every raw value: 256 integers from -128 to 127, or one such row for each channel.
+        scale: codes per unit of real input.
+    """
+    rows = np.atleast_2d(np.asarray(table))
+    if rows.ndim != 2 or rows.dtype.kind not in "iu":
+        raise BlrcError(f"input table: expected {RAW_VALUES} whole numbers, or a row of them for each channel")
+    codes = tuple(tuple(int(code) for code in row) for row in rows)
+    return InputEncoding("uint8", _sizes(shape), float(scale), given=codes)
+
+
+def pixel_bits(shape: Sequence[int], *, at: int | Sequence[int]) -> InputEncoding:
+    """Describe uint8 pixels that a threshold turns into bits: +1 from `at` on, else -1.
+
+    Args:
+        shape: shape of one sample, ``(C, H, W)`` or ``(features,)``.
+        at: thresholds from 0 to 256, one for all channels or one for each.
+    """
+    limits = _sizes([at] if isinstance(at, int | np.integer) else at)
+    return InputEncoding("uint8", _sizes(shape), 1.0, at=limits)
 
 
 def int8_codes(shape: Sequence[int], *, scale: float) -> InputEncoding:

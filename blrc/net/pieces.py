@@ -89,7 +89,7 @@ def pieces(net: Net) -> list[Piece]:
     layers = list(net.layers)
     _check_chain(layers)
     found: list[Piece] = []
-    signed = net.encoding.kind == "bits"
+    signed = net.encoding.is_binary
     while layers:
         layer = layers.pop(0)
         if isinstance(layer, Dense) and all(isinstance(rest, Norm | Scale | Shift) for rest in layers):

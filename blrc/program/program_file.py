@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, get_args
@@ -17,34 +17,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blrc.errors import BlrcError
+from blrc.net.elements import DType
 from blrc.net.window import LIMIT, Window
 from blrc.program.head import MAX_MEMBERS, ONE
 from blrc.program.legal import check
-from blrc.program.program import (
-    INT32_MAX,
-    BinaryScores,
-    Constant,
-    Conv,
-    DType,
-    Encode,
-    Op,
-    Pool,
-    Program,
-    Scores,
-    Value,
-)
+from blrc.program.ops.op import INT32_MAX, Constant, Value
+from blrc.program.ops.registry import OPS, Op, kind_of
+from blrc.program.program import Program
 from blrc.reading import npz, plain, regular
 from blrc.store.places import write_atomically
 
-FORMATS = (1, 2)  # 2 has a gate and binary scores, which 1 does not know; a program without them is written as 1
+OF_GATES = 2
+"""The first format that knows gates."""
+FORMATS = tuple(range(1, 1 + max(OF_GATES, *(op.format for op in OPS.values()))))
+"""The formats that are read. A program is written in the first one that knows all of its parts."""
 LONGEST_STRUCTURE = 16 << 20  # bytes: 1,365 members of a thousand ops have less
-_OPS: dict[str, type[Op]] = {
-    "encode": Encode,
-    "conv": Conv,
-    "pool": Pool,
-    "scores": Scores,
-    "binary_scores": BinaryScores,
-}
 
 
 def digest(program: Program) -> str:
@@ -100,7 +87,7 @@ def parse(content: bytes, path: Path) -> Program:
         number = structure.get("format")
         if type(number) is not int or number not in FORMATS:
             raise BlrcError(
-                f"{path}: program format {number}, this blrc reads {' and '.join(map(str, FORMATS))}; "
+                f"{path}: program format {number}, this blrc reads {FORMATS[0]} to {FORMATS[-1]}; "
                 "export the model again"
             )
         return check(_rebuild(structure, arrays))
@@ -119,24 +106,17 @@ def _read_structure(arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
 
 
 def _structure(program: Program) -> bytes:
-    second = program.gate > 0 or any(isinstance(op, BinaryScores) for op in program.ops)
+    number = max(OF_GATES if program.gate else 1, *(op.format for op in program.ops))
     content = {
-        "format": 2 if second else 1,
+        "format": number,
         "input": asdict(program.input),
-        "ops": [{"op": _kind(op), **asdict(op)} for op in program.ops],
+        "ops": [{"op": kind_of(op), **asdict(op)} for op in program.ops],
         "constants": {name: list(c.of_member) for name, c in program.constants.items()},
         "members": list(program.members),
         "score_scale": program.score_scale.hex(),
-        **({"gate": program.gate} if second else {}),
+        **({"gate": program.gate} if number >= OF_GATES else {}),
     }
     return json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
-
-
-def _kind(op: Op) -> str:
-    for kind, cls in _OPS.items():
-        if type(op) is cls:
-            return kind
-    raise BlrcError(f"op {op.name!r}: a program file holds no {type(op).__name__}")
 
 
 def _tables(program: Program) -> list[tuple[str, NDArray[Any]]]:
@@ -149,8 +129,8 @@ def _tables(program: Program) -> list[tuple[str, NDArray[Any]]]:
 
 def _rebuild(structure: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Program:
     """Build the program from its tables and the structure that `_structure` wrote; check the type of every field."""
-    second = structure["format"] == 2
-    names = ("format", "input", "ops", "constants", "members", "score_scale", *(("gate",) if second else ()))
+    gates = structure["format"] >= OF_GATES
+    names = ("format", "input", "ops", "constants", "members", "score_scale", *(("gate",) if gates else ()))
     plain.fields("it", structure, names)
     members = [plain.text("a member", member) for member in plain.items("members", structure["members"])]
     constants = {}
@@ -166,7 +146,7 @@ def _rebuild(structure: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Prog
         constants=constants,
         members=tuple(members),
         score_scale=_scale(structure["score_scale"]),
-        gate=plain.whole("gate", structure["gate"], most=ONE) if second else 0,
+        gate=plain.whole("gate", structure["gate"], most=ONE) if gates else 0,
     )
 
 
@@ -204,17 +184,24 @@ def _window(what: str, content: Any) -> Window:
     return Window(numbers("kernel", 1, 2), numbers("stride", 1, 2), numbers("padding", 0, 4), numbers("dilation", 1, 2))
 
 
+def _window_or_none(what: str, content: Any) -> Window | None:
+    return None if content is None else _window(what, content)
+
+
+_READ: Mapping[str, Callable[[str, Any], Any]] = {
+    "Value": _value,
+    "str": plain.text,
+    "Window": _window,
+    "Window | None": _window_or_none,
+    "int": lambda what, content: plain.whole(what, content, 1, INT32_MAX),
+}
+"""How a field of an op is read, by its type."""
+
+
 def _op(what: str, content: Any) -> Op:
     if not isinstance(content, dict):
         raise ValueError(f"{what} is no object")
-    cls: Callable[..., Op] = _OPS[plain.text(f"{what}: op", content.get("op"), _OPS)]
-    held = plain.fields(what, content, ("op", *(field.name for field in fields(_OPS[content["op"]]))))
-    read: dict[str, Callable[[str, Any], Any]] = {
-        "x": _value,
-        "y": _value,
-        "window": _window,
-        "pool": lambda where, value: None if value is None else _window(where, value),
-        "groups": lambda where, value: plain.whole(where, value, 1, INT32_MAX),
-    }
-    text: Callable[[str, Any], Any] = plain.text
-    return cls(**{name: read.get(name, text)(f"{what}: {name}", held[name]) for name in held if name != "op"})
+    cls: type[Op] = OPS[plain.text(f"{what}: op", content.get("op"), OPS)]
+    types = {field.name: str(field.type) for field in fields(cls)}
+    held = plain.fields(what, content, ("op", *types))
+    return cls(**{name: _READ[kind](f"{what}: {name}", held[name]) for name, kind in types.items()})

@@ -206,7 +206,7 @@ def decisive_sum(
     program: Program, op: Conv, member: int, x: NDArray[Any], position: tuple[int, int], channel: int
 ) -> int:
     """Return the sum z behind one output of one sample, or the largest z in the pooling window if the op pools."""
-    z = reference.preactivation(program, op, x, member)[0, :, :, channel]
+    z = op.preactivation(program, x, member)[0, :, :, channel]
     if op.pool is None:
         return int(z[position])
     rows, columns = (

@@ -22,7 +22,7 @@ from blrc.extras import lacking
 from blrc.net.encoding import torch_layout
 from blrc.net.net import Net
 from blrc.program import program_file, reference, vectors
-from blrc.program.program import BinaryScores, Conv, Program, Scores
+from blrc.program.program import Program
 from blrc.targets.c.build.compiler import ToolError, find_compiler
 from blrc.targets.web.emit import MODEL
 from blrc.verification.compare import ANSWER, LABEL
@@ -178,13 +178,8 @@ def default_random(program: Program) -> int:
     It is 10,000, or as many as keep the multiply-adds of all of them together within 60 billion, but at least 20. It is
     smaller only if the inputs are so large that this many would take much memory.
     """
-    count = max(20, min(RANDOM_INPUTS, RANDOM_OPERATIONS / (operations(program) * len(program.members))))
+    count = max(20, min(RANDOM_INPUTS, RANDOM_OPERATIONS / (program.macs * len(program.members))))
     return int(max(1, min(count, RANDOM_VALUES / prod(program.input.shape))))
-
-
-def operations(program: Program) -> int:
-    """Return the number of multiply-adds of one inference of one member."""
-    return sum(op.macs for op in program.ops if isinstance(op, Conv | Scores | BinaryScores))
 
 
 def _agreement(program: Program, net: Net, raw: NDArray[Any]) -> Agreement:

@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from math import prod
-from typing import Any, assert_never
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from blrc.errors import BlrcError
-from blrc.net.bits import unpack
 from blrc.program import head, reference
 from blrc.program.head import Answer
-from blrc.program.program import BinaryScores, Conv, Encode, Op, Pool, Program, Scores, constant_names
+from blrc.program.program import Conv, Encode, Op, Program
 from blrc.verification.compare import (
     ANSWER,
     LABEL,
@@ -69,7 +68,7 @@ def compare_inputs(
     program: Program, engines: Sequence[Engine], inputs: InputSet, tally: Tally, progress: Progress
 ) -> None:
     """Compare every engine with the reference on whole inputs, chunk by chunk, and stop at the first difference."""
-    values = prod(program.input.shape) + sum(reference.largest(op) for op in program.ops)
+    values = prod(program.input.shape) + sum(op.largest_map for op in program.ops)
     step = max(1, min(2048, CHUNK_BYTES // (16 * values)))
     with thread_pool() as pool:
         for start in range(0, len(inputs.raw), step):
@@ -176,7 +175,7 @@ def compare_ops(program: Program, engines: Sequence[Engine], seed: int, tally: T
         for op in program.ops:
             progress("each op alone", done, total)
             done += 1
-            tables = (op.name, *(program.constants[name].of_member[member] for name in constant_names(op)))
+            tables = (op.name, *(program.constants[name].of_member[member] for name in op.constants))
             if tables in seen:
                 continue
             seen.add(tables)
@@ -195,7 +194,7 @@ def _compare_op(
     inner = x
     source = next((o for o in program.ops if isinstance(o, Encode) and o.y == op.x), None)
     if isinstance(op, Conv) and source is not None:
-        inner = reference.apply(program, source, x, member)
+        inner = source.run(program, x, member)
     expected = _apply(program, op, inner, member)
     for engine in engines:
         found = engine.run_op(op, x if engine.fuses_encode else inner, member)
@@ -217,12 +216,12 @@ def _compare_op(
 
 def _apply(program: Program, op: Op, x: NDArray[Any], member: int) -> NDArray[Any]:
     step = min(reference.BATCH, _at_once(op))
-    return np.concatenate([reference.apply(program, op, x[i : i + step], member) for i in range(0, len(x), step)])
+    return np.concatenate([op.run(program, x[i : i + step], member) for i in range(0, len(x), step)])
 
 
 def _at_once(op: Op) -> int:
     """Return how many inputs of one op are compared at a time: few if its maps are large."""
-    return max(1, AT_ONCE // reference.largest(op))
+    return max(1, AT_ONCE // op.largest_map)
 
 
 def _op_inputs(program: Program, op: Op, member: int, seed: int, tally: Tally) -> Iterator[tuple[str, NDArray[Any]]]:
@@ -232,24 +231,7 @@ def _op_inputs(program: Program, op: Op, member: int, seed: int, tally: Tally) -
             tally.edges[op.name] = (reached + edges.reached, wanted + edges.wanted)
             if len(edges.maps):
                 yield "its threshold edges", edges.maps
-    elif isinstance(op, Encode):
-        yield (
-            "every raw value",
-            np.broadcast_to(np.arange(256, dtype=np.uint8)[:, None, None, None], (256, *op.x.shape)),
-        )
-    elif isinstance(op, Pool):
-        yield "random bits", random_inputs(op.x, min(64, 2 * _at_once(op)), seed)
-    elif isinstance(op, Scores):
-        # The largest and smallest score of each class, and random bits.
-        weights = program.constant(op.weights, member)
-        for extreme in (weights > 0, weights <= 0):
-            yield "its extreme scores", extreme
-        yield "random bits", random_inputs(op.x, min(256, 2 * _at_once(op)), seed)
-    elif isinstance(op, BinaryScores):
-        # z = n and z = -n of each class, and random bits.
-        plus = unpack(program.constant(op.weights, member), op.x.shape[2])
-        for extreme in (plus, ~plus):
-            yield "its extreme scores", extreme
-        yield "random bits", random_inputs(op.x, min(256, 2 * _at_once(op)), seed)
-    else:
-        assert_never(op)
+        return
+    yield from op.extremes(program, member)
+    if op.random_inputs:
+        yield "random bits", random_inputs(op.x, min(op.random_inputs, 2 * _at_once(op)), seed)

@@ -89,7 +89,7 @@ static int classify(void)
     return (int)answer.label;
 }
 
-/* The recorded inputs of mnist_vectors.c, at every step of every member. A product may do this once, after power-on. */
+/* The recorded inputs of mnist_selftest.c, at every step of every member. A product may do this once, after power-on. */
 static int test(void)
 {
     static const char *const steps[MNIST_OPS] = MNIST_STEP_NAMES;

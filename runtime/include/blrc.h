@@ -53,6 +53,18 @@ typedef char blrc_wrong_language;
 #include "blrc_flash_avr.h"
 #endif
 
+/* How functions are compiled: put in where they are called (BLRC_INLINE), or for themselves whatever compilers think of
+ * their size, within a file (BLRC_APART) or for several (BLRC_NOINLINE). */
+#if defined(__GNUC__)
+#define BLRC_INLINE __attribute__((always_inline)) inline
+#define BLRC_APART __attribute__((noinline, unused))
+#define BLRC_NOINLINE __attribute__((noinline))
+#else
+#define BLRC_INLINE inline
+#define BLRC_APART inline
+#define BLRC_NOINLINE
+#endif
+
 /* Changes whenever a signature, a struct, a digest or the layout of a table changes: generated files refuse another
  * number. */
 #define BLRC_ABI 6
@@ -130,6 +142,18 @@ typedef struct blrc_pool {
     blrc_window window;
 } blrc_pool;
 
+/* One of several convolutions that run together, row by row, and how far it is. Of the maps between them only the rows
+ * in use are kept. */
+typedef struct blrc_strip {
+    const blrc_conv *op;
+    uint32_t *y;       /* its rows from `first` on */
+    int32_t capacity;  /* rows that y holds: of the last convolution all, of others as many as the next one needs */
+    int32_t first, done; /* rows first <= r < done of its output are there */
+} blrc_strip;
+
+/* The kernels, of which exports have those that they need. Where two comments follow each other, the first one is of
+ * all functions up to the next blank line. */
+
 /* Binary convolutions, bits -> bits: y = OR over the pooling window of (z >= threshold).
  *
  * z = n - 2 popcount(x xor w) over the n real (tap, channel) pairs: taps outside the map are skipped, not padded.
@@ -156,18 +180,18 @@ void blrc_conv_packed(const blrc_conv *op, const uint32_t *x, BLRC_TABLE(uint32_
 void blrc_conv_taps(const blrc_conv *op, const uint32_t *x, BLRC_TABLE(uint32_t) weights,
                     BLRC_TABLE(blrc_bit_threshold) thresholds, uint32_t *y);
 
-/* 3x3, stride and dilation 1, padding 1 on all sides, groups = 1, at most 1816 channels, maps at most 32 wide;
- * no pooling, or of 2x2 pixels with stride 2 and no padding. 32 pixels at a time, in memory of the caller.
+/* Binary convolutions whose pixels are the lanes of words, bits -> bits: 3x3, stride and dilation 1, padding 1 on all
+ * sides, groups = 1, at most 1816 channels, maps at most 32 wide; no pooling, or of 2x2 pixels with stride 2 and no
+ * padding.
  *
  * rows: outputs that share the work (a group), at most 6.
  * lists: for each group, of which k outputs are left, for each of 2 to the k - 1 kinds of taps how many times eight
  *   there are, and their places in the table (blrc_shared_taps.h); 0 is a place of zeros.
- * limits: for each output and plane a bit for each of 3x3 kinds of places in the map.
- * scratch: 162 + 21 * in_channels words. */
+ * limits: for each output and plane a bit for each of 3x3 kinds of places in the map. */
+/* 32 pixels at a time, in memory of the caller. scratch: 162 + 21 * in_channels words. */
 void blrc_conv_slices(const blrc_conv *op, const uint32_t *x, BLRC_TABLE(uint16_t) lists, BLRC_TABLE(uint16_t) limits,
                       uint32_t *scratch, uint32_t *y);
-
-/* The same, 128 pixels at a time: for the vectors of a Cortex-M55. scratch: 648 + 78 * in_channels words. */
+/* 128 pixels at a time: for the vectors of a Cortex-M55. scratch: 648 + 78 * in_channels words. */
 void blrc_conv_quads(const blrc_conv *op, const uint32_t *x, BLRC_TABLE(uint16_t) lists, BLRC_TABLE(uint16_t) limits,
                      uint32_t *scratch, uint32_t *y);
 
@@ -175,32 +199,34 @@ void blrc_conv_quads(const blrc_conv *op, const uint32_t *x, BLRC_TABLE(uint16_t
 void blrc_dense(int32_t inputs, int32_t words, int32_t outputs, const uint32_t *x, BLRC_TABLE(uint32_t) weights,
                 BLRC_TABLE(blrc_bit_threshold) thresholds, uint32_t *y);
 
-/* The same for fewer than 65,536 inputs, without gaps between them: 32 outputs at a time, in memory of the caller.
+/* Dense layers whose outputs are the lanes of words, bits -> bits, of fewer than 65,536 inputs, without gaps between
+ * them.
  *
  * planes: bits of twice the number of inputs, and a sign; at least 4.
  * columns: for each 32 outputs for each input a word: bit k is the weight of output k. Missing outputs are 0.
  * limits: for each 32 outputs, planes of (inputs - threshold) / 2, rounded down and at least -1, less the ones among
- *   the output's weights; and planes of the same with these added instead.
- * scratch: inputs / 2 + 1 + planes words. */
+ *   the output's weights; and planes of the same with these added instead. */
+/* 32 outputs at a time, in memory of the caller. scratch: inputs / 2 + 1 + planes words. */
 void blrc_dense_columns(int32_t inputs, int32_t outputs, int32_t planes, const uint32_t *x,
                         BLRC_TABLE(uint32_t) columns, BLRC_TABLE(uint32_t) limits, uint32_t *scratch, uint32_t *y);
-
-/* The same, 128 outputs at a time, in four words: for the vectors of a Cortex-M55. scratch: inputs / 2 + 1 + 4 planes
+/* 128 outputs at a time, in four words: for the vectors of a Cortex-M55. scratch: inputs / 2 + 1 + 4 planes
  * words. */
 void blrc_dense_quads(int32_t inputs, int32_t outputs, int32_t planes, const uint32_t *x, BLRC_TABLE(uint32_t) columns,
                       BLRC_TABLE(uint32_t) limits, uint32_t *scratch, uint32_t *y);
 
-/* Both on hosts, whichever level of the instruction set the CPU has: see blrc_tile.h for the tables. groups is 1.
- * limits: for each kind of place in the map its rows; places: for each row of the map, then for each column, a number;
- * their sum says which kind. */
+/* Binary layers on hosts, whichever level of the instruction set the CPU has: see blrc_tile.h for the tables.
+ *
+ * limits: for each kind of place in the map its rows. */
+/* A convolution with groups = 1. places: for each row of the map, then for each column, a number; their sum says which
+ * kind. */
 void blrc_conv_tiles(const blrc_conv *op, const uint32_t *x, const uint32_t *weights, const uint8_t *bytes,
                      const int32_t *limits, const int32_t *places, uint32_t *y);
-/* An even number of words. */
+/* A dense layer of an even number of words. */
 void blrc_dense_tiles(int32_t words, int32_t outputs, const uint32_t *x, const uint32_t *weights, const int32_t *limits,
                       uint32_t *y);
 
-/* conv_tiles or, where the CPU has vectors but counts no bits in them, bit-sliced. 3x3, stride and dilation 1, padding
- * 1 on all sides, at most 904 channels, pooled or not as in conv_slices.
+/* On hosts the same as conv_tiles or, where the CPU has vectors but counts no bits in them, bit-sliced. 3x3, stride and
+ * dilation 1, padding 1 on all sides, at most 904 channels, pooled or not as in conv_slices.
  *
  * lists: how many outputs share the work, at most 6; then as in conv_slices, but with 4 times the places.
  * starts: the limits there.
@@ -209,30 +235,26 @@ void blrc_conv_lanes(const blrc_conv *op, const uint32_t *x, const uint32_t *wei
                      const int32_t *places, const uint16_t *lists, const uint16_t *starts, uint32_t *scratch,
                      uint32_t *y);
 
-/* The same as the convolutions on 8-bit input: z = sum of +-code.
+/* Convolutions on 8-bit input, codes -> bits: y = OR over the pooling window of (z >= threshold), z = sum of +-code.
  *
  * x: int8_t codes where `table` is null; else uint8_t, and code = table[channel % table_rows][x] (256 entries each).
  * weights: a row is kernel_y * kernel_x * group channels bits without gaps, in that order. It is cut into nibbles; a
  *   word holds the same nibble of 8 rows, the first row lowest. For each group, block after block of BLRC_CODE_ROWS
  *   rows (the last one may be shorter); in a block, for each 8 nibbles (the last may be fewer), for each 8 rows, a word
  *   for each nibble. Missing bits and rows are 0. `rows` is ignored.
- * thresholds: for each group one for each row, padded with "never" to a multiple of 8. */
+ * starts: instead of thresholds where sums are at most 16383: 65537 (32768 - threshold), where "never" is the largest
+ *   sum + 1. */
+/* Any. thresholds: for each group one for each row, padded with "never" to a multiple of 8. */
 void blrc_conv_codes(const blrc_conv *op, const void *x, BLRC_TABLE(int8_t) table, int32_t table_rows,
                      BLRC_TABLE(uint32_t) weights, BLRC_TABLE(blrc_code_threshold) thresholds, uint32_t *y);
-
-/* The same for groups = 1 and at most BLRC_CODES codes a row, whose sums are at most 16383.
- *
- * starts: instead of thresholds: 65537 (32768 - threshold), where "never" is the largest sum + 1. */
+/* For groups = 1 and at most BLRC_CODES codes a row, whose sums are at most 16383. */
 void blrc_conv_pairs(const blrc_conv *op, const void *x, BLRC_TABLE(int8_t) table, int32_t table_rows,
                      BLRC_TABLE(uint32_t) weights, BLRC_TABLE(uint32_t) starts, uint32_t *y);
-
-/* The same where a kernel row has at most 4 codes and a kernel at most BLRC_CODES / 4 rows, with dilation_y = 1.
- *
- * weights: as those of a kernel of rows of 4 codes, missing ones are 0. */
+/* Such where a kernel row has at most 4 codes and a kernel at most BLRC_CODES / 4 rows, with dilation_y = 1. weights: as
+ * those of a kernel of rows of 4 codes, missing ones are 0. */
 void blrc_conv_columns(const blrc_conv *op, const void *x, BLRC_TABLE(int8_t) table, int32_t table_rows,
                        BLRC_TABLE(uint32_t) weights, BLRC_TABLE(uint32_t) starts, uint32_t *y);
-
-/* The same as conv_pairs, eight pixels at a time: for the vectors of a Cortex-M55; undilated, not pooled or by 2x2.
+/* Such eight pixels at a time: for the vectors of a Cortex-M55; undilated, not pooled or by 2x2.
  *
  * thresholds: for whole blocks of 8 rows, at most the largest sum + 1, as those of missing rows are.
  * scratch: 64 words for every four codes of a row of weights; then the codes of kernel_y rows of the map, each for as
@@ -240,15 +262,30 @@ void blrc_conv_columns(const blrc_conv *op, const void *x, BLRC_TABLE(int8_t) ta
 void blrc_conv_eights(const blrc_conv *op, const void *x, BLRC_TABLE(int8_t) table, int32_t table_rows,
                       BLRC_TABLE(uint32_t) weights, BLRC_TABLE(int16_t) thresholds, uint32_t *scratch, uint32_t *y);
 
-/* y[i] = table[channel % table_rows][x[i]] for `pixels` pixels. */
+/* Codes of raw input: y[i] = table[channel % table_rows][x[i]] for `pixels` pixels. */
 void blrc_encode(int32_t pixels, int32_t channels, const uint8_t *x, BLRC_TABLE(int8_t) table, int32_t table_rows,
                  int8_t *y);
 
-/* The same for groups = 1 on hosts: see blrc_dots.h for the tables.
+/* Bits of raw input: bit c of a pixel is x >= limits[c % limit_count]. */
+void blrc_binarize(int32_t pixels, int32_t channels, const uint8_t *x, BLRC_TABLE(int16_t) limits, int32_t limit_count,
+                   uint32_t *y);
+
+/* The bits of all pixels one after the other, without the unused bits of each pixel's last word. y may be x. */
+void blrc_flatten(int32_t pixels, int32_t channels, const uint32_t *x, uint32_t *y);
+
+/* A convolution on 8-bit input for groups = 1 on hosts: see blrc_dots.h for the tables.
  *
  * scratch: ((rows * columns of the padded input) * in_channels + 4) bytes, in whole words. */
 void blrc_conv_dots(const blrc_conv *op, const void *x, const int8_t *table, int32_t table_rows, const int32_t *offsets,
                     int32_t quads, const int8_t *weights, const int32_t *thresholds, uint32_t *scratch, uint32_t *y);
+
+/* What to compute next of convolutions that run together: the index of a convolution, or -1 where all is done.
+ *
+ * x: the whole input of the first one, x_row bytes a row.
+ * part: becomes the convolution of one row of the output, with the rows of the input that it needs.
+ * from, to: become these rows, and the place of the result. */
+int32_t blrc_strips_next(blrc_strip *strips, int32_t count, const void *x, int32_t x_row, blrc_conv *part,
+                         const void **from, uint32_t **to);
 
 /* Max pooling of +-1 maps: OR over the window. y may be x where pad_y = pad_x = 0. */
 void blrc_pool_or(const blrc_pool *op, const uint32_t *x, uint32_t *y);
@@ -259,8 +296,8 @@ void blrc_scores_int8(int32_t pixels, int32_t channels, int32_t classes, const u
 void blrc_scores_int16(int32_t pixels, int32_t channels, int32_t classes, const uint32_t *x,
                        BLRC_TABLE(int16_t) weights, BLRC_TABLE(int32_t) bias, int32_t *y);
 
-/* The same on hosts. weights: for each class 32 for each of the `words` words of x, 0 for its unused bits; bias: the
- * scores where no bit of x is set. */
+/* Scores on hosts: y[class] = bias[class] + those weights whose bit of x is set. weights: for each class 32 for each of
+ * the `words` words of x, 0 for its unused bits; bias: the scores where no bit of x is set. */
 void blrc_scores_dots(int32_t words, int32_t classes, const uint32_t *x, const int8_t *weights, const int32_t *bias,
                       int32_t *y);
 

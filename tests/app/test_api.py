@@ -139,7 +139,7 @@ def test_a_choice_of_layers_is_exported_and_lowered_again(checkpoint: Checkpoint
 
 
 @pytest.mark.needs("cc", "size")
-@pytest.mark.slow("exports and verifies")
+@pytest.mark.nightly
 def test_a_gate_is_exported_and_verified(checkpoint: Checkpoint, tmp_path: Path) -> None:
     assert checkpoint.calibration is not None
     blrc.save(

@@ -20,20 +20,20 @@ QUICK = ("-O1",)
 
 @pytest.fixture(scope="module")
 def source() -> blrc.Checkpoint:
-    model, shape = deep_network(4)
+    model, shape = deep_network(1)
     return checkpoint_of(model, "uint8", shape, 4)
 
 
 @pytest.fixture(scope="module")
 def exported(source: blrc.Checkpoint, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("compiling") / "out"
-    blrc.export(source, folder=folder, targets=["c"], members="2", seed=3, name="deep")
+    blrc.export(source, folder=folder, targets=["c"], members="2", seed=3, name="net")
     return folder
 
 
 @pytest.mark.slow("compiles many models")
 def test_every_kind_of_model_gives_the_same(source: blrc.Checkpoint, exported: Path, tmp_path: Path) -> None:
-    path = exported / "deep.program.npz"
+    path = exported / "net.program.npz"
     program = program_file.load(path)
     raw = device_layout(raw_samples(source.encoding, 30, 1))
     expected = reference.answer(program, raw)
@@ -52,7 +52,7 @@ def test_every_kind_of_model_gives_the_same(source: blrc.Checkpoint, exported: P
 
 @pytest.mark.slow("compiles a shipped network")
 def test_a_checkpoint_s_file_is_compiled_at_map(source: blrc.Checkpoint, tmp_path: Path) -> None:
-    model, _ = deep_network(4)
+    model, _ = deep_network(1)
     blrc.save(model, path=tmp_path / "in a-file.pt", input=source.encoding, calibration=source.samples())
     raw = device_layout(raw_samples(source.encoding, 9, 1))
     with blrc.compile(tmp_path / "in a-file.pt", flags=QUICK) as net:
@@ -64,11 +64,11 @@ def test_a_checkpoint_s_file_is_compiled_at_map(source: blrc.Checkpoint, tmp_pat
 def test_a_folder_whose_c_was_changed_is_not_compiled(exported: Path, tmp_path: Path) -> None:
     for file in exported.iterdir():
         (tmp_path / file.name).write_bytes(file.read_bytes())
-    (tmp_path / "deep.c").write_text('#error "it is this file"\n', encoding="ascii")
-    with pytest.raises(BlrcError, match=r"deep\.c: was changed since the export"):
+    (tmp_path / "net.c").write_text('#error "it is this file"\n', encoding="ascii")
+    with pytest.raises(BlrcError, match=r"net\.c: was changed since the export"):
         blrc.compile(tmp_path, flags=QUICK)
-    (tmp_path / "deep.c").unlink()
-    with pytest.raises(BlrcError, match=r"deep.c: cannot be read .* export again"):
+    (tmp_path / "net.c").unlink()
+    with pytest.raises(BlrcError, match=r"net.c: cannot be read .* export again"):
         blrc.compile(tmp_path, flags=QUICK)
 
 
@@ -81,15 +81,15 @@ def test_a_folder_is_compiled_without_torch(exported: Path) -> None:
 
 def test_what_cannot_be_compiled_is_said(source: blrc.Checkpoint, exported: Path, tmp_path: Path) -> None:
     blrc.export(source, folder=tmp_path / "onnx", targets=["onnx"])
-    program = program_file.load(exported / "deep.program.npz")
+    program = program_file.load(exported / "net.program.npz")
     for model, options, message in (
         (tmp_path / "onnx", {}, r"onnx: holds no C; export it again with --target c"),
         (tmp_path, {}, r"is no export"),
         (tmp_path / "nothing.pt", {}, r"nothing\.pt"),
         (tmp_path / "nothing.program.npz", {}, r"nothing\.program\.npz"),
-        (exported, {"members": "3"}, r"deep: its networks are made already; choose members where it is exported"),
+        (exported, {"members": "3"}, r"net: its networks are made already; choose members where it is exported"),
         (program, {"gate": 0.9}, "made already"),
-        (exported / "deep.program.npz", {"sample": "conv"}, "made already"),
+        (exported / "net.program.npz", {"sample": "conv"}, "made already"),
         (program, {"freeze": "0.1"}, "made already"),
         (source, {"members": "none"}, "--members 'none'"),
         (source, {"threads": 0}, "threads 0"),

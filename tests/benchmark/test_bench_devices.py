@@ -10,7 +10,7 @@ from shapes_only import HALF, SAME, network
 import blrc
 from blrc.benchmark.devices import OPTIMIZE, _options, measure_devices
 from blrc.benchmark.rivals.published import int8_of
-from blrc.benchmark.subject import load, macs
+from blrc.benchmark.subject import load
 from blrc.targets.c.machines.emulated import EmulatedBuild
 from blrc.targets.c.machines.table import find
 
@@ -26,7 +26,7 @@ def test_steps_and_whole_are_what_the_emulator_counts(ensemble_folder: Path) -> 
         flash, arena = build.flash, build.layout.arena_bytes
     assert steps is not None and {s.what: s.instructions for s in found.steps} == steps
     assert [(s.what, s.kernel) for s in found.steps] == [(s.op.name, s.kernel) for s in subject.layout.steps]
-    assert sum(s.macs for s in found.steps) == found.macs == macs(subject.program.ops)
+    assert sum(s.macs for s in found.steps) == found.macs == subject.program.macs
     assert (found.choices[0].options, found.choices[0].instructions) == ("", whole)
     assert (found.choices[0].flash, found.choices[0].arena) == (flash, arena)
     assert found.int8 is None and not found.detail and "cortex-m4" in found.compiler

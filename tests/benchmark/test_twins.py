@@ -13,7 +13,6 @@ from random_programs import random_program
 
 from blrc.benchmark.rivals import torch_twin
 from blrc.benchmark.rivals.twins import INPUT, float32_model, input_shape, int8_model, is_product, weights
-from blrc.program import reference
 from blrc.program.program import Conv, Encode, Pool, Program
 
 SEEDS = range(12)
@@ -41,7 +40,7 @@ def test_a_bare_layer_is_the_sum_before_the_threshold(seed: int) -> None:
     program = random_program(seed, "bits")
     for op in convolutions(program):
         bits, real = signs_for(op)
-        z = reference.preactivation(program, op, bits).transpose(0, 3, 1, 2)
+        z = op.preactivation(program, bits).transpose(0, 3, 1, 2)
         y = in_ort(float32_model(program, [op], bare=True), real)
         assert np.array_equal(y.reshape(z.shape), z)
 
@@ -51,7 +50,7 @@ def test_a_layer_has_relu_and_pooling(seed: int) -> None:
     program = random_program(seed, "bits")
     for op in convolutions(program):
         bits, real = signs_for(op)
-        z = np.maximum(reference.preactivation(program, op, bits), 0)[0]
+        z = np.maximum(op.preactivation(program, bits), 0)[0]
         if op.pool is not None:
             top, left, bottom, right = op.pool.padding
             z = np.pad(z, ((top, bottom), (left, right), (0, 0)))  # of sums from 0 on, 0 is the least

@@ -185,18 +185,16 @@ def last(features: int = 48) -> Layers:
 
 
 ORDERS: dict[str, tuple[Layers, list[str]]] = {
-    "conv-pool-norm": (
-        {"c": conv(), "p": pool(), "n": norm(), "s": sign(), **last(12)},
-        ["'n'", "norm after max pooling ('p')", "put the norm before the pooling"],
-    ),
-    "norm-norm": ({"c": conv(), "n": norm(), "n2": norm(), "s": sign(), **last()}, ["'n2'", "second norm after 'n'"]),
     "no sign": ({"c": conv(), "n": norm(), **last()}, ["'flat'", "'c'", "after the sign"]),
     "no sign, conv": ({"c": conv(), "n": norm(), "d": conv(3), "s": sign(), **last(12)}, ["'d'", "StochasticSign"]),
     "no sign at the end": ({"c": conv(), "n": norm()}, ["'c'", "no sign follows", "SoftmaxLinear"]),
-    "norm after sign": ({"c": conv(), "s": sign(), "n": norm(), **last()}, ["'n'", "follow a binary layer directly"]),
-    "norm first": ({"n": norm(1), "c": conv(), "s": sign(), **last()}, ["'n'", "follow a binary layer directly"]),
-    "flatten before sign": (
-        {"c": conv(), "f": nn.Flatten(), "s": sign(), "scores": bnn.SoftmaxLinear(48, 3)},
+    "norm after sign": (
+        {"c": conv(), "s": sign(), "n": norm(), **last()},
+        ["'n'", "a binary layer and its sign"],
+    ),
+    "norm first": ({"n": norm(1), "c": conv(), "s": sign(), **last()}, ["'n'", "a binary layer and its sign"]),
+    "norm behind flatten": (
+        {"c": conv(), "f": nn.Flatten(), "n": bnn.StochasticBatchNorm1d(48), "s": sign(), **last()},
         ["'f'", "'c'", "move it after the sign"],
     ),
     "real layer in the middle": (

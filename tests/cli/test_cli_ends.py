@@ -128,8 +128,14 @@ def test_closed_streams_end_in_a_status(closed: str, tmp_path: Path) -> None:
 NO_OUTPUT = b"Error: standard output: cannot write: Bad file descriptor\n"
 
 
-@pytest.mark.slow("evaluates and verifies in processes of its own")
-@pytest.mark.parametrize("arguments", ["--help", "inspect {model} --json", "eval {model} --data {data} --members map"])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "--help",
+        "inspect {model} --json",
+        pytest.param("eval {model} --data {data} --members map", marks=pytest.mark.nightly),
+    ],
+)
 @pytest.mark.parametrize("output", [">&-", ">/dev/full"])
 def test_regression_a_result_that_nobody_gets_is_no_success(arguments: str, output: str, tmp_path: Path) -> None:
     """`blrc inspect FILE >&-` printed nothing, and ended with 0."""

@@ -36,12 +36,12 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The shipped network with a tenth of its calibration samples: calibrating takes most of these tests' time."""
+    """The shipped network with a few of its calibration samples: calibrating takes most of these tests' time."""
 
     shipped = checkpoint.load(EXAMPLE / "mnist.pt")
     assert shipped.calibration is not None
     path = tmp_path_factory.mktemp("model") / "mnist.pt"
-    saving.save(shipped.model(), path=path, input=shipped.encoding, calibration=shipped.calibration[:256], compact=True)
+    saving.save(shipped.model(), path=path, input=shipped.encoding, calibration=shipped.calibration[:100], compact=True)
     return path
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from by_night import first
 from numpy.typing import NDArray
 from random_programs import alone, random_inputs, random_program
 
@@ -62,7 +63,7 @@ def no_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("no_compiler")
 @pytest.mark.parametrize("kind", ["uint8", "int8", "bits"])
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", first(2, range(5)))
 def test_without_a_compiler_onnx_runtime_gives_them(kind: str, seed: int, by_runtime: list[Program]) -> None:
     program = random_program(seed, kind, (5, 6, 3))
     check([program], random_inputs(program, 300))

@@ -104,7 +104,7 @@ def test_an_export_fits(export: Path) -> None:
     assert library_of(opened) == {
         name: (export / name).read_bytes()
         for name in opened.manifest.files
-        if name.endswith((".c", ".h")) and "/" not in name and not name.endswith(("_vectors.c", "_selftest.c"))
+        if name.endswith((".c", ".h")) and "/" not in name and not name.endswith("_selftest.c")
     }
 
 
@@ -327,7 +327,7 @@ def test_an_export_without_sizes_is_refused_but_can_be_replaced(out: Path) -> No
 
 
 @pytest.mark.usefixtures("nothing_runs")
-@pytest.mark.parametrize("name", ["tiny.c", "tiny.h", "tiny_blrc.h", "tiny_weights.c", "tiny_ensemble.c"])
+@pytest.mark.parametrize("name", ["tiny.c", "tiny.h", "tiny_blrc.h", "tiny_blrc.c", "tiny_weights.c"])
 def test_c_that_blrc_would_not_have_written_is_refused_though_its_hash_is_listed(out: Path, name: str) -> None:
     with (out / name).open("a") as file:
         file.write('__attribute__((constructor)) static void run(void) { fputs("!", stderr); }\n')
@@ -505,10 +505,10 @@ def test_trusted_code_is_the_folder_s_own(out: Path, tmp_path: Path) -> None:
         "#include <stdio.h>\n__attribute__((constructor)) static void planted(void);\n"
         f'static void planted(void) {{ FILE *f = fopen("{marker}", "w"); if (f) fclose(f); }}\n'
     )
-    with (out / "tiny_ensemble.c").open("a") as file:
+    with (out / "tiny_blrc.c").open("a") as file:
         file.write(planted)
-    relist(out, "tiny_ensemble.c")
-    with pytest.raises(BlrcError, match=r"tiny_ensemble\.c: is not what this blrc writes"):
+    relist(out, "tiny_blrc.c")
+    with pytest.raises(BlrcError, match=r"tiny_blrc\.c: is not what this blrc writes"):
         blrc.compile(out, flags=("-O0",))
     assert not marker.exists()
     with blrc.compile(out, flags=("-O0",), trust_code=True) as trusted, blrc.compile(TINY, flags=("-O0",)) as own:
@@ -517,7 +517,7 @@ def test_trusted_code_is_the_folder_s_own(out: Path, tmp_path: Path) -> None:
         np.testing.assert_array_equal(trusted.scores(raw), own.scores(raw))
 
 
-@pytest.mark.slow("verifies, with sanitizers")
+@pytest.mark.nightly
 @pytest.mark.needs("cc", "size")
 def test_regression_verify_does_not_run_planted_files(out: Path, tmp_path: Path) -> None:
     """Every NAME_*.c in the folder was compiled, listed or not: a planted constructor ran, and all was bit-exact."""

@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "blrc.h"
-#include "blrc_strips.h"
 #include "blrc_tier.h"
 
 #define MOST_TABLES 6

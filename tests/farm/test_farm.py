@@ -150,7 +150,7 @@ def test_a_step_that_writes_behind_its_output_is_found(exported: tuple[Path, Pro
     folder, _, raw = exported
     for file in folder.iterdir():
         (tmp_path / file.name).write_bytes(file.read_bytes())
-    source = tmp_path / "net_blrc_conv_pairs.c"
+    source = tmp_path / "net_blrc.c"
     text = source.read_text()
     assert text.count("i < op->out_width * words; ++i") == 1
     source.write_text(text.replace("i < op->out_width * words; ++i", "i <= op->out_width * words; ++i"))

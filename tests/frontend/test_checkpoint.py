@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from by_night import first
 from checkpoint_files import SEAL, content_of, evil_files, rewrite, sealed, tensor
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -53,7 +54,7 @@ def write_small(path: Path, model: nn.Module | None = None, compact: bool = Fals
 
 
 @pytest.mark.parametrize("compact", [False, True])
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", first(3, range(6)))
 def test_round_trip(seed: int, compact: bool, tmp_path: Path) -> None:
     model, shape = deep_network(seed)
     randomise(model, seed)
@@ -84,7 +85,7 @@ def test_round_trip(seed: int, compact: bool, tmp_path: Path) -> None:
     assert (tmp_path / "b.pt").read_bytes() == (tmp_path / "a.pt").read_bytes()
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", first(3, range(4)))
 def test_round_trip_of_a_binarized_nn(seed: int, tmp_path: Path) -> None:
     model, shape = binarized_network(seed)
     randomise(model, seed)

@@ -222,7 +222,7 @@ def test_regression_flatten_over_the_batch_is_not_taken_for_one_within() -> None
         (nn.BatchNorm1d(3), "blrc.nn.StochasticBatchNorm1d"),
         (nn.BatchNorm2d(3), "blrc.nn.StochasticBatchNorm2d"),
         (nn.MaxPool2d(2), "blrc.nn.StochasticMaxPool2d"),
-        (nn.ReLU(), "blrc.nn.StochasticSign"),
+        (nn.Sigmoid(), "use the layers of blrc.nn"),
         (nn.Sigmoid(), "layers of blrc.nn"),
         (nn.LSTM(3, 3), "layers of blrc.nn"),
     ],

@@ -248,7 +248,7 @@ for path in sys.argv[2:]:
 """
 
 
-@pytest.mark.slow("reads many damaged files in a process of its own")
+@pytest.mark.nightly
 def test_no_file_takes_more_than_a_gigabyte(good: Path, tmp_path: Path) -> None:
     """A 3 MB checkpoint took 6.4 GB and 56 s."""
     files = {"good": good, **bombs(good, tmp_path)}

@@ -108,7 +108,7 @@ def statistics(net: Net) -> list[Sums]:
     return [layer.statistics for layer in net.layers if isinstance(layer, Norm) and isinstance(layer.statistics, Sums)]
 
 
-@pytest.mark.parametrize("seed", range(9))
+@pytest.mark.parametrize("seed", [*range(3), *(pytest.param(seed, marks=pytest.mark.nightly) for seed in range(3, 9))])
 @pytest.mark.parametrize("network", [deep_network, binarized_network])
 def test_calibration_by_numpy_and_by_torch_is_equal(network, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
     model, shape = network(seed)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
+from by_night import first
 from random_networks import binarized_network, checkpoint_of, deep_network
 from torch import nn
 
@@ -18,7 +19,7 @@ from blrc.net.net import Norm, Sums
 
 
 @pytest.mark.parametrize("build", [deep_network, binarized_network])
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", first(4, range(6)))
 def test_statistics_equal_torchs(seed: int, build: Callable[[int], tuple[nn.Module, tuple[int, int, int]]]) -> None:
     model, shape = build(seed)
     kind = ["uint8", "int8", "bits"][seed % 3]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +14,7 @@ from hypothesis import strategies as st
 
 from blrc.errors import BlrcError
 from blrc.net import encoding as encode
-from blrc.net.encoding import InputEncoding
+from blrc.net.encoding import InputEncoding, pixel_bits, pixel_codes
 
 MEANS = st.floats(0.0, 1.0)
 STDS = st.floats(0.01, 2.0)
@@ -177,3 +179,41 @@ def test_numbers_of_numpy_are_taken_and_others_refused() -> None:
         encode.pixels((1, 2, 2), mean=0.5, std=0.5)  # type: ignore[arg-type]
     with pytest.raises(BlrcError, match="input shape"):
         encode.pixels((1, 2.5, 2), mean=[0.5], std=[0.5])  # type: ignore[arg-type]
+
+
+def test_given_tables_and_thresholds_are_taken_as_they_are() -> None:
+    table = [list(range(-128, 128)), [5] * 256, [(-1) ** i for i in range(256)]]
+    encoding = pixel_codes((3, 2, 2), table=table, scale=2.0)
+    raw = np.arange(24, dtype=np.uint8).reshape(2, 3, 2, 2) * 10
+    codes = encoding.codes(raw)
+    for c in range(3):
+        assert codes[:, c].ravel().tolist() == [table[c][value] for value in raw[:, c].ravel()]
+    assert encoding.code_range == (-128, 127) and encoding.peak == 128
+    assert not encoding.is_binary
+    same = pixel_codes((4,), table=np.arange(256) // 2)
+    assert same.codes(np.array([[0, 1, 254, 255]], np.uint8)).tolist() == [[0, 0, 127, 127]]
+    for at in (0, 1, 128, 255, 256):
+        binary = pixel_bits((7,), at=at)
+        assert binary.is_binary and binary.peak == 1 and binary.code_range == (-1, 1)
+        row = np.array([[0, 1, 2, 127, 128, 254, 255]], np.uint8)
+        assert binary.codes(row).tolist() == [[1 if value >= at else -1 for value in row[0]]]
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: pixel_bits((3, 2, 2), at=257), "from 0 to 256"),
+        (lambda: pixel_bits((3, 2, 2), at=[1, 2]), "2 tables or thresholds for 3 channels"),
+        (lambda: pixel_bits((3, 2, 2), at=1.5), "integers"),  # type: ignore[arg-type]
+        (lambda: pixel_codes((3, 2, 2), table=[0] * 255), "256 codes from -128 to 127"),
+        (lambda: pixel_codes((3, 2, 2), table=[128] * 256), "256 codes from -128 to 127"),
+        (lambda: pixel_codes((3, 2, 2), table=[0.5] * 256), "256 whole numbers"),
+        (lambda: pixel_codes((3, 2, 2), table=[0] * 256, scale=float("nan")), "scale"),
+        (lambda: InputEncoding("bits", (2,), 1.0, at=(3,)), "uint8 pixels"),
+        (lambda: InputEncoding("uint8", (2,), 2.0, at=(3,)), "scale is 1"),
+        (lambda: InputEncoding("uint8", (2,), 1.0, (0.5,), (0.5,), at=(3,)), "neither both"),
+    ],
+)
+def test_tables_and_thresholds_out_of_range_are_refused(make: Callable[[], Any], words: str) -> None:
+    with pytest.raises(BlrcError, match=words):
+        make()

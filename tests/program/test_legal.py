@@ -27,7 +27,6 @@ from blrc.program.program import (
     Scores,
     Value,
     Window,
-    constant_names,
 )
 
 KINDS = ("uint8", "int8", "bits")
@@ -252,7 +251,7 @@ def test_the_largest_legal_multiplier_reaches_no_further_than_half_of_int32() ->
     program = check(element("scores.m", (2,), largest)(binary_net()))
     bits = np.array([[[[True] * 5]], [[[False] * 5]]])
     program = constant("scores.w", lambda w: w | np.uint32(31))(program)
-    assert reference.apply(program, program.ops[-1], bits)[:, 0, 0, 2].tolist() == [5 * largest + 3, -5 * largest + 3]
+    assert program.ops[-1].run(program, bits)[:, 0, 0, 2].tolist() == [5 * largest + 3, -5 * largest + 3]
     with pytest.raises(BlrcError, match="overflow"):
         check(element("scores.m", (2,), largest + 1)(binary_net()))
 
@@ -276,7 +275,7 @@ def test_random_programs_are_legal_and_their_sums_stay_in_bounds(seed: int, kind
     for found in program.ops:
         if isinstance(found, Conv):
             low, high = program.bounds(found)
-            z = reference.preactivation(program, found, values[found.x.name], members - 1)
+            z = found.preactivation(program, values[found.x.name], members - 1)
             assert low <= z.min() and z.max() <= high
 
 
@@ -297,7 +296,7 @@ def test_constants_by_member() -> None:
     assert program.constant("dense.w", 0) is program.constants["dense.w"].tables[1]
     assert program.constant("dense.w", 1) is program.constants["dense.w"].tables[0]
     assert program.constants["conv.w"].nbytes == 2 * 6 * 9 * 4
-    assert [constant_names(found) for found in program.ops] == [
+    assert [found.constants for found in program.ops] == [
         ("table",),
         ("conv.w", "conv.t"),
         (),

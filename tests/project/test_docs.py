@@ -67,9 +67,16 @@ def checkout(folder: Path) -> dict[str, str]:
     return {**os.environ, **ours}
 
 
+BY_DAY = ("README.md", "docs/guide/onnx.md", "docs/boards/avr.md")
+
+
 @pytest.mark.slow("exports the shipped networks")
 @pytest.mark.needs("make", "cc", "bash")
-@pytest.mark.parametrize("page", [README, *PAGES], ids=named)
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, marks=[] if named(page) in BY_DAY else [pytest.mark.nightly]) for page in (README, *PAGES)],
+    ids=named,
+)
 def test_the_blocks_of_a_page_run(page: Path, tmp_path: Path) -> None:
     environment = checkout(tmp_path)
     for block in blocks(page):

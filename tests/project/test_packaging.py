@@ -104,13 +104,19 @@ def test_sdist_has_every_file_of_the_repository(sdist: Path) -> None:
     assert shipped - tracked <= {"PKG-INFO", *run("git", "ls-files", "-o", "--exclude-standard", cwd=ROOT).splitlines()}
 
 
-@pytest.mark.slow("imports every test")
+PYTEST = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider")
+
+
+@pytest.mark.slow("runs tests")
 def test_tests_run_from_the_sdist(sdist: Path) -> None:
-    """Every test can be collected there, and some that need the runtime, the examples and the docs pass."""
-    pytest_there = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider")
-    assert " tests collected" in run(*pytest_there, "--collect-only", "tests", cwd=sdist)
+    """Some that need the runtime, the examples and the docs."""
     few = ("tests/net/test_bits.py", "tests/project/test_golden.py", "tests/benchmark/test_goals.py")
-    assert re.search(r"\d+ passed", run(*pytest_there, *few, cwd=sdist))
+    assert re.search(r"\d+ passed", run(*PYTEST, *few, cwd=sdist))
+
+
+@pytest.mark.nightly
+def test_every_test_can_be_collected_in_the_sdist(sdist: Path) -> None:
+    assert " tests collected" in run(*PYTEST, "--collect-only", "tests", cwd=sdist)
 
 
 def test_an_editable_install_is_one_path(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import pydoc
 import subprocess
@@ -20,8 +21,8 @@ from blrc.benchmark.run import BenchReport
 from blrc.nn.gaussian import Gaussian
 
 TINY = Path(__file__).parents[1] / "golden" / "tiny.pt"
-FUNCTIONS = ("anytime", "bench", "bits", "compile", "evaluate", "export", "import_onnx", "inspect", "int8_codes", "load",
-             "pixels", "save", "train", "verify")  # fmt: skip
+FUNCTIONS = ("anytime", "bench", "bits", "compile", "evaluate", "export", "import_onnx", "inspect", "int8_codes",
+             "load", "pixel_bits", "pixel_codes", "pixels", "save", "train", "verify")  # fmt: skip
 
 
 def test_functions_take_keywords_after_the_first_argument() -> None:
@@ -48,7 +49,14 @@ def test_everything_public_is_found_by_dir_and_help() -> None:
         blrc.exprot  # type: ignore[attr-defined]  # noqa: B018
 
 
-@pytest.mark.slow
+def test_type_checkers_see_no_getattr() -> None:
+    """It would make every name one of the module's (what mypy says of a typo the night asks)."""
+    tree = ast.parse(Path(blrc.__file__).read_text(encoding="utf-8"))
+    named = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+    assert "__getattr__" not in named and hasattr(blrc, "__getattr__")
+
+
+@pytest.mark.nightly
 def test_a_typo_is_a_mistake_for_type_checkers(tmp_path: Path) -> None:
     from mypy import api
 

@@ -16,6 +16,7 @@ from blrc.program import program_file
 
 ROOT = Path(__file__).parents[2]
 MNIST = ROOT / "examples" / "mnist"
+TINY = ROOT / "tests" / "golden" / "tiny.pt"
 COMPILE = """
 import sys
 import numpy as np
@@ -81,9 +82,12 @@ def test_export_verify_bench_and_compile(notorch_python: Path, tmp_path: Path) -
     assert run(notorch_python, "-c", COMPILE, MNIST / "mnist.pt", ours) == "50 False\n"
 
 
-def test_members_without_torch_are_the_same_bytes(notorch_python: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "model", [TINY, pytest.param(MNIST / "mnist.pt", marks=pytest.mark.nightly)], ids=["tiny", "mnist"]
+)
+def test_members_without_torch_are_the_same_bytes(model: Path, notorch_python: Path, tmp_path: Path) -> None:
     ours, theirs = tmp_path / "ours", tmp_path / "theirs"
     options = ("--target", "c", "--members", "2", "--sample", "conv")
-    run(notorch_python, "-m", "blrc", "export", MNIST / "mnist.pt", *options, "-o", ours)
-    blrc.export(MNIST / "mnist.pt", folder=theirs, targets="c", members="2", sample="conv")
+    run(notorch_python, "-m", "blrc", "export", model, *options, "-o", ours)
+    blrc.export(model, folder=theirs, targets="c", members="2", sample="conv")
     same(ours, theirs)

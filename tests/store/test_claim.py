@@ -109,13 +109,14 @@ def race(out: Path, number: int, start: Any, results: Any) -> None:
         results.put((number, str(error)))
 
 
-@pytest.mark.slow("starts many exports")
+@pytest.mark.slow("starts processes")
+@pytest.mark.parametrize("attempts", [1, pytest.param(10, marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("there", [False, True], ids=["new", "there"])
-def test_exports_that_start_together_leave_one_whole_export(there: bool, tmp_path: Path) -> None:
+def test_exports_that_start_together_leave_one_whole_export(there: bool, attempts: int, tmp_path: Path) -> None:
     """Processes of their own, started at a barrier: whoever is not refused came after another had ended."""
     context = multiprocessing.get_context("fork" if threading.active_count() == 1 else "spawn")
     results = context.Queue()
-    for attempt in range(10):
+    for attempt in range(attempts):
         out = tmp_path / str(attempt) / "out"
         if there:
             write_old(out)

@@ -6,13 +6,13 @@ import sysconfig
 from collections import OrderedDict
 from collections.abc import Iterator
 from copy import deepcopy
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-import torch._inductor.config
 from torch import nn
 
 from blrc import nn as bnn
@@ -72,18 +72,25 @@ def history(tmp_path: Any, compile: bool) -> list[Any]:
     return [row["loss"] for row in state.history]
 
 
+def traced(graph: Any, inputs: Any) -> Any:
+    """A backend that runs what was traced as it is."""
+    return graph.forward
+
+
 @pytest.fixture
 def inductor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """torch.compile with a cache of its own, in this process."""
     if not (Path(sysconfig.get_path("include")) / "Python.h").is_file():
         pytest.skip("Python's headers, which torch.compile needs, are not installed (python3-dev)")
+    import torch._inductor.config  # which takes seconds
+
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "inductor"))
     torch._dynamo.reset()
     with torch._inductor.config.patch(compile_threads=1):
         yield
 
 
-@pytest.mark.slow("compiles training steps")
+@pytest.mark.nightly
 @pytest.mark.needs("g++")
 @pytest.mark.filterwarnings("ignore")  # torch.compile has warnings of its own
 def test_compiled_steps_are_those_of_the_plain_network(tmp_path: Any, inductor: None) -> None:
@@ -94,12 +101,17 @@ def test_compiled_steps_are_those_of_the_plain_network(tmp_path: Any, inductor: 
     assert first == pytest.approx(plain, abs=2e-4) and plain[0] > plain[2] + 0.01
 
 
-@pytest.mark.needs("g++")
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(("pooled", "rows", "hard"), [(True, 1, False), (True, 3, True), (False, 1, True)])
-@pytest.mark.slow("compiles training steps")
-def test_compiled_passes_are_the_plain_ones(pooled: bool, rows: int, hard: bool, inductor: None) -> None:
-    """13 channels fill no vector; some gamma are negative; another temperature is not compiled again."""
+@pytest.mark.parametrize(
+    "backend", [traced, pytest.param("inductor", marks=[pytest.mark.needs("g++"), pytest.mark.nightly])]
+)
+def test_compiled_passes_are_the_plain_ones(
+    backend: Any, pooled: bool, rows: int, hard: bool, inductor: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """13 channels fill no vector; some gamma are negative; another temperature is not compiled again. By day what is
+    traced runs as it is."""
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend=backend))
     norm, pool = bnn.StochasticBatchNorm2d(13), [bnn.StochasticMaxPool2d(2)] if pooled else []
     norm.weight.data, norm.bias.data = torch.linspace(-1.3, 1.1, 13), torch.linspace(-0.5, 0.5, 13)
     model = nn.Sequential(norm, *pool, bnn.StochasticSign(hard=hard))
@@ -123,11 +135,11 @@ def test_compiled_passes_are_the_plain_ones(pooled: bool, rows: int, hard: bool,
             torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-4)
 
 
-@pytest.mark.slow("compiles training steps")
-@pytest.mark.needs("g++")
 @pytest.mark.filterwarnings("ignore")
-def test_regression_a_second_training_is_compiled_too(inductor: None) -> None:
+def test_regression_a_second_training_is_compiled_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """torch.compile gives up on a function after eight shapes, which two trainings in one process had."""
+    torch._dynamo.reset()
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend=traced))
     for channels in range(1, 10):
         graphs = torch._dynamo.utils.counters["stats"]["unique_graphs"]
         torch_compiled().squares(torch.ones(2, 2, 2, channels), torch.ones(channels))

@@ -87,7 +87,10 @@ def main() -> None:
         recipe = Recipe(epochs=epochs, pretrain_epochs=epochs // 2, batch=batch, validation=40, calibration=16)
         run(sys.argv[3], sys.argv[2], recipe, log=f"{sys.argv[3]}.csv")
         return
-    out = sys.argv[2]
+    steps_of_every_network(sys.argv[2])
+
+
+def steps_of_every_network(out: str) -> None:
     with joined() as ranks:
         torch.manual_seed(ranks.seed(5))
         torch.save(torch.rand(100), f"{out}.noise.{ranks.rank}")

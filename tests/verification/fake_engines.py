@@ -34,7 +34,7 @@ def reference_engine(
         return {key: whole(key, value.copy()) for key, value in values.items() if key not in hidden}
 
     def run_op(op: Op, x: NDArray[Any], member: int = 0) -> NDArray[Any] | None:
-        return None if op.y.name in hidden else alone(op.y.name, reference.apply(program, op, x, member).copy())
+        return None if op.y.name in hidden else alone(op.y.name, op.run(program, x, member).copy())
 
     def answer(raw: NDArray[Any]) -> tuple[Answer, None]:
         right = reference.answer(program, raw)
@@ -52,8 +52,8 @@ def c_like_engine(program: Program, name: str = "C") -> Engine:
         if isinstance(op, Encode):
             return None
         if op.x.name in encodes:
-            x = reference.apply(program, encodes[op.x.name], x, member)
-        return reference.apply(program, op, x, member)
+            x = encodes[op.x.name].run(program, x, member)
+        return op.run(program, x, member)
 
     engine = reference_engine(program, name, hidden=tuple(encodes))
     return replace(engine, run_op=run_op, fuses_encode=True)

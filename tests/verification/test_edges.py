@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from by_night import first
 from fake_engines import recount
 from numpy.typing import NDArray
 from random_programs import random_program
 
 from blrc.net.bits import pack_signs
-from blrc.program import reference
 from blrc.program.legal import check
 from blrc.program.program import Constant, Conv, Encode, Program, Scores, Value, Window
 from blrc.verification.inputs import edges as module
@@ -27,7 +27,7 @@ def all_edges(program: Program, op: Conv, member: int = 0, seed: int = 0) -> Edg
 
 def peaks(program: Program, op: Conv, maps: NDArray[Any]) -> NDArray[Any]:
     """The sum that decides each output, (N, H, W, C): the largest of its pooling window."""
-    z = reference.preactivation(program, op, codes(program, op, maps)).astype(np.int64)
+    z = op.preactivation(program, codes(program, op, maps)).astype(np.int64)
     if op.pool is None:
         return z
     result = np.empty((len(z), *op.y.shape), np.int64)
@@ -45,7 +45,7 @@ def peaks(program: Program, op: Conv, maps: NDArray[Any]) -> NDArray[Any]:
 def codes(program: Program, op: Conv, maps: NDArray[Any]) -> NDArray[Any]:
     for other in program.ops:
         if isinstance(other, Encode) and other.y == op.x:
-            return reference.apply(program, other, maps)
+            return other.run(program, maps)
     return maps
 
 
@@ -67,7 +67,7 @@ def count_edges(program: Program, op: Conv, edges: EdgeMaps) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("kind", ["uint8", "int8", "bits"])
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", first(2, range(5)))
 def test_random_programs(seed: int, kind: str) -> None:
     program = random_program(seed, kind)
     for op in program.ops:

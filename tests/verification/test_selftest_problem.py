@@ -26,7 +26,7 @@ def test_edited_vector_is_found_by_the_selftest(tmp_path: Path) -> None:
     blrc.export(TINY, folder=tmp_path / "out")
     assert not _problems(tmp_path / "out")
     broken = Path(shutil.copytree(tmp_path / "out", tmp_path / "broken"))
-    vectors = broken / "tiny_vectors.c"
+    vectors = broken / "tiny_selftest.c"
     text = vectors.read_text()
     head, _, tail = text.partition("tiny_vector_inputs")
     body, first, rest = tail.partition("{\n    ")

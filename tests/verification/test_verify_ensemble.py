@@ -17,7 +17,7 @@ from blrc.program import program_file, reference
 @pytest.mark.slow("three members in three engines")
 @pytest.mark.parametrize("kind", ["uint8", pytest.param("bits", marks=pytest.mark.nightly)])
 def test_an_ensemble_is_equal_everywhere(kind: str, tmp_path: Path) -> None:
-    model, shape = deep_network(5)
+    model, shape = deep_network(1)
     checkpoint = checkpoint_of(model, kind, shape, 5)
     blrc.save(model, path=tmp_path / "net.pt", input=checkpoint.encoding, calibration=checkpoint.calibration)
     blrc.export(tmp_path / "net.pt", folder=tmp_path / "out", members="3", seed=11)
@@ -27,7 +27,7 @@ def test_an_ensemble_is_equal_everywhere(kind: str, tmp_path: Path) -> None:
     raw = device_layout(checkpoint.calibration)
     labels = reference.answer(program, raw.astype(bool) if kind == "bits" else raw).label
     np.savez(tmp_path / "data.npz", images=checkpoint.calibration, labels=labels)
-    report = blrc.verify(tmp_path / "out", data=tmp_path / "data.npz", model=tmp_path / "net.pt", random=20)
+    report = blrc.verify(tmp_path / "out", data=tmp_path / "data.npz", model=tmp_path / "net.pt", random=5)
     assert report.equal, (report.difference, report.problems)
     assert report.accuracy == 100.0
     assert report.agreement is not None

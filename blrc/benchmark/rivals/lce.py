@@ -20,7 +20,7 @@ from typing import Any
 from blrc.benchmark.clock import Run, Time
 from blrc.benchmark.rivals import lce_worker
 from blrc.errors import BlrcError
-from blrc.program.program import BinaryScores, Conv, Encode, Op, Pool, Scores, Window
+from blrc.program.program import Conv, Encode, Op, Pool, Window
 
 VARIABLE = "BLRC_LCE_PYTHON"
 LCE = "larq"
@@ -50,11 +50,11 @@ def network(ops: Sequence[Op], bare: bool = False) -> dict[str, Any] | None:
     computing = [op for op in ops if not isinstance(op, Encode)]
     layers: list[dict[str, Any]] = []
     for op in computing:
-        if isinstance(op, Scores | BinaryScores):
+        if op.is_scores:
             layers.append({"kind": "dense", "outputs": op.y.shape[2]})
         elif isinstance(op, Pool):
             layers.append(_pool(op.window))
-        else:
+        elif isinstance(op, Conv):
             padding = _padding(op)
             if padding is None or op.groups > 1 or op.window.dilation != (1, 1):
                 return None
@@ -71,6 +71,8 @@ def network(ops: Sequence[Op], bare: bool = False) -> dict[str, Any] | None:
             )
             if op.pool is not None and not bare:
                 layers.append(_pool(op.pool))
+        else:
+            return None
     pools = [op.window if isinstance(op, Pool) else op.pool for op in computing if isinstance(op, Pool | Conv)]
     if any(pool is not None and (any(pool.padding) or pool.dilation != (1, 1)) for pool in pools):
         return None

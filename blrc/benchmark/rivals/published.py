@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from blrc.program.program import Conv, Encode, Op, Pool, Program
+from blrc.program.program import Conv, Program, WeightedOp
 
 SOURCE = "CMSIS-NN 99f736a6, gcc 12.2 -Ofast, QEMU 7.2; measured once for this project, not by this command"
 Signature = tuple[tuple[int, ...], ...]
@@ -63,12 +63,11 @@ _KNOWN: Mapping[Signature, Int8] = {
 
 def int8_of(program: Program) -> Int8 | None:
     """Return the figures of the int8 network with the program's shapes, or None if there are none."""
-    return _KNOWN.get(tuple(_shape(op) for op in program.ops if not isinstance(op, Encode | Pool)))
+    return _KNOWN.get(tuple(_shape(op) for op in program.ops if isinstance(op, WeightedOp)))
 
 
-def _shape(op: Op) -> tuple[int, ...]:
+def _shape(op: WeightedOp) -> tuple[int, ...]:
     """Return an op's shapes: those of input, kernel, outputs and pooled map; for scores the inputs and outputs."""
     if isinstance(op, Conv):
         return (*op.x.shape, *op.window.kernel, op.y.shape[2], *op.y.shape[:2])
-    height, width, channels = op.x.shape
-    return height * width * channels, op.y.shape[2]
+    return op.fan_in, op.y.shape[2]

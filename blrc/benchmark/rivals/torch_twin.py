@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from blrc.benchmark.clock import Run
 from blrc.benchmark.rivals import twins
-from blrc.program.program import Conv, Encode, Op, Pool, Program, Window
+from blrc.program.program import Conv, Encode, Op, Pool, Program, WeightedOp, Window
 
 Step = Callable[[Tensor], Tensor]
 
@@ -60,7 +60,7 @@ def in_torch(program: Program, ops: Sequence[Op]) -> Run:
 def _steps(program: Program, op: Op) -> list[Step]:
     if isinstance(op, Pool):
         return [_max_pool(op.window)]
-    assert not isinstance(op, Encode)
+    assert isinstance(op, WeightedOp)
     weights = torch.from_numpy(twins.weights(program, op).astype(np.float32))
     bias = torch.zeros(len(weights))
     steps: list[Step]

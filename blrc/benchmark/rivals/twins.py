@@ -20,8 +20,7 @@ import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
-from blrc.net.bits import unpack_signs
-from blrc.program.program import BinaryScores, Conv, Encode, Op, Pool, Program, Window
+from blrc.program.program import Conv, Encode, Op, Pool, Program, WeightedOp, Window
 
 INPUT = "input"
 IR_VERSION, OPSET = 8, 17  # versions that ONNX Runtime 1.17 reads
@@ -49,26 +48,20 @@ def int8_model(program: Program, ops: Sequence[Op], bare: bool = False) -> bytes
     return _model(program, ops, _Int8(bare), TensorProto.UINT8)
 
 
-def weights(program: Program, op: Op) -> NDArray[np.int8]:
-    """Return the weights ``(out, C of a group, H, W)`` of a layer that has some.
+def weights(program: Program, op: WeightedOp) -> NDArray[np.int8]:
+    """Return the weights ``(out, C of a group, H, W)`` of a layer.
 
     They are -1 and +1, or those of the last layer clipped to [-127, 127].
     """
-    if isinstance(op, Conv):
-        signs = unpack_signs(program.constant(op.weights), op.group_channels)
-    elif isinstance(op, BinaryScores):
-        signs = unpack_signs(program.constant(op.weights), op.x.shape[2])
-    else:
-        assert not isinstance(op, Encode | Pool)
-        signs = program.constant(op.weights).clip(-127, 127)
-    return np.ascontiguousarray(signs.transpose(0, 3, 1, 2).astype(np.int8))
+    numbers = op.numbers(program).clip(-127, 127)
+    return np.ascontiguousarray(numbers.transpose(0, 3, 1, 2).astype(np.int8))
 
 
 def is_product(op: Op) -> bool:
     """Return whether an op is a matrix product, which is a dense layer or the scores."""
     if isinstance(op, Conv):
         return op.is_dense and op.groups == 1 and not any(op.window.padding)
-    return not isinstance(op, Encode | Pool)
+    return op.is_scores
 
 
 def _computing(ops: Sequence[Op]) -> list[Op]:
@@ -149,6 +142,7 @@ def _model(program: Program, ops: Sequence[Op], kind: _Kind, dtype: int) -> byte
         if isinstance(op, Pool):
             to.add("MaxPool", **_window(op.window, dilations=False))
             continue
+        assert isinstance(op, WeightedOp)
         table = weights(program, op)
         if is_product(op):
             if not flat:

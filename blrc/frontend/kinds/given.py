@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from blrc.errors import BlrcError
 from blrc.frontend.kinds.node import Node
 from blrc.frontend.kinds.record import Kind, Options, Tensor, Values, no_more, real_or_none, size
 from blrc.net.net import Clip, Leak, Scale, Shift, Sign, Threshold
@@ -39,6 +40,12 @@ def _clip(who: str, node: Node, values: Values) -> Clip:
     return Clip(node.name, node.inputs[0], low, high)
 
 
+def _check_clip(who: str, options: Options) -> None:
+    low, high = options["min_val"], options["max_val"]
+    if low is not None and high is not None and low >= high:
+        raise BlrcError(f"{who}: min_val {low} is not below max_val {high}; nothing is between them")
+
+
 def _threshold(who: str, node: Node, values: Values) -> Threshold:
     return Threshold(node.name, node.inputs[0], values.reals("at"), values.reals("inverted") != 0)
 
@@ -56,7 +63,7 @@ GIVEN = (
     Kind("shift", {"channels": size}, no_more, _rows("channels", "by"), _shift),
     Kind("prelu", {"num_parameters": size}, no_more, _rows("num_parameters", "weight"), _prelu),
     Kind("relu", {}, no_more, lambda _: {}, _relu),
-    Kind("clip", {"min_val": real_or_none, "max_val": real_or_none}, no_more, lambda _: {}, _clip),
+    Kind("clip", {"min_val": real_or_none, "max_val": real_or_none}, _check_clip, lambda _: {}, _clip),
     Kind("threshold", {"channels": size}, no_more, _threshold_tensors, _threshold),
     Kind("strict_sign", {}, no_more, lambda _: {}, _strict_sign),
 )

@@ -32,8 +32,8 @@ DEVICES = _words("con prn aux nul") | {f"{port}{number}" for port in ("com", "lp
 # Identifiers that every C program has, beside those that headers define.
 IDENTIFIERS = _words("main null eof stdin stdout stderr errno assert")
 
-# A model NAME has files NAME_weights.h, ...: another one of that name would have files of the same name.
-FILE_ENDING = re.compile(r"_(weights(_\d+)?|ensemble|vectors|selftest|image)$", re.IGNORECASE | re.ASCII)
+# A model NAME has files NAME_weights.c, ...: another one of that name would have files of the same name.
+FILE_ENDING = re.compile(r"_(weights(_\d+)?|selftest|image)$", re.IGNORECASE | re.ASCII)
 
 LONGEST = 48
 

@@ -27,7 +27,8 @@ from onnx import TensorProto
 
 from blrc.errors import BlrcError
 from blrc.net.bits import unpack_signs
-from blrc.program.program import BinaryScores, Conv, Encode, Program, Scores, Value, Window
+from blrc.program.ops.binarize import Binarize
+from blrc.program.program import BinaryScores, Conv, Encode, Program, Scores, Value, WeightedOp, Window
 from blrc.targets.onnx.graph import Lowering, geometry, matrix_of, tensor_name, value_info
 from blrc.targets.onnx.nodes import Graph
 
@@ -72,6 +73,18 @@ class FloatLowering(Lowering):
         bias = self.constant(f"{self.table(op.table)[0]}/first", np.ascontiguousarray(tables[:, 0]))
         x = self.node("Conv", [x, kernel, bias], self.entry(op.y, y), kernel_shape=[1, 1], group=channels)
         self.leave(op.y, y, x)
+
+    def binarize(self, op: Binarize, y: str) -> None:
+        channels = op.x.shape[2]
+        name, thresholds = self.table(op.thresholds)
+        limits = np.broadcast_to(thresholds.astype(np.float32), (channels,))
+        kernel = self.constant(f"{name}/gain", np.full((channels, 1, 1, 1), GAIN, dtype=np.float32))
+        bias = self.constant(f"{name}/limits", (GAIN * (0.5 - limits)).astype(np.float32))
+        x = self.node("Conv", [self.maps(op.x, y), kernel, bias], f"{y}/compared", kernel_shape=[1, 1], group=channels)
+        if op.y.shape == op.x.shape:
+            self.leave(op.y, y, self.clip(x, -1, self.entry(op.y, y)))
+        else:
+            self.flatten(op.x, y, self.clip(x, -1, f"{y}/map"))
 
     def convolution(self, op: Conv, y: str) -> None:
         bias = self.threshold(op)
@@ -130,7 +143,7 @@ class FloatLowering(Lowering):
         bias: NDArray[Any] = (GAIN * (0.5 - limits)).astype(np.float32)
         return self.constant(f"{name}/bias", bias)
 
-    def require_exact(self, op: Conv | Scores | BinaryScores, largest: int, bound: int) -> None:
+    def require_exact(self, op: WeightedOp, largest: int, bound: int) -> None:
         if largest > bound:
             raise BlrcError(
                 f"target onnx: layer {op.name!r}: its sums reach {largest}, which float32 does not hold exactly (up to "

@@ -31,6 +31,8 @@ from onnx import TensorProto, helper
 
 from blrc.errors import BlrcError
 from blrc.net.bits import unpack_signs
+from blrc.program.ops.binarize import Binarize
+from blrc.program.ops.flatten import Flatten
 from blrc.program.program import (
     INT32_MAX,
     BinaryScores,
@@ -41,8 +43,8 @@ from blrc.program.program import (
     Program,
     Scores,
     Value,
+    WeightedOp,
     Window,
-    constant_names,
 )
 from blrc.targets.onnx.head import OUTPUTS
 from blrc.targets.onnx.nodes import Graph
@@ -77,7 +79,7 @@ def _origins(program: Program, value: Value) -> list[tuple[int, ...]]:
     makers = {op.y.name: op for op in program.ops}
     names: list[str] = []
     while value.name in makers:
-        names += constant_names(makers[value.name])
+        names += makers[value.name].constants
         value = makers[value.name].x
     used = [program.constants[name].of_member for name in names]
     return [tuple(of_member[k] for of_member in used) for k in range(len(program.members))]
@@ -135,6 +137,10 @@ class Lowering:
             return y
         if isinstance(op, Encode):
             self.encode(op, y)
+        elif isinstance(op, Binarize):
+            self.binarize(op, y)
+        elif isinstance(op, Flatten):
+            self.flatten(op.x, y, self.tensor(op.x))
         elif isinstance(op, Conv):
             self.dense(op, y) if _is_product(op) else self.convolution(op, y)
         elif isinstance(op, Pool):
@@ -200,6 +206,24 @@ class Lowering:
         codes = (table.astype(np.int16) + 128).astype(np.uint8).reshape(-1)
         self.node("Gather", [self.constant(name, codes), index], y)
 
+    def binarize(self, op: Binarize, y: str) -> None:
+        name, thresholds = self.table(op.thresholds)
+        raw = self.node("Cast", [self.tensor(op.x)], f"{y}/raw", to=TensorProto.INT32)
+        limits = self.constant(name, by_channel(op.x, thresholds.astype(np.int32)))
+        reached = self.node("GreaterOrEqual", [raw, limits], f"{y}/reached")
+        if op.y.shape == op.x.shape:
+            choose(self.graph, reached, y)
+        else:
+            self.flatten(op.x, y, choose(self.graph, reached, f"{y}/map"))
+
+    def flatten(self, value: Value, y: str, x: str) -> None:
+        """Make the vector `y` of the map `x` in the order H, W, C."""
+        if is_flat(value):
+            self.node("Identity", [x], y)
+            return
+        last = self.node("Transpose", [x], f"{y}/channels_last", perm=[0, 2, 3, 1])
+        self.node("Flatten", [last], y, axis=1)
+
     def convolution(self, op: Conv, y: str) -> None:
         self.require_int32(op, max(255 * 2 * op.fan_in, 4 * self.program.bounds(op)[1] + 2))
         name, packed = self.table(op.weights)
@@ -248,7 +272,7 @@ class Lowering:
         scaled = self.node("Mul", [z, self.constant(*self.table(op.multiplier))], f"{y}/scaled")
         self.node("Add", [scaled, self.constant(*self.table(op.bias))], y)
 
-    def product(self, op: Conv | Scores | BinaryScores, row: str, matrix: str, output: str) -> str:
+    def product(self, op: WeightedOp, row: str, matrix: str, output: str) -> str:
         return self.node("MatMulInteger", [row, matrix, self.scalar("uint8", _zero_point(op.x))], output)
 
     def pool(self, x: str, window: Window, output: str) -> str:
@@ -267,7 +291,7 @@ class Lowering:
             window = Window(window.kernel, window.stride, dilation=window.dilation)
         return self.node("MaxPool", [x], output, **geometry(window))
 
-    def require_int32(self, op: Conv | Scores | BinaryScores, largest: int) -> None:
+    def require_int32(self, op: WeightedOp, largest: int) -> None:
         """Refuse an op whose sums may exceed int32.
 
         Runtimes add in int32, and they add before they subtract zero points.
@@ -277,6 +301,11 @@ class Lowering:
         """
         if largest > INT32_MAX:
             raise BlrcError(f"target onnx: layer {op.name!r}: its sums may not fit int32; use target c")
+
+
+def by_channel(value: Value, numbers: NDArray[Any]) -> NDArray[Any]:
+    """Shape one number for each channel, or one for all, so that it goes with the tensor of `value`."""
+    return numbers if is_flat(value) or len(numbers) == 1 else numbers.reshape(-1, 1, 1)
 
 
 def _zero_point(value: Value) -> int:

@@ -99,7 +99,7 @@ def run_op(
     member: int = 0,
     form: OnnxForm = "integer",
 ) -> NDArray[Any]:
-    """Run one op alone on a batch of its input; the arrays are as in `reference.apply`."""
+    """Run one op alone on a batch of its input; the arrays are as in `Op.run`."""
     engine = here(threads, BATCH) if python is None else elsewhere(python, threads, BATCH)
     if len(x) == 0:
         return np.empty((0, *op.y.shape), _array_type(op.y))

@@ -54,7 +54,7 @@ def torch_agreement(net: Net, raw: NDArray[Any], labels: NDArray[np.int64]) -> A
         labels: the program's labels for them.
     """
     stages: dict[str, _Decisions] = {}
-    binary = net.encoding.kind == "bits"
+    binary = net.encoding.is_binary
     for piece in pieces(net):
         if isinstance(piece, Stage):
             stages[piece.linear.name] = _Decisions(piece, net.encoding, binary)

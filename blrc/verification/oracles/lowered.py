@@ -1,4 +1,4 @@
-"""Check that a program decides as the net that it was lowered from: its bits layer by layer, and its binary scores.
+"""Check that a program decides as the net that it was lowered from: its bits layer by layer, and its scores.
 
 Engines are compared with the program, and torch with the net's exact thresholds. This check closes the chain between
 the two: a flip that lowering forgets, or weights in another order, would make every engine equally wrong.
@@ -16,7 +16,7 @@ from blrc.lowering.affine import affine
 from blrc.lowering.calibrate import decide, folded
 from blrc.lowering.preactivations import max_pool, preactivation
 from blrc.net.encoding import device_layout
-from blrc.net.net import Flatten, MaxPool, Net
+from blrc.net.net import Flatten, MaxPool, Net, Softmax
 from blrc.net.pieces import ScoreStage, Stage, pieces
 from blrc.program import reference
 from blrc.program.program import Program
@@ -43,7 +43,7 @@ def _chunk(program: Program, net: Net, raw: NDArray[Any], member: int) -> str | 
     values = reference.run(program, device, member)
     outputs = {op.name: op.y.name for op in program.ops}
     x: NDArray[np.int8] = net.encoding.codes(raw)
-    binary = net.encoding.kind == "bits"
+    binary = net.encoding.is_binary
     inverted = np.zeros(program.input.shape[2], dtype=bool)
     name = ""
     for piece in pieces(net):
@@ -61,6 +61,10 @@ def _chunk(program: Program, net: Net, raw: NDArray[Any], member: int) -> str | 
             numbers = affine(piece, Fraction(program.score_scale))
             scores = numbers.multiplier * preactivation(piece.linear, x, 1) + numbers.bias
             return None if np.array_equal(values[program.output.name][:, 0, 0], scores) else piece.linear.name
+        elif isinstance(piece, Softmax):
+            rows, bias = (np.rint(real / program.score_scale).astype(np.int64) for real in (piece.weights, piece.bias))
+            scores = x.reshape(len(x), -1).astype(np.int64) @ rows.T + bias
+            return None if np.array_equal(values[program.output.name][:, 0, 0], scores) else piece.name
         else:
             x = x.reshape(len(x), -1) if isinstance(piece, Flatten) else x
             continue

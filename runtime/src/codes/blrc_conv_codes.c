@@ -72,7 +72,7 @@ static void blrc_collect(const blrc_conv *op, const blrc_operands *in, const blr
 }
 
 /* sums[k][bits] = sum over j < 4 of (bit j ? +1 : -1) codes[4 k + j], as a sum of two sums of two. */
-static void blrc_tabulate(const int8_t *codes, int32_t nibbles, int16_t *sums)
+static void blrc_tabulate_codes(const int8_t *codes, int32_t nibbles, int16_t *sums)
 {
     int32_t k, i;
 
@@ -161,7 +161,7 @@ static void blrc_conv_codes_pixel(const blrc_conv *op, const blrc_operands *in, 
                 /* Where all codes fit, the tables of the first block of rows serve the others too. */
                 if (fan_in > BLRC_CODES || c == 0) {
                     blrc_collect(op, in, &place, g, first, count, codes);
-                    blrc_tabulate(codes, nibbles, sums);
+                    blrc_tabulate_codes(codes, nibbles, sums);
                 }
                 for (r = 0; r < rows; r += 8, w = BLRC_SKIP(uint32_t, w, nibbles)) {
                     blrc_add_rows(w, sums, nibbles, z + r);

@@ -24,8 +24,8 @@ static BLRC_APART void blrc_tabulate_row(const blrc_conv *op, const blrc_pair_in
 }
 
 /* OR the bits of the two map pixels of row my into y and y + other. */
-static void blrc_two_pixels(const blrc_conv *op, const blrc_pair_input *in, int32_t my, blrc_columns *columns,
-                            BLRC_TABLE(uint32_t) weights, BLRC_TABLE(uint32_t) starts, uint32_t *y, int32_t other)
+static void blrc_pair_of_columns(const blrc_conv *op, const blrc_pair_input *in, int32_t my, blrc_columns *columns,
+                                 BLRC_TABLE(uint32_t) weights, BLRC_TABLE(uint32_t) starts, uint32_t *y, int32_t other)
 {
     const int32_t kernel = op->window.kernel_y, top = my * op->window.stride_y - op->window.pad_y;
     const int32_t above = kernel * op->window.pad_y; /* so that the place of no row is negative */
@@ -65,7 +65,7 @@ static void blrc_two_columns(const blrc_conv *op, const blrc_pair_input *in, int
         const blrc_span vertical = blrc_inside(top, pool->dilation_y, pool->kernel_y, op->map_height);
 
         for (py = vertical.first; py < vertical.end; ++py) {
-            blrc_two_pixels(op, in, top + py * pool->dilation_y, &columns, weights, starts, y, other);
+            blrc_pair_of_columns(op, in, top + py * pool->dilation_y, &columns, weights, starts, y, other);
         }
     }
 }

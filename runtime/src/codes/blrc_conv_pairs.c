@@ -18,8 +18,8 @@ static void blrc_tabulate_pairs(int32_t nibbles, uint32_t *sums)
 }
 
 /* OR the bits of two map pixels of row my into y[0] and y[1]. */
-static void blrc_two_pixels(const blrc_conv *op, const blrc_pair_input *in, int32_t my, const int32_t *mx,
-                            uint32_t *const *y, BLRC_TABLE(uint32_t) weights, BLRC_TABLE(uint32_t) starts)
+static void blrc_pair_of_row(const blrc_conv *op, const blrc_pair_input *in, int32_t my, const int32_t *mx,
+                             uint32_t *const *y, BLRC_TABLE(uint32_t) weights, BLRC_TABLE(uint32_t) starts)
 {
     const blrc_window *win = &op->window;
     const int32_t line = win->kernel_x * op->in_channels;
@@ -73,14 +73,14 @@ void blrc_conv_pairs(const blrc_conv *op, const void *x, BLRC_TABLE(int8_t) tabl
                     to[waiting] = y + ox * words;
                     waiting ^= 1;
                     if (waiting == 0) {
-                        blrc_two_pixels(op, &in, top + py * pool->dilation_y, mx, to, weights, starts);
+                        blrc_pair_of_row(op, &in, top + py * pool->dilation_y, mx, to, weights, starts);
                     }
                 }
             }
             if (waiting != 0) { /* the last of an odd number, twice */
                 mx[1] = mx[0];
                 to[1] = to[0];
-                blrc_two_pixels(op, &in, top + py * pool->dilation_y, mx, to, weights, starts);
+                blrc_pair_of_row(op, &in, top + py * pool->dilation_y, mx, to, weights, starts);
             }
         }
     }

@@ -60,8 +60,8 @@ static void blrc_outer_codes(const blrc_conv *op, const blrc_pair_input *in, int
 }
 
 /* The codes of one kernel row of the map row y: windows start at `column` and so many columns further on. */
-static inline void blrc_row_codes(const blrc_conv *op, const blrc_pair_input *in, int32_t y, int32_t column,
-                                  int32_t further, uint32_t *to)
+static BLRC_INLINE void blrc_row_codes(const blrc_conv *op, const blrc_pair_input *in, int32_t y, int32_t column,
+                                       int32_t further, uint32_t *to)
 {
     const blrc_window *win = &op->window;
     const int32_t line = win->kernel_x * op->in_channels, row = y * op->in_width;
@@ -91,7 +91,7 @@ static inline void blrc_four_sums(uint32_t *sums, uint32_t high, uint32_t both, 
 }
 
 /* sums[bits] = +-a +-b +-c +-d, + where the bit of a (bit 0), b, c or d is set. */
-static inline void blrc_tabulate_four(uint32_t a, uint32_t b, uint32_t c, uint32_t d, uint32_t *sums)
+static BLRC_INLINE void blrc_tabulate_four(uint32_t a, uint32_t b, uint32_t c, uint32_t d, uint32_t *sums)
 {
     const uint32_t both = a + b, other = a - b, high = c + d, differ = c - d;
 

@@ -23,7 +23,7 @@ typedef struct blrc_operands {
 /* OR the bits of map pixel (my, mx) into y. */
 typedef void (*blrc_pixel)(const blrc_conv *op, const blrc_operands *in, int32_t my, int32_t mx, uint32_t *y);
 
-static inline void blrc_conv_walk(const blrc_conv *op, const blrc_operands *in, blrc_pixel pixel, uint32_t *y)
+static BLRC_INLINE void blrc_conv_walk(const blrc_conv *op, const blrc_operands *in, blrc_pixel pixel, uint32_t *y)
 {
     const blrc_window *pool = &op->pool;
     const int32_t words = blrc_words(op->out_channels);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* SPDX-FileCopyrightText: 2026 the blrc authors */
 /* Which row of which convolution comes next, where several run together. No row is computed twice. */
-#include "blrc_strips.h"
 #include "blrc_window.h"
 
 /* Rows of the input that one row of the output is computed from. */

@@ -13,14 +13,6 @@
 
 #include "blrc.h"
 
-#if defined(__GNUC__)
-#define BLRC_INLINE __attribute__((always_inline)) inline
-#define BLRC_APART __attribute__((noinline, unused))
-#else
-#define BLRC_INLINE inline
-#define BLRC_APART inline
-#endif
-
 /* low + a + b: the sum's bits stay in `low`, the carries are returned. */
 static BLRC_INLINE uint32_t blrc_add3(uint32_t *low, uint32_t a, uint32_t b)
 {

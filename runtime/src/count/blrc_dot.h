@@ -20,8 +20,8 @@ static inline int32_t blrc_word_at(int32_t rows, int32_t words, int32_t r, int32
  *
  * x points to the activation of word `first`, w to the whole block. An odd `first` is the second word of its pair, and
  * the last word of an odd row stands alone. */
-static inline void blrc_dot4_range(const uint32_t *x, BLRC_TABLE(uint32_t) w, int32_t first, int32_t end, int32_t total,
-                                   uint32_t *acc)
+static BLRC_INLINE void blrc_dot4_range(const uint32_t *x, BLRC_TABLE(uint32_t) w, int32_t first, int32_t end,
+                                        int32_t total, uint32_t *acc)
 {
     if (first >= end) {
         return;
@@ -38,7 +38,7 @@ static inline void blrc_dot4_range(const uint32_t *x, BLRC_TABLE(uint32_t) w, in
 }
 
 /* The same over the whole row. */
-static inline void blrc_dot4_all(const uint32_t *x, BLRC_TABLE(uint32_t) w, int32_t total, uint32_t *acc)
+static BLRC_INLINE void blrc_dot4_all(const uint32_t *x, BLRC_TABLE(uint32_t) w, int32_t total, uint32_t *acc)
 {
     blrc_dot4(x, w, total / 2, acc);
     if (total % 2 != 0) {
@@ -47,8 +47,8 @@ static inline void blrc_dot4_all(const uint32_t *x, BLRC_TABLE(uint32_t) w, int3
 }
 
 /* The same where only the bits in `real` count. */
-static inline void blrc_dot4_real(const uint32_t *x, const uint32_t *real, BLRC_TABLE(uint32_t) w, int32_t total,
-                                  uint32_t *acc)
+static BLRC_INLINE void blrc_dot4_real(const uint32_t *x, const uint32_t *real, BLRC_TABLE(uint32_t) w, int32_t total,
+                                       uint32_t *acc)
 {
     int32_t i, r;
 
@@ -64,13 +64,13 @@ static inline void blrc_dot4_real(const uint32_t *x, const uint32_t *real, BLRC_
  *   z = n - 2 pop;     z >= t  <=>  2 pop <= n - t  (that is, pop <= floor((n - t) / 2))
  *
  * Neither side overflows: the exporter proves 2 n < 2^31, and -n <= t <= n + 1 or t is "never", the type's largest. */
-static inline uint32_t blrc_pass(uint32_t pop, int32_t n, BLRC_TABLE(blrc_bit_threshold) thresholds, int32_t r)
+static BLRC_INLINE uint32_t blrc_pass(uint32_t pop, int32_t n, BLRC_TABLE(blrc_bit_threshold) thresholds, int32_t r)
 {
     return (int32_t)(2 * pop) <= n - BLRC_READ(blrc_bit_threshold, thresholds, r);
 }
 
 /* Bit r is that of row r, for 4 rows. */
-static inline uint32_t blrc_pass4(const uint32_t *acc, int32_t n, BLRC_TABLE(blrc_bit_threshold) thresholds)
+static BLRC_INLINE uint32_t blrc_pass4(const uint32_t *acc, int32_t n, BLRC_TABLE(blrc_bit_threshold) thresholds)
 {
     const uint32_t b0 = blrc_pass(acc[0], n, thresholds, 0);
     const uint32_t b1 = blrc_pass(acc[1], n, thresholds, 1);
@@ -82,9 +82,9 @@ static inline uint32_t blrc_pass4(const uint32_t *acc, int32_t n, BLRC_TABLE(blr
 
 /* y |= bits of `outputs` channels from `first` on, from plain rows: for groups whose outputs do not come in
  * fours. Only the bits in `real` count. */
-static inline void blrc_single_rows(int32_t n, int32_t words, int32_t first, int32_t outputs, const uint32_t *run,
-                               const uint32_t *real, BLRC_TABLE(uint32_t) w, BLRC_TABLE(blrc_bit_threshold) thresholds,
-                               uint32_t *y)
+static BLRC_INLINE void blrc_single_rows(int32_t n, int32_t words, int32_t first, int32_t outputs, const uint32_t *run,
+                                         const uint32_t *real, BLRC_TABLE(uint32_t) w,
+                                         BLRC_TABLE(blrc_bit_threshold) thresholds, uint32_t *y)
 {
     int32_t c, i;
 

@@ -152,7 +152,7 @@ static inline void blrc_dot4(const uint32_t *x, BLRC_TABLE(uint32_t) w, int32_t 
 #endif
 
 /* One row of `count` words. */
-static inline uint32_t blrc_dot1(const uint32_t *x, BLRC_TABLE(uint32_t) w, int32_t count)
+static BLRC_INLINE uint32_t blrc_dot1(const uint32_t *x, BLRC_TABLE(uint32_t) w, int32_t count)
 {
     uint32_t pop = 0;
 

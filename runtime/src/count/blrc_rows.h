@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* SPDX-FileCopyrightText: 2026 the blrc authors */
-/* Blocks of four output channels that read the same run of words: what blrc_run and blrc_run_real share. They say
- * whether the rows are those of a border (BLRC_BORDER), where some bits do not count. */
+/* Blocks of four output channels that read the same run of words: what blrc_run and blrc_run_real share. `border` is 1
+ * where some bits do not count; both give it as a constant. */
 #ifndef BLRC_ROWS_H
 #define BLRC_ROWS_H
 
@@ -16,12 +16,12 @@ typedef struct blrc_row_input {
 
 #if BLRC_VECTOR
 
-static BLRC_INLINE uint32_t blrc_block(uint32_t bits, const blrc_row_input *in, BLRC_TABLE(uint32_t) w,
+static BLRC_INLINE uint32_t blrc_block(uint32_t bits, const blrc_row_input *in, int32_t border, BLRC_TABLE(uint32_t) w,
                                        BLRC_TABLE(blrc_bit_threshold) thresholds)
 {
     uint32_t acc[BLRC_ROWS];
 
-    blrc_quad_count(in->x, in->real, BLRC_BORDER, in->words, w, acc);
+    blrc_quad_count(in->x, in->real, border, in->words, w, acc);
     return bits | blrc_pass4(acc, in->n, thresholds);
 }
 
@@ -71,40 +71,43 @@ static BLRC_INLINE uint32_t blrc_four_rows(uint32_t bits, const blrc_row_input *
 static BLRC_APART uint32_t blrc_nine_words(uint32_t bits, const blrc_row_input *in, BLRC_TABLE(uint32_t) w,
                                            BLRC_TABLE(blrc_bit_threshold) thresholds)
 {
-    return blrc_four_rows(bits, in, BLRC_BORDER, 9, w, thresholds);
+    return blrc_four_rows(bits, in, 0, 9, w, thresholds);
 }
 
-static BLRC_INLINE uint32_t blrc_any_words(uint32_t bits, const blrc_row_input *in, BLRC_TABLE(uint32_t) w,
-                                           BLRC_TABLE(blrc_bit_threshold) thresholds)
+static BLRC_APART uint32_t blrc_nine_real(uint32_t bits, const blrc_row_input *in, BLRC_TABLE(uint32_t) w,
+                                          BLRC_TABLE(blrc_bit_threshold) thresholds)
 {
-    return blrc_four_rows(bits, in, BLRC_BORDER, in->words, w, thresholds);
+    return blrc_four_rows(bits, in, 1, 9, w, thresholds);
 }
 
-static BLRC_INLINE uint32_t blrc_block(uint32_t bits, const blrc_row_input *in, BLRC_TABLE(uint32_t) w,
+static BLRC_INLINE uint32_t blrc_block(uint32_t bits, const blrc_row_input *in, int32_t border, BLRC_TABLE(uint32_t) w,
                                        BLRC_TABLE(blrc_bit_threshold) thresholds)
 {
-    return in->words == 9 ? blrc_nine_words(bits, in, w, thresholds) : blrc_any_words(bits, in, w, thresholds);
+    if (in->words == 9) {
+        return border ? blrc_nine_real(bits, in, w, thresholds) : blrc_nine_words(bits, in, w, thresholds);
+    }
+    return blrc_four_rows(bits, in, border, in->words, w, thresholds);
 }
 
 #else
 
-static inline uint32_t blrc_block(uint32_t bits, const blrc_row_input *in, BLRC_TABLE(uint32_t) w,
-                                  BLRC_TABLE(blrc_bit_threshold) thresholds)
+static BLRC_INLINE uint32_t blrc_block(uint32_t bits, const blrc_row_input *in, int32_t border, BLRC_TABLE(uint32_t) w,
+                                       BLRC_TABLE(blrc_bit_threshold) thresholds)
 {
     uint32_t acc[BLRC_ROWS] = {0, 0, 0, 0};
 
-#if BLRC_BORDER
-    blrc_dot4_real(in->x, in->real, w, (int32_t)in->words, acc);
-#else
-    blrc_dot4_all(in->x, w, (int32_t)in->words, acc);
-#endif
+    if (border) {
+        blrc_dot4_real(in->x, in->real, w, (int32_t)in->words, acc);
+    } else {
+        blrc_dot4_all(in->x, w, (int32_t)in->words, acc);
+    }
     return bits | blrc_pass4(acc, in->n, thresholds);
 }
 
 #endif
 
 /* y |= the bits of the channels first <= c < end. */
-static BLRC_INLINE void blrc_rows(const blrc_row_input *in, int32_t first, int32_t end,
+static BLRC_INLINE void blrc_rows(const blrc_row_input *in, int32_t border, int32_t first, int32_t end,
                                   BLRC_TABLE(uint32_t) weights, BLRC_TABLE(blrc_bit_threshold) thresholds, uint32_t *y)
 {
     int32_t c;
@@ -116,7 +119,7 @@ static BLRC_INLINE void blrc_rows(const blrc_row_input *in, int32_t first, int32
 
         /* Pooling is an OR: four channels that are all 1 already need no further pixel. */
         if (bits != 15u) {
-            *to |= blrc_block(bits, in, weights, BLRC_SKIP(blrc_bit_threshold, thresholds, c)) << shift;
+            *to |= blrc_block(bits, in, border, weights, BLRC_SKIP(blrc_bit_threshold, thresholds, c)) << shift;
         }
     }
 }

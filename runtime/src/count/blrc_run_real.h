@@ -11,8 +11,9 @@ extern "C" {
 #endif
 
 /* As blrc_run; only the bits that are set in the words of `real`, n of them, count. */
-void blrc_run_real(int32_t n, int32_t words, int32_t first, int32_t end, const uint32_t *x, const uint32_t *real,
-                   BLRC_TABLE(uint32_t) weights, BLRC_TABLE(blrc_bit_threshold) thresholds, uint32_t *y);
+BLRC_NOINLINE void blrc_run_real(int32_t n, int32_t words, int32_t first, int32_t end, const uint32_t *x,
+                                 const uint32_t *real, BLRC_TABLE(uint32_t) weights,
+                                 BLRC_TABLE(blrc_bit_threshold) thresholds, uint32_t *y);
 
 #ifdef __cplusplus
 }

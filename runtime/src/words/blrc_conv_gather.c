@@ -9,16 +9,16 @@
 #include "blrc_run_real.h"
 
 /* What a pixel sees, and where its words go. */
-typedef struct blrc_taps {
+typedef struct blrc_gathered {
     int32_t top, left; /* the pixel under the first tap */
     int32_t whole;     /* all taps lie inside the map, and `real` is not read */
     blrc_span ky, kx;
     BLRC_ALIGNED(4) uint32_t run[BLRC_GATHER_WORDS];
     BLRC_ALIGNED(4) uint32_t real[BLRC_GATHER_WORDS];
-} blrc_taps;
+} blrc_gathered;
 
 /* Collect the words of group g. Where a tap lies outside, both are 0. */
-static BLRC_APART void blrc_gather_words(const blrc_conv *op, const blrc_operands *in, int32_t g, blrc_taps *taps)
+static BLRC_APART void blrc_gather_words(const blrc_conv *op, const blrc_operands *in, int32_t g, blrc_gathered *taps)
 {
     const blrc_window *win = &op->window;
     const int32_t words = blrc_words(op->in_channels);
@@ -68,7 +68,7 @@ static void blrc_conv_gather_pixel(const blrc_conv *op, const blrc_operands *in,
     const int32_t kernel = win->kernel_y * win->kernel_x;
     const int32_t total = kernel * blrc_words(in->channels);
     BLRC_TABLE(uint32_t) w = in->weights;
-    blrc_taps taps;
+    blrc_gathered taps;
     int32_t g, n;
 
     taps.top = my * win->stride_y - win->pad_y;

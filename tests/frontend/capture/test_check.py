@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from by_night import first
 from given_forward import ENCODING, SAMPLES, SHAPE, Net
 from random_networks import binarized_network, deep_network, encoding_of, randomise, raw_samples
 from torch import fx, nn
@@ -140,7 +141,7 @@ def test_layer_and_sample_are_named() -> None:
         from_model(randomise(Net(call), 3), ENCODING, samples, check_samples=40)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", first(4, range(12)))
 def test_random_networks_are_what_they_say(seed: int) -> None:
     """Stochastic and Binarized NNs, with ties, gammas of 0 and of either sign: nothing is refused."""
     for make in (deep_network, binarized_network):
@@ -153,7 +154,7 @@ def test_random_networks_are_what_they_say(seed: int) -> None:
             assert torch.equal(value, before[key])
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", first(4, range(6)))
 def test_the_evaluation_is_the_nets(seed: int) -> None:
     """Decisions of the independent evaluation are those of the calibrated integer network, given its statistics."""
     model, shape = deep_network(seed)

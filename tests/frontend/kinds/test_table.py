@@ -35,6 +35,13 @@ GOOD: dict[str, dict[str, Any]] = {
     "plain_norm1d": NORM,
     "plain_norm2d": NORM,
     "plain_pool2d": POOL,
+    "scale": {"channels": 3},
+    "shift": {"channels": 1},
+    "prelu": {"num_parameters": 3},
+    "relu": {},
+    "clip": {"min_val": -1.0, "max_val": 2.5},
+    "threshold": {"channels": 3},
+    "strict_sign": {},
 }
 OTHERS: dict[str, list[dict[str, Any]]] = {
     "binary_conv2d": [{"padding": "same", "stride": [1, 1]}, {"padding": "valid"}, {"bias": False}, {"kernel_size": 3}],
@@ -46,7 +53,10 @@ NEVER: list[Any] = [
     float("nan"), float("inf"), -1, 2**70, "cuda", "x" * 1000, [], [1, 2, 3], [[1, 1]], [1, "x"], {}, {"a": 1}, (),
     b"x", torch.zeros(2), np.zeros((), np.int64), np.ones(3), object(),
 ]  # fmt: skip
-REAL = (("momentum", -1), *((option, 2**70) for option in ("momentum", "eps", "tau")))  # strange, but numbers
+REAL = (
+    *((option, -1) for option in ("momentum", "min_val", "max_val")),
+    *((option, 2**70) for option in ("momentum", "eps", "tau", "min_val", "max_val")),
+)  # strange, but numbers
 
 
 def node(kind: str, **options: Any) -> Node:

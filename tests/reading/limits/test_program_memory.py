@@ -79,7 +79,10 @@ def test_regression_many_pools_in_a_small_file_are_refused(tmp_path: Path) -> No
 
 
 @pytest.mark.slow("compiles what is as large as is legal")
-@pytest.mark.parametrize("name", ["6 pools on 2048 x 2048", "1300 members of 50 pools on 100 x 100"])
+@pytest.mark.parametrize(
+    "name",
+    ["6 pools on 2048 x 2048", pytest.param("1300 members of 50 pools on 100 x 100", marks=pytest.mark.nightly)],
+)
 def test_what_is_legal_is_compiled_in_little_memory(name: str, tmp_path: Path) -> None:
     said, peak = end_of("compile", FAMILY[name](), tmp_path)
     assert said == "done" and peak < 1 << 28
@@ -101,7 +104,7 @@ def test_what_is_legal_is_verified_within_a_gigabyte(content: bytes, tmp_path: P
     assert said == "done" and peak < LIMIT
 
 
-@pytest.mark.slow("runs the reference on large maps")
+@pytest.mark.nightly
 def test_recording_takes_no_more_for_more_layers_or_members(tmp_path: Path) -> None:
     few, many = (end_of("record", many_pools(count, 100, members), tmp_path) for count, members in ((2, 1), (50, 9)))
     assert (few[0], many[0]) == ("done", "done")

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "net_vectors.c"
+#include "net_selftest.c"
 
 #define REQUIRE(condition) \
     do {                   \

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from by_night import first
 from c_exports import assert_equal, export, one_conv
 from random_networks import calibrated_net, deep_network, raw_samples
 from random_programs import gated, random_inputs, random_program
@@ -51,7 +52,12 @@ def check_program(program: Program, folder: Path, machine: Machine, samples: int
         assert c.selftest() == 0
 
 
-@pytest.mark.parametrize(("seed", "kind"), [(0, "bits"), (1, "int8"), (2, "uint8"), (4, "bits"), (5, "uint8")])
+OTHERS = [(0, "bits"), (2, "uint8"), (4, "bits"), (5, "uint8")]
+
+
+@pytest.mark.parametrize(
+    ("seed", "kind"), [(1, "int8"), *(pytest.param(*case, marks=pytest.mark.nightly) for case in OTHERS)]
+)
 def test_random_programs(avr: Machine, tmp_path: Path, seed: int, kind: str) -> None:
     check_program(random_program(seed, kind), tmp_path, avr)
 
@@ -77,13 +83,14 @@ def both_read(program: Program) -> Program:
     return check(replace(program, ops=(encode, second, conv, scores)))
 
 
-@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("kernel", first(1, list(KERNELS)))
 def test_kernels_that_are_rare(avr: Machine, tmp_path: Path, kernel: str) -> None:
     program = KERNELS[kernel]()
     check_program(program, tmp_path, avr)
     assert kernel in (tmp_path / "net.h").read_text()
 
 
+@pytest.mark.nightly
 def test_a_network_from_torch(avr: Machine, tmp_path: Path) -> None:
     checkpoint, net = calibrated_net(deep_network, 3)
     program = lower([net])
@@ -92,7 +99,11 @@ def test_a_network_from_torch(avr: Machine, tmp_path: Path) -> None:
         assert_equal(program, c.run(raw), raw, [step.y.name for step in c.layout.steps])
 
 
-@pytest.mark.parametrize("flags", [("-O1",), ("-O2",), ARDUINO], ids=["O1", "O2", "Arduino's"])
+@pytest.mark.parametrize(
+    "flags",
+    [*(pytest.param(flags, marks=pytest.mark.nightly) for flags in (("-O1",), ("-O2",))), ARDUINO],
+    ids=["O1", "O2", "Arduino's"],
+)
 def test_tables_beyond_32_and_64_kb(avr: Machine, tmp_path: Path, flags: tuple[str, ...]) -> None:
     # 80,640 bytes of weights in three parts.
     program = one_conv((6, 6, 33), 280, Window((6, 6)))
@@ -104,7 +115,7 @@ def test_nothing_but_geometry_is_copied_to_ram(tmp_path: Path) -> None:
     program = random_program(3, "uint8", members=3)
     folder = export(program, tmp_path, random_inputs(program, 2))
     in_ram = 0
-    for source in [*build.sources(folder, "net"), folder / "net_vectors.c"]:
+    for source in [*build.sources(folder, "net"), folder / "net_selftest.c"]:
         compiled = build.compile_object(MEGA, FLAGS, source, tmp_path / "x.o", folder)
         sections = [line.split() for line in build.run_tool(["avr-size", "-A", str(compiled)], "").splitlines()]
         in_ram += sum(int(s[1]) for s in sections if s and s[0].startswith((".rodata", ".data", ".bss")))
@@ -112,20 +123,15 @@ def test_nothing_but_geometry_is_copied_to_ram(tmp_path: Path) -> None:
     assert in_ram == 4 * (26 * sum(k.startswith("conv_") for k in kernels) + 13 * kernels.count("pool_or"))
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("mcu", "cplusplus"),
     [
-        ("atmega328p", False),
-        ("atmega2560", True),
-        *(
-            pytest.param(mcu, cplusplus, marks=pytest.mark.nightly)
-            for mcu in ("atmega328p", "atmega1284p", "atxmega128a1", "atmega2560")
-            for cplusplus in (False, True)
-            if (mcu, cplusplus) not in (("atmega328p", False), ("atmega2560", True))
-        ),
+        (mcu, cplusplus)
+        for mcu in ("atmega328p", "atmega1284p", "atxmega128a1", "atmega2560")
+        for cplusplus in (False, True)
     ],
 )
-@pytest.mark.slow("compiles C")
 def test_no_warnings(tmp_path: Path, mcu: str, cplusplus: bool) -> None:
     for source in runtime_sources():
         compiler = ("avr-g++" if cplusplus else "avr-gcc", f"-mmcu={mcu}")

@@ -8,15 +8,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from by_night import first
 from c_exports import assert_equal, export, one_conv
 from hypothesis import given
 from hypothesis import strategies as st
 from random_programs import random_inputs
+from tile_programs import many_convs, values
 
 from blrc.net.bits import pack, pack_signs
-from blrc.program import legal
+from blrc.program import legal, reference
 from blrc.program.program import Constant, Conv, Program, Window
-from blrc.targets.c.build.compiler import STRICT
 from blrc.targets.c.build.host import SANITIZE, HostBuild
 from blrc.targets.c.kernels.families import columns
 from blrc.targets.c.layout.layout import CORTEX_M55, PORTABLE, lay_out
@@ -40,6 +41,10 @@ def conv_of(program: Program) -> Conv:
     return next(op for op in program.ops if isinstance(op, Conv))
 
 
+def fitting(program: Program) -> list[str]:
+    return [op.name for op in program.ops if isinstance(op, Conv) and columns.fits(op)]
+
+
 def inputs(program: Program, seed: int) -> np.ndarray:
     """With no bit set, all of them, one half and one more or less, and random ones."""
     n = conv_of(program).fan_in
@@ -56,23 +61,40 @@ def _columns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         sys.modules["blrc.targets.c.emit"],
         "choose",
-        lambda program, _optimize, _ram, cpu, _flash: lay_out(program, ["conv"], cpu=cpu),
+        lambda program, _optimize, _ram, cpu, _flash: lay_out(program, fitting(program), cpu=cpu),
     )
 
 
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("flags", first(1, [SANITIZE, ("-O2",)]))
+@pytest.mark.parametrize("cpu", KERNELS)
+def test_every_number_of_inputs_and_outputs(tmp_path: Path, cpu: str, flags: tuple[str, ...]) -> None:
+    """Each layer alone, in one export."""
+    cases = [*((shape, 37) for shape in SHAPES), *(((1, 2, 64), outputs) for outputs in OUTPUTS)]
+    program = many_convs([(*shape, outputs, Window(shape[:2]), None) for shape, outputs in cases])
+    with HostBuild(export(program, tmp_path, values(program.input, 1, 0), cpu=cpu), "net", flags) as c:
+        for i, (shape, outputs) in enumerate(cases):
+            step, raw = c.step(f"case{i}"), inputs(dense(shape, outputs), 3)
+            assert step.kernel == KERNELS[cpu]
+            np.testing.assert_array_equal(c.run_op(step.op.name, raw), reference.apply(program, step.op, raw))
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [pytest.param(shape, marks=[] if shape == (1, 1, 33) else [pytest.mark.nightly]) for shape in SHAPES],
+    ids=str,
+)
 @pytest.mark.parametrize("cpu", KERNELS)
 def test_every_number_of_inputs(tmp_path: Path, cpu: str, shape: tuple[int, int, int]) -> None:
     program = dense(shape, 37)
     raw = inputs(program, 3)
-    flags = SANITIZE if shape[2] % 2 else ("-O2", *STRICT)
-    with HostBuild(export(program, tmp_path, raw[:1], cpu=cpu), "net", flags) as c:
+    with HostBuild(export(program, tmp_path, raw[:1], cpu=cpu), "net", SANITIZE) as c:
         assert c.step("conv").kernel == KERNELS[cpu]
         found = c.run(raw)
         assert_equal(program, found, raw, ["out", "scores"])
         np.testing.assert_array_equal(c.run_op("conv", raw), found["out"])
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("outputs", OUTPUTS)
 @pytest.mark.parametrize("cpu", KERNELS)
 def test_every_number_of_outputs(tmp_path: Path, cpu: str, outputs: int) -> None:
@@ -85,7 +107,7 @@ def test_every_number_of_outputs(tmp_path: Path, cpu: str, outputs: int) -> None
 
 
 @pytest.mark.parametrize("cpu", KERNELS)
-@pytest.mark.parametrize("n", [1, 64, 96])
+@pytest.mark.parametrize("n", [1, 96, pytest.param(64, marks=pytest.mark.nightly)])
 def test_thresholds_at_both_ends(tmp_path: Path, cpu: str, n: int) -> None:
     program = dense((1, 1, n), 12)
     constants = dict(program.constants)
@@ -120,7 +142,11 @@ def test_members_have_limits_of_their_own(tmp_path: Path) -> None:
 MACHINES = ["cortex-m0", "cortex-m4", "rv32imc", "rv32imc_zbb", "s390x", "avr"]
 
 
-@pytest.mark.parametrize("emulated", MACHINES, indirect=True)
+@pytest.mark.parametrize(
+    "emulated",
+    [pytest.param(name, marks=[] if name == "avr" else [pytest.mark.nightly]) for name in MACHINES],
+    indirect=True,
+)
 def test_on_other_machines(emulated: Machine, tmp_path: Path) -> None:
     program = dense((1, 1, 75), 70, seed=3)
     raw = inputs(program, 4)
@@ -130,7 +156,11 @@ def test_on_other_machines(emulated: Machine, tmp_path: Path) -> None:
         assert c.selftest() == 0
 
 
-@pytest.mark.parametrize("emulated", ["cortex-m55", "cortex-m4", "s390x", "aarch64", "avr"], indirect=True)
+@pytest.mark.parametrize(
+    "emulated",
+    first(1, ["cortex-m55", "avr", "cortex-m4", "s390x", "aarch64"]),
+    indirect=True,
+)
 def test_quads_on_other_machines(emulated: Machine, tmp_path: Path) -> None:
     """On an AVR tables have addresses of their own."""
     program = dense((1, 1, 75), 140, seed=3)

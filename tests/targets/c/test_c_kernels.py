@@ -8,9 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from by_night import night
 from c_exports import assert_equal, export, one_conv
 from every_kernel import PLAIN
 from random_programs import random_inputs
+from tile_programs import assert_steps_equal, inputs, many_convs
 
 from blrc.net.bits import pack_signs
 from blrc.program.legal import check
@@ -91,21 +93,41 @@ CASES = [
 ]
 
 
-CARRY_SAVE = ("-O2", "-DNET_BLRC_UNIT_BITS=32", "-DNET_BLRC_HAS_POPCOUNT=0", *STRICT)
+CARRY_SAVE = ("-O2", "-DNET_BLRC_UNIT_BITS=32", "-DNET_BLRC_HAS_POPCOUNT=0")
 BINARY = [i for i, case in enumerate(CASES) if case[1] == "bits"]
 
 
-# Each case by day either under sanitizers or optimised; the other way, where that is run at all, by night.
+@pytest.mark.parametrize("flags", [SANITIZE, CARRY_SAVE, *night(("-O2",))])
+def test_layers_of_bits(tmp_path: Path, flags: tuple[str, ...]) -> None:
+    """Every case of bits, alone, in one export that is compiled once. Memory that ends with a layer's own is the
+    night's (`test_kernel`) and the farm's (`test_direct.py`)."""
+    cases = [CASES[i] for i in BINARY]
+    program = many_convs(
+        [(*shape, outputs, window, pool, groups) for _, _, shape, outputs, window, groups, pool in cases]
+    )
+    with HostBuild(export(program, tmp_path, inputs(program, 1)), "net", flags) as c:
+        for i, case in enumerate(cases):
+            assert c.step(f"case{i}").kernel == case[0]
+        assert_steps_equal(program, c.run_op, " ".join(flags), count=12)
+
+
+# Of codes by day every eighth case, under sanitizers; all else by night.
+CODES = [i for i in range(len(CASES)) if i not in BINARY]
+
+
 @pytest.mark.parametrize(
     ("case", "flags"),
-    [(i, SANITIZE) for i in range(0, len(CASES), 2)]
-    + [(i, ("-O2", *STRICT)) for i in range(1, len(CASES), 2)]
-    + [(i, CARRY_SAVE) for i in BINARY[::4]]
-    + [(i, (*SANITIZE, *CARRY_SAVE[1:3])) for i in BINARY[1::4]]
+    [(i, SANITIZE) for i in CODES[::8]]
     + [
         pytest.param(i, flags, marks=pytest.mark.nightly)
-        for cases, flags in ((range(0, len(CASES), 2), ("-O2", *STRICT)), (BINARY[2::4], CARRY_SAVE))
-        for i in cases
+        for cases, flags in (
+            (CODES, ("-O2", *STRICT)),
+            ({*CODES, *BINARY} - {*CODES[::8]}, SANITIZE),
+            (BINARY[::2], ("-O2", *STRICT)),
+            (BINARY[::4], CARRY_SAVE),
+            (BINARY[1::4], (*SANITIZE, *CARRY_SAVE[1:3])),
+        )
+        for i in sorted(cases)
     ],
 )
 def test_kernel(tmp_path: Path, case: int, flags: tuple[str, ...]) -> None:
@@ -123,7 +145,12 @@ def test_kernel(tmp_path: Path, case: int, flags: tuple[str, ...]) -> None:
 FIRST_OF_KERNEL = [i for i, case in enumerate(CASES) if case[0] not in {before[0] for before in CASES[:i]}]
 
 
-@pytest.mark.parametrize(("case", "flags"), [(i, f) for i in FIRST_OF_KERNEL for f in (("-O2", *STRICT), SANITIZE)])
+@pytest.mark.parametrize(
+    ("case", "flags"),
+    [(i, SANITIZE) for i in FIRST_OF_KERNEL[::3]]
+    + [pytest.param(i, SANITIZE, marks=pytest.mark.nightly) for i in FIRST_OF_KERNEL if i not in FIRST_OF_KERNEL[::3]]
+    + [pytest.param(i, ("-O2", *STRICT), marks=pytest.mark.nightly) for i in FIRST_OF_KERNEL],
+)
 def test_kernel_with_thresholds_of_32_bits(
     tmp_path: Path, case: int, flags: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -143,7 +170,7 @@ def test_kernel_with_thresholds_of_32_bits(
     ("kind", "n", "peak", "bits"),
     [("bits", 32766, 1, 16), ("bits", 32767, 1, 32), ("uint8", 258, 127, 16), ("uint8", 1057, 31, 32)],
 )
-@pytest.mark.parametrize("flags", [("-O2", *STRICT), SANITIZE])
+@pytest.mark.parametrize("flags", [pytest.param(("-O2", *STRICT), marks=pytest.mark.nightly), SANITIZE])
 def test_thresholds_at_the_edge_of_16_bits(
     tmp_path: Path, kind: str, n: int, peak: int, bits: int, flags: tuple[str, ...]
 ) -> None:
@@ -212,7 +239,7 @@ int main(void)
 """
 
 
-@pytest.mark.parametrize("channels", [31, 32, 33, 65])
+@pytest.mark.parametrize("channels", [33, *(pytest.param(n, marks=pytest.mark.nightly) for n in (31, 32, 65))])
 def test_one_hot_inputs_prove_the_bit_order(tmp_path: Path, channels: int) -> None:
     # The words are written here in C, so that the order is not Python's packing compared with itself.
     program = one_hot_program(channels)
@@ -220,7 +247,7 @@ def test_one_hot_inputs_prove_the_bit_order(tmp_path: Path, channels: int) -> No
     (tmp_path / "main.c").write_text(ONE_HOT_MAIN)
     compiler = build.find_compiler()
     objects = [
-        build.compile_object(compiler, ("-O2", *STRICT), source, tmp_path / f"{source.stem}.o", tmp_path)
+        build.compile_object(compiler, ("-O2",), source, tmp_path / f"{source.stem}.o", tmp_path)
         for source in [*build.sources(tmp_path, "net"), tmp_path / "main.c"]
     ]
     binary = build.link(compiler, (), objects, tmp_path / "main")

@@ -8,6 +8,7 @@ import pytest
 from c_exports import export, longest_strips, one_conv
 from cortex_m_sizes import (
     COMPILER,
+    ENVIRONMENTS,
     M4,
     M55,
     MEASURED,
@@ -45,13 +46,16 @@ SLACK = 0.01, 400  # what may be stated too much of the flash: a fraction, and b
 
 @pytest.mark.needs(*COMPILER, "arm-none-eabi-size")
 @pytest.mark.slow("compiles the runtime")
-def test_the_stored_sizes_bound_those_of_one_variant() -> None:
-    """By night they are compared with all variants."""
+def test_the_stored_sizes_are_those_of_two_variants() -> None:
+    """Those with the largest frames: a figure of the stack that is 16 bytes off, either way, is seen. By night all
+    variants are compared."""
     known = footprint.measured()["cortex-m4"]
-    found = runtime_figures(MEASURED["cortex-m4"], VARIANTS[-1:])
+    found = runtime_figures(MEASURED["cortex-m4"], VARIANTS[-2:], ENVIRONMENTS[:1])
     for stored, measured in zip((known.code, known.stack), found, strict=True):
         assert measured.keys() == stored.keys()
         assert {name: nbytes for name, nbytes in measured.items() if nbytes > stored[name]} == {}
+    if known.compiler.startswith(compiler_version()):
+        assert {name for name, nbytes in found[1].items() if nbytes <= known.stack[name] - 16} == set()
 
 
 @pytest.mark.nightly
@@ -83,17 +87,16 @@ def check_stated(program: Program, folder: Path, cpu: str = PORTABLE, optimize: 
     (folder / "net").mkdir()
     for name, content in emit(program, options).files.items():
         (folder / "net" / name).write_bytes(content)
-    for name in ("net_selftest.c", "net_vectors.c"):
-        (folder / "net" / name).unlink()
+    (folder / "net" / "net_selftest.c").unlink()
     flags = M55 if cpu == CORTEX_M55 else M4
     measured = measure_folder(folder / "net", folder / "net", folder / "objects", flags)
-    certainty = {"net_ensemble", "net_blrc_head"}
     together = len(program.members) > 1
-    flash = sum(nbytes for name, nbytes in measured.code.items() if together or name not in certainty)
+    extra = compiler.certainty_bytes(sorted((folder / "objects").glob("*.o")), "net", "arm-none-eabi-nm")
+    assert extra > 2500
+    flash = sum(measured.code.values()) - (0 if together else extra)
     assert flash <= stated.flash_bytes <= flash * (1 + SLACK[0]) + SLACK[1]
     if not together:
-        extra = sum(measured.code[name] for name in certainty)
-        assert extra <= stated.certainty_flash <= extra + 64
+        assert extra <= stated.certainty_flash <= extra + 96
     assert set(stated.calls) == {"predict"} | (set() if together else {"classify"})
     for call, nbytes in stated.calls.items():
         assert (stack := deepest(measured.graph, f"net_{call}", pointers=0)) <= nbytes <= stack + 96, call
@@ -101,7 +104,7 @@ def check_stated(program: Program, folder: Path, cpu: str = PORTABLE, optimize: 
 
 
 @pytest.mark.parametrize(
-    "seed", [*range(0, 14, 3), *(pytest.param(seed, marks=pytest.mark.nightly) for seed in range(14) if seed % 3)]
+    "seed", [0, 5, *(pytest.param(seed, marks=pytest.mark.nightly) for seed in range(14) if seed not in (0, 5))]
 )
 @pytest.mark.needs(*COMPILER, "arm-none-eabi-size")
 def test_stated_sizes_bound_what_the_compiler_makes(tmp_path: Path, seed: int) -> None:
@@ -111,13 +114,14 @@ def test_stated_sizes_bound_what_the_compiler_makes(tmp_path: Path, seed: int) -
     check_stated(gated(program, 60000) if seed % 4 == 0 else program, tmp_path)
 
 
-@pytest.mark.parametrize("seed", [2, 3, *(pytest.param(seed, marks=pytest.mark.nightly) for seed in (0, 1))])
+@pytest.mark.parametrize("seed", [2, *(pytest.param(seed, marks=pytest.mark.nightly) for seed in (0, 1, 3))])
 @pytest.mark.needs(*COMPILER, "arm-none-eabi-size")
 def test_stated_sizes_bound_what_is_made_for_a_cortex_m55(tmp_path: Path, seed: int) -> None:
     program = random_program(seed, ("uint8", "bits", "int8")[seed % 3], layers=2 + seed, members=1 + 2 * (seed % 2))
     check_stated(program, tmp_path, CORTEX_M55)
 
 
+@pytest.mark.nightly
 @pytest.mark.needs(*COMPILER, "arm-none-eabi-size")
 def test_stated_sizes_bound_gathered_and_bit_sliced_layers_of_a_cortex_m55(tmp_path: Path) -> None:
     """Sizes of a Cortex-M4 were stated for them."""
@@ -143,7 +147,10 @@ def test_stated_sizes_bound_what_has_memory_of_its_own(tmp_path: Path) -> None:
         check_stated(program, tmp_path / name, PORTABLE, "speed")
 
 
-@pytest.mark.parametrize(("seed", "longest"), [(1, 2), (9, 2), (3, 3), (13, 4), (19, 6)])
+@pytest.mark.parametrize(
+    ("seed", "longest"),
+    [(3, 3), *(pytest.param(*case, marks=pytest.mark.nightly) for case in ((1, 2), (9, 2), (13, 4), (19, 6)))],
+)
 @pytest.mark.needs(*COMPILER, "arm-none-eabi-size")
 def test_stated_sizes_bound_strips_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, longest: int
@@ -155,6 +162,7 @@ def test_stated_sizes_bound_strips_too(
     check_stated(program, tmp_path)
 
 
+@pytest.mark.nightly
 @pytest.mark.needs(*COMPILER, "arm-none-eabi-size")
 def test_the_mnist_network_keeps_its_goals(tmp_path: Path) -> None:
     program = lower([sample(checkpoint.load(ROOT / "examples" / "mnist" / "mnist.pt"), running=True)])
@@ -255,9 +263,8 @@ def test_the_bound_on_the_stack_holds_whatever_gcc_inlines(tmp_path: Path, monke
         export(program, tmp_path / f"{case}", random_inputs(program.input, 1, 0))
         objects = tmp_path / f"{case}" / "objects"
         objects.mkdir()
-        for name in ("net", "net_ensemble"):
-            source = tmp_path / f"{case}" / f"{name}.c"
-            compiler.compile_object(COMPILER, (*M4, FLAG), source, objects / f"{name}.o", source.parent)
+        source = tmp_path / f"{case}" / "net.c"
+        compiler.compile_object(COMPILER, (*M4, FLAG), source, objects / "net.o", source.parent)
         graph = read_call_graph(objects)
         stack, macros = footprint.sizes_for(layout).stack, runtime_macros(layout)
         runtime = {f"net_blrc_{name}": n + footprint.buffer_bytes(name, macros) for name, n in stack.items()}
@@ -273,8 +280,7 @@ def test_a_linked_firmware_takes_no_more_flash_than_stated(tmp_path: Path, membe
     program = random_program(4, "uint8", members=members)
     program = gated(program, 60000) if members > 1 else program
     export(program, tmp_path / "net", random_inputs(program.input, 1, 0))
-    for name in ("net_selftest.c", "net_vectors.c"):
-        (tmp_path / "net" / name).unlink()
+    (tmp_path / "net" / "net_selftest.c").unlink()
     stated = footprint.measure(lay_out(program))
     predict = (
         "static uint32_t arena[NET_ARENA_SIZE / 4]; static net_ensemble e; static net_answer a;"

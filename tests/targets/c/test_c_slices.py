@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from by_night import night
 from c_exports import assert_equal, export, one_conv
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,7 +18,6 @@ from tile_programs import Case, assert_steps_equal, inputs, many_convs
 from blrc.net.bits import pack, pack_signs
 from blrc.program import legal
 from blrc.program.program import Constant, Conv, Program, Window
-from blrc.targets.c.build.compiler import STRICT
 from blrc.targets.c.build.host import SANITIZE, HostBuild
 from blrc.targets.c.kernels.families import slices
 from blrc.targets.c.layout.layout import CORTEX_M55, PORTABLE, lay_out
@@ -74,21 +74,28 @@ def check(program: Program, folder: Path, seed: int, flags: tuple[str, ...], cpu
         np.testing.assert_array_equal(c.run_op("conv", raw), found["out"])
 
 
-def check_together(cases: list[Case], folder: Path, cpu: str, seed: int = 0) -> None:
+def check_together(cases: list[Case], folder: Path, cpu: str, seed: int = 0, flags: tuple[str, ...] = ("-O2",)) -> None:
     """Run layers alone that one export holds: it compiles once for all of them."""
     program = many_convs(cases, seed)
-    with HostBuild(export(program, folder, inputs(program, 1), cpu=cpu), "net", ("-O2", *STRICT)) as c:
+    with HostBuild(export(program, folder, inputs(program, 1), cpu=cpu), "net", flags) as c:
         assert {c.step(f"case{i}").kernel for i in range(len(cases))} == {KERNELS[cpu]}
         assert_steps_equal(program, c.run_op, cpu, count=12)
 
 
-@pytest.mark.parametrize("part", range(4))
-@pytest.mark.parametrize("cpu", KERNELS)
-def test_every_edge(tmp_path: Path, cpu: str, part: int) -> None:
-    check_together([(*shape, outputs, SAME, pool) for shape, outputs, pool in CASES[part::4]], tmp_path, cpu)
+@pytest.mark.parametrize(
+    ("cpu", "flags"),
+    [
+        (PORTABLE, SANITIZE),
+        (CORTEX_M55, ("-O2",)),
+        pytest.param(PORTABLE, ("-O2",), marks=pytest.mark.nightly),
+        pytest.param(CORTEX_M55, SANITIZE, marks=pytest.mark.nightly),
+    ],
+)
+def test_every_edge(tmp_path: Path, cpu: str, flags: tuple[str, ...]) -> None:
+    check_together([(*shape, outputs, SAME, pool) for shape, outputs, pool in CASES], tmp_path, cpu, flags=flags)
 
 
-@pytest.mark.parametrize("case", range(0, len(CASES), 5))
+@pytest.mark.parametrize("case", [0, *(pytest.param(i, marks=pytest.mark.nightly) for i in range(5, len(CASES), 5))])
 @pytest.mark.parametrize("cpu", KERNELS)
 def test_edges_under_sanitizers(tmp_path: Path, cpu: str, case: int) -> None:
     shape, outputs, pool = CASES[case]
@@ -114,7 +121,14 @@ def test_thresholds_at_both_ends(tmp_path: Path, cpu: str) -> None:
         assert ends == [[1, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 0], [1, 1, 1, 1, 1, 0, 1, 0, 0, 0, 0, 0]]
 
 
-@pytest.mark.parametrize("emulated", ["cortex-m0", "cortex-m4", "rv32imc", "s390x", "avr"], indirect=True)
+@pytest.mark.parametrize(
+    "emulated",
+    [
+        "avr",
+        *(pytest.param(name, marks=pytest.mark.nightly) for name in ("cortex-m0", "cortex-m4", "rv32imc", "s390x")),
+    ],
+    indirect=True,
+)
 def test_on_other_machines(emulated: Machine, tmp_path: Path) -> None:
     program = one_conv((5, 14, 16), 33, SAME, pool=HALF, seed=3)  # what fits an AVR
     raw = random_inputs(program, 4)
@@ -125,8 +139,12 @@ def test_on_other_machines(emulated: Machine, tmp_path: Path) -> None:
 
 
 # Maps higher than a quad, and one whose last quad is not full; pooled and not; of each number of rows in a word.
-@pytest.mark.parametrize("shape", [(17, 14, 16), (9, 32, 8), (18, 7, 24)], ids=str)
-@pytest.mark.parametrize("emulated", ["cortex-m55", "cortex-m4", "s390x", "aarch64"], indirect=True)
+@pytest.mark.parametrize("shape", [(18, 7, 24), *night((17, 14, 16), (9, 32, 8))], ids=str)
+@pytest.mark.parametrize(
+    "emulated",
+    ["cortex-m55", *(pytest.param(name, marks=pytest.mark.nightly) for name in ("cortex-m4", "s390x", "aarch64"))],
+    indirect=True,
+)
 def test_quads_on_other_machines(emulated: Machine, shape: tuple[int, int, int], tmp_path: Path) -> None:
     program = one_conv(shape, 33, SAME, pool=HALF if shape[0] == 18 else None, seed=3)
     raw = random_inputs(program, 3)

@@ -15,15 +15,14 @@ from random_programs import alone, random_inputs, random_program
 from blrc.errors import BlrcError
 from blrc.program import program_file, reference
 from blrc.program.program import Window
-from blrc.targets.c.build.compiler import STRICT
 from blrc.targets.c.native.slots import SLOTS, Slots, structure
 
-QUICK = ("-O1", *STRICT)
+QUICK = ("-O1",)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("make", [gated_members, words_of_groups, binary_scores])
 @pytest.mark.needs("clang")
-@pytest.mark.slow("compiles C")
 def test_every_kernel(make: Any) -> None:
     program = make()
     raw = random_inputs(program, 20)

@@ -95,11 +95,10 @@ def test_every_level_at_the_edges_of_blocks(tier: str, part: int, monkeypatch: p
 
 
 BY_DAY = (TIERS[0], TIERS[-1])
-SOME = [pytest.param(tier, marks=[] if tier in BY_DAY else [pytest.mark.nightly]) for tier in TIERS]
 
 
-@pytest.mark.parametrize("tier", SOME)
-@pytest.mark.slow("compiles kernels of every level")
+@pytest.mark.nightly
+@pytest.mark.parametrize("tier", TIERS)
 def test_bit_sliced_layers_of_every_level(tier: str, monkeypatch: pytest.MonkeyPatch) -> None:
     need(tier)
     monkeypatch.setenv(VARIABLE, tier)
@@ -110,7 +109,7 @@ def test_bit_sliced_layers_of_every_level(tier: str, monkeypatch: pytest.MonkeyP
     check_level(program, tier)
 
 
-@pytest.mark.parametrize("tier", ["popcnt", "avx2"])
+@pytest.mark.parametrize("tier", [pytest.param("popcnt", marks=pytest.mark.nightly), "avx2"])
 def test_bit_sliced_maps_smaller_than_a_vector(tier: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """And groups of every size, the last of them smaller; whether it pays or not."""
     need(tier)
@@ -134,13 +133,14 @@ def test_bit_sliced_maps_smaller_than_a_vector(tier: str, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("tier", TIERS)
-@pytest.mark.parametrize("part", range(len(CODE_EDGES)))
+@pytest.mark.parametrize("part", [0, *(pytest.param(i, marks=pytest.mark.nightly) for i in range(1, len(CODE_EDGES)))])
 def test_first_layers_of_every_level(tier: str, part: int, monkeypatch: pytest.MonkeyPatch) -> None:
     need(tier)
     monkeypatch.setenv(VARIABLE, tier)
     assert check_level(many_convs(CODE_EDGES[part], dtype="int8"), tier) == {"conv_dots", "scores_dots"}
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("tier", TIERS)
 @pytest.mark.parametrize("dtype", ["bits", "int8"])
 def test_random_shapes_of_every_level(tier: str, dtype: DType, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,12 +154,12 @@ def test_random_shapes_of_every_level(tier: str, dtype: DType, monkeypatch: pyte
     ("tier", "kind", "dtype"),
     [
         *(
-            pytest.param(tier, kind, dtype, marks=[] if tier in BY_DAY else [pytest.mark.nightly])
+            pytest.param(tier, kind, dtype, marks=[] if tier in BY_DAY and kind == "codes" else [pytest.mark.nightly])
             for kind, dtype in (("tiles", "bits"), ("codes", "int8"))
             for tier in TIERS
         ),
-        ("popcnt", "lanes", "bits"),
-        ("avx2", "lanes", "bits"),
+        pytest.param("popcnt", "lanes", "bits", marks=pytest.mark.nightly),
+        pytest.param("avx2", "lanes", "bits", marks=pytest.mark.nightly),
     ],
 )
 @pytest.mark.slow("compiles kernels of every level")
@@ -189,7 +189,7 @@ def test_limits_are_thresholds(seed: int) -> None:
     op = program.ops[0]
     assert isinstance(op, Conv)
     x = inputs(program, 1, seed)
-    z = reference.preactivation(program, op, x)[0]
+    z = op.preactivation(program, x)[0]
     weights, thresholds = program.constant(op.weights), program.constant(op.thresholds)
     step = lay_out(program, cpu="x86-64").steps[0]
     places = step.tables[-1].arrays[0]
@@ -218,13 +218,13 @@ def test_tables_hold_every_bit_once() -> None:
 
 
 @pytest.mark.slow("compiles kernels of every level")
-def test_random_networks_with_every_op() -> None:
-    for seed in range(3):
-        program = random_program(seed, "uint8", members=2, layers=3)
-        raw = np.random.default_rng(seed).integers(0, 256, (5, *program.input.shape)).astype(np.uint8)
-        native = Native(library_files(program, "net"), "net", program, 1, ("-O1",))
-        for member in range(2):
-            assert_equal(program, native.run(raw, member), raw, [s.y.name for s in native.layout.steps], member)
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.nightly) for seed in (1, 2))])
+def test_random_networks_with_every_op(seed: int) -> None:
+    program = random_program(seed, "uint8", members=2, layers=3)
+    raw = np.random.default_rng(seed).integers(0, 256, (5, *program.input.shape)).astype(np.uint8)
+    native = Native(library_files(program, "net"), "net", program, 1, ("-O1",))
+    for member in range(2):
+        assert_equal(program, native.run(raw, member), raw, [s.y.name for s in native.layout.steps], member)
 
 
 def test_the_level_is_an_option_of_the_user() -> None:

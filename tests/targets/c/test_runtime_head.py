@@ -74,8 +74,8 @@ BUILDS = {
     params=[
         "O2",
         "sanitizers",
-        pytest.param("clang", marks=pytest.mark.needs("clang")),
-        pytest.param("s390x", marks=pytest.mark.needs("s390x-linux-gnu-gcc", "qemu-s390x")),
+        pytest.param("clang", marks=[pytest.mark.needs("clang"), pytest.mark.nightly]),
+        pytest.param("s390x", marks=[pytest.mark.needs("s390x-linux-gnu-gcc", "qemu-s390x"), pytest.mark.nightly]),
     ],
 )
 def built(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[list[str], str]:

@@ -74,18 +74,16 @@ def test_rows_of_a_window_in_the_padding_have_no_address(tmp_path: Path) -> None
     assert done.returncode == 0, f"check_rows.c, line {done.returncode}"
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "compiler",
     [
-        pytest.param("gcc", marks=pytest.mark.needs("gcc")),
-        pytest.param("g++", marks=pytest.mark.needs("g++")),
-        pytest.param("clang", marks=pytest.mark.needs("clang")),
-        pytest.param("clang++", marks=[pytest.mark.needs("clang++"), pytest.mark.nightly]),
-        pytest.param("s390x-linux-gnu-gcc", marks=[pytest.mark.needs("s390x-linux-gnu-gcc"), pytest.mark.nightly]),
+        pytest.param(name, marks=pytest.mark.needs(name))
+        for name in ("gcc", "g++", "clang", "clang++", "s390x-linux-gnu-gcc")
     ],
 )
-@pytest.mark.slow("compiles every file of the runtime")
 def test_no_warnings(tmp_path: Path, compiler: str) -> None:
+    """By day the compilers see the files of exports (test_c_analysis.py)."""
     for source in SOURCES:
         flags = ("-O2", "-ffreestanding", *STRICT, *include_flags())
         build.compile_object(
@@ -93,14 +91,16 @@ def test_no_warnings(tmp_path: Path, compiler: str) -> None:
         )
 
 
+IN_VECTORS = ("blrc_run", "blrc_conv_quads", "blrc_conv_eights", "blrc_dense_quads")
+
+
 @pytest.mark.needs("arm-none-eabi-gcc")
-@pytest.mark.slow("compiles C")
 def test_regression_helium_is_left_alone_in_big_endian_mode(tmp_path: Path) -> None:
     """Where gcc defines its macro, but refuses its header: exports did not compile."""
     flags = ("-mcpu=cortex-m55", "-mthumb", "-mfloat-abi=hard", "-mbig-endian", "-O2", "-ffreestanding")
     flags = (*flags, *STRICT, *include_flags())
     for source in SOURCES:
-        if not is_for_hosts(source):
+        if source.stem in IN_VECTORS:
             build.compile_object(("arm-none-eabi-gcc",), flags, source, tmp_path / "x.o", RUNTIME / "include")
 
 
@@ -126,14 +126,19 @@ def test_house_rules(path: Path) -> None:
         assert word not in code.replace("__builtin_popcountl((unsigned long)v)", ""), word
 
 
-@pytest.mark.slow("compiles the runtime")
-def test_no_mutable_globals_or_recursion(tmp_path: Path) -> None:
+@pytest.mark.nightly
+def test_no_mutable_globals(tmp_path: Path) -> None:
+    """By day the objects of an export are looked at (test_c_files.py)."""
     for source in SOURCES:
         out = build.compile_object(
             build.find_compiler(), ("-O0", *include_flags()), source, tmp_path / "x.o", RUNTIME / "include"
         )
         kinds = subprocess.run(["nm", "-P", out], capture_output=True, text=True, check=True).stdout
         assert not [line for line in kinds.splitlines() if line.split()[1] in "BbDdCw"], source.name
+
+
+def test_no_recursion() -> None:
+    for source in SOURCES:
         body = source.read_text(encoding="ascii")
         for function in re.findall(
             r"^(?:static )?\w+ (blrc_\w+)\([^;]*?\)\n\{(.*?)^\}", body, re.MULTILINE | re.DOTALL

@@ -23,7 +23,12 @@ pytestmark = [
 ]
 
 
-@pytest.fixture(params=["Haswell", "Nehalem"], ids=["AVX2 without VNNI", "SSE4"])
+@pytest.fixture(
+    params=[
+        pytest.param("Haswell", marks=pytest.mark.nightly, id="AVX2 without VNNI"),
+        pytest.param("Nehalem", id="SSE4"),
+    ]
+)
 def old_python(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     """This interpreter on another processor."""
     script = tmp_path / "python"
@@ -43,13 +48,16 @@ def extreme(size: int) -> tuple[Program, np.ndarray]:  # type: ignore[type-arg]
     return program, np.stack([np.full((size, size, 33), code, np.int8) for code in (127, -128, -127, 0)])
 
 
-@pytest.mark.parametrize("size", [6, 3], ids=["convolution", "dense"])
+@pytest.mark.parametrize(
+    "size", [pytest.param(6, id="convolution"), pytest.param(3, marks=pytest.mark.nightly, id="dense")]
+)
 def test_sums_do_not_saturate(size: int, old_python: Path) -> None:
     program, raw = extreme(size)
     got, want = OnnxRun(emitted(program), program, python=old_python).run(raw), reference.run(program, raw)
     assert all(np.array_equal(got[name], values) for name, values in want.items())
 
 
+@pytest.mark.nightly
 def test_a_random_program_agrees(old_python: Path) -> None:
     program = random_program(2, "uint8", (7, 6, 5), layers=4)
     raw = random_inputs(program, 5)

@@ -9,13 +9,14 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+from by_night import first
 from onnx_agreement import KINDS, assert_agrees, difference, emitted, options
 from random_programs import gated, random_inputs, random_program, top_probability
 
 from blrc.errors import BlrcError
 from blrc.program import reference
 from blrc.program.legal import check
-from blrc.program.program import BinaryScores, Constant, Conv, Program, constant_names
+from blrc.program.program import BinaryScores, Constant, Conv, Program
 from blrc.targets.onnx.emit import emit
 from blrc.targets.onnx.graph import tensor_name
 from blrc.targets.onnx.session import OnnxRun, here, instrumented, run_op
@@ -31,7 +32,7 @@ def shared(program: Program, names: Iterable[str], of_member: tuple[int, ...]) -
     return check(replace(program, constants={**program.constants, **changed}))
 
 
-def first(program: Program, members: int) -> Program:
+def first_members(program: Program, members: int) -> Program:
     """The program of the first so many members."""
     constants = {
         name: Constant(constant.tables[: max(constant.of_member[:members]) + 1], constant.of_member[:members])
@@ -41,12 +42,12 @@ def first(program: Program, members: int) -> Program:
 
 
 def prefix(program: Program, ops: int) -> list[str]:
-    return [name for op in program.ops[:ops] for name in constant_names(op)]
+    return [name for op in program.ops[:ops] for name in op.constants]
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("members", [2, 5])
-@pytest.mark.parametrize("seed", range(300, 306))
+@pytest.mark.parametrize("seed", first(3, range(300, 306)))
 def test_every_member_agrees_bit_for_bit(seed: int, members: int, kind: str) -> None:
     program = random_program(seed, kind, members=members)
     assert_agrees(program, OnnxRun(emitted(program), program), random_inputs(program, 7, seed))
@@ -101,7 +102,7 @@ def test_members_that_share_layers_agree(ops: int, of_member: tuple[int, ...], k
 def test_shared_weights_behind_layers_that_differ_agree() -> None:
     """Equal tables, but other inputs: stored once, computed for each member."""
     program = random_program(8, "uint8", (6, 6, 5), members=3)
-    last = list(constant_names(program.ops[2]))
+    last = list(program.ops[2].constants)
     program = shared(program, last, (0, 0, 0))
     assert_agrees(program, OnnxRun(emitted(program), program), random_inputs(program, 5))
     graph = onnx.load_from_string(emitted(program)).graph
@@ -112,7 +113,7 @@ def test_shared_weights_behind_layers_that_differ_agree() -> None:
 def test_what_all_members_share_is_stored_and_computed_once() -> None:
     members = 9
     program = random_program(8, "uint8", (6, 6, 5), members=members)
-    one = first(program, 1)
+    one = first_members(program, 1)
     alike = shared(program, program.constants, (0,) * members)
     about = [emit(each, options()).about for each in (one, program, alike)]
     nodes = [[layer["nodes"] for layer in each["layers"]] for each in about]  # type: ignore[attr-defined]
@@ -132,15 +133,15 @@ def test_what_all_members_share_is_stored_and_computed_once() -> None:
             more += (len(program.constants[op.multiplier].tables) - 1) * op.y.shape[2] * 4
             assert more > 0
         assert every == own + more
-    growth = len(emitted(alike)) - len(emitted(first(alike, 2)))
+    growth = len(emitted(alike)) - len(emitted(first_members(alike, 2)))
     assert growth < 40 * (members - 2)  # names in the list of stacked scores and in the metadata
 
 
 def test_names_of_tensors() -> None:
     program = random_program(8, "uint8", (6, 6, 5), members=3)
     first, second = program.ops[1], program.ops[2]
-    program = shared(program, constant_names(second), (0, 1, 0))
-    mixed = shared(program, constant_names(first), (0, 0, 0))
+    program = shared(program, second.constants, (0, 1, 0))
+    mixed = shared(program, first.constants, (0, 0, 0))
     names = [[tensor_name(mixed, op.y, k) for op in mixed.ops[:3]] for k in range(3)]
     assert names[0] == ["codes", first.y.name, f"m0/{second.y.name}"]
     assert names[1] == ["codes", first.y.name, f"m1/{second.y.name}"]

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+from by_night import first
 from onnx import TensorProto
 from onnx_agreement import KINDS, assert_agrees, difference, emitted, options
 from random_programs import gated, random_inputs, random_program
@@ -19,7 +20,8 @@ from blrc.targets.onnx.emit import emit
 from blrc.targets.onnx.float_form import HALVES, INTEGERS
 from blrc.targets.onnx.session import OnnxRun, run_op
 
-EVERYWHERE = {"Conv", "MatMul", "Add", "Mul", "MaxPool", "Clip", "Pad", "Flatten", "Unsqueeze", "Concat", "Reshape"}
+EVERYWHERE = {"Conv", "MatMul", "Add", "Mul", "MaxPool", "Clip", "Pad"}
+EVERYWHERE |= {"Flatten", "Unsqueeze", "Concat", "Reshape", "Transpose"}
 
 
 def exact(program: Program) -> Program:
@@ -36,7 +38,7 @@ def exact(program: Program) -> Program:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("seed", range(14))
+@pytest.mark.parametrize("seed", first(4, range(14)))
 def test_every_layer_is_the_references(seed: int, kind: str) -> None:
     program = exact(random_program(seed, kind, members=1 + seed % 3))
     model = emitted(program, form="float")

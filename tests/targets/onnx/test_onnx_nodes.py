@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
+from by_night import first
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import helper
@@ -42,7 +43,7 @@ def test_unpacked_bits_are_the_signs(shape: list[int], pair: tuple[Any, Any], se
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", first(4, range(8)))
 def test_programs_agree(seed: int, kind: str) -> None:
     program = random_program(seed, kind, members=1 + seed % 3)
     assert_agrees(program, OnnxRun(emitted(program, "bits"), program), random_inputs(program, 7, seed))

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from by_night import first
 from numpy.typing import NDArray
 from random_programs import gated, random_program, top_probability
 from web_node import node
@@ -121,7 +122,7 @@ def test_the_module_needs_nothing_and_says_nothing_of_where_it_was_made(
 
 
 @pytest.mark.needs("node", "clang-19", "wasm-ld-19")
-@pytest.mark.parametrize("name", ["web", "name_", "input", "x"])
+@pytest.mark.parametrize("name", first(1, ["name_", "web", "input", "x"]))
 def test_any_name_of_a_model_compiles(name: str, tmp_path: Path) -> None:
     program = random_program(3, "uint8", (4, 4, 1), layers=1)
     inputs = random_inputs(program.input, 2, 0)

@@ -13,11 +13,16 @@ from pathlib import Path
 
 from blrc.errors import BlrcError
 from blrc.targets.c.build import objects
+from blrc.targets.c.text.runtime import parts, with_headers
 
 COMPILE_TIMEOUT = 600.0
 
 STRICT = ("-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Werror")
 """What generated code and runtime compile under without a warning, in gcc and clang."""
+
+
+CERTAINTY = ("init", "add", "result", "is_final", "gated", "predict")
+"""The functions of a model that say how certain it is; they alone call the runtime's head."""
 
 
 class ToolError(BlrcError):
@@ -111,8 +116,7 @@ def sources(folder: Path, name: str) -> list[Path]:
     """
     if not (folder / f"{name}.c").is_file():
         raise BlrcError(f"{folder}: has no {name}.c; export with --target c first")
-    tests = (f"{name}_vectors.c", f"{name}_selftest.c")
-    return [folder / f"{name}.c", *sorted(p for p in folder.glob(f"{name}_*.c") if p.name not in tests)]
+    return [folder / f"{name}.c", *sorted({*folder.glob(f"{name}_*.c")} - {folder / f"{name}_selftest.c"})]
 
 
 @dataclass(frozen=True)
@@ -142,6 +146,21 @@ def measure(objects: Sequence[Path], size: str = "size") -> dict[str, Sizes]:
     return result
 
 
+def certainty_bytes(objects: Sequence[Path], name: str, nm: str = "nm") -> int:
+    """Return how many bytes of the objects are the functions of model `name` that say how certain it is, and their
+    tables: what linkers leave out of a program that only classifies.
+
+    Raises:
+        BlrcError: the tool is missing or fails.
+    """
+    if shutil.which(nm) is None:
+        raise BlrcError(f"measuring objects: {nm} not found; install binutils")
+    output = run_tool([nm, "-S", "-P", *map(str, objects)], "measuring objects")
+    functions = "|".join(CERTAINTY)
+    sizes = re.findall(rf"^{name}_(?:{functions}|blrc_head_\w+)\S* [tTrR] \w+ (\w+)", output, re.MULTILINE)
+    return sum(int(nbytes, 16) for nbytes in sizes)
+
+
 def stack_usage(folder: Path) -> dict[str, dict[str, int]]:
     """Return the stack bytes of every function by file stem, from the ``.su`` files in `folder`.
 
@@ -161,20 +180,34 @@ def stack_usage(folder: Path) -> dict[str, dict[str, int]]:
     return result
 
 
-def stack_bound(usage: Mapping[str, Mapping[str, int]], model: str) -> int:
+def stack_bound(usage: Mapping[str, Mapping[str, int]], model: str, runtime: str) -> int:
     """Return a bound on the stack of one call of the model, in bytes.
 
-    It adds up the model's own file, the kernel that needs most, and what kernels call. Within a file no chain of calls
-    can cost more than all its functions together. Of the runtime, only ``run`` and ``run_real`` are called by other
-    kernels, and they do not call each other. The model's steps are called one at a time, so only the largest of them
-    counts. The same holds for the functions that ``predict`` calls. Where gcc compiles, `callgraph.deepest` gives a
-    tighter bound.
+    It adds up the model's own file, the kernel that needs most, and what kernels call. Within a part of the runtime no
+    chain of calls can cost more than all functions of the part and of what it includes together. Only ``run`` and
+    ``run_real`` are called by other kernels, and they do not call each other. The model's steps are called one at a
+    time, so only the largest of them counts. The same holds for the functions that ``predict`` calls. Where gcc
+    compiles, `callgraph.deepest` gives a tighter bound.
+
+    Args:
+        usage: the stack of every function, as `stack_usage` gives it.
+        runtime: the text of ``<name>_blrc.c``.
     """
-    own = usage[model]
-    ensemble = dict(usage.get(f"{model}_ensemble", {}))
-    steps = [nbytes for name, nbytes in own.items() if name.startswith(f"{model}_op_")]
-    rest = sum(nbytes for name, nbytes in own.items() if not name.startswith(f"{model}_op_"))
-    runtime = {stem: sum(f.values()) for stem, f in usage.items() if stem.startswith(f"{model}_blrc_")}
-    shared = max(runtime.pop(f"{model}_blrc_{stem}", 0) for stem in ("run", "run_real"))
-    rest += ensemble.pop(f"{model}_predict", 0) + max(ensemble.values(), default=0)
-    return rest + max(steps, default=0) + max(runtime.values(), default=0) + shared
+    own = dict(usage[model])
+    called = [own.pop(f"{model}_{call}", 0) for call in CERTAINTY if call != "predict"]
+    steps = [own.pop(name) for name in list(own) if name.startswith(f"{model}_op_")]
+    frames = _of_parts(usage[f"{model}_blrc"], parts(runtime))
+    kernels = {file: sum(frames.get(part, 0) for part in with_headers(file)) for file in frames if file.endswith(".c")}
+    shared = max(kernels.pop(f"blrc_{file}.c", 0) for file in ("run", "run_real"))
+    apart = [sum(found.values()) for stem, found in usage.items() if stem.startswith(f"{model}_blrc_")]
+    return sum(own.values()) + max(called) + max(steps, default=0) + max([*kernels.values(), *apart]) + shared
+
+
+def _of_parts(functions: Mapping[str, int], texts: Mapping[str, str]) -> dict[str, int]:
+    """Return the stack of all functions of each part of the runtime together."""
+    found = dict.fromkeys(texts, 0)
+    for function, nbytes in functions.items():
+        name = function.partition(".")[0]  # compilers name clones function.part.0
+        defined = re.compile(rf"^\w.*\b{re.escape(name)}\([^;]*\n\{{", re.MULTILINE)
+        found[next(part for part, content in texts.items() if defined.search(content))] += nbytes
+    return found

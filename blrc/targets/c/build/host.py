@@ -98,11 +98,17 @@ class HostBuild(Compiled):
             BlrcError: it does not compile, or it finds a difference; the message holds what it printed.
         """
         compiler, flags = self._compiler, self.flags
-        files = [*build.sources(self.folder, self.name)]
-        files += [self.folder / f"{self.name}_{part}.c" for part in ("vectors", "selftest")]
+        test = self.folder / f"{self.name}_selftest.c"
+        main = (f"-D{self.name.upper()}_SELFTEST_MAIN",)
         objects = [
-            build.compile_object(compiler, flags, source, self.build_folder / f"test_{source.stem}.o", self.folder)
-            for source in files
+            build.compile_object(
+                compiler,
+                (*flags, *(main if source == test else ())),
+                source,
+                self.build_folder / f"test_{source.stem}.o",
+                self.folder,
+            )
+            for source in [*build.sources(self.folder, self.name), test]
         ]
         binary = build.link(compiler, flags, objects, self.build_folder / "selftest")
         done = self._run([*self._runner, str(binary)], f"{self.name}_selftest")
@@ -115,18 +121,18 @@ class HostBuild(Compiled):
 
     @property
     def flash(self) -> int:
-        """Return the bytes of code and data (``size``'s text and data) that this compiler makes with these flags."""
-        unlinked = [f"{self.name}_{part}.c" for part in ("ensemble", "blrc_head")]
-        if len(self.program.members) > 1:
-            unlinked = []
+        """Return the bytes of code and data (``size``'s text and data) that this compiler makes with these flags.
+
+        A single network counts without the functions that say how certain it is.
+        """
         objects = [
             build.compile_object(
                 self._compiler, self.flags, source, self.build_folder / f"lib_{source.stem}.o", self.folder
             )
             for source in build.sources(self.folder, self.name)
-            if source.name not in unlinked
         ]
-        return sum(sizes.text + sizes.data for sizes in build.measure(objects).values())
+        unlinked = build.certainty_bytes(objects, self.name) if len(self.program.members) == 1 else 0
+        return sum(sizes.text + sizes.data for sizes in build.measure(objects).values()) - unlinked
 
     def time(self, raw: NDArray[Any], repeats: int, member: int = 0) -> tuple[dict[str, float], float]:
         """Return the mean CPU nanoseconds of the first sample over `repeats` runs: by op, and of the whole.

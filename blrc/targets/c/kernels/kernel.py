@@ -42,6 +42,18 @@ class Laid:
     rows: int = 1
 
 
+@dataclass(frozen=True)
+class Number:
+    """Hold an argument of a kernel's call that is a number, and the name that generated C gives it."""
+
+    name: str
+    value: int
+
+
+Arguments = Sequence[str | Number]
+"""The arguments of a kernel's call: numbers, and C expressions for all else."""
+
+
 @dataclass(frozen=True, eq=False)
 class Kernel(Generic[T]):
     """Describe one function of the runtime that computes an op.
@@ -76,7 +88,7 @@ class Kernel(Generic[T]):
     fits: Callable[[Task[T]], bool]
     cost: Callable[[Task[T]], float]
     lay: Callable[[Task[T]], Laid]
-    arguments: Callable[[Step, str, Sequence[str]], Sequence[str]]
+    arguments: Callable[[Step, str, Sequence[str]], Arguments]
     chosen: str = "the first that fits"
     on: Callable[[Cpu], bool] = lambda _: True
     geometry: Literal["conv", "pool", ""] = ""
@@ -149,6 +161,6 @@ def pixels(op: Conv) -> int:
     return op.y.shape[0] * op.y.shape[1] * (1 if op.pool is None else op.pool.taps)
 
 
-def by_geometry(step: Step, geometry: str, tables: Sequence[str]) -> list[str]:
+def by_geometry(step: Step, geometry: str, tables: Sequence[str]) -> Arguments:
     """Return the arguments that most kernels take: geometry, input, tables, scratch memory if needed, output."""
     return [geometry, "x", *tables, *(["scratch"] if step.scratch else []), "y"]

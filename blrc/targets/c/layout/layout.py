@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from blrc.errors import BlrcError
+from blrc.program.ops.flatten import Flatten
 from blrc.program.program import Conv, DType, Encode, Op, Pool, Program, Value
 from blrc.targets.c.kernels.cpus import AARCH64, CORTEX_M55, CPUS, HOSTS, PORTABLE, X86_64
 from blrc.targets.c.kernels.kernel import Step, Task
@@ -151,6 +152,6 @@ def _fused(program: Program) -> frozenset[str]:
 
 
 def _work(step: Step) -> strips.Work:
-    in_place = isinstance(step.op, Pool) and step.op.window.padding[:2] == (0, 0)
+    in_place = isinstance(step.op, Flatten) or (isinstance(step.op, Pool) and step.op.window.padding[:2] == (0, 0))
     by_rows = step.op if isinstance(step.op, Conv) and step.record.strips else None
     return strips.Work(step.x, step.y, by_rows, in_place, step.scratch)

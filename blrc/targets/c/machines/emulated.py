@@ -103,7 +103,7 @@ class EmulatedBuild(Compiled):
                 (self._harness / file).write_text(content, encoding="ascii")
         library = build.sources(self.folder, name)
         around = [runtime_dir() / "machines" / file for file in machine.sources]
-        tests = [self._harness / "device.c", self._harness / "device_selftest.c", self.folder / f"{name}_vectors.c"]
+        tests = [self._harness / "device.c", self._harness / "device_selftest.c", self.folder / f"{name}_selftest.c"]
 
         def compile_one(source: Path) -> Path:
             if source not in library:
@@ -172,7 +172,7 @@ class EmulatedBuild(Compiled):
         """Return a program's stack in bytes, at most: the model's deepest call and all frames of the code around it."""
         frames = build.stack_usage(self._harness)
         test = {path.stem for path in objects if path.parent == self._harness}
-        vectors = f"{self.name}_vectors"
+        vectors = f"{self.name}_selftest"
         around = sum(
             nbytes
             for stem in test
@@ -210,16 +210,16 @@ class EmulatedBuild(Compiled):
 
     @property
     def flash(self) -> int:
-        """Return the bytes of code and data of the library, without unlinked files, as `HostBuild.flash` does."""
-        unlinked = {f"{self.name}_{part}" for part in ("ensemble", "blrc_head")}
-        if len(self.program.members) > 1:
-            unlinked = set()
-        objects = [path for path in self._library if path.stem not in unlinked]
+        """Return the bytes of code and data of the library, as `HostBuild.flash` does.
+
+        WebAssembly counts whole: its objects have one section for all functions.
+        """
         if self.machine.size is None:
-            sizes = [wasm_objects.measure(path) for path in objects]
-        else:
-            sizes = list(build.measure(objects, self.machine.size).values())
-        return sum(one.text + one.data for one in sizes)
+            return sum(one.text + one.data for one in map(wasm_objects.measure, self._library))
+        sizes = build.measure(self._library, self.machine.size).values()
+        nm = self.machine.size.replace("size", "nm")
+        unlinked = build.certainty_bytes(self._library, self.name, nm) if len(self.program.members) == 1 else 0
+        return sum(one.text + one.data for one in sizes) - unlinked
 
     @property
     def stack(self) -> int:
@@ -234,7 +234,8 @@ class EmulatedBuild(Compiled):
     def _stack(self, call: str) -> int:
         if self.machine.call_graph:
             return callgraph.deepest(callgraph.read_call_graph(self.build_folder), f"{self.name}_{call}", 0)
-        return build.stack_bound(build.stack_usage(self.build_folder), self.name)
+        runtime = (self.folder / f"{self.name}_blrc.c").read_text(encoding="ascii")
+        return build.stack_bound(build.stack_usage(self.build_folder), self.name, runtime)
 
     @property
     def compiler(self) -> str:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from blrc.datasets.whitening import Whitening
 from blrc.errors import BlrcError
-from blrc.program.program import BinaryScores, Conv, Program, Scores, Value
+from blrc.program.program import Program, Value
 from blrc.targets.c.build.answers import Answers
 from blrc.targets.c.layout.layout import Step
 from blrc.targets.c.native.calls import Arguments, Calls, Work, address, checked
@@ -59,7 +59,7 @@ class Native:
         self.name, self.program, self.whitening = name, program, whitening
         self.layout = read_layout(program, name, files.get(f"{name}.h", b""))
         self.threads = usable_cpus() if threads is None else checked(threads)
-        macs = sum(op.macs for op in program.ops if isinstance(op, Conv | Scores | BinaryScores))
+        macs = program.macs
         with Shared(files, name, program, flags, cc) as shared:
             self.built = shared.built
             self.calls = Calls(shared.path, name, max(1, macs), slots)

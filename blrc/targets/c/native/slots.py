@@ -26,6 +26,7 @@ from blrc.targets.c.native.network import Native
 from blrc.targets.c.native.wrapper import entry
 from blrc.targets.c.text import stored, text
 from blrc.targets.c.text.symbols import Symbols, name_all
+from blrc.targets.c.text.tables import declarations
 
 NAME = "net"
 SLOTS = 4
@@ -66,7 +67,10 @@ class Slots:
             for file, content in library_files(common, NAME).items()
             if not (file.startswith(f"{NAME}_weights") and file.endswith(".c"))
         }
-        files |= {f"{NAME}_weights.h": _header(symbols).encode("ascii"), FILE: _source(symbols).encode("ascii")}
+        model, tables = files[f"{NAME}.c"].decode("ascii"), declarations(symbols)
+        assert tables in model
+        files[f"{NAME}.c"] = model.replace(tables, _declarations(symbols)).encode("ascii")
+        files[FILE] = _source(symbols).encode("ascii")
         self.program = common
         self._like = [(table.arrays[0].shape, table.arrays[0].dtype) for table in _tables(common)]
         self._given = [index for index, table in enumerate(_tables(common)) if _differs(table)]
@@ -128,12 +132,10 @@ def _fixed(symbols: Symbols) -> list[tuple[str, str]]:
     ]
 
 
-def _header(symbols: Symbols) -> str:
-    """Return the text that stands in place of ``<name>_weights.h``."""
-    includes = f'#include "{NAME}.h"\n#include "{NAME}_blrc.h"\n\n'
-    declarations = "".join(f"extern {pointers}" for pointers in _pointers(symbols))
-    declarations += "".join(declaration for declaration, _ in _fixed(symbols))
-    return text.guarded(f"{symbols.upper}_WEIGHTS_H", includes + declarations)
+def _declarations(symbols: Symbols) -> str:
+    """Return the declarations that stand in ``<name>.c`` in place of those of tables."""
+    pointers = "".join(f"extern {pointers}" for pointers in _pointers(symbols))
+    return pointers + "".join(declaration for declaration, _ in _fixed(symbols))
 
 
 def _source(symbols: Symbols) -> str:
@@ -148,8 +150,8 @@ def _source(symbols: Symbols) -> str:
     shown = '#if defined(__GNUC__)\n__attribute__((visibility("default")))\n#endif\n'
     signature = f"void {entry(NAME, 'set')}(uint32_t table, uint32_t slot, const void *data)"
     return (
-        f'#include "{NAME}_weights.h"\n\n{"".join(_pointers(symbols))}{"".join(fixed for _, fixed in _fixed(symbols))}'
-        f"\n{shown}{signature};\n"
+        f'#include "{NAME}_blrc.h"\n\n{_declarations(symbols)}\n'
+        f"{''.join(_pointers(symbols))}{''.join(fixed for _, fixed in _fixed(symbols))}\n{shown}{signature};\n"
         f"{signature}\n{{\n    switch (table) {{\n{cases}    default:\n        break;\n    }}\n}}\n"
     )
 

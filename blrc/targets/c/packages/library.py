@@ -19,8 +19,8 @@ class Library:
     Attributes:
         symbols: the names in the export.
         version: the version of blrc.
-        files: headers and sources by name, without main functions. A firmware compiles them all; linkers leave out the
-            self-test if nothing calls it.
+        files: headers and sources by name. A firmware compiles them all; linkers leave out the self-test if nothing
+            calls it.
         image: the text of ``<name>_image.h``, a recorded image for the example.
         publication: what is known of the model, and so of the package.
         input_scale: for a network that takes int8 codes, the codes for one unit of a real value.

@@ -28,13 +28,12 @@ def package_files(symbols: Symbols, options: EmitOptions, files: Mapping[str, st
     """Return every file of the packages asked for, by its path in the export.
 
     Args:
-        files: the files of the C export. Packages are made of its headers and sources, without main functions.
+        files: the files of the C export. Packages are made of its headers and sources.
     """
-    mains = {f"{symbols.name}_selftest.c"}
     library = Library(
         symbols,
         options.version,
-        {file: content for file, content in files.items() if file.endswith((".c", ".h")) and file not in mains},
+        {file: content for file, content in files.items() if file.endswith((".c", ".h"))},
         image_header(symbols, options.version, options.vectors),
         options.publication,
         options.input_scale,

@@ -1,7 +1,4 @@
-"""Write ``<name>_ensemble.c``, which combines the answers of all members, one member at a time.
-
-It is a file of its own, so that a firmware that only classifies links neither it nor the tables of the head.
-"""
+"""Write the functions of an export that combine the answers of all members, one member at a time."""
 
 from __future__ import annotations
 
@@ -9,25 +6,23 @@ import re
 
 from blrc.program.head import scale_of
 from blrc.targets.c.text import text
-from blrc.targets.c.text.symbols import Symbols, element, head
+from blrc.targets.c.text.symbols import Symbols, element
 
 
-def ensemble_file(symbols: Symbols, version: str) -> str:
-    """Return the text of ``<name>_ensemble.c``."""
-    name, layout = symbols.name, symbols.layout
+def definitions(symbols: Symbols) -> str:
+    """Return the functions for ``<name>.c``."""
+    layout = symbols.layout
     scale = scale_of(layout.program.score_scale)
-    body = text.fill(
+    return text.fill(
         _gated(_ENSEMBLE, layout.program.gate),
         {
-            **text.model(name),
+            **text.model(symbols.name),
             "INPUT_TYPE": element(layout.program.input),
             "SCORES_AT": str(layout.arena.offsets[layout.program.output.name] // 4),
             "MULTIPLIER": str(scale.multiplier),
             "SHIFT": str(scale.shift),
         },
     )
-    body = f'#include "{name}_blrc.h"\n\n{symbols.refuse()}\n{body}'
-    return head(symbols, version, f"{name}: what all members say together.") + symbols.source(body)
 
 
 def declarations(symbols: Symbols) -> str:
@@ -108,6 +103,9 @@ int name_init(name_ensemble *ensemble)
 
 int name_add(name_ensemble *ensemble, const INPUT_TYPE *input, void *arena)
 {
+    /* A score times multiplier / 2^shift is in bits, Q16. */
+    const uint32_t multiplier = MULTIPLIERu;
+    const int32_t shift = SHIFT;
     int32_t *scores;
     int status;
 
@@ -117,13 +115,12 @@ int name_add(name_ensemble *ensemble, const INPUT_TYPE *input, void *arena)
     if ((uintptr_t)arena % NAME_ARENA_ALIGN != 0) {
         return NAME_ERROR_ALIGN;
     }
-    scores = (int32_t *)arena + SCORES_AT;
+    scores = (int32_t *)arena + SCORES_AT; /* their place in it, which no map needs any more */
     status = name_observe(ensemble->members, input, arena, scores, 0, 0);
     if (status < 0) {
         return status;
     }
-    /* The scale of the scores is MULTIPLIER / 2^SHIFT: bits in Q16. */
-    name_blrc_head_add(NAME_CLASSES, MULTIPLIERu, SHIFT, scores, ensemble->log_p, ensemble->p, ensemble->p_squared);
+    name_blrc_head_add(NAME_CLASSES, multiplier, shift, scores, ensemble->log_p, ensemble->p, ensemble->p_squared);
     ++ensemble->members;
     return 0;
 }

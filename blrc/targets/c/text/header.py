@@ -158,7 +158,7 @@ def _functions(symbols: Symbols, vectors: int) -> str:
         parts += [
             "\n",
             text.comment(
-                f"Runs the recorded inputs in {name}_vectors.c and compares every step with what was recorded.\n"
+                f"Runs the recorded inputs in {name}_selftest.c and compares every step with what was recorded.\n"
                 f"0: all equal; or a negative error; or 1 + member * {upper}_OPS + the index of the first step that "
                 f"differs;\nor 1 + {upper}_MEMBERS * {upper}_OPS: only what the members say together differs.\n"
                 f"The member is (result - 1) / {upper}_OPS, the step (result - 1) % {upper}_OPS; "

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 def makefile(name: str, sources: Sequence[str]) -> str:
     """Return a Makefile that builds a static library from `sources`, and the self-test."""
     objects = " \\\n\t".join(f"build/{source.removesuffix('.c')}.o" for source in sources)
-    return _MAKEFILE.replace("@name@", name).replace("@objects@", objects)
+    return _MAKEFILE.replace("@name@", name).replace("@NAME@", name.upper()).replace("@objects@", objects)
 
 
 _MAKEFILE = """\
@@ -19,7 +19,8 @@ _MAKEFILE = """\
 # or: make CC=avr-gcc AR=avr-ar CFLAGS="-Os -mmcu=atmega2560"
 
 CFLAGS ?= -O2
-MODEL_FLAGS := -std=c99 -Wall -Wextra -I.
+# A linker with --gc-sections leaves out what a program does not call.
+MODEL_FLAGS := -std=c99 -Wall -Wextra -ffunction-sections -fdata-sections -I.
 
 OBJECTS := @objects@
 
@@ -38,8 +39,8 @@ build/%.o: %.c $(wildcard *.h)
 selftest: build/@name@_selftest
 	./build/@name@_selftest
 
-build/@name@_selftest: build/@name@_selftest.o build/@name@_vectors.o build/lib@name@.a
-	$(CC) $(CFLAGS) $(LDFLAGS) $^ -o $@
+build/@name@_selftest: @name@_selftest.c build/lib@name@.a
+	$(CC) $(MODEL_FLAGS) $(CFLAGS) $(LDFLAGS) -D@NAME@_SELFTEST_MAIN $^ -o $@
 
 clean:
 	rm -rf build

@@ -1,6 +1,7 @@
-"""Write the self-test of an export, ``<name>_vectors.c``, and the main function that runs it, ``<name>_selftest.c``.
+"""Write the self-test of an export, ``<name>_selftest.c``.
 
-The self-test holds recorded inputs with what every step must give for them.
+It holds recorded inputs with what every step must give for them, functions that compare, and for the host a main
+function.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 from blrc.program.head import ensemble, scale_of
 from blrc.program.vectors import Vectors, memory
 from blrc.targets.c.text import stored, text
+from blrc.targets.c.text.reflow import reflow
 from blrc.targets.c.text.symbols import Symbols, element, elements, head
 
 MOST = 16  # the most vectors in the self-test: enough to see a wrong kernel, few enough for a small device
@@ -23,8 +25,8 @@ def count(vectors: Vectors) -> int:
     return min(len(vectors.inputs), MOST)
 
 
-def vectors_file(symbols: Symbols, version: str, vectors: Vectors) -> str:
-    """Return the text of ``<name>_vectors.c``: the recorded inputs, and functions that compare every step with them."""
+def selftest_file(symbols: Symbols, version: str, vectors: Vectors) -> str:
+    """Return the text of ``<name>_selftest.c``."""
     layout, name, upper = symbols.layout, symbols.name, symbols.upper
     n, program = count(vectors), layout.program
     digests = np.array([[member.digests[s.y.name][:n] for s in layout.steps] for member in vectors.members]).transpose(
@@ -38,7 +40,10 @@ def vectors_file(symbols: Symbols, version: str, vectors: Vectors) -> str:
     def table(role: str, array: NDArray[Any]) -> str:
         return stored.define(upper, f"{name}_vector_{role}", array.reshape(-1), static=True)
 
-    what = f"{name}: the self-test. Compile it only where it is wanted."
+    what = (
+        f"{name}: the self-test. Compile it only where it is wanted.\n\n"
+        f"With -D{upper}_SELFTEST_MAIN it is a program for the host, which make selftest runs."
+    )
     body = (
         f'#include "{name}_blrc.h"\n\n{symbols.refuse()}\n'
         + text.comment(f"{n} inputs, one after the other")
@@ -50,7 +55,15 @@ def vectors_file(symbols: Symbols, version: str, vectors: Vectors) -> str:
         + text.comment("and label, members, mean, variance")
         + table("answers", moments.astype(np.int32))
         + "\n"
-        + _digest(symbols)
+        + reflow(_functions(symbols))
+    )
+    return head(symbols, version, what) + symbols.source(body)
+
+
+def _functions(symbols: Symbols) -> str:
+    name, program = symbols.name, symbols.layout.program
+    return (
+        _digest(symbols)
         + text.fill(
             _SELFTEST,
             {
@@ -59,8 +72,8 @@ def vectors_file(symbols: Symbols, version: str, vectors: Vectors) -> str:
                 "INPUT_TYPE": element(program.input),
             },
         )
+        + text.fill(_MAIN, text.model(name))
     )
-    return head(symbols, version, what) + symbols.source(body)
 
 
 def _digest(symbols: Symbols) -> str:
@@ -206,14 +219,10 @@ int name_selftest(void *arena)
 """
 
 
-def main_file(symbols: Symbols, version: str) -> str:
-    """Return the text of ``<name>_selftest.c``: a main function for the host, which is no part of the library."""
-    what = f"{symbols.name}: runs the self-test on the host (make selftest). No part of the library."
-    body = text.fill(_MAIN, text.model(symbols.name))
-    return head(symbols, version, what) + symbols.source(f"#include <stdio.h>\n\n{body}")
+_MAIN = """
+#if defined(NAME_SELFTEST_MAIN)
+#include <stdio.h>
 
-
-_MAIN = """\
 static uint32_t name_selftest_arena[(NAME_ARENA_SIZE + 3) / 4];
 static const char *const name_selftest_ops[NAME_OPS] = NAME_STEP_NAMES;
 
@@ -236,4 +245,5 @@ int main(void)
     }
     return 1;
 }
+#endif
 """

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from blrc.program.program import Conv, Pool, Window
+from blrc.targets.c.kernels.kernel import Number
 from blrc.targets.c.layout.layout import Layout, Step, Table
 from blrc.targets.c.layout.strips import scratch_of
-from blrc.targets.c.text import stored, text
+from blrc.targets.c.text import ensemble, stored, tables, text
 from blrc.targets.c.text.header import OBSERVED, observe_arguments
 from blrc.targets.c.text.symbols import Symbols, describe, element, head
 
@@ -28,23 +29,23 @@ _HOOKS = """\
 """
 
 
-def source(symbols: Symbols, version: str, runtime: Mapping[str, int]) -> str:
+def source(symbols: Symbols, version: str, runtime: str) -> str:
     """Return the text of ``<name>.c``.
 
     Args:
-        runtime: macros of the runtime for which the file is written, with their values.
+        runtime: the number of the runtime that the file is written for.
     """
     name, upper = symbols.name, symbols.upper
     parts = [
-        f'#include "{name}_blrc.h"\n',
-        f'#include "{name}_blrc_strips.h"\n' if symbols.layout.rows else "",
-        f'#include "{name}_weights.h"\n\n',
+        f'#include "{name}_blrc.h"\n\n',
         symbols.refuse(),
-        f"#if {' || '.join(f'{upper}_{macro} != {value}' for macro, value in runtime.items())}\n"
-        f'#error "{name}_blrc.h is of another version of blrc or another model: '
-        'run blrc export again and copy all of its files"\n'
+        f"#if {upper}_BLRC_NUMBER != {runtime}\n"
+        '#error "files of two exports: run blrc export again and copy all its files"\n'
         "#endif\n",
         _too_large(symbols),
+        "\n",
+        text.comment(f"The tables in {name}_weights.c."),
+        tables.declarations(symbols),
         "\n",
         text.fill(_HOOKS, text.model(name)),
         *(_step(symbols, step) for step in symbols.layout.steps),
@@ -52,8 +53,11 @@ def source(symbols: Symbols, version: str, runtime: Mapping[str, int]) -> str:
         *(_strips(symbols, first, end) for first, end in symbols.layout.groups if end - first > 1),
         _run(symbols),
         _public(symbols),
+        "\n",
+        ensemble.definitions(symbols),
     ]
-    return head(symbols, version, f"{name}: the steps of the network, in order.") + symbols.source("".join(parts))
+    what = f"{name}: the steps of the network, in order, and what its members say together."
+    return head(symbols, version, what) + symbols.source("".join(parts))
 
 
 def _too_large(symbols: Symbols) -> str:
@@ -77,12 +81,16 @@ def _step(symbols: Symbols, step: Step) -> str:
     function = symbols.step(step)
     in_strips = symbols.layout.in_strips(step)
     part = f"const {symbols.runtime('conv')} *shape" if in_strips else ""
-    tables = [_table(symbols, step, table) for table in step.tables]
-    arguments = step.record.arguments(step, "shape" if in_strips else f"&{symbols.shape(step)}", tables)
+    given = [_table(symbols, step, table) for table in step.tables]
+    arguments = step.record.arguments(step, "shape" if in_strips else f"&{symbols.shape(step)}", given)
     scratch = "uint32_t *scratch" if step.scratch else ""
-    body = text.call(symbols.runtime(step.kernel), arguments)
+    numbers = [argument for argument in arguments if isinstance(argument, Number)]
+    names = [argument.name if isinstance(argument, Number) else argument for argument in arguments]
+    body = text.call(symbols.runtime(step.kernel), names)
     if not any(len(table.arrays) > 1 for table in step.tables):
         body = "    (void)member; /* all members share these tables */\n" + body
+    if numbers:
+        body = f"    const int32_t {', '.join(f'{one.name} = {one.value}' for one in numbers)};\n\n" + body
     return (
         text.comment(title)
         + shape
@@ -108,31 +116,45 @@ def _shape(symbols: Symbols, step: Step) -> str:
     if not kind:
         return ""
     if isinstance(op, Conv):
-        fields = [
-            f"{_numbers(op.x.shape)}, /* input: height, width, channels */",
-            f"{_numbers(op.unpooled[:2])}, /* before pooling */",
-            f"{_numbers(op.y.shape)}, /* output */",
-            f"{op.groups}, {step.rows}, /* groups; rows of a block of weights */",
-            f"{_window(op.window)}, /* kernel, stride, padding, dilation; each vertical, horizontal */",
-            f"{_window(op.pool or _NO_POOL)}, /* pooling */",
+        lines = [
+            _field(op.x.shape, "input: height, width, channels"),
+            _field(op.unpooled[:2], "map before pooling: height, width"),
+            _field(op.y.shape, "output: height, width, channels"),
+            _field([op.groups], "groups of channels"),
+            _field([step.rows], "outputs that share taps" if step.scratch else "rows of a block of weights"),
+            *_window("kernel", op.window),
+            *_window("pooling", op.pool or _NO_POOL),
         ]
     else:
         assert isinstance(op, Pool)
-        fields = [
-            f"{_numbers(op.x.shape)}, /* input: height, width, channels */",
-            f"{_numbers(op.y.shape[:2])}, /* output */",
-            f"{_window(op.window)}, /* kernel, stride, padding, dilation; each vertical, horizontal */",
+        lines = [
+            _field(op.x.shape, "input: height, width, channels"),
+            _field(op.y.shape[:2], "output: height, width"),
+            *_window("pooling", op.window),
         ]
-    lines = "".join(f"    {field}\n" for field in fields)
-    return f"static const {symbols.runtime(kind)} {symbols.shape(step)} = {{\n{lines}}};\n"
+    return f"static const {symbols.runtime(kind)} {symbols.shape(step)} = {{\n{''.join(lines)}}};\n"
 
 
-def _window(window: Window) -> str:
-    return f"{{{_numbers((*window.kernel, *window.stride, *window.padding[:2], *window.dilation))}}}"
+def _window(what: str, window: Window) -> list[str]:
+    """Return the lines of a struct that describes a window."""
+    return [
+        "    {\n",
+        *(
+            f"    {_field(numbers, meaning)}"
+            for numbers, meaning in (
+                (window.kernel, f"{what}: height, width"),
+                (window.stride, "stride: vertical, horizontal"),
+                (window.padding[:2], "padding: top, left"),
+                (window.dilation, "dilation: vertical, horizontal"),
+            )
+        ),
+        "    },\n",
+    ]
 
 
-def _numbers(values: Sequence[int]) -> str:
-    return ", ".join(map(str, values))
+def _field(values: Sequence[int], meaning: str) -> str:
+    """Return numbers of a struct on a line of their own, with what they mean."""
+    return f"    {', '.join(map(str, values))}, /* {meaning} */\n"
 
 
 # The arguments that functions which run steps pass on to the observer.
@@ -241,7 +263,9 @@ def _run(symbols: Symbols) -> str:
 
 def _kept(layout: Layout, step: Step) -> str:
     rows = layout.rows.get(step.y.name)
-    return describe(step.y) + (f", {rows} rows of it" if rows is not None else "")
+    if rows is not None:
+        return f"{describe(step.y)}, {rows} rows of it"
+    return f"{step.y.nbytes} bytes: {describe(step.y)}"
 
 
 def _address(step: Step, offset: int) -> str:

@@ -1,6 +1,8 @@
-"""Write the constant tables: ``<name>_weights.h`` and ``<name>_weights*.c``."""
+"""Write the constant tables, ``<name>_weights*.c``, and their declarations."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 from blrc.targets.c.layout.layout import Step, Table
 from blrc.targets.c.text import stored, text
@@ -11,13 +13,9 @@ FILE_LIMIT = 8 * 2**20
 WARN_FROM = 2**20
 
 
-def tables_header(symbols: Symbols, version: str) -> str:
-    """Return the text of ``<name>_weights.h``, which declares all tables for ``<name>.c``."""
-    lines = [_declarations(symbols, step, table) for step in symbols.layout.steps for table in step.tables]
-    includes = f'#include "{symbols.name}.h"\n#include "{symbols.name}_blrc.h"\n\n'
-    body = f"{includes}{symbols.refuse()}\n" + text.extern_c("".join(lines))
-    what = f"{symbols.name}: declarations of its tables. Private to the library."
-    return head(symbols, version, what) + text.guarded(f"{symbols.upper}_WEIGHTS_H", body)
+def declarations(symbols: Symbols) -> str:
+    """Return the declarations of all tables, for ``<name>.c``."""
+    return _linked(symbols, [(step, table) for step in symbols.layout.steps for table in step.tables])
 
 
 def table_files(symbols: Symbols, version: str, limit: int = FILE_LIMIT) -> dict[str, str]:
@@ -25,16 +23,16 @@ def table_files(symbols: Symbols, version: str, limit: int = FILE_LIMIT) -> dict
 
     A table is never split, so a file with a single large one may still pass the limit.
     """
-    groups: list[list[str]] = [[]]
+    groups: list[dict[tuple[Step, Table], str]] = [{}]
     for step in symbols.layout.steps:
         for table in step.tables:
             definition = _definitions(symbols, step, table)
-            if groups[-1] and sum(map(len, groups[-1])) + len(definition) > limit:
-                groups.append([])
-            groups[-1].append(definition)
+            if groups[-1] and sum(map(len, groups[-1].values())) + len(definition) > limit:
+                groups.append({})
+            groups[-1][step, table] = definition
     files = {}
     for i, group in enumerate(groups):
-        size = sum(map(len, group))
+        size = sum(map(len, group.values()))
         what = f"{symbols.name}: tables"
         what += f", part {i + 1} of {len(groups)}." if len(groups) > 1 else "."
         if size >= WARN_FROM:
@@ -42,11 +40,17 @@ def table_files(symbols: Symbols, version: str, limit: int = FILE_LIMIT) -> dict
                 f"\n\nLarge: {size / 2**20:.1f} MiB of text. An editor may be slow on it, and a compiler may take "
                 "seconds and much memory; it needs to be compiled only once."
             )
-        body = f'#include "{symbols.name}_weights.h"\n\n{symbols.refuse()}\n' + "\n".join(group)
+        includes = f'#include "{symbols.name}_blrc.h"\n\n{symbols.refuse()}\n'
+        body = f"{includes}{_linked(symbols, group)}\n" + "\n".join(group.values())
         files[f"{symbols.name}_weights{'' if i == 0 else f'_{i + 1}'}.c"] = head(
             symbols, version, what
         ) + symbols.source(body)
     return files
+
+
+def _linked(symbols: Symbols, tables: Iterable[tuple[Step, Table]]) -> str:
+    """Return declarations that also a C++ compiler links with those of another file."""
+    return text.extern_c("".join(_declarations(symbols, step, table) for step, table in tables))
 
 
 def _declarations(symbols: Symbols, step: Step, table: Table) -> str:

@@ -80,7 +80,7 @@ def of_language(name: str, body: str) -> str:
 #define {marker} 1
 typedef int {name}_wrong_language;
 #elif !defined(_MSC_VER) && defined(__cplusplus) && __cplusplus < 201103L
-#error "{name}: as C++ this is C++11; compile it with -std=c++11 or newer, or as C99"
+#error "{name}: as C++ this is C++11; use -std=c++11 or newer, or C99"
 #define {marker} 1
 typedef int {name}_wrong_language;
 #endif

@@ -12,8 +12,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blrc.net.bits import pack, unpack
+from blrc.program.ops.binarize import Binarize
 from blrc.program.program import Conv, Encode
-from blrc.targets.c.kernels.kernel import NOT_WORTH_IT, Kernel, Laid, Step, Task
+from blrc.targets.c.kernels.kernel import (
+    NOT_WORTH_IT,
+    Arguments,
+    Kernel,
+    Laid,
+    Number,
+    Step,
+    Task,
+)
 from blrc.targets.c.kernels.tables import Table, mapped, plain
 from blrc.targets.c.kernels.thresholds import never_padded, threshold_bits
 from blrc.targets.c.runtime_files import constant
@@ -51,13 +60,19 @@ def encoded(task: Task[Conv], tables: Sequence[Table], why: str) -> Laid:
     return Laid((plain(task.program, "table", task.encode.table), *tables), f"{why}, table look-up fused")
 
 
-def code_arguments(step: Step, geometry: str, tables: Sequence[str]) -> list[str]:
+def code_arguments(step: Step, geometry: str, tables: Sequence[str]) -> Arguments:
     """Return a call's arguments, in which a fused encoding's table and its number of rows follow the input.
 
     Without a fused encoding they are 0 and 1.
     """
-    fused = [tables[0], str(table_rows(step))] if step.encode is not None else ["0", "1"]
-    return [geometry, "x", *fused, *tables[-2:], *(["scratch"] if step.scratch else []), "y"]
+    return [geometry, "x", *fused(step, tables), *tables[-2:], *(["scratch"] if step.scratch else []), "y"]
+
+
+def fused(step: Step, tables: Sequence[str]) -> Arguments:
+    """Return the table of a fused encoding and its number of rows, or a null pointer and 1 without one."""
+    return (
+        ["0", Number("table_rows", 1)] if step.encode is None else [tables[0], Number("table_rows", table_rows(step))]
+    )
 
 
 def table_rows(step: Step) -> int:
@@ -149,9 +164,16 @@ def code_rows(weights: NDArray[np.uint32], channels: int, groups: int) -> NDArra
     return np.concatenate(parts)
 
 
-def _encode_arguments(step: Step, geometry: str, tables: Sequence[str]) -> list[str]:
+def _encode_arguments(step: Step, geometry: str, tables: Sequence[str]) -> Arguments:
     height, width, channels = step.x.shape
-    return [str(height * width), str(channels), "x", tables[0], str(table_rows(step)), "y"]
+    size = (Number("pixels", height * width), Number("channels", channels))
+    return [*size, "x", tables[0], Number("table_rows", table_rows(step)), "y"]
+
+
+def _binarize_arguments(step: Step, geometry: str, tables: Sequence[str]) -> Arguments:
+    height, width, channels = step.y.shape
+    size = (Number("pixels", height * width), Number("channels", channels))
+    return [*size, "x", tables[0], Number("limits", len(step.tables[0].arrays[0])), "y"]
 
 
 def _pair_buffers(macros: Mapping[str, int]) -> int:
@@ -168,6 +190,16 @@ ENCODE = Kernel(
     cost=lambda task: task.op.x.nbytes,
     lay=lambda task: Laid((plain(task.program, "table", task.op.table),), "several layers read the codes"),
     arguments=_encode_arguments,
+)
+BINARIZE = Kernel(
+    "binarize",
+    Binarize,
+    about="compares pixels with thresholds, and packs the results",
+    needs="inputs that thresholds turn into bits",
+    fits=lambda _: True,
+    cost=lambda task: task.op.x.nbytes,
+    lay=lambda task: Laid((plain(task.program, "thresholds", task.op.thresholds),), "the input becomes bits"),
+    arguments=_binarize_arguments,
 )
 CONV_COLUMNS = Kernel(
     "conv_columns",
@@ -211,4 +243,4 @@ CONV_CODES = Kernel(
     buffers=lambda macros: 9 * macros["BLRC_CODES"] + 4 * macros["BLRC_CODE_ROWS"],
     asks=lambda op: {"BLRC_CODES": op.fan_in},
 )
-FAMILY: tuple[Kernel[Any], ...] = (ENCODE, CONV_COLUMNS, CONV_PAIRS, CONV_CODES)
+FAMILY: tuple[Kernel[Any], ...] = (ENCODE, BINARIZE, CONV_COLUMNS, CONV_PAIRS, CONV_CODES)

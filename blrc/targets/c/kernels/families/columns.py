@@ -15,7 +15,14 @@ from numpy.typing import NDArray
 from blrc.net.bits import pack, unpack
 from blrc.program.program import Conv
 from blrc.targets.c.kernels.families.words import is_whole_map
-from blrc.targets.c.kernels.kernel import Kernel, Laid, Step, Task
+from blrc.targets.c.kernels.kernel import (
+    Arguments,
+    Kernel,
+    Laid,
+    Number,
+    Step,
+    Task,
+)
 from blrc.targets.c.kernels.tables import mapped, paired
 from blrc.targets.c.kernels.thresholds import most_differing
 from blrc.targets.c.runtime_files import constant
@@ -94,10 +101,11 @@ def limits(
     return pack(np.ascontiguousarray(bits.reshape(2, -1, lanes, planes(op)).transpose(1, 0, 3, 2))).reshape(-1)
 
 
-def _arguments(step: Step, geometry: str, tables: Sequence[str]) -> list[str]:
+def _arguments(step: Step, geometry: str, tables: Sequence[str]) -> Arguments:
     op = step.op
     assert isinstance(op, Conv)
-    return [str(op.fan_in), str(op.y.shape[2]), str(planes(op)), "x", *tables, "scratch", "y"]
+    sizes = (Number("inputs", op.fan_in), Number("outputs", op.y.shape[2]), Number("planes", planes(op)))
+    return [*sizes, "x", *tables, "scratch", "y"]
 
 
 def _kernel(name: str, about: str, lanes: int) -> Kernel[Conv]:

@@ -10,8 +10,15 @@ from numpy.typing import NDArray
 
 from blrc.net.bits import unpack_signs, words
 from blrc.program.program import INT32_MAX, Constant, Conv, Scores
-from blrc.targets.c.kernels.families.codes import encoded, of_codes, table_rows
-from blrc.targets.c.kernels.kernel import Kernel, Laid, Step, Task
+from blrc.targets.c.kernels.families.codes import encoded, fused, of_codes
+from blrc.targets.c.kernels.kernel import (
+    Arguments,
+    Kernel,
+    Laid,
+    Number,
+    Step,
+    Task,
+)
 from blrc.targets.c.kernels.tables import Table, mapped
 from blrc.targets.c.runtime_files import constant
 
@@ -136,15 +143,14 @@ def _run(op: Conv) -> int:
     return op.x.shape[2] * (op.window.kernel[1] if op.window.dilation[1] == 1 else 1)
 
 
-def _conv_arguments(step: Step, geometry: str, tables: Sequence[str]) -> list[str]:
-    fused = [tables[0], str(table_rows(step))] if step.encode is not None else ["0", "1"]
-    quads = str(len(step.tables[-3].arrays[0]))
-    return [geometry, "x", *fused, tables[-3], quads, *tables[-2:], "scratch", "y"]
+def _conv_arguments(step: Step, geometry: str, tables: Sequence[str]) -> Arguments:
+    quads = Number("quads", len(step.tables[-3].arrays[0]))
+    return [geometry, "x", *fused(step, tables), tables[-3], quads, *tables[-2:], "scratch", "y"]
 
 
-def _scores_arguments(step: Step, geometry: str, tables: Sequence[str]) -> list[str]:
+def _scores_arguments(step: Step, geometry: str, tables: Sequence[str]) -> Arguments:
     height, width, channels = step.x.shape
-    return [str(height * width * words(channels)), str(step.y.shape[2]), "x", *tables, "y"]
+    return [Number("words", height * width * words(channels)), Number("classes", step.y.shape[2]), "x", *tables, "y"]
 
 
 CONV_DOTS = Kernel(

@@ -7,13 +7,21 @@ from typing import Any
 
 from blrc.net.bits import words
 from blrc.program.program import BinaryScores, Scores
-from blrc.targets.c.kernels.kernel import Kernel, Laid, Step, Task
+from blrc.targets.c.kernels.kernel import (
+    Arguments,
+    Kernel,
+    Laid,
+    Number,
+    Step,
+    Task,
+)
 from blrc.targets.c.kernels.tables import plain
 
 
-def _arguments(step: Step, geometry: str, tables: Sequence[str]) -> list[str]:
+def _arguments(step: Step, geometry: str, tables: Sequence[str]) -> Arguments:
     height, width, channels = step.x.shape
-    return [str(height * width), str(channels), str(step.y.shape[2]), "x", *tables, "y"]
+    size = (Number("pixels", height * width), Number("channels", channels), Number("classes", step.y.shape[2]))
+    return [*size, "x", *tables, "y"]
 
 
 def _of_weights(dtype: str) -> Kernel[Scores]:
@@ -42,11 +50,12 @@ def _lay_binary(task: Task[BinaryScores]) -> Laid:
     return Laid(tables, f"binary weights, {op.fan_in} inputs")
 
 
-def _binary_arguments(step: Step, geometry: str, tables: Sequence[str]) -> list[str]:
+def _binary_arguments(step: Step, geometry: str, tables: Sequence[str]) -> Arguments:
     op = step.op
     assert isinstance(op, BinaryScores)
     height, width, channels = op.x.shape
-    return [str(op.fan_in), str(height * width * words(channels)), str(op.y.shape[2]), "x", *tables, "y"]
+    run = (Number("inputs", op.fan_in), Number("words", height * width * words(channels)))
+    return [*run, Number("classes", op.y.shape[2]), "x", *tables, "y"]
 
 
 SCORES_BINARY = Kernel(

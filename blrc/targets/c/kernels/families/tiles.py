@@ -15,7 +15,14 @@ from numpy.typing import NDArray
 from blrc.net.bits import unpack, words
 from blrc.program.program import Conv
 from blrc.targets.c.kernels.families.words import is_whole_map
-from blrc.targets.c.kernels.kernel import Kernel, Laid, Step, Task
+from blrc.targets.c.kernels.kernel import (
+    Arguments,
+    Kernel,
+    Laid,
+    Number,
+    Step,
+    Task,
+)
 from blrc.targets.c.kernels.tables import Table, mapped, paired
 from blrc.targets.c.kernels.thresholds import most_differing
 from blrc.targets.c.runtime_files import constant
@@ -190,14 +197,14 @@ def asks(op: Conv) -> dict[str, int]:
     }
 
 
-def _tile_arguments(step: Step, geometry: str, tables: Sequence[str]) -> list[str]:
+def _tile_arguments(step: Step, geometry: str, tables: Sequence[str]) -> Arguments:
     looked_up = tables[1] if len(tables) == 4 else "0"
     return [geometry, "x", tables[0], looked_up, *tables[-2:], "y"]
 
 
-def _run_arguments(step: Step, geometry: str, tables: Sequence[str]) -> list[str]:
+def _run_arguments(step: Step, geometry: str, tables: Sequence[str]) -> Arguments:
     height, width, channels = step.x.shape
-    return [str(height * width * words(channels)), str(step.y.shape[2]), "x", *tables, "y"]
+    return [Number("words", height * width * words(channels)), Number("outputs", step.y.shape[2]), "x", *tables, "y"]
 
 
 DENSE_TILES = Kernel(

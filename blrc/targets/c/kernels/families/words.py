@@ -12,8 +12,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blrc.net.bits import pack, unpack, words
+from blrc.program.ops.flatten import Flatten
 from blrc.program.program import Conv, Pool
-from blrc.targets.c.kernels.kernel import NOT_WORTH_IT, Kernel, Laid, Step, Task, by_geometry, pixels
+from blrc.targets.c.kernels.kernel import (
+    NOT_WORTH_IT,
+    Arguments,
+    Kernel,
+    Laid,
+    Number,
+    Step,
+    Task,
+    by_geometry,
+    pixels,
+)
 from blrc.targets.c.kernels.tables import mapped
 from blrc.targets.c.kernels.thresholds import never_padded, threshold_bits
 from blrc.targets.c.runtime_files import constant
@@ -90,10 +101,16 @@ def blocked(rows: NDArray[np.uint32], block: int) -> NDArray[np.uint32]:
     return np.concatenate([pairs.reshape(len(blocks), -1), blocks[:, :, total // 2 * 2 :].reshape(len(blocks), -1)], 1)
 
 
-def _dense_arguments(step: Step, geometry: str, tables: Sequence[str]) -> list[str]:
+def _dense_arguments(step: Step, geometry: str, tables: Sequence[str]) -> Arguments:
     height, width, channels = step.op.x.shape
     assert isinstance(step.op, Conv)
-    return [str(step.op.fan_in), str(height * width * words(channels)), str(step.y.shape[2]), "x", *tables, "y"]
+    run = (Number("inputs", step.op.fan_in), Number("words", height * width * words(channels)))
+    return [*run, Number("outputs", step.y.shape[2]), "x", *tables, "y"]
+
+
+def _flatten_arguments(step: Step, geometry: str, tables: Sequence[str]) -> Arguments:
+    height, width, channels = step.x.shape
+    return [Number("pixels", height * width), Number("channels", channels), "x", "y"]
 
 
 def _collected(macros: Mapping[str, int]) -> int:
@@ -186,10 +203,20 @@ POOL_OR = Kernel(
     arguments=by_geometry,
     geometry="pool",
 )
+FLATTEN = Kernel(
+    "flatten",
+    Flatten,
+    about="packs the bits of a map without gaps",
+    needs="maps whose channels do not fill their words, before a dense layer",
+    fits=lambda _: True,
+    cost=lambda task: task.op.x.nbytes // 4,
+    lay=lambda task: Laid((), f"pixels of {task.op.x.shape[2]} bits do not fill their words"),
+    arguments=_flatten_arguments,
+)
 
 
 def _fits_buffer(task: Task[Conv], needed: Callable[[Conv], int]) -> bool:
     return needed(task.op) <= task.cpu.gather_words
 
 
-FAMILY: tuple[Kernel[Any], ...] = (DENSE, CONV_PACKED, CONV_GATHER, CONV_ROWS, CONV_TAPS, POOL_OR)
+FAMILY: tuple[Kernel[Any], ...] = (DENSE, CONV_PACKED, CONV_GATHER, CONV_ROWS, CONV_TAPS, POOL_OR, FLATTEN)

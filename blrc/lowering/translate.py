@@ -1,0 +1,198 @@
+"""Translate a net to ops in H, W, C, with flips and thresholds, for one member."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blrc.errors import BlrcError
+from blrc.lowering import affine
+from blrc.lowering.calibrate import folded
+from blrc.net import net as ir
+from blrc.net.bits import pack_signs, words
+from blrc.net.encoding import InputEncoding
+from blrc.net.net import Dense, MaxPool, Net, Softmax
+from blrc.net.pieces import Piece, ScoreStage, Stage, pieces
+from blrc.net.shapes import check_shapes
+from blrc.net.window import Window
+from blrc.program.ops.binarize import Binarize
+from blrc.program.ops.flatten import Flatten
+from blrc.program.program import BinaryScores, Conv, Encode, Op, Pool, Scores, Value
+
+
+@dataclass(frozen=True, eq=False)
+class Lowered:
+    """Hold one op with its constants for one member."""
+
+    op: Op
+    tables: Mapping[str, NDArray[Any]]
+
+
+@dataclass(frozen=True, eq=False)
+class _Here:
+    """Describe the value that the next op reads.
+
+    Attributes:
+        x: the value.
+        map: the shape of the map whose values it holds in the order H, W, C; it may be a vector of them.
+        inverted: the channels of x whose bits stand for their opposites.
+    """
+
+    x: Value
+    map: tuple[int, int, int]
+    inverted: NDArray[np.bool_]
+
+    @staticmethod
+    def of(x: Value, inverted: NDArray[np.bool_] | None = None) -> _Here:
+        return _Here(x, x.shape, np.zeros(x.shape[2], dtype=bool) if inverted is None else inverted)
+
+    def rows(self, rows: NDArray[Any]) -> NDArray[Any]:
+        """Turn rows over the map, flattened in the order C, H, W, into an array (rows, *x.shape) for the bits held."""
+        height, width, channels = self.map
+        turned = (
+            rows.reshape(len(rows), channels, height, width).transpose(0, 2, 3, 1).reshape(len(rows), *self.x.shape)
+        )
+        return np.ascontiguousarray(np.where(self.inverted, -turned, turned) if self.inverted.any() else turned)
+
+
+def translate(net: Net, scale: float) -> list[Lowered]:
+    """Translate each piece of the net to its ops.
+
+    Args:
+        scale: the real score of one integer unit (`blrc.lowering.lower.score_scale`).
+    """
+    check_shapes(net)
+    found = pieces(net)
+    here = _Here.of(input_value(net))
+    lowered: list[Lowered] = []
+    if net.encoding.kind == "uint8":
+        lowered.append(_input(net.encoding, here.x, _is_packed(found, here.x.shape)))
+        here = _Here(lowered[-1].op.y, here.map, np.zeros(lowered[-1].op.y.shape[2], dtype=bool))
+    for place, piece in enumerate(found):
+        if isinstance(piece, ir.Flatten):
+            if here.x.dtype == "bits" and here.x.shape == here.map and _is_packed(found[place:], here.map):
+                lowered.append(_flatten(piece, here.x))
+                inverted = np.tile(here.inverted, here.map[0] * here.map[1])
+                here = _Here(lowered[-1].op.y, here.map, inverted)
+        elif isinstance(piece, Stage):
+            item, inverted = _conv(piece, here, net.encoding)
+            lowered.append(item)
+            here = _Here.of(item.op.y, inverted)
+            for pool in piece.pools:
+                lowered.append(_pool(pool, here.x))
+                here = _Here.of(lowered[-1].op.y, inverted)
+        elif isinstance(piece, MaxPool):
+            if here.inverted.any():
+                lowered.append(_turned_back(piece, here))
+                here = _Here.of(lowered[-1].op.y)
+            lowered.append(_pool(piece, here.x))
+            here = _Here.of(lowered[-1].op.y)
+        elif isinstance(piece, ScoreStage):
+            lowered.append(_binary_scores(piece, here, scale))
+        else:
+            lowered.append(_scores(piece, here, scale))
+    return lowered
+
+
+def input_value(net: Net) -> Value:
+    """Return the value that a net's raw input is."""
+    shape = net.encoding.shape
+    return Value("input", net.encoding.kind, (shape[1], shape[2], shape[0]) if len(shape) == 3 else (1, 1, shape[0]))
+
+
+def _is_packed(rest: list[Piece], shape: tuple[int, int, int]) -> bool:
+    """Return whether a flatten comes first, a binary dense layer next, and its rows take fewer words without gaps."""
+    height, width, channels = shape
+    dense = len(rest) > 1 and isinstance(rest[0], ir.Flatten) and isinstance(rest[1], Stage | ScoreStage)
+    return dense and words(prod(shape)) < height * width * words(channels)
+
+
+def _input(encoding: InputEncoding, x: Value, packed: bool) -> Lowered:
+    """Return the op that makes codes or bits of raw uint8 input."""
+    if encoding.at:
+        shape = (1, 1, prod(x.shape)) if packed else x.shape
+        op = Binarize("input.binarize", x, Value("input.bits", "bits", shape), "input.thresholds")
+        return Lowered(op, {op.thresholds: np.array(encoding.at, dtype=np.int16)})
+    encode = Encode("input.encode", x, Value("codes", "int8", x.shape), "input.table")
+    return Lowered(encode, {encode.table: encoding.table()})
+
+
+def _flatten(flatten: ir.Flatten, x: Value) -> Lowered:
+    return Lowered(Flatten(flatten.name, x, Value(f"{flatten.name}.bits", "bits", (1, 1, prod(x.shape)))), {})
+
+
+def _conv(stage: Stage, here: _Here, encoding: InputEncoding) -> tuple[Lowered, NDArray[np.bool_]]:
+    """Return the op of a stage, and which channels of its output are inverted."""
+    linear, x = stage.linear, here.x
+    if isinstance(linear, Dense):
+        window, groups = Window(x.shape[:2]), 1
+        weights = here.rows(linear.weights)
+    else:
+        window, groups = linear.window, linear.groups
+        seen = np.repeat(here.inverted.reshape(groups, -1), len(linear.weights) // groups, axis=0)  # by each output
+        weights = linear.weights.transpose(0, 2, 3, 1)
+        weights = np.where(seen[:, None, None, :], -weights, weights)
+    size = window.output(*x.shape[:2])
+    y = Value(f"{linear.name}.bits", "bits", (*size, len(weights)))
+    op = Conv(linear.name, x, y, f"{linear.name}.weights", f"{linear.name}.thresholds", window, groups)
+    rule = folded(stage, encoding, x.dtype == "bits")
+    signs = np.where(rule.flip[:, None, None, None], -weights, weights)
+    return Lowered(op, {op.weights: pack_signs(signs), op.thresholds: rule.threshold}), rule.inverted
+
+
+def _turned_back(pool: MaxPool, here: _Here) -> Lowered:
+    """Return an op that undoes inversions before a pool, which needs true bits: each channel is multiplied by +-1."""
+    x, channels = here.x, here.x.shape[2]
+    y = Value(f"{pool.name}.turned.bits", "bits", x.shape)
+    op = Conv(
+        f"{pool.name}.turned", x, y, f"{pool.name}.turned.weights", f"{pool.name}.turned.thresholds",
+        Window((1, 1)), channels,
+    )  # fmt: skip
+    signs = np.where(here.inverted, np.int8(-1), np.int8(1)).reshape(channels, 1, 1, 1)
+    return Lowered(op, {op.weights: pack_signs(signs), op.thresholds: np.zeros(channels, dtype=np.int32)})
+
+
+def _pool(pool: MaxPool, x: Value) -> Lowered:
+    y = Value(f"{pool.name}.bits", "bits", (*pool.window.output(*x.shape[:2]), x.shape[2]))
+    return Lowered(Pool(pool.name, x, y, pool.window), {})
+
+
+def _choice(layer: str, outputs: int) -> int:
+    """Return the number of classes of the last layer, and refuse a single one, whose label would say nothing."""
+    if outputs < 2:
+        raise BlrcError(
+            f"layer {layer!r}: one output is no choice: its label would always be 0; give an output for each answer"
+        )
+    return outputs
+
+
+def _scores(softmax: Softmax, here: _Here, scale: float) -> Lowered:
+    classes = _choice(softmax.name, len(softmax.weights))
+    y = Value("scores", "int32", (1, 1, classes))
+    op = Scores(softmax.name, here.x, y, f"{softmax.name}.weights", f"{softmax.name}.bias")
+    weights = np.rint(here.rows(softmax.weights) / scale).astype(np.int8)
+    bias = np.rint(softmax.bias / scale)
+    if np.abs(bias).max(initial=0.0) >= 2**30:
+        raise BlrcError(
+            f"layer {softmax.name!r}: its bias is over {2**30} times its largest weight's step; it would overflow"
+        )
+    return Lowered(op, {op.weights: weights, op.bias: bias.astype(np.int32)})
+
+
+def _binary_scores(stage: ScoreStage, here: _Here, scale: float) -> Lowered:
+    name = stage.linear.name
+    y = Value("scores", "int32", (1, 1, _choice(name, len(stage.linear.weights))))
+    op = BinaryScores(name, here.x, y, f"{name}.weights", f"{name}.multiplier", f"{name}.bias")
+    scores = affine.affine(stage, Fraction(scale))
+    tables = {
+        op.weights: pack_signs(here.rows(stage.linear.weights)),
+        op.multiplier: scores.multiplier.astype(np.int32),
+        op.bias: scores.bias.astype(np.int32),
+    }
+    return Lowered(op, tables)

@@ -1,0 +1,60 @@
+"""Define the op that computes scores by integer weights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blrc.program.ops.end import End, vectors
+from blrc.program.ops.op import INT32_MAX, Context, Table
+
+
+@dataclass(frozen=True)
+class Scores(End):
+    """Compute scores by integer weights on +-1 inputs: y = bias + sum of +-weights.
+
+    Constants: `weights` int8 or int16 (classes, H, W, C); `bias` int32 (classes,).
+    """
+
+    bias: str
+
+    kind = "scores"
+    title = "softmax"
+
+    def tables(self) -> tuple[Table, ...]:
+        classes = self.y.shape[2]
+        weights = Table(self.weights, ("int8", "int16"), (classes, *self.x.shape))
+        return weights, Table(self.bias, ("int32",), (classes,))
+
+    @property
+    def packed(self) -> int:
+        return 0
+
+    def check_tables(self, program: Context) -> None:
+        super().check_tables(program)
+        sums = [_magnitudes(table) for table in program.constants[self.weights].tables]
+        for member in range(len(program.members)):
+            bias = program.constant(self.bias, member)
+            peak = sums[program.constants[self.weights].of_member[member]] + np.abs(bias.astype(np.int64))
+            # Twice, so that the form bias - sum(w) + 2 sum(w at set bits), which kernels use, cannot overflow either.
+            self.require(bool(np.all(2 * peak < INT32_MAX)), "scores may overflow int32")
+
+    def run(self, program: Context, x: NDArray[Any], member: int = 0) -> NDArray[Any]:
+        return vectors(self.sums(program, x, member) + program.constant(self.bias, member))
+
+    def extremes(self, program: Context, member: int) -> Iterator[tuple[str, NDArray[Any]]]:
+        weights = program.constant(self.weights, member)
+        for extreme in (weights > 0, weights <= 0):  # the largest and the smallest score of each class
+            yield "its extreme scores", extreme
+
+
+def _magnitudes(table: NDArray[Any]) -> NDArray[np.int64]:
+    """Sum the magnitudes of each class's weights.
+
+    Classes are summed one at a time, because all together would take eight times the memory of the file.
+    """
+    return np.array([np.abs(weights.astype(np.int64)).sum() for weights in table])

@@ -1,0 +1,236 @@
+"""Random chains between a binary layer and its sign: torch in float64 is the oracle, for every bit and every score."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from random_networks import encoding_of, raw_samples
+from torch import nn
+
+from blrc import nn as bnn
+from blrc.app.export import build
+from blrc.errors import BlrcError
+from blrc.frontend.sample import MAP, sample
+from blrc.frontend.saving import from_model
+from blrc.lowering.calibrate import calibrate
+from blrc.lowering.chain import channel_steps, direction, evaluate
+from blrc.lowering.lower import lower
+from blrc.net.encoding import bits, device_layout
+from blrc.net.net import Dense, Leak
+from blrc.program import reference
+from blrc.verification.oracles.agreement import torch_agreement
+from blrc.verification.oracles.lowered import first_other_bits
+
+SEEDS = 24
+TIE = 1e-9  # of values of about 1 to 1000; below it float64 decides nothing
+
+
+def values(generator: np.random.Generator, channels: int) -> torch.Tensor:
+    """Negative, tiny, zero and ordinary numbers, that float32 holds."""
+    drawn = generator.normal(size=channels)
+    drawn[generator.random(channels) < 0.1] *= 1e-3
+    return torch.tensor(drawn, dtype=torch.float32)
+
+
+def step(generator: np.random.Generator, channels: int, pools: bool, zeros: bool) -> nn.Module:
+    kind = generator.integers(0, 7 if pools else 6)
+    if kind == 0:
+        norm = nn.BatchNorm2d(channels)
+        norm.weight.data, norm.bias.data = values(generator, channels), values(generator, channels)
+        norm.running_mean, norm.running_var = 3 * values(generator, channels), 0.1 + values(generator, channels).abs()
+        return norm
+    if kind == 1:
+        factor = values(generator, channels)
+        if zeros:
+            factor[generator.random(channels) < 0.2] = 0.0
+        return bnn.ChannelScale(factor, values(generator, 1).abs() + 0.1)
+    if kind == 2:
+        return bnn.ChannelShift(values(generator, channels))
+    if kind == 3:
+        prelu = nn.PReLU(channels)
+        prelu.weight.data = values(generator, channels).abs()
+        return prelu
+    if kind == 4:
+        return nn.ReLU() if generator.random() < 0.3 else nn.Hardtanh(-2.5, 1.25)
+    if kind == 5:
+        return nn.Hardtanh(-7.0, 9.0)
+    return nn.MaxPool2d(2)
+
+
+def decision(generator: np.random.Generator, channels: int) -> nn.Module:
+    if generator.random() < 0.5:
+        return bnn.SteSign()
+    at = torch.from_numpy(generator.integers(-2, 3, channels))
+    return bnn.Threshold(at, torch.from_numpy(generator.random(channels) < 0.5))
+
+
+def network(seed: int) -> nn.Sequential:
+    """Two convolutions with chains of up to five steps, one pool at most in each, and binary scores with two norms."""
+    generator = np.random.default_rng(seed)
+    torch.manual_seed(seed)
+    layers: list[nn.Module] = []
+    inputs, size = 3, 12
+    for outputs in (7, 33):
+        layers.append(bnn.SteConv2d(inputs, outputs, 3, padding=1, bias=bool(generator.random() < 0.5)))
+        pooled = False
+        for _ in range(int(generator.integers(1, 6))):
+            layers.append(step(generator, outputs, not pooled, seed % 2 == 1))
+            pooled = pooled or isinstance(layers[-1], nn.MaxPool2d)
+        layers.append(decision(generator, outputs))
+        size //= 2 if pooled else 1
+        inputs = outputs
+    if generator.random() < 0.8:
+        layers.append(nn.MaxPool2d(3))
+        size //= 3
+    last = nn.BatchNorm1d(5)
+    last.weight.data, last.bias.data = values(generator, 5), values(generator, 5)
+    layers += [
+        nn.Flatten(),
+        bnn.SteLinear(33 * size * size, 5),
+        last,
+        bnn.ChannelScale(values(generator, 5)),
+    ]
+    return nn.Sequential(*layers).eval()
+
+
+def true_bits(model: nn.Sequential, x: torch.Tensor) -> tuple[list[torch.Tensor], torch.Tensor, torch.Tensor]:
+    """The outputs of all decisions, whether one was nearly a tie (for each sample), and the scores, in float64."""
+    found, near = [], torch.zeros(len(x), dtype=torch.bool)
+    for module in model.double():
+        if isinstance(module, bnn.SteSign | bnn.Threshold):
+            at = module.at.reshape(1, -1, 1, 1) if isinstance(module, bnn.Threshold) else 0
+            distance = (x - at).abs()
+            near |= ((distance > 0) & (distance < TIE)).flatten(1).any(1)
+        x = module(x)
+        if isinstance(module, bnn.SteSign | bnn.Threshold):
+            found.append(x)
+    return found, near, x
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_every_label_and_score_is_that_of_torch(seed: int) -> None:
+    model = network(seed)
+    encoding = encoding_of("uint8" if seed % 3 else "bits", (3, 12, 12))
+    source = from_model(model, encoding, None, check_samples=2)
+    program, (net,) = build(source, [MAP])
+    raw = raw_samples(encoding, 24, seed)
+    with torch.no_grad():
+        _, near, scores = true_bits(model, torch.from_numpy(encoding.codes(raw).astype(np.float64) / encoding.scale))
+    found = reference.scores(program, device_layout(raw).astype(bool if encoding.kind == "bits" else raw.dtype))
+    bound = (program.ops[-1].fan_in + 1) * program.score_scale / 2 + 1e-9  # type: ignore[union-attr]
+    error = np.abs(found * program.score_scale - scores.numpy())
+    assert (error[~near.numpy()] <= bound).all(), error.max()
+    assert (~near).sum() > 12
+    assert first_other_bits(program, net, raw) is None
+    agreement = torch_agreement(net, raw, found.argmax(1))
+    assert agreement.differences == 0 and agreement.decisions > 0
+
+
+def test_some_networks_have_inverted_bits_before_every_kind_of_reader() -> None:
+    from blrc.lowering.calibrate import folded
+    from blrc.net.pieces import Stage, pieces
+
+    inverted = turned = 0
+    for seed in range(SEEDS):
+        encoding = encoding_of("bits", (3, 12, 12))
+        program, (net,) = build(from_model(network(seed), encoding, None, check_samples=2), [MAP])
+        turned += sum(op.name.endswith(".turned") for op in program.ops)
+        stages = [piece for piece in pieces(net) if isinstance(piece, Stage)]
+        inverted += sum(bool(folded(stage, encoding, True).inverted.any()) for stage in stages)
+    assert inverted > 10 and turned > 0
+
+
+@settings(max_examples=20)
+@given(st.integers(0, 10_000), st.integers(0, 6))
+def test_a_chain_is_monotone_as_its_direction_says(seed: int, channel: int) -> None:
+    stage_steps = [s for s in network(seed)[1:] if not isinstance(s, nn.MaxPool2d)]
+    chain = sample(from_model(network(seed), bits((3, 12, 12)), None, check_samples=1), running=True).layers
+    linear, rest = chain[0], chain[1 : 1 + len(stage_steps)]
+    steps: list[Any] = []
+    for layer in rest:
+        if type(layer).__name__ in ("Sign", "Threshold"):
+            break
+        steps.append(layer)
+    found = channel_steps(linear, steps, Fraction(1), channel)  # type: ignore[arg-type]
+    row: NDArray[Any] = np.array([as_float(evaluate(found, z)) for z in range(-27, 28)])
+    turn = direction(found)
+    assert (np.diff(row) * turn >= -1e-9).all() if turn else np.ptp(row) < 1e-9
+
+
+def as_float(x: Any) -> float:
+    if isinstance(x, Fraction):
+        return float(x)
+    return as_float(x.a) + as_float(x.b) * float(x.d) ** 0.5
+
+
+def strict(bias: float | None, features: int = 4) -> nn.Sequential:
+    layer = bnn.SteLinear(features, 3, bias=bias is not None)
+    if bias is not None:
+        layer.bias.data.fill_(bias)
+    return nn.Sequential(layer, bnn.StrictSign(), bnn.SoftmaxLinear(3, 2))
+
+
+def test_a_strict_sign_is_taken_where_zero_cannot_occur() -> None:
+    for model, features in ((strict(0.5), 4), (strict(None, 5), 5), (strict(1.0), 4)):
+        program, _ = build(from_model(model, bits((features,)), None), [MAP])
+        assert program.classes == 2
+    for model, features in ((strict(None), 4), (strict(2.0), 4), (strict(1.0, 5), 5)):
+        with pytest.raises(BlrcError, match="layer '1': channel 0 can be exactly 0"):
+            build(from_model(model, bits((features,)), None), [MAP])
+
+
+def test_what_has_no_exact_form_is_named() -> None:
+    linear = Dense("c", "input", np.ones((2, 3), np.int8), None)
+    assert channel_steps(linear, [Leak("p", "c", np.array([0.5]))], Fraction(1), 1)
+    prelu = nn.PReLU(3)
+    prelu.weight.data = torch.tensor([0.1, -0.2, 0.3])
+    model = nn.Sequential(bnn.SteLinear(4, 3), prelu, bnn.SteSign(), bnn.SoftmaxLinear(3, 2))
+    with pytest.raises(BlrcError, match=r"layer '1': the slope of channel 1 is negative.*at least 0"):
+        build(from_model(model, bits((4,)), None), [MAP])
+    two = nn.Sequential(
+        bnn.SteConv2d(1, 2, 1), nn.MaxPool2d(2), bnn.ChannelScale([-1.0, 1.0]), nn.MaxPool2d(2),
+        bnn.ChannelScale([-1.0, 1.0]), bnn.SteSign(), nn.Flatten(), bnn.SoftmaxLinear(2, 2),
+    )  # fmt: skip
+    with pytest.raises(BlrcError, match="layer '3': pools channel 0 again after it was turned round"):
+        build(from_model(two, bits((1, 4, 4)), None), [MAP])
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_statistics_are_estimated_behind_pools_and_scales(seed: int) -> None:
+    """conv, scale, pool, norm: the statistics that calibration takes are those of torch's own batch."""
+    generator = np.random.default_rng(seed)
+    norm = nn.BatchNorm2d(6, momentum=None)
+    norm.weight.data = values(generator, 6)
+    factor = values(generator, 6)
+    factor[factor.abs() < 0.05] = -0.5
+    model = nn.Sequential(
+        bnn.SteConv2d(2, 6, 3, bias=True), bnn.ChannelScale(factor, 3.0), nn.MaxPool2d(2), bnn.ChannelShift(0.25), norm,
+        bnn.SteSign(), nn.Flatten(), bnn.SoftmaxLinear(24, 2),
+    )  # fmt: skip
+    encoding = bits((2, 6, 6))
+    raw = raw_samples(encoding, 30, seed)
+    source = from_model(model, encoding, raw)
+    net = calibrate(sample(source), source.samples())
+    model.double().train()
+    with torch.no_grad():
+        model(torch.from_numpy(encoding.codes(raw).astype(np.float64)))
+    model.eval()
+    program = lower([net])
+    with torch.no_grad():
+        want = model(torch.from_numpy(encoding.codes(raw).astype(np.float64))).argmax(1).numpy()
+    assert (reference.scores(program, device_layout(raw).astype(bool)).argmax(1) == want).mean() > 0.95
+
+
+def test_statistics_behind_a_relu_must_be_given() -> None:
+    model = nn.Sequential(bnn.SteLinear(4, 3), nn.ReLU(), nn.BatchNorm1d(3), bnn.SteSign(), bnn.SoftmaxLinear(3, 2))
+    source = from_model(model, bits((4,)), raw_samples(bits((4,)), 10, 0))
+    with pytest.raises(BlrcError, match=r"'2': its statistics cannot be estimated anew behind '1'.*--norms given"):
+        build(source, [MAP], norms="estimated")
+    assert build(source, [MAP])[0].classes == 2
