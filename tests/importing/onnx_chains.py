@@ -96,6 +96,15 @@ def plain(model: Any) -> Any:
                 helper.make_node("Where", [f"{out}_l", other, one], [f"{out}_w"]),
                 helper.make_node("Mul", [f"{out}_w", node.input[1]], [out]),
             ]
+        elif node.op_type == "Quant":
+            table = next(c for c in made.graph.initializer if c.name == node.input[3])
+            low, high = _range(held, int(numpy_helper.to_array(table)))
+            nodes += [
+                helper.make_node("Div", [node.input[0], node.input[1]], [f"{out}_d"]),
+                helper.make_node("Clip", [f"{out}_d", number(f"{out}_l", low), number(f"{out}_h", high)], [f"{out}_c"]),
+                helper.make_node("Round", [f"{out}_c"], [f"{out}_r"]),
+                helper.make_node("Mul", [f"{out}_r", node.input[1]], [out]),
+            ]
         elif node.op_type == "MultiThreshold":
             last = held.get("data_layout", b"NCHW") == b"NHWC"
             table = next(c for c in made.graph.initializer if c.name == node.input[1])
@@ -115,6 +124,12 @@ def plain(model: Any) -> Any:
     del made.graph.node[:]
     made.graph.node.extend(nodes)
     return made
+
+
+def _range(held: Any, bits: int) -> tuple[int, int]:
+    if held["signed"]:
+        return -(2 ** (bits - 1)) + held["narrow"], 2 ** (bits - 1) - 1
+    return 0, 2**bits - 1 - held["narrow"]
 
 
 def ran(model: Any, x: NDArray[Any]) -> NDArray[Any]:

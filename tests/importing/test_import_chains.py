@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from onnx_chains import File, imported, random_file, ran, scores
+from onnx_chains import File, imported, ran, random_file, scores
 
 SAMPLES = 64
 

@@ -152,14 +152,15 @@ def _laid(x: Flow, dims: tuple[int, ...]) -> Taken:
 
 
 def _constants(x: Raw, dims: tuple[int, ...]) -> Raw:
-    if x.factor.size > 1 or x.offset.size > 1:
+    if x.factor.size > 1 or x.offset.size > 1 or (x.seen is not None and x.seen[0].size > 1):
         raise RefusalError(
             "it reshapes an input that has another scale for each channel",
             "scale behind the reshape, or all alike",
             then=x,
         )
     ones = (1,) * len(dims)
-    return replace(x, factor=x.factor.reshape(ones), offset=x.offset.reshape(ones))
+    seen = None if x.seen is None else x.seen.reshape(-1, *ones)
+    return replace(x, factor=x.factor.reshape(ones), offset=x.offset.reshape(ones), seen=seen)
 
 
 def transpose(ctx: Context, op: Op, args: Args) -> Taken:
@@ -183,6 +184,8 @@ def transpose(ctx: Context, op: Op, args: Args) -> Taken:
     if x.layer == INPUT and x.is_natural and isinstance(x, Raw | Bits):
         if isinstance(x, Raw):
             x = replace(x, factor=x.factor.transpose(order), offset=x.offset.transpose(order))
+            seen = None if x.seen is None else x.seen.transpose(0, *perm[1:])
+            x = replace(x, seen=seen)
         return Taken((replace(x, shape=tuple(x.shape[axis] for axis in order)),), says)
     return Taken((replace(x, axes=tuple(x.axes[axis] for axis in order)),), says)
 
