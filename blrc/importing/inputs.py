@@ -27,6 +27,7 @@ from blrc.importing.numbers import parts, quotient
 from blrc.importing.refusal import RefusalError
 from blrc.net.encoding import RAW_VALUES, InputEncoding, bits, int8_codes, pixel_bits, pixel_codes
 from blrc.net.net import INPUT
+from blrc.net.shapes import MOST_VALUES
 
 Encode = Callable[[tuple[int, ...]], InputEncoding]
 """Gives the encoding of the raw input, from the shape of a sample."""
@@ -65,6 +66,8 @@ def start(source: Source, declared: Declared | None) -> tuple[Raw | Bits, Declar
             "sizes but the batch's known"
         )
     known = tuple(n for n in shape if n is not None)
+    if math.prod(known) > MOST_VALUES:
+        raise BlrcError(f"input {shown(source.name)} has more than {MOST_VALUES} values; make it smaller")
     if declared is not None and declared.kind == "bits":
         return Bits(INPUT, known, natural(known)), declared
     factor = 1
@@ -143,14 +146,17 @@ def _lines(declared: Declared, raw: Raw, per_pixel: bool) -> list[tuple[Fraction
     for held in (raw.factor, raw.offset):
         if held.size not in (1, channels) or (held.size > 1 and held.shape[0] != channels):
             raise RefusalError(_AXES, "give one value for each channel, or one for all")
-        found.append([held.flat[i % held.size] for i in range(channels)])
+        found.append(held)
+    rows = max(held.size for held in found)
     if not per_pixel:
-        return list(zip(*found, strict=True))
+        return [(found[0].flat[i % found[0].size], found[1].flat[i % found[1].size]) for i in range(rows)]
     for name, row in (("mean", declared.mean), ("std", declared.std)):
         if len(row) not in (1, channels):
             raise BlrcError(f"--{name}: {len(row)} numbers, but the input has {channels} channels; give one for each")
+        rows = max(rows, len(row))
     lines = []
-    for i, (a, b) in enumerate(zip(*found, strict=True)):
+    for i in range(rows):
+        a, b = (held.flat[i % held.size] for held in found)
         mean, std = (Fraction(row[i % len(row)]) for row in (declared.mean, declared.std))
         lines.append((a / (255 * std), b - a * mean / std))
     return lines
@@ -253,6 +259,7 @@ def _pixels(declared: Declared, raw: Raw) -> Entry:
 
     def encode(shape: tuple[int, ...]) -> InputEncoding:
         scale = 127.0 / max(max(abs(m), abs(1.0 - m)) / s for m, s in zip(means, stds, strict=True))
-        return InputEncoding("uint8", shape, scale, means, stds)
+        many = shape[0] if len(shape) == 3 and len(means) == 1 else 1
+        return InputEncoding("uint8", shape, scale, means * many, stds * many)
 
     return Entry(encode, Fraction(0), (Fraction(turn),), Fraction(0), note)
