@@ -39,6 +39,7 @@ class Builder:
         encode: gives the input's encoding, as soon as it is decided; bits while it is not.
         encoding: the input's encoding, as soon as a layer reads the input.
         notes: what a user has to know about the input.
+        folded: bytes of the constants that were computed.
     """
 
     declared: Declared | None
@@ -47,6 +48,7 @@ class Builder:
     tensors: dict[str, NDArray[Any]] = field(default_factory=dict)
     encoding: InputEncoding | None = None
     notes: list[str] = field(default_factory=list)
+    folded: int = 0
     _taken: set[str] = field(default_factory=lambda: {INPUT})
 
     def add(

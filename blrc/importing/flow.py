@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from blrc.importing.file import Op
 from blrc.importing.numbers import Reals
 from blrc.importing.refusal import RefusalError
 
@@ -108,6 +109,7 @@ class Signed(Flow):
     """Describe sign(base) + offset with sign(0) = 0, where what follows decides what becomes of 0."""
 
     base: Flow = None  # type: ignore[assignment]
+    op: Op = None  # type: ignore[assignment]
     offset: Fraction = Fraction(0)
 
 

@@ -94,7 +94,7 @@ def settle(ctx: Context, op: Op, x: Flow) -> Flow:
         if isinstance(base, Sums):
             if any(base.pads):
                 raise RefusalError("zeros were padded around what it decides", "pad behind the sign", then=x)
-            layer = ctx.build.add(op, "strict_sign", base, {})
+            layer = ctx.build.add(x.op, "strict_sign", base, {})
             return Bits(layer, x.shape, x.axes, scales=(Fraction(1),), offset=x.offset)
         decided = decide(ctx, op, base)
         return replace(decided, offset=decided.offset + x.offset)

@@ -32,7 +32,7 @@ def sign(ctx: Context, op: Op, args: Args) -> Taken:
                 "one of the two values of its input is 0, whose sign is 0", "use a sign that gives +-1", x
             )
         return Taken((decide(ctx, op, x),), "a sign of bits")
-    return Taken((Signed(x.layer, x.shape, x.axes, base=x),), "a sign with sign(0) = 0")
+    return Taken((Signed(x.layer, x.shape, x.axes, base=x, op=op),), "a sign with sign(0) = 0")
 
 
 def bipolar_quant(ctx: Context, op: Op, args: Args) -> Taken:
