@@ -119,7 +119,7 @@ def as_bits(declared: Declared | None, raw: Raw, strict: bool = False) -> tuple[
     sign = (">" if upwards else "<") + ("" if strict else "=")
     marks = [f"{float(-b / a):g}" for a, b in rows]
     where = marks[0] if len({*marks}) == 1 else f"{', '.join(marks[:MOST_SHOWN])} in the order of channels"
-    return found, bits, f"the input are bits: 1 where the network's input {sign} {where}, else 0"
+    return found, bits, f"the raw input is bits: 1 where the network's input {sign} {where}, else 0"
 
 
 def _by_channel(raw: Raw, table: NDArray[Any]) -> NDArray[Any]:
@@ -179,7 +179,7 @@ def as_codes(
     codes = replace(_raw(raw.shape, step, middle * step), axes=raw.axes, pads=raw.pads)
     if declared is None:
         less = f", minus {middle}" if middle else ""
-        note = f"the input are int8 codes: what the first quantiser gives, divided by {float(step):g}{less}"
+        note = f"the raw input is int8 codes: what the first quantiser gives, divided by {float(step):g}{less}"
         return codes, Declared("int8"), lambda shape: int8_codes(shape, scale=1.0), note
     if declared.kind != "pixels":
         raise RefusalError(

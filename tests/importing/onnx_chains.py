@@ -287,13 +287,15 @@ def _affine(file: File, rng: np.random.Generator, channels: int, axis: int, rank
 
 def _chain(file: File, rng: np.random.Generator, axis: int, channels: int, rank: int) -> None:
     """Add one monotone step."""
-    step = int(rng.integers(0, 5))
+    step = int(rng.integers(0, 6))
     if step == 0:
         _affine(file, rng, channels, axis, rank)
     elif step == 1:
         file.node("PRelu", _row(file, rng, np.abs(_reals(rng, channels)), axis, rank))
     elif step == 2:
         file.node("LeakyRelu", alpha=0.25)
+    elif step == 4:
+        file.node("Relu")
     elif step == 3 and file.opset >= 11:
         file.node("Clip", np.float32(-3.5), np.float32(7.25))
     else:

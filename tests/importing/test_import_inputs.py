@@ -126,14 +126,16 @@ def test_bits_and_codes_are_what_the_note_says(tmp_path: Path) -> None:
     said: list[str] = []
     file = network(rng, below)
     _, program = imported(file.save(tmp_path / "bits.onnx"), say=said.append)
-    assert said == ["the input are bits: 1 where the network's input >= 0.2, 0.5, 0.7 in the order of channels, else 0"]
+    assert said == [
+        "the raw input is bits: 1 where the network's input >= 0.2, 0.5, 0.7 in the order of channels, else 0"
+    ]
     x = rng.uniform(0, 1, (50, 3, 6, 7)).astype(np.float32)
     raw = (x >= np.float32([0.2, 0.5, 0.7]).reshape(3, 1, 1)).astype(np.uint8)
     assert np.abs(scores(program, raw) - ran(file.model(), x)).max() < 0.5
     said.clear()
     file = network(rng, lambda file: quantise(file, 4, 1, 0, 0.125), pads=1)
     _, program = imported(file.save(tmp_path / "codes.onnx"), say=said.append)
-    assert said == ["the input are int8 codes: what the first quantiser gives, divided by 0.125"]
+    assert said == ["the raw input is int8 codes: what the first quantiser gives, divided by 0.125"]
     x = rng.uniform(-1.5, 1.5, (50, 3, 6, 7)).astype(np.float32)
     codes = np.clip(np.round(x / 0.125), -8, 7).astype(np.int8)
     assert np.abs(scores(program, codes) - ran(file.model(), x)).max() < 0.5

@@ -183,7 +183,7 @@ def test_an_import_is_an_ordinary_checkpoint(tmp_path: Path) -> None:
     file.node("Mul", RNG.normal(size=12).astype(np.float32))
     path = end(decided(file)).save(tmp_path / "net.onnx")
     done = CliRunner().invoke(main, ["import", str(path), "-o", str(tmp_path / "net.pt")])
-    assert done.exit_code == 0 and "the input are bits: 1 where the network's input >= 0.5" in done.output
+    assert done.exit_code == 0 and "the raw input is bits: 1 where the network's input >= 0.5" in done.output
     written, held = blrc.load(tmp_path / "net.pt"), blrc.import_onnx(path)
     assert written.nodes == held.nodes and written.encoding == held.encoding
     assert all((written.tensors[key] == value).all() for key, value in held.tensors.items())
