@@ -116,7 +116,7 @@ def parse(content: bytes, where: str) -> Manifest:
         if _format(plain) != FORMAT:
             raise BlrcError(
                 f"{where}: manifest format {plain['format']}, written by another version of blrc; this one reads "
-                f"{FORMAT}; export again"
+                f"{FORMAT}, whether code is trusted or not; export again"
             )
         _WHOLE(plain, schema.WHOLE)
         files = {name: Listed(**entry) for name, entry in plain["files"].items()}

@@ -50,7 +50,7 @@ def test_every_kind_of_model_gives_the_same(source: blrc.Checkpoint, exported: P
             np.testing.assert_array_equal(net.answers(raw).variance, expected.variance)
 
 
-@pytest.mark.slow("compiles a shipped network")
+@pytest.mark.nightly
 def test_a_checkpoint_s_file_is_compiled_at_map(source: blrc.Checkpoint, tmp_path: Path) -> None:
     model, _ = deep_network(1)
     blrc.save(model, path=tmp_path / "in a-file.pt", input=source.encoding, calibration=source.samples())

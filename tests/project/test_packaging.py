@@ -107,7 +107,7 @@ def test_sdist_has_every_file_of_the_repository(sdist: Path) -> None:
 PYTEST = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider")
 
 
-@pytest.mark.slow("runs tests")
+@pytest.mark.nightly
 def test_tests_run_from_the_sdist(sdist: Path) -> None:
     """Some that need the runtime, the examples and the docs."""
     few = ("tests/net/test_bits.py", "tests/project/test_golden.py", "tests/benchmark/test_goals.py")

@@ -43,6 +43,7 @@ def steps(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("samples", BATCHES)
 @pytest.mark.parametrize("flavour", FLAVOURS)
 def test_a_step_is_that_of_one_process_on_the_joint_batch(flavour: str, samples: int, steps: Path) -> None:
@@ -59,6 +60,7 @@ def test_a_step_is_that_of_one_process_on_the_joint_batch(flavour: str, samples:
     assert max(float(value.abs().max()) for name, value in one.items() if name.startswith("grad.")) > 1e-3
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("samples", BATCHES)
 def test_a_fused_step_of_two_processes_is_the_plain_one(samples: int, steps: Path) -> None:
     plain, fused = (torch.load(steps / f"2.{flavour}.{samples}") for flavour in ("blrnet", "fused"))
@@ -66,6 +68,7 @@ def test_a_fused_step_of_two_processes_is_the_plain_one(samples: int, steps: Pat
         torch.testing.assert_close(fused[name], value, rtol=1e-8, atol=1e-8)
 
 
+@pytest.mark.nightly
 def test_noise_is_different_in_each_process_and_reproducible(steps: Path) -> None:
     drawn = [torch.load(steps / name) for name in ("1.noise.0", "2.noise.0", "2.noise.1")]
     assert not any(torch.equal(drawn[a], drawn[b]) for a, b in ((0, 1), (0, 2), (1, 2)))

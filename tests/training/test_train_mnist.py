@@ -181,6 +181,7 @@ def test_an_interrupted_run_ends_in_the_same_bytes(
     assert [path.name for path in tmp_path.iterdir()] == ["mnist.pt"]
 
 
+@pytest.mark.nightly
 def test_a_killed_process_goes_on(folder: Path, tmp_path: Path, uninterrupted: Any) -> None:
     output = tmp_path / "mnist.pt"
     program = (
@@ -361,6 +362,7 @@ def test_each_option_has_an_effect(change: dict[str, Any], folder: Path, tmp_pat
     assert not same_tensors(trained, uninterrupted[1])
 
 
+@pytest.mark.nightly
 def test_the_distilled_recipe_resumes_too(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Shifts, dropout and soft labels draw from the epoch's seed, and the teacher is the pretraining's result."""
     recipe = Recipe(**{**TINY.__dict__, **RECIPES["mnist"]["distilled"], "epochs": 2, "pretrain_epochs": 2})
@@ -404,6 +406,7 @@ def test_calibration_larger_than_the_data(folder: Path, tmp_path: Path) -> None:
 RESTART = Recipe(**{**TINY.__dict__, "restart_epochs": 3})
 
 
+@pytest.mark.nightly
 def test_a_restart_resumes_and_the_better_stage_is_the_result(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

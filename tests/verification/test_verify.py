@@ -72,6 +72,7 @@ def verify_json(*arguments: object) -> tuple[int, dict[str, Any]]:
     return result.exit_code, json.loads(result.stdout)
 
 
+@pytest.mark.nightly
 @pytest.mark.needs("cc", "size")
 def test_a_binarized_nn_is_equal_everywhere(tmp_path: Path) -> None:
     model, shape = binarized_network(2)

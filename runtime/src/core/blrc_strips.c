@@ -19,7 +19,7 @@ static blrc_strip_reads blrc_strip_rows(const blrc_conv *op, int32_t row, blrc_c
 {
     const blrc_window *win = &op->window;
     const int32_t top = row * op->pool.stride_y - op->pool.pad_y;
-    const blrc_span taps = blrc_inside(top, op->pool.dilation_y, op->pool.kernel_y, op->map_height);
+    const blrc_span taps = blrc_inside_here(top, op->pool.dilation_y, op->pool.kernel_y, op->map_height);
     const int32_t first = top + taps.first * op->pool.dilation_y; /* rows of the map before pooling */
     const int32_t last = top + (taps.end - 1) * op->pool.dilation_y;
     const int32_t start = first * win->stride_y - win->pad_y;

@@ -17,7 +17,7 @@ typedef struct blrc_span {
  *   origin + t * step < size  <=>  t < ceil((size - origin) / step)
  *
  * Undilated windows are the rule and small CPUs have no divider, hence the two cases. */
-static inline blrc_span blrc_inside(int32_t origin, int32_t step, int32_t count, int32_t size)
+static BLRC_INLINE blrc_span blrc_inside_here(int32_t origin, int32_t step, int32_t count, int32_t size)
 {
     blrc_span span = {0, size - origin};
 
@@ -35,6 +35,12 @@ static inline blrc_span blrc_inside(int32_t origin, int32_t step, int32_t count,
         span.first = span.end = 0;
     }
     return span;
+}
+
+/* The same, compiled once where compilers prefer that. */
+static inline blrc_span blrc_inside(int32_t origin, int32_t step, int32_t count, int32_t size)
+{
+    return blrc_inside_here(origin, step, count, size);
 }
 
 static inline int32_t blrc_words(int32_t channels)

@@ -94,7 +94,7 @@ static BLRC_INLINE void blrc_single_rows(int32_t n, int32_t words, int32_t first
         for (i = 0; i < words; ++i) {
             /* All words of the kernel have been collected, but that is a product too much for the analyzer.
              * NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult) */
-            pop += blrc_popcount((run[i] ^ BLRC_NEXT(uint32_t, w)) & real[i]);
+            pop += blrc_popcount_here((run[i] ^ BLRC_NEXT(uint32_t, w)) & real[i]);
         }
         y[c / 32] |= blrc_pass(pop, n, thresholds, c) << (c % 32);
     }

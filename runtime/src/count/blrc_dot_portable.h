@@ -30,13 +30,19 @@
 
 #define BLRC_CARRY_SAVE (!BLRC_VECTOR && !BLRC_HAS_POPCOUNT && BLRC_UNIT_BITS == 32)
 
-static inline uint32_t blrc_popcount(uint32_t v)
+static BLRC_INLINE uint32_t blrc_popcount_here(uint32_t v)
 {
 #if BLRC_HAS_POPCOUNT
     return (uint32_t)__builtin_popcountl((unsigned long)v);
 #else
     return blrc_of_all(blrc_of_eight(blrc_of_four(v)));
 #endif
+}
+
+/* The same, compiled once where compilers prefer that. */
+static inline uint32_t blrc_popcount(uint32_t v)
+{
+    return blrc_popcount_here(v);
 }
 
 #if BLRC_UNIT_BITS == 64
@@ -58,7 +64,7 @@ static inline void blrc_dot4_word(uint32_t x, BLRC_TABLE(uint32_t) w, int32_t st
 
 #if BLRC_VECTOR
 
-static inline void blrc_dot4(const uint32_t *x, BLRC_TABLE(uint32_t) w, int32_t pairs, uint32_t *acc)
+static BLRC_INLINE void blrc_dot4(const uint32_t *x, BLRC_TABLE(uint32_t) w, int32_t pairs, uint32_t *acc)
 {
     uint32_t more[4];
 
@@ -68,7 +74,7 @@ static inline void blrc_dot4(const uint32_t *x, BLRC_TABLE(uint32_t) w, int32_t 
 
 #elif BLRC_HAS_POPCOUNT && BLRC_UNIT_BITS == 64
 
-static inline void blrc_dot4(const uint32_t *x, BLRC_TABLE(uint32_t) w, int32_t pairs, uint32_t *acc)
+static BLRC_INLINE void blrc_dot4(const uint32_t *x, BLRC_TABLE(uint32_t) w, int32_t pairs, uint32_t *acc)
 {
     const uint32_t *const end = x + 2 * pairs;
     uint32_t a0 = acc[0], a1 = acc[1], a2 = acc[2], a3 = acc[3];
@@ -86,7 +92,7 @@ static inline void blrc_dot4(const uint32_t *x, BLRC_TABLE(uint32_t) w, int32_t 
 
 #elif BLRC_HAS_POPCOUNT
 
-static inline void blrc_dot4(const uint32_t *x, BLRC_TABLE(uint32_t) w, int32_t pairs, uint32_t *acc)
+static BLRC_INLINE void blrc_dot4(const uint32_t *x, BLRC_TABLE(uint32_t) w, int32_t pairs, uint32_t *acc)
 {
     for (; pairs > 0; --pairs, x += 2, w = BLRC_SKIP(uint32_t, w, 8)) {
         blrc_dot4_word(x[0], w, 2, acc);
@@ -96,7 +102,7 @@ static inline void blrc_dot4(const uint32_t *x, BLRC_TABLE(uint32_t) w, int32_t 
 
 #elif BLRC_CARRY_SAVE
 
-static inline void blrc_dot4(const uint32_t *x, BLRC_TABLE(uint32_t) w, int32_t pairs, uint32_t *acc)
+static BLRC_INLINE void blrc_dot4(const uint32_t *x, BLRC_TABLE(uint32_t) w, int32_t pairs, uint32_t *acc)
 {
     int32_t r;
 
@@ -128,7 +134,7 @@ static inline uint32_t blrc_sum_bytes(uint64_t v)
     return (uint32_t)((v * ones) >> 48);
 }
 
-static inline void blrc_dot4(const uint32_t *x, BLRC_TABLE(uint32_t) w, int32_t pairs, uint32_t *acc)
+static BLRC_INLINE void blrc_dot4(const uint32_t *x, BLRC_TABLE(uint32_t) w, int32_t pairs, uint32_t *acc)
 {
     while (pairs > 0) {
         /* 15 pairs of at most 16 keep a byte below 256; only then are bytes added up. */

@@ -9,8 +9,8 @@
 /* Copy the words first <= i < end of the group's bits bit <= b < bit + channels of `pixel` (`words` words) to `to`.
  *
  * Bits of a neighbouring group would be counted as differences, so everything past the group's own bits is cleared. */
-static BLRC_INLINE void blrc_group_words(const uint32_t *pixel, int32_t words, int32_t bit, int32_t channels,
-                                         int32_t first, int32_t end, uint32_t *to)
+static BLRC_INLINE void blrc_group_words_here(const uint32_t *pixel, int32_t words, int32_t bit, int32_t channels,
+                                              int32_t first, int32_t end, uint32_t *to)
 {
     const int32_t shift = bit % 32;
     int32_t i;
@@ -28,6 +28,13 @@ static BLRC_INLINE void blrc_group_words(const uint32_t *pixel, int32_t words, i
         }
         *to++ = v;
     }
+}
+
+/* The same, compiled once where compilers prefer that. */
+static inline void blrc_group_words(const uint32_t *pixel, int32_t words, int32_t bit, int32_t channels, int32_t first,
+                                    int32_t end, uint32_t *to)
+{
+    blrc_group_words_here(pixel, words, bit, channels, first, end, to);
 }
 
 #endif

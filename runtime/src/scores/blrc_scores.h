@@ -18,9 +18,9 @@ static inline int32_t blrc_signed(int32_t weight, uint32_t minus)
 
 /* y[class] = bias[class] + sum of +-weights by the signs in x. The weights are those of `narrow` where
  * `bits_of_weights`, a constant of the caller, is 8, else those of `wide`: nothing is decided when it runs. */
-static BLRC_INLINE void blrc_scores(int32_t bits_of_weights, int32_t pixels, int32_t channels, int32_t classes,
-                                    const uint32_t *x, BLRC_TABLE(int8_t) narrow, BLRC_TABLE(int16_t) wide,
-                                    BLRC_TABLE(int32_t) bias, int32_t *y)
+static inline void blrc_scores(int32_t bits_of_weights, int32_t pixels, int32_t channels, int32_t classes,
+                               const uint32_t *x, BLRC_TABLE(int8_t) narrow, BLRC_TABLE(int16_t) wide,
+                               BLRC_TABLE(int32_t) bias, int32_t *y)
 {
     int32_t k, i, c;
 

@@ -53,7 +53,7 @@ static void blrc_conv_packed_pixel(const blrc_conv *op, const blrc_operands *in,
                     const int32_t count = channels - c < 32 ? channels - c : 32;
                     uint32_t v;
 
-                    blrc_group_words(pixel, words, g * channels, channels, c / 32, c / 32 + 1, &v);
+                    blrc_group_words_here(pixel, words, g * channels, channels, c / 32, c / 32 + 1, &v);
                     blrc_put_bits(v, count, at + c, run);
                     blrc_put_bits(0xFFFFFFFFu >> (32 - count), count, at + c, real);
                 }

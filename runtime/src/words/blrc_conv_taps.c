@@ -34,7 +34,7 @@ static void blrc_conv_taps_pixel(const blrc_conv *op, const blrc_operands *in, i
                 for (i = 0; i < tap; i += BLRC_GATHER_WORDS) {
                     const int32_t end = tap - i < BLRC_GATHER_WORDS ? tap : i + BLRC_GATHER_WORDS;
 
-                    blrc_group_words((const uint32_t *)in->x + row * words, words, bit, channels, i, end, run);
+                    blrc_group_words_here((const uint32_t *)in->x + row * words, words, bit, channels, i, end, run);
                     if (op->rows == BLRC_ROWS) {
                         blrc_dot4_range(run, w, first + i, first + end, total, acc);
                     } else {

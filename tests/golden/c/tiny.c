@@ -12,7 +12,7 @@
 #if TINY_DIGEST_HEAD != 0x8f0ff8e604e2d0a6ULL
 #error "files of two exports: run blrc export again and copy all its files"
 #endif
-#if TINY_BLRC_NUMBER != 0x8a3ead70UL
+#if TINY_BLRC_NUMBER != 0xb61d5d36UL
 #error "files of two exports: run blrc export again and copy all its files"
 #endif
 
@@ -46,25 +46,40 @@ extern const int32_t tiny_const_scores_bias[2];
  * pixels at once, column by column, table look-up fused. */
 static const tiny_blrc_conv tiny_shape_conv = {
     5, 4, 1, /* input: height, width, channels */
-    5, 4, /* before pooling */
-    2, 2, 5, /* output */
-    1, 1, /* groups; rows of a block of weights */
-    {3, 3, 1, 1, 1, 1, 1, 1}, /* kernel, stride, padding, dilation; each vertical, horizontal */
-    {2, 2, 2, 2, 0, 0, 1, 1}, /* pooling */
+    5, 4, /* map before pooling: height, width */
+    2, 2, 5, /* output: height, width, channels */
+    1, /* groups of channels */
+    1, /* rows of a block of weights */
+    {
+        3, 3, /* kernel: height, width */
+        1, 1, /* stride: vertical, horizontal */
+        1, 1, /* padding: top, left */
+        1, 1, /* dilation: vertical, horizontal */
+    },
+    {
+        2, 2, /* pooling: height, width */
+        2, 2, /* stride: vertical, horizontal */
+        0, 0, /* padding: top, left */
+        1, 1, /* dilation: vertical, horizontal */
+    },
 };
 static void tiny_op_conv(uint32_t member, const uint8_t *x, uint32_t *y)
 {
+    const int32_t table_rows = 1;
+
     (void)member; /* all members share these tables */
-    tiny_blrc_conv_columns(&tiny_shape_conv, x, TINY_BLRC_FAR(tiny_const_conv_table), 1,
+    tiny_blrc_conv_columns(&tiny_shape_conv, x, TINY_BLRC_FAR(tiny_const_conv_table), table_rows,
                            TINY_BLRC_FAR(tiny_const_conv_weights), TINY_BLRC_FAR(tiny_const_conv_thresholds), y);
 }
 
 /* scores: 2 x 2 x 5 bits -> 1 x 1 x 2 int32. Kernel scores_int8: int8 weights. */
 static void tiny_op_scores(uint32_t member, const uint32_t *x, int32_t *y)
 {
+    const int32_t pixels = 4, channels = 5, classes = 2;
+
     (void)member; /* all members share these tables */
-    tiny_blrc_scores_int8(4, 5, 2, x, TINY_BLRC_FAR(tiny_const_scores_weights), TINY_BLRC_FAR(tiny_const_scores_bias),
-                          y);
+    tiny_blrc_scores_int8(pixels, channels, classes, x, TINY_BLRC_FAR(tiny_const_scores_weights),
+                          TINY_BLRC_FAR(tiny_const_scores_bias), y);
 }
 
 static void tiny_tell(tiny_observer observer, void *context, uint32_t member, int32_t op, const void *output,
@@ -80,7 +95,7 @@ static void tiny_run(uint32_t member, const uint8_t *input, void *arena, int32_t
                      void *context)
 {
     uint32_t *const words = (uint32_t *)arena;
-    uint32_t *const out = words + 0; /* 2 x 2 x 5 bits */
+    uint32_t *const out = words + 0; /* 16 bytes: 2 x 2 x 5 bits */
 
     TINY_BEFORE_OP(member, TINY_OP_CONV);
     tiny_op_conv(member, input, out);
@@ -131,6 +146,9 @@ int tiny_init(tiny_ensemble *ensemble)
 
 int tiny_add(tiny_ensemble *ensemble, const uint8_t *input, void *arena)
 {
+    /* A score times multiplier / 2^shift is in bits, Q16. */
+    const uint32_t multiplier = 1549082005u;
+    const int32_t shift = 14;
     int32_t *scores;
     int status;
 
@@ -140,13 +158,12 @@ int tiny_add(tiny_ensemble *ensemble, const uint8_t *input, void *arena)
     if ((uintptr_t)arena % TINY_ARENA_ALIGN != 0) {
         return TINY_ERROR_ALIGN;
     }
-    scores = (int32_t *)arena + 4;
+    scores = (int32_t *)arena + 4; /* their place in it, which no map needs any more */
     status = tiny_observe(ensemble->members, input, arena, scores, 0, 0);
     if (status < 0) {
         return status;
     }
-    /* The scale of the scores is 1549082005 / 2^14: bits in Q16. */
-    tiny_blrc_head_add(TINY_CLASSES, 1549082005u, 14, scores, ensemble->log_p, ensemble->p, ensemble->p_squared);
+    tiny_blrc_head_add(TINY_CLASSES, multiplier, shift, scores, ensemble->log_p, ensemble->p, ensemble->p_squared);
     ++ensemble->members;
     return 0;
 }

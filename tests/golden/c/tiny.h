@@ -12,7 +12,7 @@
 #define TINY_WRONG_LANGUAGE 1
 typedef int tiny_wrong_language;
 #elif !defined(_MSC_VER) && defined(__cplusplus) && __cplusplus < 201103L
-#error "tiny: as C++ this is C++11; compile it with -std=c++11 or newer, or as C99"
+#error "tiny: as C++ this is C++11; use -std=c++11 or newer, or C99"
 #define TINY_WRONG_LANGUAGE 1
 typedef int tiny_wrong_language;
 #endif

@@ -86,7 +86,8 @@ def run_with_hooks(program: Program, folder: Path, flags: tuple[str, ...], cplus
 
 
 @pytest.mark.parametrize(
-    ("name", "cplusplus"), [("gated", False), pytest.param("binary", True, marks=pytest.mark.needs("g++"))]
+    ("name", "cplusplus"),
+    [("gated", False), pytest.param("binary", True, marks=[pytest.mark.needs("g++"), pytest.mark.nightly])],
 )
 def test_every_step_stands_between_its_hooks(tmp_path: Path, name: str, cplusplus: bool) -> None:
     """In order, for every member; what an observer does is not in between."""

@@ -97,6 +97,7 @@ CARRY_SAVE = ("-O2", "-DNET_BLRC_UNIT_BITS=32", "-DNET_BLRC_HAS_POPCOUNT=0")
 BINARY = [i for i, case in enumerate(CASES) if case[1] == "bits"]
 
 
+@pytest.mark.slow("compiles and runs every case of bits")
 @pytest.mark.parametrize("flags", [SANITIZE, CARRY_SAVE, *night(("-O2",))])
 def test_layers_of_bits(tmp_path: Path, flags: tuple[str, ...]) -> None:
     """Every case of bits, alone, in one export that is compiled once. Memory that ends with a layer's own is the

@@ -21,14 +21,13 @@ from blrc.targets.c.kernels.registry import KERNELS
 from blrc.targets.c.layout.layout import CORTEX_M55, HOSTS, PORTABLE, X86_64
 from blrc.targets.c.runtime_files import is_for_hosts, runtime_files
 from blrc.targets.c.text.runtime import parts
-from blrc.targets.naming.names import LONGEST
 from blrc.targets.options import EmitOptions
 from blrc.targets.requests import Optimize
 
 ROOT = Path(__file__).parents[3]
 MOST_FILES = 10
 BESIDES = 3  # manifest, program, vectors
-LONG = "x" * LONGEST
+LONG = "a_name_of_24_characters_"
 SAME = Window((3, 3), padding=(1, 1, 1, 1))
 SHIPPED = ("examples/mnist/mnist.pt", "examples/cifar10/cifar10-quarter.pt")
 
@@ -108,7 +107,8 @@ def test_the_header_declares_what_is_there_and_nothing_else(named_net: list[tupl
             assert set(inside) <= {"net_blrc_run", "net_blrc_run_real"}
         kernels = {f"net_blrc_{kernel}" for kernel in KERNELS} & set(defined)
         called = set(re.findall(r"^    (net_blrc_\w+)\(", files["net.c"], re.MULTILINE))
-        assert kernels == called & {f"net_blrc_{kernel}" for kernel in KERNELS}
+        # On hosts conv_lanes calls conv_tiles.
+        assert kernels - called == ({"net_blrc_conv_tiles"} if "net_blrc_conv_lanes" in called else set())
         shipped |= kernels
     assert len(shipped) > 15  # of about twenty
 
@@ -123,24 +123,25 @@ def test_symbols_are_those_of_the_header(tmp_path: Path) -> None:
     assert sorted(declared) == sorted(line.split()[0] for line in listed.splitlines() if line.split()[1] == "T")
 
 
-def test_lines_fit_under_the_longest_name(named_long: list[tuple[str, dict[str, str]]]) -> None:
-    """Tables apart, and directives that have no place to break: there is one, and it is in a header for one CPU."""
+def test_lines_fit_under_a_long_name(named_long: list[tuple[str, dict[str, str]]]) -> None:
+    """Tables apart."""
     for _, files in named_long:
         for file, content in files.items():
             if not re.search(r"_weights(_\d+)?\.c$", file):
                 assert not [line for line in content.splitlines() if len(line) > 120], file
 
 
+COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
+
+
 def tokens(content: str) -> list[str]:
-    """What a compiler reads, directives line by line."""
-    content = re.sub(r"/\*.*?\*/", " ", content.replace("\\\n", " "), flags=re.DOTALL)
-    return re.findall(
-        r'"(?:\\.|[^"\\])*"|^#.*$|\w+|[^\s\w]', re.sub(r"(?m)[ \t]+$|(?<=[^\n]) {2,}", " ", content), re.M
-    )
+    """What a compiler reads."""
+    return re.findall(r'"(?:\\.|[^"\\])*"|\w+|[^\s\w]', COMMENT.sub(" ", content).replace("\\\n", " "))
 
 
 def words(content: str) -> list[str]:
-    return re.findall(r"[^\s*/\\]+", content)
+    """The words of comments; one behind a line may have come to stand above it."""
+    return sorted(re.findall(r"[^\s*/]+", " ".join(COMMENT.findall(content))))
 
 
 def test_breaking_lines_changes_no_word(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,13 +151,13 @@ def test_breaking_lines_changes_no_word(monkeypatch: pytest.MonkeyPatch) -> None
         monkeypatch.setattr(f"{module}.reflow", lambda content: content)
     plain = files_of(program, LONG)
     changed = [file for file in plain if plain[file] != broken[file]]
-    assert {f"{LONG}.c", f"{LONG}_blrc.c", f"{LONG}_blrc.h"} <= set(changed)
+    assert {f"{LONG}.c", f"{LONG}.h", f"{LONG}_blrc.c", f"{LONG}_blrc.h"} <= set(changed)
     for file in changed:
-        assert sorted(words(plain[file])) == sorted(words(broken[file]))
-        assert [t for t in tokens(plain[file]) if t[0] != "#"] == [t for t in tokens(broken[file]) if t[0] != "#"]
+        assert tokens(plain[file]) == tokens(broken[file])
+        assert words(plain[file]) == words(broken[file])
 
 
-def test_code_under_the_longest_name_compiles(tmp_path: Path) -> None:
+def test_code_under_a_long_name_compiles(tmp_path: Path) -> None:
     for file, content in files_of(random_program(3, "uint8"), LONG).items():
         (tmp_path / file).write_text(content)
     for source in tmp_path.glob("*.c"):
@@ -168,7 +169,7 @@ def test_no_two_files_of_the_runtime_define_the_same_name() -> None:
     found = defaultdict(set)
     for file, path in runtime_files().items():
         if not is_for_hosts(path) and file != "blrc_flash_avr.h" and file != "blrc_step_quad.h":
-            text = re.sub(r"/\*.*?\*/", "", path.read_text(encoding="ascii"), flags=re.DOTALL)
+            text = COMMENT.sub("", path.read_text(encoding="ascii"))
             names = re.findall(r"^(?:static [^;{(=]*?|typedef [^;{(]*?|\} )\b(blrc_\w+)\s*[(;]", text, re.MULTILINE)
             for name in {*names, *re.findall(r"^#define (BLRC_\w+)", text, re.MULTILINE)} - {"BLRC_ALL_QUADS"}:
                 found[name].add(file)

@@ -252,8 +252,8 @@ def test_the_stack_of_a_first_layer_of_29_to_32_taps_is_bounded(tmp_path: Path) 
     check_stated(one_conv((6, 6, 2), 32, Window((4, 4)), kind="uint8"), tmp_path)
 
 
+@pytest.mark.nightly
 @pytest.mark.needs(*COMPILER)
-@pytest.mark.slow("compiles C")
 def test_the_bound_on_the_stack_holds_whatever_gcc_inlines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Frames of generated functions, for few and many steps, one network and ensembles, alone and in long strips."""
     monkeypatch.setattr(strips, "plan", longest_strips)

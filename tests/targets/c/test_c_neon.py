@@ -60,8 +60,9 @@ def test_every_level_of_aarch64_at_the_edges_of_blocks(
     assert check_levels(many_convs(EDGES[part]), tmp_path, monkeypatch) == {"conv_tiles", "scores_dots"} | dense
 
 
+@pytest.mark.nightly
 @pytest.mark.needs(*TOOLS)
-@pytest.mark.parametrize("part", [0, *(pytest.param(i, marks=pytest.mark.nightly) for i in range(1, len(CODE_EDGES)))])
+@pytest.mark.parametrize("part", range(len(CODE_EDGES)))
 def test_first_layers_of_every_level_of_aarch64(part: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = many_convs(CODE_EDGES[part], dtype="int8")
     assert check_levels(program, tmp_path, monkeypatch) == {"conv_dots", "scores_dots"}
@@ -137,12 +138,13 @@ def test_python_takes_c_for_aarch64_on_such_a_machine(monkeypatch: pytest.Monkey
     slots.close()
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("compiler", "flags"),
-    [pytest.param(*case, marks=pytest.mark.needs(case[0])) for case in ((CC, ("-std=c99",)),)]
-    + [
-        pytest.param(*case, marks=[pytest.mark.needs(case[0]), pytest.mark.nightly])
+    [
+        pytest.param(*case, marks=pytest.mark.needs(case[0]))
         for case in (
+            (CC, ("-std=c99",)),
             (CC, ("-std=c99", "-mcpu=cortex-a76")),
             ("clang-19", ("--target=aarch64-linux-gnu", "-xc++", "-std=c++11", "-I/usr/aarch64-linux-gnu/include")),
             ("clang-19", ("--target=aarch64-linux-gnu", "-std=c99", "-I/usr/aarch64-linux-gnu/include")),

@@ -152,7 +152,7 @@ def test_a_full_disk_is_the_user_s_to_mend(program: Program, tmp_path: Path, mon
         Shared({"net.c": b""}, "net", program)
 
 
-@pytest.mark.slow("compiles C")
+@pytest.mark.nightly
 def test_two_processes_that_build_at_once_agree(program: Program, cache: Path, tmp_path: Path) -> None:
     program_file.save(program, tmp_path / "net.program.npz")
     script = """

@@ -198,9 +198,8 @@ def check_in_strips(folder: Path, seed: int, kind: str, members: int = 1, **flag
         return max(end - first for first, end in c.layout.groups)
 
 
-@pytest.mark.parametrize(
-    "kind", ["uint8", *(pytest.param(kind, marks=pytest.mark.nightly) for kind in ("int8", "bits"))]
-)
+@pytest.mark.nightly
+@pytest.mark.parametrize("kind", ["uint8", "int8", "bits"])
 def test_random_networks_in_strips(tmp_path: Path, always: None, kind: str) -> None:
     lengths = [check_in_strips(tmp_path / str(seed), seed, kind, members=1 + seed % 2) for seed in (0, 1)]
     assert max(lengths) >= 2

@@ -289,6 +289,7 @@ def write(program: Program, inputs: NDArray[Any], folder: Path) -> str:
     return (folder / "web" / "index.html").as_uri()
 
 
+@pytest.mark.nightly
 def test_a_colour_network_takes_images_and_no_strokes(browser: Chromium, tmp_path: Path) -> None:
     program = random_program(1, "uint8", (9, 7, 3))
     inputs = random_inputs(program.input, 2, 0)
@@ -306,6 +307,7 @@ def test_a_colour_network_takes_images_and_no_strokes(browser: Chromium, tmp_pat
     assert shown(browser) == wanted
 
 
+@pytest.mark.nightly
 def test_where_the_gate_lets_it_the_first_network_answers_alone(browser: Chromium, tmp_path: Path) -> None:
     program = random_program(3, "uint8", (12, 9, 1), members=3)
     inputs = random_inputs(program.input, 40, 0)

@@ -162,6 +162,7 @@ def test_an_export_holds_the_page_and_says_what_compiled_it(tmp_path: Path) -> N
     assert open_export(done.folder).manifest == done.manifest
 
 
+@pytest.mark.nightly
 @pytest.mark.needs("clang-19", "wasm-ld-19")
 def test_kernels_of_another_cpu_are_none_of_the_page_s(tmp_path: Path) -> None:
     """They were compiled for WebAssembly too, and their headers were missed."""

@@ -25,6 +25,7 @@ from blrc.targets.c.native.library import library_files
 from blrc.targets.c.native.network import Native
 from blrc.targets.c.native.wrapper import entry
 from blrc.targets.c.text import stored, text
+from blrc.targets.c.text.reflow import reflow
 from blrc.targets.c.text.symbols import Symbols, name_all
 from blrc.targets.c.text.tables import declarations
 
@@ -67,7 +68,7 @@ class Slots:
             for file, content in library_files(common, NAME).items()
             if not (file.startswith(f"{NAME}_weights") and file.endswith(".c"))
         }
-        model, tables = files[f"{NAME}.c"].decode("ascii"), declarations(symbols)
+        model, tables = files[f"{NAME}.c"].decode("ascii"), reflow(declarations(symbols))
         assert tables in model
         files[f"{NAME}.c"] = model.replace(tables, _declarations(symbols)).encode("ascii")
         files[FILE] = _source(symbols).encode("ascii")

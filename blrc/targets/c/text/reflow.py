@@ -91,23 +91,29 @@ def _broken(line: str, width: int, end: str) -> Iterator[str]:
     while len(line) > width and (cut := _cut(line, width)):
         yield line[:cut].rstrip() + end
         opened = _opened(line[:cut], opened, "({", ")}")
-        near = opened and opened[-1] < _MOST_INDENT
-        line = " " * (opened[-1] + 1 if near else own + 4 * (1 + bool(opened))) + line[cut:].lstrip()
+        rest = line[cut:].lstrip()
+        near = opened and opened[-1] < _MOST_INDENT and opened[-1] + 1 + len(rest.partition(" ")[0]) <= width
+        line = " " * (opened[-1] + 1 if near else own + 4 * (1 + bool(opened))) + rest
     yield line
 
 
 def _cut(line: str, width: int) -> int | None:
     """Return where to break a line, if anywhere.
 
-    It is best behind a comma or an operator, in as few parentheses as possible, and not near the beginning.
+    It is best behind a comma or an operator, in as few parentheses as possible, and not near the beginning; if there is
+    no other place, behind a parenthesis.
     """
-    depth, places = 0, list[tuple[bool, int, int]]()
-    for found in re.finditer(rf"{_LITERAL}|[(){{}}]| ", line[: width + 1]):
+    depth, places = 0, list[tuple[int, int, int]]()
+    for found in re.finditer(rf"{_LITERAL}|[(){{}}]| ", line):  # of the whole line: a string may end beyond the width
         at = found.start()
+        if at > width:
+            break
         depth += (found[0] in "({") - (found[0] in ")}")
         if found[0] == " " and line[:at].strip() and line[at:].strip(" \\"):
             good = line[:at].endswith((",", " &&", " ||", " =", ";")) and at > width // 3
-            places.append((good, -depth if good else 0, at))
+            places.append((2, -depth, at) if good else (1, 0, at))
+        elif found[0] == "(" and at > width // 3 and not line.lstrip().startswith("#"):
+            places.append((0, -depth, at + 1))
     return max(places)[2] if places else None
 
 

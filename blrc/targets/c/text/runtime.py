@@ -17,7 +17,7 @@ from blrc.targets.c.layout.macros import DEFAULTS, runtime_macros
 from blrc.targets.c.runtime_files import is_for_hosts, runtime_files
 from blrc.targets.c.text import text
 from blrc.targets.runtime_licence import LICENCE
-from blrc.version import LICENSE
+from blrc.version import AUTHOR, LICENSE
 
 HEADER, SOURCE, AVR = "blrc.h", "blrc.c", "blrc_flash_avr.h"
 PART = "/* -------- {file} -------- */\n"
@@ -170,7 +170,8 @@ _ASKING = "#define BLRC_ALL_QUADS\n"
 
 
 def _licensed(content: str) -> str:
-    return f"/* SPDX-License-Identifier: {LICENSE} */\n{text.comment(LICENCE.strip())}{content}"
+    spdx = f"/* SPDX-License-Identifier: {LICENSE} */\n/* SPDX-FileCopyrightText: 2026 {AUTHOR} */\n"
+    return f"{spdx}{text.comment(LICENCE.strip())}{content}"
 
 
 def _body(content: str) -> str:

@@ -200,6 +200,7 @@ def test_the_shipped_network_s_example_runs_on_a_mega(upload: Upload, tmp_path: 
     check_lines("\n".join(upload(sketch / "classify.ino", 3, [package])), package)
 
 
+@pytest.mark.nightly
 @pytest.mark.needs("arduino-builder", "avr-gcc", "simavr")
 def test_two_libraries_give_their_own_answers_in_one_sketch(
     first: Package, second: Package, upload: Upload, tmp_path: Path
