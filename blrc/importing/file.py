@@ -45,7 +45,7 @@ class Op:
     attributes: Mapping[str, Any]
 
     def __str__(self) -> str:
-        return f"{shown(self.name)} ({f'{self.domain}::' if self.domain else ''}{self.kind})"
+        return f"{shown(self.name)} ({f'{shown(self.domain)}::' if self.domain else ''}{shown(self.kind)})"
 
 
 @dataclass(frozen=True, eq=False)

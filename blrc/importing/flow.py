@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from blrc.importing.file import Op
 from blrc.importing.numbers import Reals
 from blrc.importing.refusal import RefusalError
 
@@ -61,10 +62,16 @@ class Flow:
 
 @dataclass(frozen=True, eq=False)
 class Raw(Flow):
-    """Describe the raw input: value = factor x + offset, exact rationals that broadcast to `dims`."""
+    """Describe the raw input.
+
+    Attributes:
+        factor, offset: value = factor x + offset, exact rationals that broadcast to `dims`.
+        seen: of pixels, the value of each of the 256, computed as the file does it, in floats: (256, ...).
+    """
 
     factor: NDArray[Any] = None  # type: ignore[assignment]
     offset: NDArray[Any] = None  # type: ignore[assignment]
+    seen: NDArray[Any] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,6 +109,7 @@ class Signed(Flow):
     """Describe sign(base) + offset with sign(0) = 0, where what follows decides what becomes of 0."""
 
     base: Flow = None  # type: ignore[assignment]
+    op: Op = None  # type: ignore[assignment]
     offset: Fraction = Fraction(0)
 
 

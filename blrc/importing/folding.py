@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from blrc.importing.file import MOST_VALUES, Fault, Op, Subgraph
+from blrc.importing.file import Fault, Op, Subgraph
 from blrc.importing.numbers import Reals
 from blrc.importing.refusal import RefusalError
 
+MOST_VALUES = 2**26
+"""Of a constant that is computed: a dense layer of 8,192 x 8,192."""
 Arrays = Sequence[NDArray[Any] | None]
 Fold = Callable[[Op, Arrays], NDArray[Any]]
 
@@ -54,9 +56,11 @@ def check_attributes(op: Op) -> None:
             raise RefusalError("it holds a graph of its own", "export the network without control flow")
 
 
-def _elementwise(function: Callable[..., Any]) -> Fold:
+def _elementwise(function: Callable[..., Any], inputs: int) -> Fold:
     def run(op: Op, arrays: Arrays) -> NDArray[Any]:
         held = [array for array in arrays if array is not None]
+        if len(held) != inputs:  # NumPy takes one more for where to write
+            raise RefusalError(f"it has {len(held)} inputs, not {inputs}", "export the network again")
         shape = np.broadcast_shapes(*(array.shape for array in held))
         if np.prod(shape, dtype=float) > MOST_VALUES:
             raise RefusalError("its result would be too large", "export the network again")
@@ -126,7 +130,7 @@ def _flatten(op: Op, arrays: Arrays) -> NDArray[Any]:
 
 
 def _transpose(op: Op, arrays: Arrays) -> NDArray[Any]:
-    return np.ascontiguousarray(np.transpose(_first(arrays), op.attributes.get("perm")))
+    return np.transpose(_first(arrays), op.attributes.get("perm"))
 
 
 def _gather(op: Op, arrays: Arrays) -> NDArray[Any]:
@@ -250,46 +254,46 @@ def _quant(op: Op, arrays: Arrays) -> NDArray[Any]:
 
 
 FOLDS: Mapping[str, Fold] = {
-    "Abs": _elementwise(np.abs),
-    "Add": _elementwise(np.add),
+    "Abs": _elementwise(np.abs, 1),
+    "Add": _elementwise(np.add, 2),
     "BipolarQuant": _bipolar,
     "Cast": _cast,
     "Clip": _clip,
     "Concat": _concat,
     "Constant": _constant,
     "ConstantOfShape": _full,
-    "Div": _elementwise(_divide),
-    "Equal": _elementwise(np.equal),
+    "Div": _elementwise(_divide, 2),
+    "Equal": _elementwise(np.equal, 2),
     "Expand": _expand,
-    "Exp": _elementwise(np.exp),
+    "Exp": _elementwise(np.exp, 1),
     "Flatten": _flatten,
     "Gather": _gather,
-    "Greater": _elementwise(np.greater),
-    "GreaterOrEqual": _elementwise(np.greater_equal),
+    "Greater": _elementwise(np.greater, 2),
+    "GreaterOrEqual": _elementwise(np.greater_equal, 2),
     "Identity": lambda op, arrays: _first(arrays),
     "IntQuant": _quant,
-    "Less": _elementwise(np.less),
-    "LessOrEqual": _elementwise(np.less_equal),
-    "Max": _elementwise(np.maximum),
-    "Min": _elementwise(np.minimum),
-    "Mul": _elementwise(np.multiply),
-    "Neg": _elementwise(np.negative),
-    "Not": _elementwise(np.logical_not),
-    "Pow": _elementwise(_power),
+    "Less": _elementwise(np.less, 2),
+    "LessOrEqual": _elementwise(np.less_equal, 2),
+    "Max": _elementwise(np.maximum, 2),
+    "Min": _elementwise(np.minimum, 2),
+    "Mul": _elementwise(np.multiply, 2),
+    "Neg": _elementwise(np.negative, 1),
+    "Not": _elementwise(np.logical_not, 1),
+    "Pow": _elementwise(_power, 2),
     "Quant": _quant,
-    "Reciprocal": _elementwise(np.reciprocal),
+    "Reciprocal": _elementwise(np.reciprocal, 1),
     "ReduceMax": _reduce(np.max),
     "ReduceMean": _reduce(np.mean),
     "ReduceProd": _reduce(np.prod),
     "ReduceSum": _reduce(np.sum),
-    "Relu": _elementwise(lambda x: np.maximum(x, x.dtype.type(0))),
+    "Relu": _elementwise(lambda x: np.maximum(x, x.dtype.type(0)), 1),
     "Reshape": _reshape,
-    "Sign": _elementwise(np.sign),
+    "Sign": _elementwise(np.sign, 1),
     "Slice": _slice,
-    "Sqrt": _elementwise(np.sqrt),
+    "Sqrt": _elementwise(np.sqrt, 1),
     "Squeeze": _squeeze,
-    "Sub": _elementwise(np.subtract),
+    "Sub": _elementwise(np.subtract, 2),
     "Transpose": _transpose,
     "Unsqueeze": _unsqueeze,
-    "Where": _elementwise(np.where),
+    "Where": _elementwise(np.where, 3),
 }

@@ -20,6 +20,8 @@ from blrc.importing.ops.table import OPS
 from blrc.importing.refusal import RefusalError
 
 _AGAIN = "export the network again"
+MOST_FOLDED = 2**30
+"""Bytes of all constants that are computed: two forms of 128 million weights."""
 _SINGLE = float(np.finfo(np.float32).max)
 
 
@@ -120,6 +122,9 @@ def _node(
         check_attributes(op)
         if all(arg is None or isinstance(arg, Constant) for arg in known):
             made = fold(op, [arg.array if isinstance(arg, Constant) else None for arg in known])
+            ctx.build.folded += made.nbytes
+            if ctx.build.folded > MOST_FOLDED:
+                raise RefusalError("constants that were computed take too much memory", "fold them when you export")
             return Line(str(op), f"a constant {made.shape}"), (Constant(made),)
         _read_once(op, known, readers)
         handler = OPS.get(op.kind)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from blrc.importing.file import Op
 from blrc.importing.flow import Bits, Constant, Flow, Raw, Signed, Sums, Test, along
-from blrc.importing.folding import fold, rounding_of, steps_of
+from blrc.importing.folding import ROUNDINGS, fold, rounding_of, steps_of
 from blrc.importing.inputs import as_codes
 from blrc.importing.numbers import reals
 from blrc.importing.ops.affine import add
@@ -32,7 +32,7 @@ def sign(ctx: Context, op: Op, args: Args) -> Taken:
                 "one of the two values of its input is 0, whose sign is 0", "use a sign that gives +-1", x
             )
         return Taken((decide(ctx, op, x),), "a sign of bits")
-    return Taken((Signed(x.layer, x.shape, x.axes, base=x),), "a sign with sign(0) = 0")
+    return Taken((Signed(x.layer, x.shape, x.axes, base=x, op=op),), "a sign with sign(0) = 0")
 
 
 def bipolar_quant(ctx: Context, op: Op, args: Args) -> Taken:
@@ -63,9 +63,9 @@ def quant(ctx: Context, op: Op, args: Args) -> Taken:
     if width.reshape(-1)[0] == 1:
         return _one_bit(ctx, op, x, step, high - low == 2, rounding_of(op))
     if isinstance(x, Raw):
-        found, declared, note = as_codes(ctx.build.declared, x, step, low, high)
-        ctx.build.declared = declared
-        ctx.build.notes.append(note)
+        made = as_codes(ctx.build.declared, x, step, low, high, ROUNDINGS[rounding_of(op)])
+        found, ctx.build.declared, ctx.build.encode, note = made
+        ctx.build.notes += [note] if note else []
         return Taken((found,), f"int8 codes, times {scale:g}")
     raise RefusalError(
         f"it gives {int(width.reshape(-1)[0])}-bit values ({high - low + 1} levels), and only bits are taken",

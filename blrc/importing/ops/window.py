@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 from blrc.importing.file import Op
@@ -10,6 +11,7 @@ from blrc.importing.ops.decide import settle
 from blrc.importing.ops.record import Args, Context, Taken, flow, ints
 from blrc.importing.refusal import RefusalError
 from blrc.net.net import INPUT
+from blrc.net.shapes import MOST_VALUES
 
 LARGEST = 2**15 - 1
 """Of kernels, strides, paddings and dilations, as in `blrc.net.window`."""
@@ -92,6 +94,8 @@ def spatial(op: Op, x: Flow, kernel: tuple[int, ...]) -> tuple[Flow, Spatial]:
             f"its kernel {found.kernel} does not fit its input of {height} x {width}",
             "give the input the size it is for",
         )
+    if math.prod(found.output(height, width)) * x.dims[0] > MOST_VALUES:
+        raise RefusalError(f"its map has more than {MOST_VALUES} values", "make the input smaller")
     return x, found
 
 
