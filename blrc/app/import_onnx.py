@@ -9,9 +9,11 @@ from blrc.errors import BlrcError
 from blrc.frontend import checkpoint
 from blrc.frontend.checkpoint import Checkpoint
 from blrc.importing.declared import parse_input
-from blrc.importing.file import read
+from blrc.importing.file import MOST_BYTES, read
 from blrc.importing.walk import Walked, walk
+from blrc.reading import regular
 from blrc.reading.given import path_of
+from blrc.store.listing import content_of
 
 SUFFIX = ".onnx"
 """Ends the names of files that are imported where a checkpoint is expected."""
@@ -79,6 +81,13 @@ def look(
         return walk(read(place), declared, str(place))
     except BlrcError as error:
         raise error if str(error).startswith(f"{place}: ") else BlrcError(f"{place}: {error}") from None
+
+
+def original_of(model: str | Path | Checkpoint) -> str | None:
+    """Return the SHA-256 of a model that is an ONNX file, and None of a checkpoint."""
+    if isinstance(model, Checkpoint) or Path(path_of(model)).suffix != SUFFIX:
+        return None
+    return content_of(regular.read(path_of(model), MOST_BYTES)).sha256
 
 
 def opened(model: str | Path | Checkpoint, say: Callable[[str], None] | None = None) -> Checkpoint:

@@ -11,6 +11,7 @@ from blrc.frontend.checkpoint import Checkpoint
 from blrc.frontend.sample import Member, binary_layers
 from blrc.lowering.statistics import Norms
 from blrc.net.encoding import device_layout
+from blrc.net.net import Rounding
 from blrc.program.head import ONE
 from blrc.program.program import Program
 from blrc.verification.inputs.stimuli import adversarial_inputs
@@ -18,12 +19,23 @@ from blrc.verification.inputs.stimuli import adversarial_inputs
 RECORDED = 6  # calibration samples among the recorded vectors; the two extremes are recorded as well
 
 
-def describe(source: Checkpoint, member: Member, gate: int, norms: Norms) -> dict[str, object]:
+def describe(
+    source: Checkpoint,
+    member: Member,
+    gate: int,
+    norms: Norms,
+    rounding: Rounding = "exact",
+    original: str | None = None,
+) -> dict[str, object]:
     """Return the manifest's settings: the input, how norms were calibrated, and what of the last `member` is sampled.
 
-    Warnings about the checkpoint are under ``notes``, if there are any.
+    Warnings about the checkpoint are under ``notes``, ``rounding`` is there unless it is exact, and ``original`` is the
+    SHA-256 of the ONNX file that was imported, if one was.
     """
-    return {**_settings(source, norms), **_choices(source, member, gate)}
+    extras: dict[str, object] = {} if rounding == "exact" else {"rounding": rounding}
+    if original is not None:
+        extras["original"] = original
+    return {**_settings(source, norms), **_choices(source, member, gate), **extras}
 
 
 def notes(source: Checkpoint) -> list[str]:

@@ -213,7 +213,13 @@ def _norms() -> tuple[str, ...]:
     return NORMS
 
 
-NORMS = Choices(_norms)
+def _roundings() -> tuple[str, ...]:
+    from blrc.net.net import ROUNDINGS
+
+    return ROUNDINGS
+
+
+NORMS, ROUNDING = Choices(_norms), Choices(_roundings)
 TARGET, PACKAGE, OPTIMIZE, CPU = Choices(_targets), Choices(_packages), Choices(_optimize), Choices(_cpus)
 INPUT, NUMBERS = Choices(_inputs), Parsed("number,...", _numbers)
 SIZE = Parsed("bytes", _bytes)

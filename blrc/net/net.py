@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -177,6 +177,9 @@ class Softmax:
     bias: Reals
 
 
+Rounding = Literal["exact", "float32"]
+ROUNDINGS: tuple[Rounding, ...] = get_args(Rounding)
+
 Pointwise = Norm | Scale | Shift | Leak | Clip
 """What may stand between a binary layer and its sign, besides pooling: a monotone function for each channel."""
 
@@ -191,11 +194,14 @@ class Net:
         encoding: how raw input becomes codes.
         layers: the layers in order of execution.
         member: where the weights come from, ``map`` or ``sample SEED:INDEX``.
+        rounding: what decides a bit: ``exact``, rational numbers; or ``float32``, each step rounded as frameworks do
+            (`blrc.lowering.single`).
     """
 
     encoding: InputEncoding
     layers: tuple[Layer, ...]
     member: str
+    rounding: Rounding = "exact"
 
 
 def check_finite(name: str, what: str, values: NDArray[Any]) -> None:
