@@ -17,10 +17,10 @@ from blrc.frontend.kinds.node import Node
 from blrc.importing.declared import Declared
 from blrc.importing.file import Op
 from blrc.importing.flow import Flow
-from blrc.importing.inputs import encode
+from blrc.importing.inputs import Encode
 from blrc.importing.numbers import parts, quotient
 from blrc.importing.refusal import RefusalError
-from blrc.net.encoding import InputEncoding
+from blrc.net.encoding import InputEncoding, bits
 from blrc.net.net import INPUT
 
 LONGEST = 60
@@ -36,11 +36,13 @@ class Builder:
 
     Attributes:
         declared: what the raw input is, as the user or the first nodes say; None while nobody does.
+        encode: gives the input's encoding, as soon as it is decided; bits while it is not.
         encoding: the input's encoding, as soon as a layer reads the input.
         notes: what a user has to know about the input.
     """
 
     declared: Declared | None
+    encode: Encode | None = None
     nodes: list[Node] = field(default_factory=list)
     tensors: dict[str, NDArray[Any]] = field(default_factory=dict)
     encoding: InputEncoding | None = None
@@ -52,7 +54,7 @@ class Builder:
     ) -> str:
         """Add a layer that reads what `x` describes, and return its name."""
         if x.layer == INPUT and self.encoding is None:
-            self.encoding = encode(self.declared, x.shape)
+            self.encoding = (self.encode or bits)(x.shape)
         name = self._name(op)
         self.nodes.append(Node(name, kind, (x.layer,), dict(options)))
         self.tensors.update({f"{name}.{key}": value for key, value in (tensors or {}).items()})

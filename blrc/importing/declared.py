@@ -49,7 +49,8 @@ def parse_input(
         except (TypeError, ValueError):
             row = ()
         if not row or not all(map(math.isfinite, row)) or (name == "std" and min(row) <= 0):
-            raise BlrcError(f"--{name} {values!r}: expected finite numbers, one for each channel or one for all")
+            above = " above 0" if name == "std" else ""
+            raise BlrcError(f"--{name} {values!r}: expected finite numbers{above}, one for each channel or one for all")
         rows.append(row)
     if scale is not None and not (math.isfinite(scale) and scale > 0):
         raise BlrcError(f"--scale {scale!r}: expected a positive number, codes per unit")

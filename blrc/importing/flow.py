@@ -61,10 +61,16 @@ class Flow:
 
 @dataclass(frozen=True, eq=False)
 class Raw(Flow):
-    """Describe the raw input: value = factor x + offset, exact rationals that broadcast to `dims`."""
+    """Describe the raw input.
+
+    Attributes:
+        factor, offset: value = factor x + offset, exact rationals that broadcast to `dims`.
+        seen: of pixels, the value of each of the 256, computed as the file does it, in floats: (256, ...).
+    """
 
     factor: NDArray[Any] = None  # type: ignore[assignment]
     offset: NDArray[Any] = None  # type: ignore[assignment]
+    seen: NDArray[Any] | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,25 +2,53 @@
 
 An ONNX file says what numbers a network takes, but not where they come from. A sign directly behind the input decides
 by itself: the raw input are bits. So does a quantiser of at most 8 bits: its codes. Otherwise the user has to say it.
+
+Pixels that the user declares become bits by thresholds, or codes by a table, where a sign or a quantiser follows.
+Otherwise their codes are x - 128, which is exact: what has been added to a pixel is added to the layer's sums. Where
+that is not possible, because each channel has its own scale or because zeros are padded, they are rounded to codes.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from blrc.errors import BlrcError
 from blrc.importing.declared import Declared
 from blrc.importing.file import Source, shown
-from blrc.importing.flow import Bits, Flow, Raw, natural
+from blrc.importing.flow import Bits, Raw, natural
+from blrc.importing.numbers import parts, quotient
 from blrc.importing.refusal import RefusalError
-from blrc.net.encoding import InputEncoding, bits, int8_codes
+from blrc.net.encoding import RAW_VALUES, InputEncoding, bits, int8_codes, pixel_bits, pixel_codes
 from blrc.net.net import INPUT
 
+Encode = Callable[[tuple[int, ...]], InputEncoding]
+"""Gives the encoding of the raw input, from the shape of a sample."""
+_FLOATS = {"DOUBLE": np.float64, "FLOAT16": np.float16}
+"""Types of inputs by ONNX's names, where they are not float32."""
+MIDDLE = 128
+"""What is subtracted from values of 0 to 255, so that they are int8 codes."""
+_AXES = "the raw input is scaled along other axes than its channels"
+MOST_SHOWN = 8
+"""Thresholds that a note lists."""
 _SAY = "say what the raw input is: --input pixels (with --mean and --std), --input int8 (with --scale) or --input bits"
+
+
+@dataclass(frozen=True, eq=False)
+class Entry:
+    """Say what a first layer reads, whose value is (code + ``before``) times all ``factors``, plus ``after``."""
+
+    encode: Encode
+    before: Fraction
+    factors: tuple[Fraction, ...]
+    after: Fraction
+    note: str = ""
 
 
 def start(source: Source, declared: Declared | None) -> tuple[Raw | Bits, Declared | None]:
@@ -40,6 +68,8 @@ def start(source: Source, declared: Declared | None) -> tuple[Raw | Bits, Declar
     if declared is not None and declared.kind == "bits":
         return Bits(INPUT, known, natural(known)), declared
     factor = 1
+    kind: Any = _FLOATS.get(source.element, np.float32)
+    x = np.arange(RAW_VALUES, dtype=kind)
     if source.element == "UINT8":
         if declared not in (None, Declared("pixels")):
             raise BlrcError(f"input {shown(source.name)} is uint8, so it takes --input pixels, without mean and std")
@@ -48,115 +78,181 @@ def start(source: Source, declared: Declared | None) -> tuple[Raw | Bits, Declar
         if declared not in (None, Declared("int8")):
             raise BlrcError(f"input {shown(source.name)} is int8, so it takes --input int8, without scale")
         declared = Declared("int8")
-    ones = (1,) * len(known)
-    return (
-        Raw(INPUT, known, natural(known), factor=_full(ones, Fraction(factor)), offset=_full(ones, Fraction(0))),
-        declared,
-    )
-
-
-def _full(shape: tuple[int, ...], value: Fraction) -> Any:
-    found = np.empty(shape, dtype=object)
-    found[...] = value
-    return found
-
-
-def encode(declared: Declared | None, shape: tuple[int, ...]) -> InputEncoding:
-    """Return the encoding of the raw input of a known shape."""
-    assert declared is not None
-    if declared.kind == "bits":
-        return bits(shape)
-    if declared.kind == "int8":
-        return int8_codes(shape, scale=declared.scale)
-    channels = shape[0] if len(shape) == 3 else 1
-    mean, std = (row * channels if len(row) == 1 else row for row in (declared.mean, declared.std))
-    if not len(mean) == len(std) == channels:
-        raise BlrcError(f"--mean and --std: {len(mean)} and {len(std)} numbers, but the input has {channels} channels")
-    scale = 127.0 / max(max(abs(m), abs(1.0 - m)) / s for m, s in zip(mean, std, strict=True))
-    return InputEncoding("uint8", shape, scale, mean, std)
-
-
-def as_bits(declared: Declared | None, raw: Raw, strict: bool = False) -> tuple[Bits, Declared, str]:
-    """Take the sign of the raw input for bits that the caller gives, and say how they are made."""
-    if raw.factor.size > 1 or raw.offset.size > 1 or not raw.factor.flat[0]:
-        raise RefusalError(
-            "it decides the raw input by another threshold for each channel",
-            "threshold the input yourself, and import the network without that part, with --input bits",
+    raw = _raw(known, Fraction(factor), Fraction(0))
+    if declared is None or declared.kind != "pixels":
+        return raw, declared
+    seen = x.reshape(-1, *[1] * len(known))
+    if factor == 1:
+        mean, std = (
+            np.array(row, dtype=kind).reshape(-1, *[1] * (len(known) - 1)) for row in (declared.mean, declared.std)
         )
-    factor, offset = raw.factor.flat[0], raw.offset.flat[0]
-    at, sign = -offset / factor, (">" if factor > 0 else "<") + ("" if strict else "=")
-    how = f"the input are bits: 1 where the network's input {sign} {float(at):g}, else 0"
-    if declared is not None and declared.kind == "pixels":
-        if len({*declared.mean, *declared.std}) > 2 or len(declared.mean) > 1:
-            raise RefusalError("pixels of several channels have several thresholds", "use one mean and std for all")
-        pixel = (at * Fraction(declared.std[0]) + Fraction(declared.mean[0])) * 255
-        how = f"the input are bits: 1 where a pixel (0 to 255) is {_reached(pixel, factor > 0, strict)}, else 0"
-    return Bits(INPUT, raw.shape, raw.axes), Declared("bits"), how
+        seen = (seen / kind(255) - mean) / std
+    return replace(raw, seen=seen), declared
 
 
-def _reached(at: Fraction, upwards: bool, strict: bool) -> str:
-    """Return which whole numbers are on the side of a threshold that gives 1."""
-    if upwards:
-        return f"at least {math.floor(at) + 1 if strict else math.ceil(at)}"
-    return f"at most {math.ceil(at) - 1 if strict else math.floor(at)}"
+def _raw(shape: tuple[int, ...], factor: Fraction, offset: Fraction) -> Raw:
+    held = []
+    for value in (factor, offset):
+        full = np.empty((1,) * len(shape), dtype=object)
+        full[...] = value
+        held.append(full)
+    return Raw(INPUT, shape, natural(shape), factor=held[0], offset=held[1])
 
 
-def as_codes(declared: Declared | None, raw: Raw, step: Fraction, low: int, high: int) -> tuple[Raw, Declared, str]:
-    """Take a quantiser behind the raw input for int8 codes that the caller gives, and say how they are made."""
-    if declared is not None and declared.kind != "int8":
+def as_bits(declared: Declared | None, raw: Raw, strict: bool = False) -> tuple[Bits, Encode, str]:
+    """Take the sign of the raw input for bits: those that the caller gives, or pixels from thresholds on."""
+    rows = _lines(Declared("pixels") if declared is None else declared, raw, per_pixel=False)
+    if not all(a > 0 for a, _ in rows) and not all(a < 0 for a, _ in rows):
+        raise RefusalError("some channels of the raw input are turned round, or multiplied by 0", "scale all alike")
+    upwards = rows[0][0] > 0
+    found = Bits(INPUT, raw.shape, raw.axes)
+    if raw.seen is not None:
+        plus = raw.seen > 0 if strict else raw.seen >= 0
+        # Where values fall, they are +1 up to a limit: from the next pixel on they are not.
+        above = plus if upwards else ~plus
+        limits = tuple(int(n) for n in (~_by_channel(raw, above)).sum(axis=1))
+        turned = found if upwards else replace(found, scales=(Fraction(-1),))
+        return turned, lambda shape: pixel_bits(shape, at=_short(limits)), ""
+    sign = (">" if upwards else "<") + ("" if strict else "=")
+    marks = [f"{float(-b / a):g}" for a, b in rows]
+    where = marks[0] if len({*marks}) == 1 else f"{', '.join(marks[:MOST_SHOWN])} in the order of channels"
+    return found, bits, f"the input are bits: 1 where the network's input {sign} {where}, else 0"
+
+
+def _by_channel(raw: Raw, table: NDArray[Any]) -> NDArray[Any]:
+    """Return what each of 256 pixels gives, for each channel or for all: (channels or 1, 256)."""
+    channels = raw.shape[0] if len(raw.shape) == 3 else 1
+    if table[0].size not in (1, channels) or (table[0].size > 1 and table.shape[1] != channels):
+        raise RefusalError(_AXES, "give one value for each channel, or one for all")
+    return table.reshape(RAW_VALUES, -1).T
+
+
+def _short(limits: tuple[int, ...]) -> tuple[int, ...]:
+    return limits[:1] if len({*limits}) == 1 else limits
+
+
+def _lines(declared: Declared, raw: Raw, per_pixel: bool) -> list[tuple[Fraction, Fraction]]:
+    """Return slope and offset of every channel (one for a vector): in pixels from 0 to 255, or in the file's input.
+
+    Raises:
+        RefusalError: they differ along other axes than the channels.
+        BlrcError: mean and std are not those of so many channels.
+    """
+    channels = raw.shape[0] if len(raw.shape) == 3 else 1
+    found = []
+    for held in (raw.factor, raw.offset):
+        if held.size not in (1, channels) or (held.size > 1 and held.shape[0] != channels):
+            raise RefusalError(_AXES, "give one value for each channel, or one for all")
+        found.append([held.flat[i % held.size] for i in range(channels)])
+    if not per_pixel:
+        return list(zip(*found, strict=True))
+    for name, row in (("mean", declared.mean), ("std", declared.std)):
+        if len(row) not in (1, channels):
+            raise BlrcError(f"--{name}: {len(row)} numbers, but the input has {channels} channels; give one for each")
+    lines = []
+    for i, (a, b) in enumerate(zip(*found, strict=True)):
+        mean, std = (Fraction(row[i % len(row)]) for row in (declared.mean, declared.std))
+        lines.append((a / (255 * std), b - a * mean / std))
+    return lines
+
+
+def as_codes(
+    declared: Declared | None, raw: Raw, step: Fraction, low: int, high: int, rounded: Callable[[Any], Any]
+) -> tuple[Raw, Declared, Encode, str]:
+    """Take a quantiser behind the raw input for int8 codes: those that the caller gives, or a table of pixels.
+
+    Args:
+        step, low, high: what a code stands for, and the least and the largest code.
+        rounded: rounds values in steps to whole numbers.
+    """
+    middle = MIDDLE if high > 127 else 0
+    if not -128 <= low - middle <= high - middle <= 127:
         raise RefusalError(
-            f"it quantises the raw input, which is {declared.kind}",
-            "leave --input out and give the quantiser's codes as int8 input",
+            f"it gives codes from {low} to {high}, and first layers take int8", "use a quantiser of at most 8 bits", raw
         )
-    if not -128 <= low <= high <= 127:
+    codes = replace(_raw(raw.shape, step, middle * step), axes=raw.axes, pads=raw.pads)
+    if declared is None:
+        less = f", minus {middle}" if middle else ""
+        note = f"the input are int8 codes: what the first quantiser gives, divided by {float(step):g}{less}"
+        return codes, Declared("int8"), lambda shape: int8_codes(shape, scale=1.0), note
+    if declared.kind != "pixels":
         raise RefusalError(
-            f"it gives codes from {low} to {high}, and first layers take int8",
-            "use a signed quantiser of at most 8 bits",
+            "it quantises int8 codes again",
+            "leave --input out, and give the quantiser's codes as the input",
+            then=codes,
         )
-    how = f"the input are int8 codes, {low} to {high}: what this quantiser gives, divided by {float(step):g}"
-    ones = (1,) * len(raw.shape)
-    found = Raw(INPUT, raw.shape, raw.axes, factor=_full(ones, step), offset=_full(ones, Fraction(0)))
-    return found, Declared("int8"), how
+    assert raw.seen is not None
+    steps = np.clip(raw.seen / raw.seen.dtype.type(float(step)), low, high)
+    table = tuple(tuple(int(code) - middle for code in row) for row in _by_channel(raw, rounded(steps)).tolist())
+    rows = table[:1] if len({*table}) == 1 else table
+    return codes, Declared("int8"), lambda shape: pixel_codes(shape, table=rows), ""
 
 
-def as_real(declared: Declared | None, raw: Raw, pads: bool) -> tuple[Flow, Declared, Fraction, Fraction]:
+def as_real(declared: Declared | None, raw: Raw, encode: Encode | None) -> Entry:
     """Take the raw input for what a first layer reads.
 
-    Returns:
-        the flow that it reads, what the raw input is, and the factor and offset that are still to be applied.
+    Args:
+        encode: the encoding that a quantiser decided.
 
     Raises:
         RefusalError: nobody said what the raw input is, or codes cannot express it.
     """
     if declared is None:
         raise RefusalError("the file does not say what the raw input is", _SAY)
-    flow = Flow(INPUT, raw.shape, raw.axes, raw.pads)
     if declared.kind == "pixels":
-        return flow, *_normalised(declared, raw)
+        return _pixels(declared, raw)
     if raw.factor.size > 1 or raw.offset.size > 1:
         raise RefusalError("it reads int8 codes with another scale for each channel", "use one scale for all channels")
     factor, offset = raw.factor.flat[0], raw.offset.flat[0]
-    if offset and pads:
+    if offset and any(raw.pads):
         raise RefusalError(
-            "it pads codes with zeros that no code stands for, since a constant was added to the input",
+            "it pads the input with zeros that no code stands for, since a constant was added to it",
             "leave out the constant or the padding",
         )
-    return flow, declared, factor, offset
+    scale = declared.scale
+    entry = _exact((factor,), offset, Fraction(0))
+    if entry is None:
+        raise RefusalError("what is added to the input is no sum of a few floats", "give constants that float32 holds")
+    return replace(entry, encode=encode or (lambda shape: int8_codes(shape, scale=scale)))
 
 
-def _normalised(declared: Declared, raw: Raw) -> tuple[Declared, Fraction, Fraction]:
-    """Let mean and std of the pixels take up factor and offset; a factor below 0 leaves its sign."""
-    channels = raw.shape[0] if len(raw.shape) == 3 else 1
-    rows = []
-    for held in (raw.factor, raw.offset):
-        if held.size not in (1, channels) or (held.size > 1 and held.shape[0] != channels):
-            raise RefusalError(
-                "the raw input is scaled by other axes than its channels", "give one value for each channel, or for all"
-            )
-        rows.append([held.flat[i % held.size] for i in range(channels)])
-    means, stds = ([Fraction(row[i % len(row)]) for i in range(channels)] for row in (declared.mean, declared.std))
-    if not all(a > 0 for a in rows[0]) and not all(a < 0 for a in rows[0]):
+def _exact(factors: tuple[Fraction, ...], offset: Fraction, before: Fraction) -> Entry | None:
+    """Return how (x + before) factors + offset is computed exactly, by one shift before the factors, or by two.
+
+    The one before is 0 where the input is centred, so that padded zeros stay what they are.
+    """
+    if any(quotient(factor) is None for factor in factors):
+        return None
+    total = math.prod(factors, start=Fraction(1))
+    for first, last in ((before + offset / total if total else before, Fraction(0)), (before, offset)):
+        if parts(first) is not None and parts(last) is not None:
+            return Entry(bits, first, factors, last)
+    return None
+
+
+def _pixels(declared: Declared, raw: Raw) -> Entry:
+    """Return the codes of pixels: x - 128, or rounded ones where that is not possible."""
+    lines = _lines(declared, raw, per_pixel=True)
+    if len({*lines}) == 1:
+        std, mean = Fraction(declared.std[0]), Fraction(declared.mean[0])
+        factors = (raw.factor.flat[0], Fraction(1, 255), 1 / std)
+        entry = _exact(factors, raw.offset.flat[0], MIDDLE - 255 * mean)
+        slope, offset = lines[0]
+        if entry is not None and not (any(raw.pads) and MIDDLE * slope + offset):
+            table = [x - MIDDLE for x in range(RAW_VALUES)]
+            return replace(entry, encode=lambda shape: pixel_codes(shape, table=table))
+    if not all(a > 0 for a, _ in lines) and not all(a < 0 for a, _ in lines):
         raise RefusalError("some channels of the raw input are turned round, or multiplied by 0", "scale all alike")
-    mean = tuple(float(m - b * s / a) for a, b, m, s in zip(*rows, means, stds, strict=True))
-    std = tuple(float(abs(s / a)) for a, s in zip(rows[0], stds, strict=True))
-    return Declared("pixels", mean, std), Fraction(1 if rows[0][0] > 0 else -1), Fraction(0)
+    turn = 1 if lines[0][0] > 0 else -1
+    means = tuple(float(-b / a / 255) for a, b in lines)
+    stds = tuple(float(abs(1 / a) / 255) for a, _ in lines)
+    note = (
+        "pixels are rounded to int8 codes, since they have several scales, or are padded with zeros that are no pixel: "
+        "the first layer's sums differ a little from the file's"
+    )
+
+    def encode(shape: tuple[int, ...]) -> InputEncoding:
+        scale = 127.0 / max(max(abs(m), abs(1.0 - m)) / s for m, s in zip(means, stds, strict=True))
+        return InputEncoding("uint8", shape, scale, means, stds)
+
+    return Entry(encode, Fraction(0), (Fraction(turn),), Fraction(0), note)

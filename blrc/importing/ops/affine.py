@@ -62,8 +62,12 @@ def multiply(ctx: Context, op: Op, x: Flow, held: Reals, inverse: bool = False) 
     if isinstance(x, Signed) or not isinstance(x, Raw | Bits | Sums | Scores):
         x = settle(ctx, op, x)
     if isinstance(x, Raw):
-        factor = _rational(x, held, inverse)
-        return replace(x, factor=x.factor * factor, offset=x.offset * factor)
+        by = _fitted(x, held)
+        factor = _rational(by, inverse)
+        seen = None
+        if x.seen is not None:
+            seen = x.seen / by.astype(x.seen.dtype) if inverse else x.seen * by.astype(x.seen.dtype)
+        return replace(x, factor=x.factor * factor, offset=x.offset * factor, seen=seen)
     row = by_channel("its constant", x, held)
     if isinstance(x, Scores):
         column = 1 / row if inverse else row
@@ -92,7 +96,9 @@ def add(ctx: Context, op: Op, x: Flow, held: Reals) -> Flow:
     if isinstance(x, Raw):
         if any(x.pads) and held.any():
             raise RefusalError("it adds to an input that was padded with zeros", "pad behind it", then=x)
-        return replace(x, offset=x.offset + _rational(x, held))
+        by = _fitted(x, held)
+        seen = None if x.seen is None else x.seen + by.astype(x.seen.dtype)
+        return replace(x, offset=x.offset + _rational(by), seen=seen)
     row = by_channel("its constant", x, held)
     if isinstance(x, Scores):
         return replace(x, bias=x.bias + row)
@@ -107,9 +113,11 @@ def add(ctx: Context, op: Op, x: Flow, held: Reals) -> Flow:
     return replace(x, offset=x.offset + rows[0])
 
 
-def _rational(x: Raw, held: Reals, inverse: bool = False) -> NDArray[Any]:
-    """Return a constant as rationals that broadcast against the raw input."""
+def _fitted(x: Raw, held: Reals) -> Reals:
+    """Return a constant with as many axes as the raw input, after the batch."""
     dims = x.dims
+    if held.size > 1 and (held == held.reshape(-1)[0]).all():
+        held = held.reshape(-1)[:1]
     if held.ndim == len(dims) + 1 and held.shape[0] == 1:
         held = held[0]
     fits = held.ndim <= len(dims) and all(n in (1, size) for n, size in zip(held.shape[::-1], dims[::-1], strict=False))
@@ -119,9 +127,11 @@ def _rational(x: Raw, held: Reals, inverse: bool = False) -> NDArray[Any]:
             "give one value for each channel; subtract a mean image before the network",
             then=x,
         )
-    held = (
-        held.reshape((1,) * len(dims)) if held.size == 1 else held.reshape((1,) * (len(dims) - held.ndim) + held.shape)
-    )
+    shape = () if held.size == 1 else held.shape
+    return held.reshape((1,) * (len(dims) - len(shape)) + shape)
+
+
+def _rational(held: Reals, inverse: bool = False) -> NDArray[Any]:
     found = np.empty(held.shape, dtype=object)
     found.reshape(-1)[:] = [1 / number if inverse else number for number in fractions(held.reshape(-1))]
     return found

@@ -53,10 +53,9 @@ def decide(
     if isinstance(x, Test):
         x = settle(ctx, op, x)
     if isinstance(x, Raw):
-        found, declared, note = as_bits(ctx.build.declared, x, strict)
-        ctx.build.declared = declared
-        ctx.build.notes.append(note)
-        return replace(found, scales=(-scale if negated else scale,), offset=offset)
+        found, ctx.build.encode, note = as_bits(ctx.build.declared, x, strict)
+        ctx.build.notes += [note] if note else []
+        return replace(found, scales=(found.scale * (-scale if negated else scale),), offset=offset)
     if isinstance(x, Bits):
         first, second = (value > 0 or (value == 0 and not strict) for value in x.values)
         if first == second:

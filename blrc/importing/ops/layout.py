@@ -15,6 +15,7 @@ from blrc.importing.flow import (
     Constant,
     Flow,
     Raw,
+    Signed,
     Test,
     natural,
     reshaped,
@@ -139,6 +140,10 @@ def _laid(x: Flow, dims: tuple[int, ...]) -> Taken:
     if any(x.pads):
         raise RefusalError("zeros were padded around what it reshapes", "pad directly before a convolution", then=x)
     says = f"({', '.join(map(str, ('N', *dims)))})"
+    if isinstance(x, Signed | Test):  # what it decides lies as it does
+        base = _laid(replace(x.base, axes=x.axes), dims).outputs[0]
+        assert isinstance(base, Flow)
+        return Taken((replace(x, shape=base.shape, axes=base.axes, base=base),), says)
     if x.layer == INPUT and x.is_natural and isinstance(x, Raw | Bits):
         if isinstance(x, Raw):
             x = _constants(x, dims)
@@ -147,14 +152,15 @@ def _laid(x: Flow, dims: tuple[int, ...]) -> Taken:
 
 
 def _constants(x: Raw, dims: tuple[int, ...]) -> Raw:
-    if x.factor.size > 1 or x.offset.size > 1:
+    if x.factor.size > 1 or x.offset.size > 1 or (x.seen is not None and x.seen[0].size > 1):
         raise RefusalError(
             "it reshapes an input that has another scale for each channel",
             "scale behind the reshape, or all alike",
             then=x,
         )
     ones = (1,) * len(dims)
-    return replace(x, factor=x.factor.reshape(ones), offset=x.offset.reshape(ones))
+    seen = None if x.seen is None else x.seen.reshape(-1, *ones)
+    return replace(x, factor=x.factor.reshape(ones), offset=x.offset.reshape(ones), seen=seen)
 
 
 def transpose(ctx: Context, op: Op, args: Args) -> Taken:
@@ -168,11 +174,18 @@ def transpose(ctx: Context, op: Op, args: Args) -> Taken:
         raise RefusalError(f"its perm {str(perm)[:40]} moves the batch", "keep the batch as the first axis", then=x)
     if any(x.pads):
         raise RefusalError("zeros were padded around what it transposes", "pad directly before a convolution", then=x)
+    if isinstance(x, Signed | Test):
+        made = transpose(ctx, op, [replace(x.base, axes=x.axes)])
+        base = made.outputs[0]
+        assert isinstance(base, Flow)
+        return replace(made, outputs=(replace(x, shape=base.shape, axes=base.axes, base=base),))
     order = [axis - 1 for axis in perm[1:]]
     says = f"axes in the order {', '.join(map(str, perm))}"
     if x.layer == INPUT and x.is_natural and isinstance(x, Raw | Bits):
         if isinstance(x, Raw):
             x = replace(x, factor=x.factor.transpose(order), offset=x.offset.transpose(order))
+            seen = None if x.seen is None else x.seen.transpose(0, *perm[1:])
+            x = replace(x, seen=seen)
         return Taken((replace(x, shape=tuple(x.shape[axis] for axis in order)),), says)
     return Taken((replace(x, axes=tuple(x.axes[axis] for axis in order)),), says)
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from blrc.importing.file import Op
 from blrc.importing.flow import NO_PADS, Bits, Flow, Raw, Scores, Sums, natural
 from blrc.importing.inputs import as_real
-from blrc.importing.numbers import Reals, Signs, fractions, reals, signs_of
+from blrc.importing.numbers import Reals, fractions, reals, signs_of
 from blrc.importing.ops.decide import HALF, settle
 from blrc.importing.ops.record import Args, Context, Taken, constant, flow, number, optional
 from blrc.importing.ops.window import Spatial, spatial
@@ -199,17 +199,18 @@ def _binary(
     if isinstance(x, Scores | Sums):
         what = f" of {x.node}, whose weights are not -s and +s for each channel" if isinstance(x, Scores) else ""
         raise RefusalError(f"its input are sums{what} without a sign", "put a sign before it", then)
-    offset, scales = Fraction(0), [Fraction(1)]
+    offset, scales, before = Fraction(0), [Fraction(1)], Fraction(0)
     if isinstance(x, Bits):
         offset, scales = x.offset, [*x.scales]
     elif isinstance(x, Raw):
         try:
-            reader, declared, first, offset = as_real(ctx.build.declared, x, any(x.pads))
+            entry = as_real(ctx.build.declared, x, ctx.build.encode)
         except RefusalError as refused:
             raise RefusalError(refused.why, refused.remedy, then) from None
-        ctx.build.declared = declared
-        x, scales = reader, [first]
-    if any(x.pads) and offset:
+        ctx.build.encode = entry.encode
+        ctx.build.notes += [entry.note] if entry.note else []
+        before, scales, offset = entry.before, [*entry.factors], entry.after
+    if any(x.pads) and offset and isinstance(x, Bits):
         raise RefusalError(
             f"it pads bits that are {_values(x)} with 0, which is neither",
             "use bits that are -s and +s, or no padding",
@@ -217,7 +218,11 @@ def _binary(
         )
     kind = "ste_linear" if is_dense else "ste_conv2d"
     layer = ctx.build.add(op, kind, replace(x, pads=NO_PADS), options, {"weight": found.signs})
-    layer = _scaled(ctx, op, layer, found, scales, offset, bias, factor, after)
+    totals = [Fraction(int(n)) for n in found.signs.reshape(len(weights), -1).sum(axis=1, dtype=np.int64)]
+    if before:
+        layer = ctx.build.shift(op, layer, [before * total for total in totals])
+    shift = [factor * offset * total for total in totals]
+    layer = _scaled(ctx, op, layer, found.scales, scales, shift, bias, factor, after)
     inputs = weights.shape[1] if is_dense else options["in_channels"]
     window = "" if is_dense else f" {'x'.join(map(str, options['kernel_size']))}"
     what = "dense layer" if is_dense else f"convolution{window}"
@@ -238,22 +243,19 @@ def _scaled(
     ctx: Context,
     op: Op,
     layer: str,
-    found: Signs,
+    own: Reals,
     scales: list[Fraction],
-    offset: Fraction,
+    shift: list[Fraction],
     bias: list[Fraction] | None,
     factor: Fraction,
     after: Fraction,
 ) -> str:
-    rows = fractions(found.scales)
+    """Multiply a layer's integers by its scales, and add its bias and what the input's offset comes to."""
+    rows = fractions(own)
     rows = rows[:1] if len(set(rows)) == 1 else rows
     layer = ctx.build.multiply(op, layer, [*([scale] for scale in scales), rows, [factor]])
-    many = len(found.signs)
-    shift = [Fraction(0)] * many if bias is None else list(bias)
-    if offset:
-        totals = found.signs.reshape(many, -1).sum(axis=1, dtype=np.int64)
-        sized = rows * many if len(rows) == 1 else rows
-        shift = [b + factor * offset * row * int(n) for b, row, n in zip(shift, sized, totals, strict=True)]
-    if any(shift):
-        layer = ctx.build.shift(op, layer, shift)
+    sized = rows * len(shift) if len(rows) == 1 else rows
+    added = [b + s * row for b, s, row in zip(bias or [Fraction(0)] * len(shift), shift, sized, strict=True)]
+    if any(added):
+        layer = ctx.build.shift(op, layer, added)
     return ctx.build.multiply(op, layer, [[after]])

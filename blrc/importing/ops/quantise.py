@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from blrc.importing.file import Op
 from blrc.importing.flow import Bits, Constant, Flow, Raw, Signed, Sums, Test, along
-from blrc.importing.folding import fold, rounding_of, steps_of
+from blrc.importing.folding import ROUNDINGS, fold, rounding_of, steps_of
 from blrc.importing.inputs import as_codes
 from blrc.importing.numbers import reals
 from blrc.importing.ops.affine import add
@@ -63,9 +63,9 @@ def quant(ctx: Context, op: Op, args: Args) -> Taken:
     if width.reshape(-1)[0] == 1:
         return _one_bit(ctx, op, x, step, high - low == 2, rounding_of(op))
     if isinstance(x, Raw):
-        found, declared, note = as_codes(ctx.build.declared, x, step, low, high)
-        ctx.build.declared = declared
-        ctx.build.notes.append(note)
+        made = as_codes(ctx.build.declared, x, step, low, high, ROUNDINGS[rounding_of(op)])
+        found, ctx.build.declared, ctx.build.encode, note = made
+        ctx.build.notes += [note] if note else []
         return Taken((found,), f"int8 codes, times {scale:g}")
     raise RefusalError(
         f"it gives {int(width.reshape(-1)[0])}-bit values ({high - low + 1} levels), and only bits are taken",
