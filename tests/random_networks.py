@@ -15,7 +15,7 @@ from blrc.frontend.checkpoint import Checkpoint
 from blrc.frontend.sample import sample
 from blrc.frontend.saving import from_model
 from blrc.lowering.calibrate import calibrate
-from blrc.net.encoding import InputEncoding, bits, int8_codes, pixels
+from blrc.net.encoding import InputEncoding, bits, int8_codes, pixel_bits, pixels
 from blrc.net.net import Net
 
 _NORMS = (bnn.StochasticBatchNorm1d, bnn.StochasticBatchNorm2d, nn.BatchNorm1d, nn.BatchNorm2d)
@@ -58,6 +58,8 @@ def randomise(model: nn.Module, seed: int, ties: bool = True) -> nn.Module:
 
 
 def encoding_of(kind: str, shape: tuple[int, ...]) -> InputEncoding:
+    if kind == "thresholds":
+        return pixel_bits(shape, at=[(37 * c + 100) % 257 for c in range(shape[0] if len(shape) > 1 else 1)])
     if kind == "uint8":
         channels = shape[0] if len(shape) == 3 else 1
         return pixels(

@@ -17,6 +17,7 @@ from blrc.lowering.lower import lower
 from blrc.lowering.statistics import nets_of
 from blrc.net.encoding import device_layout
 from blrc.program import head, reference
+from blrc.reading.given import typed
 
 
 class Anytime(Iterator[head.Answer]):
@@ -34,6 +35,7 @@ class Anytime(Iterator[head.Answer]):
         return f"Anytime({self._source!r}: {self._samples:,} samples, {self._given} members so far)"
 
 
+@typed
 def anytime(
     checkpoint: Checkpoint,
     *,

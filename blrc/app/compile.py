@@ -16,7 +16,7 @@ from blrc.frontend.checkpoint import Checkpoint, load
 from blrc.frontend.members import MembersRequest, ask_members
 from blrc.program import program_file
 from blrc.program.program import Program
-from blrc.reading.given import path_of
+from blrc.reading.given import path_of, typed
 from blrc.store.places import is_folder
 from blrc.targets.c.native.library import library_files
 from blrc.targets.c.native.network import Native
@@ -25,6 +25,7 @@ from blrc.targets.naming.names import check_name
 PROGRAM = ".program.npz"
 
 
+@typed
 def compile(
     model: str | Path | Program | Checkpoint,
     *,

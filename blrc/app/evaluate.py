@@ -18,6 +18,7 @@ from blrc.frontend.checkpoint import Checkpoint
 from blrc.frontend.sample import MAP, NONE, parse_freeze, sample
 from blrc.inspection import inspection
 from blrc.lowering.lower import lower
+from blrc.reading.given import typed
 from blrc.store.places import writable, write_atomically
 from blrc.verification.run import Progress
 
@@ -36,6 +37,7 @@ class EvalReport(Figures):
         return to_text(self)
 
 
+@typed
 def evaluate(
     model: str | Path | Checkpoint,
     *,

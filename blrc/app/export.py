@@ -28,7 +28,7 @@ from blrc.lowering.statistics import Norms, nets_of, norms_of, parse_norms, pars
 from blrc.net.net import Net, Rounding
 from blrc.program import program_file, vectors
 from blrc.program.program import Program
-from blrc.reading.given import path_of
+from blrc.reading.given import path_of, typed
 from blrc.reading.regular import check_place
 from blrc.store.claim import claimed
 from blrc.targets.naming.names import check_name
@@ -140,6 +140,7 @@ def build(
     return lower(nets, gate), nets
 
 
+@typed
 def export(
     model: str | Path | Checkpoint,
     *,
@@ -243,7 +244,7 @@ def run(source: Checkpoint, request: ExportRequest, say: Say = quiet) -> Exporte
         for note in notes(source):
             say(f"warning: {source.source}: {note}")
             if say is quiet:  # whoever calls from Python and listens to nothing
-                warnings.warn(f"{source.source}: {note}", stacklevel=3)
+                warnings.warn(f"{source.source}: {note}", stacklevel=4)
         norms = norms_of(source, request.norms)
         if norms == "estimated":
             say("calibrating")

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from blrc.errors import BlrcError
 from blrc.extras import require
+from blrc.reading.given import typed
 from blrc.training.recipe import RECIPES, Recipe
 
 if TYPE_CHECKING:
     from blrc.training.run import Trained
 
 
+@typed
 def train(
     task: str,
     *,

@@ -14,7 +14,7 @@ from blrc.lowering.moved import Moved, moved_by_estimation
 from blrc.lowering.statistics import parse_norms, parse_rounding
 from blrc.net.net import Net
 from blrc.program.program import Program
-from blrc.reading.given import path_of
+from blrc.reading.given import path_of, typed
 from blrc.verification.devices import parse_machines
 from blrc.verification.folder import Lower, verify_folder
 from blrc.verification.report import Report
@@ -22,6 +22,7 @@ from blrc.verification.request import VerifyRequest
 from blrc.verification.run import Progress
 
 
+@typed
 def verify(
     folder: str | Path,
     *,

@@ -16,6 +16,7 @@ from blrc.benchmark.subject import Subject, load
 from blrc.display import Figures
 from blrc.errors import BlrcError
 from blrc.program.program import Program
+from blrc.reading.given import typed
 from blrc.store.places import writable, write_atomically
 from blrc.verification.devices import parse_machines
 
@@ -59,6 +60,7 @@ class BenchReport(Figures):
         return to_text(self)
 
 
+@typed
 def bench(
     model: str | Path | Program | Checkpoint,
     *,

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 import click
 
-from blrc.cli.progress import coloured, warn
+from blrc.cli.progress import coloured, named, warn
 from blrc.errors import UNCHECKED, WELL, BlrcError
 
 STATUSES = """\b
@@ -77,7 +77,7 @@ def show(text: str) -> None:
         BlrcError: it cannot be printed, because the disk behind it is full, or because its reader has gone.
     """
     try:
-        click.echo(text)
+        click.echo(named(text))
     except OSError as error:
         raise _no_output(error) from None
 

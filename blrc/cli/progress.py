@@ -13,6 +13,8 @@ from typing import Any, TextIO
 import click
 
 Command = Callable[..., Any]
+STAND_INS: dict[str, str] = {}
+"""Paths of temporary files, and the names that the user gave for what is in them."""
 TENTHS = 10
 """A log gets a line for each tenth of a task's steps."""
 
@@ -108,11 +110,18 @@ def _rewrite(line: str, ends: bool) -> None:
         _open_line = not ends
 
 
+def named(text: str) -> str:
+    """Return a text in which files that stand in for streams have the names that the user gave."""
+    for path, name in STAND_INS.items():
+        text = text.replace(path, name)
+    return text
+
+
 def warn(what: str) -> None:
     """Print on standard error, below an open line. If that cannot be written to, the command goes on."""
     global _open_line
     with suppress(OSError):
-        click.echo(f"\n{what}" if _open_line else what, err=True)
+        click.echo(named(f"\n{what}" if _open_line else what), err=True)
         _open_line = False
 
 

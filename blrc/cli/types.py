@@ -7,6 +7,7 @@ once.
 from __future__ import annotations
 
 import atexit
+import json
 import shutil
 import sys
 import tempfile
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.shell_completion import CompletionItem
 
+from blrc.cli.progress import STAND_INS
 from blrc.errors import BlrcError
 from blrc.reading.regular import check_name, check_output
 
@@ -118,13 +120,15 @@ def _standard_input() -> Path:
         raise BlrcError("-: standard input is a terminal or closed; pipe a checkpoint into the command")
     folder = Path(tempfile.mkdtemp(prefix="blrc-stdin-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)  # click closes no context whose other options are wrong
+    path = folder / "model"
+    STAND_INS.update(dict.fromkeys((str(path), json.dumps(str(path)).strip('"')), "-"))
     left = MOST_BYTES + 1
-    with (folder / "model").open("wb") as file:
+    with path.open("wb") as file:
         while left and (part := sys.stdin.buffer.read(min(left, PIECE))):
             left -= file.write(part)
     if not left:
         raise BlrcError(f"-: standard input has more than {MOST_BYTES:,} bytes, the most that a checkpoint may have")
-    return folder / "model"
+    return path
 
 
 def _bytes(value: Any, option: str) -> int | None:

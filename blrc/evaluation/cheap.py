@@ -96,7 +96,7 @@ def evaluate_cheap(
     if members < 2 or repeats < 1:
         raise BlrcError(f"cheap ensembles of {members} members in {repeats} repeats: need 2 and 1 at least")
     kinds = binary_layers(checkpoint)
-    convolutions = tuple(name for name, kind in kinds.items() if kind == "binary_conv2d")
+    convolutions = tuple(name for name, kind in kinds.items() if kind.startswith("binary_conv"))
     gates = tuple(map(head.gate_of, GATES))
     variants = [_Variant("", None, NONE, (0, *gates))]
     if convolutions and len(convolutions) < len(kinds):

@@ -17,10 +17,10 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,13 +31,13 @@ from blrc.display import Preformatted, sizes, table
 from blrc.errors import BlrcError
 from blrc.extras import require
 from blrc.frontend import logits
+from blrc.frontend.fields import encoding_of, expect, expect_only, field, invalid
 from blrc.frontend.kinds.node import Node
 from blrc.frontend.kinds.record import shown
 from blrc.frontend.kinds.table import check_nodes, tensors_of
 from blrc.net.encoding import InputEncoding
 from blrc.reading import sealed
 from blrc.reading.given import path_of
-from blrc.reading.schema import unknown_field
 
 if TYPE_CHECKING:
     from torch import nn
@@ -160,83 +160,34 @@ def load(path: str | Path) -> Checkpoint:
 
 
 def _decode(content: Mapping[str, Any], source: str) -> Checkpoint:
-    _expect_only("it", content, _KEYS)
-    nodes = tuple(_node(_expect(dict, node, "a layer")) for node in _field(list, content, "nodes"))
+    expect_only("it", content, _KEYS)
+    nodes = tuple(_node(expect(dict, node, "a layer")) for node in field(list, content, "nodes"))
     check_nodes(nodes)
-    tensors = _field(dict, content, "tensors")
+    tensors = field(dict, content, "tensors")
     for key, value in tensors.items():
-        _expect(np.ndarray, value, f"tensor {shown(key)}")
+        expect(np.ndarray, value, f"tensor {shown(key)}")
     _check_tensors(nodes, tensors)
-    encoding = _encoding(_field(dict, content, "input"))
+    encoding = encoding_of(field(dict, content, "input"))
     if "calibration" not in content:
-        _invalid("calibration is missing")
+        invalid("calibration is missing")
     samples, held = content["calibration"], content.get("whitening")
-    whitening = None if held is None else whiten.unpack(_expect(dict, held, "whitening"))
+    whitening = None if held is None else whiten.unpack(expect(dict, held, "whitening"))
     if whitening is not None and whitening.shape != encoding.shape:
-        _invalid("its whitening is of other images than its input")
+        invalid("its whitening is of other images than its input")
     return Checkpoint(
         nodes,
         {key: np.array(value, value.dtype.newbyteorder("="), order="C") for key, value in tensors.items()},
         encoding,
-        None if samples is None else _inflate(_expect(dict, samples, "calibration"), encoding),
+        None if samples is None else _inflate(expect(dict, samples, "calibration"), encoding),
         source,
         whitening,
     )
 
 
-def _expect_only(what: str, held: Mapping[str, Any], known: Collection[str]) -> None:
-    """Refuse a field that this version of blrc does not know, because it could mean anything."""
-    if (key := unknown_field(held, known)) is not None:
-        _invalid(f"{what} has a field {key}, which this version of blrc does not know")
-
-
 def _node(held: Mapping[str, Any]) -> Node:
-    _expect_only("a layer", held, ("name", "kind", "inputs", "options"))
-    inputs = tuple(_expect(str, x, "an input of a layer") for x in _field(list, held, "inputs"))
-    return Node(_field(str, held, "name"), _field(str, held, "kind"), inputs, _field(dict, held, "options"))
-
-
-def _encoding(held: Mapping[str, Any]) -> InputEncoding:
-    _expect_only("the input", held, ("kind", "shape", "scale", "mean", "std", "table", "at"))
-    shape = tuple(_expect(int, n, "a size of the input") for n in _field(list, held, "shape"))
-    mean, std = (tuple(_number(x, f"the input's {key}") for x in _field(list, held, key)) for key in ("mean", "std"))
-    scale = _number(held.get("scale"), "the input's scale")
-    given = tuple(_integers(row, "a row of the input's table") for row in _maybe_list(held, "table"))
-    return InputEncoding(
-        _field(str, held, "kind"), shape, scale, mean, std, given, _integers(_maybe_list(held, "at"), "at")
-    )
-
-
-def _maybe_list(held: Mapping[str, Any], key: str) -> list[Any]:
-    found: list[Any] = _field(list, held, key) if key in held else []
-    return found
-
-
-def _integers(values: Any, what: str) -> tuple[int, ...]:
-    return tuple(_expect(int, value, what) for value in _expect(list, values, what))
-
-
-def _field(kind: type, held: Mapping[str, Any], key: str) -> Any:
-    if key not in held:
-        _invalid(f"{key} is missing")
-    return _expect(kind, held[key], key)
-
-
-def _expect(kind: type, value: Any, what: str) -> Any:
-    """Return `value`, which must be of exactly the type `kind`."""
-    if type(value) is not kind:
-        _invalid(f"{what} is {shown(value)}, expected {kind.__name__}")
-    return value
-
-
-def _number(value: Any, what: str) -> float:
-    if type(value) not in (int, float):
-        _invalid(f"{what} is {shown(value)}, expected a number")
-    return float(value)  # no number of the file is beyond float64: see pickled.MOST_DIGITS
-
-
-def _invalid(why: str) -> NoReturn:
-    raise BlrcError(f"not a valid blrc checkpoint ({why}); save it again with blrc.save()")
+    expect_only("a layer", held, ("name", "kind", "inputs", "options"))
+    inputs = tuple(expect(str, x, "an input of a layer") for x in field(list, held, "inputs"))
+    return Node(field(str, held, "name"), field(str, held, "kind"), inputs, field(dict, held, "options"))
 
 
 def check(checkpoint: Checkpoint) -> None:
@@ -291,7 +242,9 @@ def _check_tensors(nodes: tuple[Node, ...], tensors: Mapping[str, NDArray[Any]])
 
 def shadows_of(checkpoint: Checkpoint) -> frozenset[str]:
     """Return the keys of the weights of a Binarized NN, of which only the signs count."""
-    return frozenset(f"{node.name}.weight" for node in checkpoint.nodes if node.kind in ("ste_conv2d", "ste_linear"))
+    return frozenset(
+        f"{node.name}.weight" for node in checkpoint.nodes if node.kind.startswith("ste_") and node.kind != "ste_sign"
+    )
 
 
 def signs_of(weights: NDArray[Any]) -> NDArray[np.int8]:
@@ -303,13 +256,13 @@ def _inflate(stored: Mapping[str, Any], encoding: InputEncoding) -> NDArray[Any]
 
     Their declared shape is checked first, and no more bytes are inflated than it says.
     """
-    _expect_only("calibration", stored, ("dtype", "shape", "deflated"))
-    name, shape = _field(str, stored, "dtype"), _field(list, stored, "shape")
-    data = _field(np.ndarray, stored, "deflated")
+    expect_only("calibration", stored, ("dtype", "shape", "deflated"))
+    name, shape = field(str, stored, "dtype"), field(list, stored, "shape")
+    data = field(np.ndarray, stored, "deflated")
     if name != encoding.dtype.name or data.dtype != np.uint8 or data.ndim != 1:
-        _invalid(f"calibration is {shown(name)}, expected {encoding.dtype.name}, deflated")
+        invalid(f"calibration is {shown(name)}, expected {encoding.dtype.name}, deflated")
     if any(type(n) is not int for n in shape) or tuple(shape[1:]) != encoding.shape or not shape or shape[0] < 0:
-        _invalid("the shape of calibration is not that of samples of the input")
+        invalid("the shape of calibration is not that of samples of the input")
     size = math.prod(shape)
     if shape[0] > MOST_SAMPLES or size > MOST_SAMPLE_BYTES:
         raise BlrcError(
@@ -320,7 +273,7 @@ def _inflate(stored: Mapping[str, Any], encoding: InputEncoding) -> NDArray[Any]
     try:
         raw = inflater.decompress(np.ascontiguousarray(data).data, size + 1)
     except zlib.error as error:
-        _invalid(f"calibration cannot be inflated: {error}")
+        invalid(f"calibration cannot be inflated: {error}")
     if len(raw) != size or not inflater.eof:
-        _invalid(f"calibration is not the {size} bytes that its shape says")
+        invalid(f"calibration is not the {size} bytes that its shape says")
     return np.frombuffer(bytearray(raw), encoding.dtype).reshape(shape)

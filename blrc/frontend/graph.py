@@ -41,19 +41,23 @@ class _Kind:
 
 
 _CLASSES: Mapping[str, type[nn.Module]] = {
+    "binary_conv1d": bnn.BinaryConv1d,
     "binary_conv2d": bnn.BinaryConv2d,
     "binary_linear": bnn.BinaryLinear,
     "batch_norm1d": bnn.StochasticBatchNorm1d,
     "batch_norm2d": bnn.StochasticBatchNorm2d,
+    "max_pool1d": bnn.StochasticMaxPool1d,
     "max_pool2d": bnn.StochasticMaxPool2d,
     "sign": bnn.StochasticSign,
     "softmax": bnn.SoftmaxLinear,
     "flatten": nn.Flatten,
+    "ste_conv1d": bnn.SteConv1d,
     "ste_conv2d": bnn.SteConv2d,
     "ste_linear": bnn.SteLinear,
     "ste_sign": bnn.SteSign,
     "plain_norm1d": nn.BatchNorm1d,
     "plain_norm2d": nn.BatchNorm2d,
+    "plain_pool1d": nn.MaxPool1d,
     "plain_pool2d": nn.MaxPool2d,
     "scale": bnn.ChannelScale,
     "shift": bnn.ChannelShift,

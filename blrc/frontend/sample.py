@@ -105,7 +105,7 @@ MAP = Member()
 
 
 def binary_layers(checkpoint: Checkpoint) -> dict[str, str]:
-    """Return the kind of each layer that can be sampled (``binary_conv2d`` or ``binary_linear``), by name, in order."""
+    """Return the kind of each layer that can be sampled, such as ``binary_linear``, by name, in order."""
     return {node.name: node.kind for node in checkpoint.nodes if node.kind.startswith("binary_")}
 
 
@@ -125,7 +125,7 @@ def sampled_layers(checkpoint: Checkpoint, choice: str | Sequence[str]) -> tuple
     if choice == "all":
         return None
     if choice == "conv":
-        chosen = {name for name, kind in known.items() if kind == "binary_conv2d"}
+        chosen = {name for name, kind in known.items() if kind.startswith("binary_conv")}
         if not chosen:
             raise BlrcError(f"{who} its binary convolutions: it has none; {have}")
     elif isinstance(choice, str):

@@ -46,7 +46,7 @@ def choices(checkpoint: Checkpoint, layout: Layout, operations: int, members: in
         operations: multiply-adds of one inference of one network.
     """
     kinds = binary_layers(checkpoint)
-    convolutions = {name for name, kind in kinds.items() if kind == "binary_conv2d"}
+    convolutions = {name for name, kind in kinds.items() if kind.startswith("binary_conv")}
     classes = layout.program.classes
 
     def choice(options: str, sampled: Collection[str], sampled_members: int, gate: bool) -> Choice:

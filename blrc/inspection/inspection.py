@@ -24,7 +24,11 @@ from blrc.targets.c.size import footprint
 
 SETTLED = 0.1  # a weight is settled where the less likely sign has a probability below this
 HISTOGRAM = 40
-_OP = {"binary_linear": "dense", "binary_conv2d": "conv", "ste_linear": "dense", "ste_conv2d": "conv"}
+_OP = {
+    f"{weights}_{layer}": op
+    for weights in ("binary", "ste")
+    for layer, op in (("linear", "dense"), ("conv1d", "conv"), ("conv2d", "conv"))
+}
 
 
 def inspect(checkpoint: Checkpoint) -> Inspection:

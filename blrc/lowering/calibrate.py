@@ -136,7 +136,7 @@ class _Raw:
     def __iter__(self) -> Iterator[NDArray[np.int8]]:
         step = max(1, AT_ONCE // math.prod(self.encoding.shape))
         for i in range(0, len(self.samples), step):
-            yield self.encoding.codes(self.samples[i : i + step])
+            yield self.encoding.maps(self.samples[i : i + step])
 
 
 @dataclass(frozen=True, eq=False)

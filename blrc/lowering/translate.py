@@ -102,7 +102,7 @@ def translate(net: Net, scale: float) -> list[Lowered]:
 
 def input_value(net: Net) -> Value:
     """Return the value that a net's raw input is."""
-    shape = net.encoding.shape
+    shape = net.encoding.map_shape
     return Value("input", net.encoding.kind, (shape[1], shape[2], shape[0]) if len(shape) == 3 else (1, 1, shape[0]))
 
 

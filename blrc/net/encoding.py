@@ -42,7 +42,7 @@ class InputEncoding(Brief):
 
     Attributes:
         kind: type of the raw data.
-        shape: shape of one sample, ``(C, H, W)`` or ``(features,)``.
+        shape: shape of one sample, ``(C, H, W)``, ``(C, L)`` or ``(features,)``.
         scale: codes per unit of real input (1.0 for bits).
         mean, std: values per channel, in units of ``x / 255`` (uint8 that is standardised, else empty).
         given: the code of every raw value, 256 per channel or for all channels (uint8 with a table, else empty).
@@ -61,9 +61,10 @@ class InputEncoding(Brief):
     def __post_init__(self) -> None:
         if self.kind not in get_args(InputKind):
             raise BlrcError(f"input kind {self.kind!r}: a device takes raw uint8, int8 or bits")
-        if len(self.shape) not in (1, 3) or any(not isinstance(n, int) or n < 1 for n in self.shape):
+        if len(self.shape) not in (1, 2, 3) or any(not isinstance(n, int) or n < 1 for n in self.shape):
             raise BlrcError(
-                f"input shape {self.shape}: expected (channels, height, width) or (features,), all positive"
+                f"input shape {self.shape}: expected (channels, height, width), (channels, length) or (features,), "
+                "all positive"
             )
         if not LEAST <= self.scale <= 1 / LEAST:
             raise BlrcError(f"input scale {self.scale}: must be positive and finite, from {LEAST} to {1 / LEAST}")
@@ -102,7 +103,12 @@ class InputEncoding(Brief):
     @property
     def channels(self) -> int:
         """Return how many channels have a table of their own (1 for dense uint8 input: all features share it)."""
-        return self.shape[0] if len(self.shape) == 3 else 1
+        return self.shape[0] if len(self.shape) > 1 else 1
+
+    @property
+    def map_shape(self) -> tuple[int, ...]:
+        """Return the shape of one sample as a map ``(C, H, W)``, of one row where it is ``(C, L)``, or a vector."""
+        return (self.shape[0], 1, self.shape[1]) if len(self.shape) == 2 else self.shape
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -152,6 +158,10 @@ class InputEncoding(Brief):
             return np.asarray(table[0][raw])
         return np.stack([table[c][raw[:, c]] for c in range(self.channels)], axis=1)
 
+    def maps(self, raw: NDArray[Any]) -> NDArray[np.int8]:
+        """Return the codes of raw samples as maps, ``(N, *map_shape)``."""
+        return self.codes(raw).reshape(len(raw), *self.map_shape)
+
     def real(self, raw: NDArray[Any]) -> NDArray[np.float32]:
         """Return what the torch network sees of raw samples: ``codes / scale``, float32, shape ``(N, *shape)``."""
         return (self.codes(raw).astype(np.float64) / self.scale).astype(np.float32)
@@ -167,12 +177,19 @@ class InputEncoding(Brief):
 
 
 def device_layout(raw: NDArray[Any]) -> NDArray[Any]:
-    """Turn samples to a device's layout: ``(N, C, H, W)`` to ``(N, H, W, C)``, and ``(N, F)`` to ``(N, 1, 1, F)``."""
+    """Turn samples to a device's layout.
+
+    ``(N, C, H, W)`` becomes ``(N, H, W, C)``, ``(N, C, L)`` becomes ``(N, 1, L, C)``, and ``(N, F)`` ``(N, 1, 1, F)``.
+    """
+    if raw.ndim == 3:
+        raw = raw[:, :, None]
     return np.ascontiguousarray(raw[:, None, None, :] if raw.ndim == 2 else raw.transpose(0, 2, 3, 1))
 
 
 def torch_layout(maps: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
     """Undo `device_layout` for samples of `shape`."""
+    if len(shape) == 2:
+        return np.ascontiguousarray(maps[:, 0].transpose(0, 2, 1))
     return np.ascontiguousarray(maps[:, 0, 0] if len(shape) == 1 else maps.transpose(0, 3, 1, 2))
 
 
@@ -236,7 +253,7 @@ def _sizes(shape: Sequence[int]) -> tuple[int, ...]:
     try:
         return tuple(index(n) for n in shape)
     except TypeError:
-        raise BlrcError(f"input shape {shape!r}: expected (channels, height, width) or (features,), integers") from None
+        raise BlrcError(f"input shape {shape!r}: expected (C, H, W), (C, L) or (features,), integers") from None
 
 
 def _reals(what: str, values: Sequence[float]) -> tuple[float, ...]:

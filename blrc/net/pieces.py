@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from blrc.errors import BlrcError
 from blrc.net.net import (
     INPUT,
@@ -25,6 +27,9 @@ from blrc.net.net import (
     Softmax,
     Threshold,
 )
+
+MOST_OUTPUT_BITS = 256
+"""Bits of a last sign that are given as scores; the table that passes them on has the square of it as bytes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,7 +89,8 @@ Piece = Stage | MaxPool | Flatten | Softmax | ScoreStage
 def pieces(net: Net) -> list[Piece]:
     """Group a net's layers: binary layer, monotone steps and max pools, sign; pools and flattens of bits between.
 
-    The last piece gives the scores: a softmax layer, or a binary dense layer and affine steps without a sign.
+    The last piece gives the scores: a softmax layer, or a binary dense layer and affine steps without a sign. Where a
+    dense layer's sign comes last, the scores are its bits, +1 and -1.
 
     Raises:
         BlrcError: the order of layers has no exact integer form; the message names the layer and says what to do.
@@ -128,10 +134,23 @@ def pieces(net: Net) -> list[Piece]:
         elif isinstance(layer, Threshold):
             raise BlrcError(f"layer {layer.name!r}: a threshold of what is +-1 already; put a binary layer before it")
         # A second sign changes nothing.
+    if found and isinstance(found[-1], Stage) and isinstance(found[-1].linear, Dense):
+        return [*found, _bits_as_scores(found[-1])]
     raise BlrcError(
         "the network has no softmax layer at its end: add a SoftmaxLinear (or a binary dense layer) that gives the "
         "class scores"
     )
+
+
+def _bits_as_scores(last: Stage) -> Softmax:
+    """Return a layer that passes on the bits of a last dense layer, +1 and -1, as the scores of the network."""
+    outputs = len(last.linear.weights)
+    if outputs > MOST_OUTPUT_BITS:
+        raise BlrcError(
+            f"layer {last.sign.name!r}: ends the network with {outputs} bits, and at most {MOST_OUTPUT_BITS} are given "
+            "as scores; add a layer that gives the class scores"
+        )
+    return Softmax(f"{last.sign.name}.scores", last.sign.name, np.eye(outputs), np.zeros(outputs))
 
 
 def _expect_signs(layer: Layer, signed: bool, what: str) -> None:

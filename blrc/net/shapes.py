@@ -36,7 +36,7 @@ def check_shapes(net: Net) -> dict[str, Shape]:
     Raises:
         BlrcError: a layer does not fit its input (named, with both shapes), or a map has too many values.
     """
-    shapes: dict[str, Shape] = {INPUT: net.encoding.shape}
+    shapes: dict[str, Shape] = {INPUT: net.encoding.map_shape}
     _check_size("the input", net.encoding.shape)
     for layer in net.layers:
         if layer.x not in shapes:

@@ -113,6 +113,13 @@ def pair(who: str, option: str, value: Any, least: int) -> tuple[int, int]:
     raise BlrcError(f"{who}: {option} {value!r}: give a whole number from {least} to {LIMIT}, or a pair of them")
 
 
+def across(value: Any, beside: int) -> Any:
+    """Return an option of a one-dimensional layer as (vertical, horizontal); words, and what is no number, stay."""
+    if isinstance(value, list | tuple) and len(value) == 1:
+        value = value[0]
+    return value if value is None or isinstance(value, str | list | tuple) else (beside, value)
+
+
 def count(who: str, option: str, value: Any) -> int:
     """Return a number of channels, features or groups: a whole number from 1 to 2^31 - 1.
 

@@ -22,12 +22,12 @@ from blrc.nn.convert.deterministic import Sign, deterministic, reestimate
 from blrc.nn.convert.transfer import transfer_, xavier_
 from blrc.nn.gaussian import Gaussian
 from blrc.nn.layers.activation import StochasticSign, probability_minus
-from blrc.nn.layers.binary import BinaryConv2d, BinaryLinear, SoftmaxLinear
+from blrc.nn.layers.binary import BinaryConv1d, BinaryConv2d, BinaryLinear, SoftmaxLinear
 from blrc.nn.layers.geometry import multiply_signs_in
 from blrc.nn.layers.given import ChannelScale, ChannelShift, StrictSign, Threshold
 from blrc.nn.layers.norm import StochasticBatchNorm1d, StochasticBatchNorm2d, join_norms
-from blrc.nn.layers.pool import StochasticMaxPool2d
-from blrc.nn.layers.ste import SteConv2d, SteLinear, SteSign, clip_, glorot_scale, squared_hinge
+from blrc.nn.layers.pool import StochasticMaxPool1d, StochasticMaxPool2d
+from blrc.nn.layers.ste import SteConv1d, SteConv2d, SteLinear, SteSign, clip_, glorot_scale, squared_hinge
 from blrc.nn.noise import reuse_noise
 from blrc.nn.weights import (
     Bernoulli,
@@ -41,6 +41,7 @@ from blrc.nn.weights import (
 
 __all__ = [
     "Bernoulli",
+    "BinaryConv1d",
     "BinaryConv2d",
     "BinaryLinear",
     "ChannelScale",
@@ -48,11 +49,13 @@ __all__ = [
     "Gaussian",
     "Sign",
     "SoftmaxLinear",
+    "SteConv1d",
     "SteConv2d",
     "SteLinear",
     "SteSign",
     "StochasticBatchNorm1d",
     "StochasticBatchNorm2d",
+    "StochasticMaxPool1d",
     "StochasticMaxPool2d",
     "StochasticSign",
     "StrictSign",

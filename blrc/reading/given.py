@@ -5,14 +5,42 @@ Classes are recognised by the names in their method resolution order, so that no
 
 from __future__ import annotations
 
+import inspect
 import os
+import re
+from collections.abc import Callable, Collection, Mapping
+from decimal import Decimal
+from functools import wraps
+from numbers import Integral, Real
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from blrc.errors import BlrcError
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_PATHS = (str, bytes, os.PathLike)
+_TYPES: Mapping[str, tuple[str, Callable[[object], bool]]] = {
+    "str": ("text", lambda given: isinstance(given, str)),
+    "Path": ("a path", lambda given: isinstance(given, _PATHS)),
+    "int": ("a whole number", lambda given: isinstance(given, Integral) and not isinstance(given, bool)),
+    "float": ("a number", lambda given: isinstance(given, Real | Decimal) and not isinstance(given, bool)),
+    "Fraction": ("a fraction", lambda given: isinstance(given, Real) and not isinstance(given, bool)),
+    "bool": ("True or False", lambda given: isinstance(given, bool | np.bool_)),
+    "None": ("None", lambda given: given is None),
+    "Sequence[str]": ("a list of texts", lambda given: _is_list(given, (str,))),
+    "Sequence[str | Path]": ("a list of paths", lambda given: _is_list(given, _PATHS)),
+    "NDArray[Any]": ("an array", lambda given: isinstance(given, np.ndarray)),
+    "Whitening": ("a whitening", lambda given: _is(given, "blrc.datasets.whitening", "Whitening")),
+    "TextIO": ("a stream of text", lambda given: hasattr(given, "write")),
+    "Progress": ("a function", callable),
+    "Say": ("a function", callable),
+}
+"""What annotations of options mean: in words, and as a check."""
 
 _MODULE = ("torch.nn.modules.module", "Module")
 # (module prefix, class name) of a wrapper, what to save instead of it, and the attribute that holds it.
@@ -112,6 +140,36 @@ def path_of(given: object, what: str = "the path of a checkpoint that blrc.save(
             f"a dictionary (a state_dict?), where {what} is expected; load it into your model, and then blrc.save"
         )
     raise BlrcError(f"a {name}, where {what} is expected")
+
+
+def typed(function: Callable[P, R]) -> Callable[P, R]:
+    """Make a function refuse options of other types than it is annotated with, by their names.
+
+    Options are keyword-only. One whose annotation has a type that is not in `_TYPES` is not checked.
+    """
+    annotations = {
+        name: re.findall(r"\w+(?:\[[^]]*\])?", parameter.annotation)
+        for name, parameter in inspect.signature(function).parameters.items()
+        if parameter.kind is parameter.KEYWORD_ONLY
+    }
+    checked = {name: kinds for name, kinds in annotations.items() if set(kinds) <= _TYPES.keys()}
+
+    @wraps(function)
+    def called(*args: P.args, **options: P.kwargs) -> R:
+        for name in checked.keys() & options.keys():
+            kinds, given = [_TYPES[kind] for kind in checked[name]], options[name]
+            if not any(check(given) for _, check in kinds):
+                *others, last = (words for words, _ in kinds)
+                expected = f"{', '.join(others)} or {last}" if others else last
+                found = "None" if given is None else f"a {type(given).__name__}"
+                raise BlrcError(f"{name}: {found}, where {expected} is expected")
+        return function(*args, **options)
+
+    return called
+
+
+def _is_list(given: object, types: tuple[type, ...]) -> bool:
+    return isinstance(given, Collection) and not isinstance(given, _PATHS) and all(isinstance(i, types) for i in given)
 
 
 def check_loaded(given: object, what: str) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import blrc
@@ -117,9 +119,51 @@ def test_a_request_that_means_nothing_cannot_be_made(request_of: Any, words: str
         request_of()
 
 
-@pytest.mark.parametrize("members", [0, ["map"], None])
-def test_regression_members_of_another_type_are_refused_by_name(members: object, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("members", "words"),
+    [
+        (0, "--members: .* is not map, stochastic, or a number"),
+        (["map"], "members: a list, where text or a whole number is expected"),
+        (None, "members: None, where text or a whole number is expected"),
+    ],
+)
+def test_regression_members_of_another_type_are_refused_by_name(members: object, words: str, tmp_path: Path) -> None:
     """They ended in an AttributeError; a whole number is taken, as by `export`."""
-    tiny = Path(__file__).parents[1] / "golden" / "tiny.pt"
-    with pytest.raises(BlrcError, match=r"--members: .* is not map, stochastic, or a number"):
-        blrc.evaluate(tiny, data=tmp_path, members=members)  # type: ignore[arg-type]
+    with pytest.raises(BlrcError, match=words):
+        blrc.evaluate(TINY, data=tmp_path, members=members)  # type: ignore[arg-type]
+
+
+NEEDED: dict[str, dict[str, Any]] = {
+    "export": {"folder": "out"},
+    "verify": {},
+    "evaluate": {"data": "data"},
+    "compile": {},
+    "anytime": {"raw": np.zeros((1, 1))},
+    "bench": {},
+    "train": {"output": "out"},
+}
+OPTIONS = [
+    (name, option)
+    for name in NEEDED
+    for option, parameter in inspect.signature(getattr(blrc, name)).parameters.items()
+    if parameter.kind is parameter.KEYWORD_ONLY
+]
+
+
+@pytest.mark.parametrize(("name", "option"), OPTIONS)
+def test_regression_every_option_of_another_type_is_refused_by_name(name: str, option: str) -> None:
+    """`export(sample=None)` and `verify(on=(1,))` ended in errors of Python."""
+    for wrong in (
+        object(),
+        (1,),
+        b"x" if option not in ("folder", "data", "output", "model", "plots", "plot", "log") else 1,
+    ):
+        with pytest.raises(BlrcError, match=f"^{option}: .* is expected$"):
+            getattr(blrc, name)("no such model", **{**NEEDED[name], option: wrong})
+
+
+def test_numbers_of_numpy_are_numbers(tmp_path: Path) -> None:
+    numbers: dict[str, Any] = {"seed": np.int64(3), "members": np.int32(2), "gate": np.float32(1)}
+    with pytest.raises(BlrcError, match=r"none\.pt"):
+        blrc.export(tmp_path / "none.pt", folder=tmp_path / "out", **numbers)
+    assert len(OPTIONS) > 60

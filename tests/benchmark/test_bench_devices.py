@@ -64,6 +64,7 @@ def test_a_machine_with_kernels_of_its_own_shows_what_they_cost() -> None:
     assert _options(find("cortex-m55")) == own
 
 
+@pytest.mark.nightly
 @pytest.mark.needs("arm-none-eabi-gcc", "qemu-system-arm")
 def test_an_export_for_a_machine_is_counted_as_it_is(tmp_path: Path) -> None:
     blrc.export(TINY, folder=tmp_path / "out", targets="c", cpu="cortex-m55")

@@ -78,6 +78,7 @@ def test_other_choices_are_timed_where_they_give_other_c(x86_folder: Path, monke
     assert found.others[0].tables == sum(step.flash for step in lay_out(program).steps)
 
 
+@pytest.mark.nightly
 def test_the_c_is_laid_out_for_hosts_from_a_portable_export(
     ensemble_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -35,7 +35,7 @@ def test_shapes_are_those_that_were_agreed_on() -> None:
     assert (macs["e"], macs["f"]) == (3136 * 512, 8192 * 1024)
 
 
-@pytest.mark.slow("times every contestant")
+@pytest.mark.nightly
 def test_the_table_holds_every_contestant(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

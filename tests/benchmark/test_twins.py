@@ -8,6 +8,7 @@ import numpy as np
 import onnxruntime
 import pytest
 import torch
+from by_night import first
 from numpy.typing import NDArray
 from random_programs import random_program
 
@@ -35,7 +36,7 @@ def signs_for(op: Conv, count: int = 1) -> tuple[NDArray[np.bool_], NDArray[np.f
     return bits, np.ascontiguousarray(real[:, :, 0, 0] if op.x.shape[:2] == (1, 1) else real)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", first(3, SEEDS))
 def test_a_bare_layer_is_the_sum_before_the_threshold(seed: int) -> None:
     program = random_program(seed, "bits")
     for op in convolutions(program):
@@ -45,7 +46,7 @@ def test_a_bare_layer_is_the_sum_before_the_threshold(seed: int) -> None:
         assert np.array_equal(y.reshape(z.shape), z)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", first(3, SEEDS))
 def test_a_layer_has_relu_and_pooling(seed: int) -> None:
     program = random_program(seed, "bits")
     for op in convolutions(program):
@@ -65,7 +66,7 @@ def test_a_layer_has_relu_and_pooling(seed: int) -> None:
         assert np.array_equal(y.reshape(op.y.shape[2], *op.y.shape[:2]), z.transpose(2, 0, 1))
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", first(3, SEEDS))
 @pytest.mark.parametrize("kind", ["uint8", "bits"])
 def test_networks_are_the_same_in_onnx_runtime_and_pytorch(seed: int, kind: str) -> None:
     program = random_program(seed, kind)
@@ -77,7 +78,7 @@ def test_networks_are_the_same_in_onnx_runtime_and_pytorch(seed: int, kind: str)
     assert np.array_equal(found, again)  # sums of small integers are exact in float32
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", first(3, SEEDS))
 def test_the_int8_twin_has_the_same_shapes_and_is_int8_throughout(seed: int) -> None:
     program = random_program(seed)
     shape = input_shape(program, program.ops)

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -233,7 +234,8 @@ def test_jobs_hold_for_the_command_alone(monkeypatch: pytest.MonkeyPatch, tmp_pa
     assert run("export", TINY, "--target", "c", "-o", tmp_path / "a", "--jobs", 0).exit_code == 2
 
 
-def test_a_checkpoint_comes_from_standard_input(tmp_path: Path) -> None:
+def test_a_checkpoint_comes_from_standard_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     content = TINY.read_bytes()
     found = json.loads(run("inspect", "-", "--json", input=content).stdout)
     assert found["layers"] == json.loads(run("inspect", TINY, "--json").stdout)["layers"]
@@ -242,9 +244,16 @@ def test_a_checkpoint_comes_from_standard_input(tmp_path: Path) -> None:
     blrc.export(TINY, folder=tmp_path / "b", targets="c")
     for file in (tmp_path / "b").glob("*.c"):
         assert (tmp_path / "a" / file.name).read_bytes() == file.read_bytes()
-    assert not Path(found["source"]).exists()  # it was kept for the command alone
     refused = run("inspect", "-", input=b"no checkpoint")
-    assert refused.exit_code == 2 and refused.stderr.startswith("Error: ")
+    assert refused.exit_code == 2 and refused.stderr.startswith("Error: -: ")
+    assert not list(tmp_path.glob("blrc-stdin-*"))  # it was kept for the command alone
+
+
+def test_regression_standard_input_is_called_as_the_user_called_it() -> None:
+    """Results named the temporary file that stood in for it."""
+    content = TINY.read_bytes()
+    assert json.loads(run("inspect", "-", "--json", input=content).stdout)["source"] == "-"
+    assert run("inspect", "-", input=content).stdout.startswith("-: input ")
 
 
 @pytest.mark.parametrize(

@@ -79,7 +79,7 @@ def test_the_table_shows_every_row(plain: dict[str, Any], tmp_path_factory: pyte
     assert max(map(len, table)) <= 130
 
 
-@pytest.mark.slow("draws figures twice")
+@pytest.mark.nightly
 def test_figures_are_the_same_bytes_every_time(plain: dict[str, Any], model: Path, data: Path, tmp_path: Path) -> None:
     figures = plots.figures(plain)
     assert set(figures) == {"error-coverage.svg", "reliability.svg", "weights.svg"}

@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from blrc.program.ops.binarize import Binarize
+from blrc.program.ops.flatten import Flatten
 from blrc.program.program import BinaryScores, Conv, Encode, Op, Pool, Program, Scores, Window
 
 Ints = NDArray[np.int64]
@@ -39,6 +41,13 @@ def evaluate(program: Program, raw: NDArray[Any], member: int) -> Evaluated:
             sums[op.name] = convolved(op, _signs(_table(program, op.weights, member), op.x.shape[2] // op.groups), x)
             bits = sums[op.name] >= _table(program, op.thresholds, member).astype(np.int64)
             values[op.y.name] = bits if op.pool is None else pooled(op.pool, bits)
+        elif isinstance(op, Binarize):
+            limits = _table(program, op.thresholds, member)
+            bits = [x[..., c] >= int(limits[c % len(limits)]) for c in range(x.shape[3])]
+            values[op.y.name] = np.stack(bits, axis=3).reshape(len(x), *op.y.shape)
+        elif isinstance(op, Flatten):
+            pixels = [pixel for row in x.transpose(1, 2, 0, 3) for pixel in row]
+            values[op.y.name] = np.concatenate(pixels, axis=1)[:, None, None]
         elif isinstance(op, Pool):
             values[op.y.name] = pooled(op.window, x)
         else:

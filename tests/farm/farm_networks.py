@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 from farm_chains import Chain, Draw, extreme, random_conv, random_pool
+from given_steps import decision, step
 from numpy.typing import NDArray
 from random_networks import encoding_of, randomise, raw_samples
 from torch import nn
@@ -255,6 +256,25 @@ def binarized(rng: Draw, kind: str, plain: bool) -> tuple[str, tuple[int, ...], 
     return kind, shape, chain.finish(binary=True)
 
 
+def given(rng: Draw, kind: str, plain: bool) -> tuple[str, tuple[int, ...], nn.Module]:
+    """What networks of other people have between a binary layer and its sign, and pixels that become bits."""
+    inputs, size = int(rng.choice([1, 2, 3, 33])), 2 * int(rng.integers(2, 6))
+    shape, layers = (inputs, size, size), list[nn.Module]()
+    for outputs in rng.choice([3, 7, 31, 33], int(rng.integers(1, 3))).tolist():
+        layers.append(bnn.SteConv2d(inputs, outputs, 3, padding=1, bias=bool(rng.random() < 0.5)))
+        pools = size >= 2
+        for _ in range(int(rng.integers(1, 5))):
+            layers.append(step(rng, outputs, pools, True))
+            size, pools = (size // 2, False) if isinstance(layers[-1], nn.MaxPool2d) else (size, pools)
+        layers.append(decision(rng, outputs))
+        inputs = outputs
+        if size >= 2 and rng.random() < 0.3:
+            layers.append(nn.MaxPool2d(2))
+            size //= 2
+    layers += [nn.Flatten(), bnn.SteLinear(inputs * size * size, int(rng.integers(2, 9)), bias=True)]
+    return str(rng.choice([kind, "thresholds"])), shape, nn.Sequential(*layers)
+
+
 RARE = ("same", "eights", "same", "dense")
 """Styles whose kernels are chosen for few of their shapes: drawn more often."""
 STYLES: dict[str, Callable[[Draw, str, bool], tuple[str, tuple[int, ...], nn.Module]]] = {
@@ -268,4 +288,5 @@ STYLES: dict[str, Callable[[Draw, str, bool], tuple[str, tuple[int, ...], nn.Mod
     "ensemble": ensemble,
     "binarized": binarized,
     "anything": anything,
+    "given": given,
 }

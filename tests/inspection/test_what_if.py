@@ -6,6 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from by_night import first
 from hypothesis import given
 from hypothesis import strategies as st
 from random_networks import checkpoint_of
@@ -63,7 +64,7 @@ def network(width: int) -> nn.Module:
     )
 
 
-@pytest.mark.parametrize("eighths", range(1, 8))
+@pytest.mark.parametrize("eighths", first(2, [3, 5, 1, 2, 4, 6, 7]))
 def test_a_narrower_program_has_the_sizes_of_a_narrower_network(eighths: int) -> None:
     whole, thin = (
         lower([sample(checkpoint_of(network(width), "uint8", (3, 8, 8)), running=True)]) for width in (8, eighths)

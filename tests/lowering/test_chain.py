@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from given_steps import decision, step, values
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -30,45 +31,6 @@ from blrc.verification.oracles.lowered import first_other_bits
 
 SEEDS = 24
 TIE = 1e-9  # of values of about 1 to 1000; below it float64 decides nothing
-
-
-def values(generator: np.random.Generator, channels: int) -> torch.Tensor:
-    """Negative, tiny, zero and ordinary numbers, that float32 holds."""
-    drawn = generator.normal(size=channels)
-    drawn[generator.random(channels) < 0.1] *= 1e-3
-    return torch.tensor(drawn, dtype=torch.float32)
-
-
-def step(generator: np.random.Generator, channels: int, pools: bool, zeros: bool) -> nn.Module:
-    kind = generator.integers(0, 7 if pools else 6)
-    if kind == 0:
-        norm = nn.BatchNorm2d(channels)
-        norm.weight.data, norm.bias.data = values(generator, channels), values(generator, channels)
-        norm.running_mean, norm.running_var = 3 * values(generator, channels), 0.1 + values(generator, channels).abs()
-        return norm
-    if kind == 1:
-        factor = values(generator, channels)
-        if zeros:
-            factor[generator.random(channels) < 0.2] = 0.0
-        return bnn.ChannelScale(factor, values(generator, 1).abs() + 0.1)
-    if kind == 2:
-        return bnn.ChannelShift(values(generator, channels))
-    if kind == 3:
-        prelu = nn.PReLU(channels)
-        prelu.weight.data = values(generator, channels).abs()
-        return prelu
-    if kind == 4:
-        return nn.ReLU() if generator.random() < 0.3 else nn.Hardtanh(-2.5, 1.25)
-    if kind == 5:
-        return nn.Hardtanh(-7.0, 9.0)
-    return nn.MaxPool2d(2)
-
-
-def decision(generator: np.random.Generator, channels: int) -> nn.Module:
-    if generator.random() < 0.5:
-        return bnn.SteSign()
-    at = torch.from_numpy(generator.integers(-2, 3, channels))
-    return bnn.Threshold(at, torch.from_numpy(generator.random(channels) < 0.5))
 
 
 def network(seed: int) -> nn.Sequential:
@@ -234,3 +196,26 @@ def test_statistics_behind_a_relu_must_be_given() -> None:
     with pytest.raises(BlrcError, match=r"'2': its statistics cannot be estimated anew behind '1'.*--norms given"):
         build(source, [MAP], norms="estimated")
     assert build(source, [MAP])[0].classes == 2
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_bits_of_a_last_sign_are_the_scores(seed: int) -> None:
+    """Hashes, or several answers at once: each output is +1 or -1, whatever was flipped or inverted inside."""
+    norm = nn.BatchNorm1d(9)
+    generator = np.random.default_rng(seed)
+    norm.weight.data, norm.bias.data = values(generator, 9), values(generator, 9)
+    model = nn.Sequential(bnn.SteLinear(21, 9), norm, decision(generator, 9)).eval()
+    encoding = bits((21,))
+    program, (net,) = build(from_model(model, encoding, None), [MAP])
+    raw = raw_samples(encoding, 50, seed)
+    with torch.no_grad():
+        want = model.double()(torch.from_numpy(encoding.codes(raw).astype(np.float64))).numpy()
+    assert program.score_scale == 1.0
+    assert np.array_equal(reference.scores(program, device_layout(raw).astype(bool)), want)
+    assert first_other_bits(program, net, raw) is None
+
+
+def test_too_many_output_bits_are_refused() -> None:
+    model = nn.Sequential(bnn.SteLinear(21, 257), bnn.SteSign())
+    with pytest.raises(BlrcError, match="layer '1': ends the network with 257 bits"):
+        build(from_model(model, bits((21,)), None), [MAP])

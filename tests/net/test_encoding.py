@@ -116,7 +116,7 @@ NAN, INF = math.nan, math.inf
     ("arguments", "message"),
     [
         (("float32", (1, 2, 2), 1.0), "input kind 'float32': a device takes raw uint8, int8 or bits"),
-        (("int8", (2, 2), 1.0), r"input shape \(2, 2\): expected \(channels, height, width\) or \(features,\)"),
+        (("int8", (2, 2, 2, 2), 1.0), r"input shape \(2, 2, 2, 2\): expected \(channels, height, width\), \(channels"),
         (("int8", (1, 0, 2), 1.0), "input shape .* all positive"),
         (("int8", (1, 2.0, 2), 1.0), "input shape .* all positive"),
         (("int8", (3,), 0.0), "input scale 0.0: must be positive and finite"),

@@ -155,7 +155,11 @@ def test_pitfall_constant_map_without_variance_is_finite() -> None:
 @pytest.mark.parametrize(
     ("norm", "x", "message"),
     [
-        (StochasticBatchNorm1d(3), torch.ones(2, 3, 4, 4), r"takes a Gaussian of \(N, 3\), got \(2, 3, 4, 4\)"),
+        (
+            StochasticBatchNorm1d(3),
+            torch.ones(2, 3, 4, 4),
+            r"of \(N, 3\) or \(N, 3, L\), got \(2, 3, 4, 4\)",
+        ),
         (StochasticBatchNorm2d(3), torch.ones(2, 4, 4, 4), r"\(N, 3, H, W\), got \(2, 4, 4, 4\)"),
         (StochasticBatchNorm1d(3), torch.ones(1, 3), "more than one value per channel"),
     ],

@@ -60,7 +60,7 @@ ROOMS = (
     Room(
         "lowering",
         but={"lowering.exact.by_torch": "yes", "lowering.preactivations": "lazy", "lowering.calibrate": "lazy"}
-        | dict.fromkeys(("lowering.statistics", "lowering.lower"), "lazy"),
+        | dict.fromkeys(("lowering.statistics", "lowering.translate", "lowering.lower"), "lazy"),
     ),
     Room("training", torch="yes", but={"training": "no", "training.recipe": "no"}),
     Room("targets"),
@@ -81,7 +81,7 @@ ROOMS = (
 
 INSIDE = {
     "program": "head ops program legal reference vectors program_file",
-    "program.ops": "op windows encode conv pool end scores binary_scores registry",
+    "program.ops": "op windows encode binarize conv pool flatten end scores binary_scores registry",
     "targets": "publication runtime_licence requests options naming onnx c web registry",
     "targets.c": "runtime_files kernels options layout size text build packages emit native machines",
 }

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from by_night import first
 from c_exports import export
 from random_programs import gated, random_inputs, random_program, top_probability
 
@@ -102,7 +103,7 @@ MUTATIONS = {
 }
 
 
-@pytest.mark.parametrize("name", MUTATIONS)
+@pytest.mark.parametrize("name", first(2, list(MUTATIONS)))
 def test_a_fault_in_stopping_is_seen(program: Program, folder: Path, tmp_path: Path, name: str) -> None:
     part, old, new, field = MUTATIONS[name]
     broken = tmp_path / "broken"

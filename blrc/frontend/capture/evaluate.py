@@ -62,6 +62,14 @@ def _output(node: Node, tensors: Mapping[str, NDArray[Any]], x: Reals) -> Layer:
             return _conv(np.where(needed("weight.logits") <= 0, 1.0, -1.0), real("bias"), x, node.options)
         case "ste_conv2d":
             return _conv(np.where(needed("weight") >= 0, 1.0, -1.0), real("bias"), x, node.options)
+        case "binary_conv1d":
+            signs = np.where(needed("weight.logits") <= 0, 1.0, -1.0)
+            return _of_line(_conv(signs[:, :, None], real("bias"), x[:, :, None], _line(node.options)))
+        case "ste_conv1d":
+            signs = np.where(needed("weight") >= 0, 1.0, -1.0)
+            return _of_line(_conv(signs[:, :, None], real("bias"), x[:, :, None], _line(node.options)))
+        case "max_pool1d" | "plain_pool1d":
+            return _of_line(Layer(_max_pool(x[:, :, None], _line(node.options)), 0.0))
         case "binary_linear":
             return _dense(np.where(needed("weight.logits") <= 0, 1.0, -1.0), real("bias"), x)
         case "ste_linear":
@@ -88,6 +96,21 @@ def _output(node: Node, tensors: Mapping[str, NDArray[Any]], x: Reals) -> Layer:
             )
         case _:
             raise BlrcError(f"layer {node.name!r}: kind {node.kind!r} cannot be checked by this version of blrc")
+
+
+def _line(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of a layer over time as those of one over maps of one row."""
+    beside = {"kernel_size": 1, "stride": 1, "padding": 0, "dilation": 1}
+    found = dict(options)
+    for name in beside.keys() & options.keys():
+        value = options[name][0] if isinstance(options[name], list | tuple) else options[name]
+        found[name] = value if value is None or isinstance(value, str) else (beside[name], value)
+    return found
+
+
+def _of_line(layer: Layer) -> Layer:
+    slack = layer.slack if isinstance(layer.slack, float) else layer.slack[:, :, 0]
+    return Layer(layer.values[:, :, 0], slack)
 
 
 def _given(node: Node, held: Mapping[str, NDArray[Any]], x: Reals) -> Layer:

@@ -37,18 +37,27 @@ from blrc.reading.given import check_module, wrapper
 
 # Layers over random variables that hand a Gaussian on, their counterparts over tensors, and what to use instead where
 # one kind follows the other: that could not run.
-_GAUSSIAN = ("binary_conv2d", "binary_linear", "batch_norm1d", "batch_norm2d", "max_pool2d")
+_GAUSSIAN = (
+    *("binary_conv1d", "binary_conv2d", "binary_linear"),
+    *("batch_norm1d", "batch_norm2d", "max_pool1d", "max_pool2d"),
+)
 _GIVEN = ("scale", "shift", "prelu", "relu", "clip", "threshold", "strict_sign")
-_TENSOR = ("ste_conv2d", "ste_linear", "plain_norm1d", "plain_norm2d", "plain_pool2d", *_GIVEN[:5])
+_TENSOR = (
+    *("ste_conv1d", "ste_conv2d", "ste_linear"),
+    *("plain_norm1d", "plain_norm2d", "plain_pool1d", "plain_pool2d"),
+    *_GIVEN[:5],
+)
 _BEHIND_TENSOR = {
     "batch_norm1d": "torch.nn.BatchNorm1d",
     "batch_norm2d": "torch.nn.BatchNorm2d",
+    "max_pool1d": "torch.nn.MaxPool1d",
     "max_pool2d": "torch.nn.MaxPool2d",
     "sign": "blrc.nn.SteSign",
 }
 _BEHIND_GAUSSIAN = {
     "plain_norm1d": "blrc.nn.StochasticBatchNorm1d",
     "plain_norm2d": "blrc.nn.StochasticBatchNorm2d",
+    "plain_pool1d": "blrc.nn.StochasticMaxPool1d",
     "plain_pool2d": "blrc.nn.StochasticMaxPool2d",
     "ste_sign": "blrc.nn.StochasticSign",
     **dict.fromkeys(_GIVEN, "it behind blrc.nn.SteConv2d or SteLinear"),
@@ -57,7 +66,7 @@ _BEHIND_GAUSSIAN = {
 _FIXED: Mapping[str, Mapping[str, Any]] = {
     "plain_norm1d": {"track_running_stats": True},
     "plain_norm2d": {"track_running_stats": True},
-    "plain_pool2d": {"dilation": 1, "ceil_mode": False, "return_indices": False},
+    **{key: {"dilation": 1, "ceil_mode": False, "return_indices": False} for key in ("plain_pool1d", "plain_pool2d")},
 }
 MOST_STEPS = 10_000  # of a forward; a loop that never ends while it is traced would take all memory
 _INSTEAD = {

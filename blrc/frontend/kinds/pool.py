@@ -5,7 +5,7 @@ from __future__ import annotations
 from blrc.frontend.kinds.node import Node
 from blrc.frontend.kinds.record import Kind, Options, Values, anything
 from blrc.net.net import MaxPool
-from blrc.net.window import Window, pool_window
+from blrc.net.window import Window, across, pool_window
 
 _OPTIONS = {"kernel_size": anything, "stride": anything, "padding": anything}
 
@@ -22,4 +22,21 @@ def _pool(who: str, node: Node, values: Values) -> MaxPool:
     return MaxPool(node.name, node.inputs[0], _window(who, node.options))
 
 
-POOLS = tuple(Kind(name, _OPTIONS, _check, lambda _: {}, _pool) for name in ("max_pool2d", "plain_pool2d"))
+def _line(options: Options) -> Options:
+    """Return the options of a pool over time as those of one over maps of one row."""
+    beside = {"kernel_size": 1, "stride": 1, "padding": 0}
+    return {name: across(value, beside[name]) for name, value in options.items()}
+
+
+def _check_line(who: str, options: Options) -> None:
+    _window(who, _line(options))
+
+
+def _pool1d(who: str, node: Node, values: Values) -> MaxPool:
+    return MaxPool(node.name, node.inputs[0], _window(who, _line(node.options)))
+
+
+POOLS = (
+    *(Kind(name, _OPTIONS, _check, lambda _: {}, _pool) for name in ("max_pool2d", "plain_pool2d")),
+    *(Kind(name, _OPTIONS, _check_line, lambda _: {}, _pool1d) for name in ("max_pool1d", "plain_pool1d")),
+)

@@ -15,8 +15,10 @@ from blrc.net.net import INPUT
 KINDS: Mapping[str, Kind] = {
     kind.name: kind
     for kind in (
+        linear.BINARY_CONV1D,
         linear.BINARY_CONV,
         linear.BINARY_LINEAR,
+        linear.STE_CONV1D,
         linear.STE_CONV,
         linear.STE_LINEAR,
         *NORMS,

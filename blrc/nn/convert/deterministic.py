@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import copy
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from blrc.nn.layers.activation import StochasticSign
-from blrc.nn.layers.binary import BinaryConv2d, BinaryLinear
+from blrc.nn.layers.binary import BinaryConv1d, BinaryConv2d, BinaryLinear
 from blrc.nn.layers.norm import StochasticBatchNorm1d, StochasticBatchNorm2d
-from blrc.nn.layers.pool import StochasticMaxPool2d
-from blrc.nn.layers.ste import SteConv2d, SteLinear, SteSign, signs
+from blrc.nn.layers.pool import StochasticMaxPool1d, StochasticMaxPool2d
+from blrc.nn.layers.ste import SteConv1d, SteConv2d, SteLinear, SteSign, signs
 
 
 class Sign(nn.Module):
@@ -87,16 +88,17 @@ def _take_statistics(norm: nn.Module, inputs: tuple[Tensor, ...]) -> None:
 
 @torch.no_grad()
 def _replace(module: nn.Module, sample: bool, generator: torch.Generator | None) -> nn.Module | None:
-    if isinstance(module, BinaryLinear | BinaryConv2d | SteLinear | SteConv2d):
-        if isinstance(module, SteLinear | SteConv2d):
+    if isinstance(module, BinaryLinear | BinaryConv1d | BinaryConv2d | SteLinear | SteConv1d | SteConv2d):
+        if isinstance(module, SteLinear | SteConv1d | SteConv2d):
             weight = signs(module.weight)
         else:
             weight = module.weight.sample(generator) if sample else module.weight.map()
-        layer: nn.Linear | nn.Conv2d
+        layer: nn.Linear | nn.Conv1d | nn.Conv2d
         if isinstance(module, BinaryLinear | SteLinear):
             layer = nn.Linear(module.in_features, module.out_features, module.bias is not None)
         else:
-            layer = nn.Conv2d(
+            convolution: Any = nn.Conv1d if module.dims == 1 else nn.Conv2d
+            layer = convolution(
                 module.in_channels,
                 module.out_channels,
                 module.kernel_size,
@@ -117,6 +119,8 @@ def _replace(module: nn.Module, sample: bool, generator: torch.Generator | None)
         norm.to(module.running_mean)
         norm.load_state_dict(module.state_dict())
         return norm
-    if isinstance(module, StochasticMaxPool2d):
-        return nn.MaxPool2d(module.kernel_size, module.stride, module.padding)
+    if isinstance(module, StochasticMaxPool1d | StochasticMaxPool2d):
+        pool: Any = nn.MaxPool1d if module.dims == 1 else nn.MaxPool2d
+        pooling: nn.Module = pool(module.kernel_size, module.stride, module.padding)
+        return pooling
     return Sign() if isinstance(module, StochasticSign | SteSign) else None

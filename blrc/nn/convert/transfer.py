@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from blrc.errors import BlrcError
-from blrc.nn.layers.binary import BinaryConv2d, BinaryLinear, SoftmaxLinear
+from blrc.nn.layers.binary import BinaryConv1d, BinaryConv2d, BinaryLinear, SoftmaxLinear
 from blrc.nn.layers.norm import StochasticBatchNorm1d, StochasticBatchNorm2d
 from blrc.nn.weights import Bernoulli
 
@@ -37,10 +37,10 @@ def transfer_(target: nn.Module, source: nn.Module) -> None:
             if module.weight is not None and module.bias is not None:
                 module.weight.fill_(1.0)
                 module.bias.zero_()
-        if not isinstance(module, BinaryLinear | BinaryConv2d | SoftmaxLinear):
+        if not isinstance(module, BinaryLinear | BinaryConv1d | BinaryConv2d | SoftmaxLinear):
             continue
         layer = layers.get(name)
-        if not isinstance(layer, nn.Linear | nn.Conv2d) or layer.weight.shape != module.weight.shape:
+        if not isinstance(layer, nn.Linear | nn.Conv1d | nn.Conv2d) or layer.weight.shape != module.weight.shape:
             found = "no such layer" if layer is None else f"{layer}"
             raise BlrcError(
                 f"transfer: layer {name!r} needs a full-precision layer of weight shape {tuple(module.weight.shape)} "
@@ -72,7 +72,7 @@ def xavier_(model: nn.Module) -> None:
         True
     """
     for module in model.modules():
-        if not isinstance(module, BinaryLinear | BinaryConv2d | SoftmaxLinear):
+        if not isinstance(module, BinaryLinear | BinaryConv1d | BinaryConv2d | SoftmaxLinear):
             continue
         if module.bias is not None:
             module.bias.zero_()

@@ -57,7 +57,38 @@ class BinaryLinear(DenseLayer):
         return Gaussian(mean, F.linear(x * x, variance))
 
 
-class BinaryConv2d(ConvLayer):
+class _BinaryConv(ConvLayer):
+    """Implement what convolutions with random weights share, whatever their dimensions."""
+
+    weight: WeightDistribution
+
+    def new_weight(self, shape: tuple[int, ...], device: Device, dtype: torch.dtype | None) -> WeightDistribution:
+        return Bernoulli(shape, device=device, dtype=dtype)
+
+    def forward(self, x: Tensor) -> Gaussian:
+        x = self.expect(x)
+        expected, variance = self.weight.moments()
+        signs = all_signs(x)
+        mean = self.convolve(x, expected, self.bias, signs)
+        squares = torch.ones_like(x[:1]) if signs else x * x
+        return Gaussian(mean, self.convolve(squares, variance, None))
+
+
+class BinaryConv1d(_BinaryConv):
+    """Apply a convolution over time with weights in {-1, +1}, from ``(N, C, L)`` to a `Gaussian` of ``(N, C', L')``.
+
+    Formulas, arguments and errors are those of `BinaryConv2d`, with the options of `torch.nn.Conv1d`.
+
+    Example:
+        >>> mean, var = BinaryConv1d(6, 32, 5, padding="same")(torch.randn(4, 6, 100))
+        >>> mean.shape, var.shape
+        (torch.Size([4, 32, 100]), torch.Size([4, 32, 100]))
+    """
+
+    dims = 1
+
+
+class BinaryConv2d(_BinaryConv):
     """Apply a convolution with weights in {-1, +1}, from ``(N, C, H, W)`` to a `Gaussian` of ``(N, C', H', W')``.
 
     The result has ``mean = conv(a, E[B]) + bias`` and ``var = conv(a^2, V[B])``. Zero padding adds nothing to either,
@@ -84,19 +115,6 @@ class BinaryConv2d(ConvLayer):
         >>> layer(torch.ones(5, 1, 28, 28)).var.shape  # +-1 input: one map for all samples
         torch.Size([1, 32, 28, 28])
     """
-
-    weight: WeightDistribution
-
-    def new_weight(self, shape: tuple[int, ...], device: Device, dtype: torch.dtype | None) -> WeightDistribution:
-        return Bernoulli(shape, device=device, dtype=dtype)
-
-    def forward(self, x: Tensor) -> Gaussian:
-        x = self.expect(x)
-        expected, variance = self.weight.moments()
-        signs = all_signs(x)
-        mean = self.convolve(x, expected, self.bias, signs)
-        squares = torch.ones_like(x[:1]) if signs else x * x
-        return Gaussian(mean, self.convolve(squares, variance, None))
 
 
 class SoftmaxLinear(nn.Linear):

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from blrc.errors import BlrcError
-from blrc.net.window import conv_window, count
+from blrc.net.window import across, conv_window, count
 from blrc.nn.gaussian import expect_tensor
 
 Pair = int | tuple[int, int]
@@ -29,6 +29,11 @@ class _Weighted(nn.Module, ABC):
     def _fill(self, shape: tuple[int, ...], bias: bool, device: Device, dtype: torch.dtype | None) -> None:
         self.weight = self.new_weight(shape, device, dtype)
         self.bias = nn.Parameter(torch.zeros(shape[0], device=device, dtype=dtype)) if bias else None
+
+
+def last(sizes: tuple[int, int], dims: int) -> tuple[int, ...]:
+    """Return the sizes of a window (vertical, horizontal) along its last `dims` dimensions."""
+    return sizes[2 - dims :]
 
 
 class DenseLayer(_Weighted):
@@ -81,9 +86,14 @@ def all_signs(x: Tensor) -> bool:
 class ConvLayer(_Weighted):
     """Hold the options of `torch.nn.Conv2d`, weights ``(C', C / groups, kH, kW)``, and a bias ``(C',)`` or None.
 
+    With one dimension they are those of `torch.nn.Conv1d`, and the weights are ``(C', C / groups, k)``.
+
     Attributes:
+        dims: number of dimensions besides batch and channels.
         signs_in: type in which +-1 inputs are convolved (`multiply_signs_in`); None is that of the weights.
     """
+
+    dims: ClassVar[int] = 2
 
     def __init__(
         self,
@@ -105,25 +115,32 @@ class ConvLayer(_Weighted):
         self.groups = groups = count(name, "groups", groups)
         if in_channels % groups or out_channels % groups:
             raise BlrcError(f"{name}: {groups} groups must divide {in_channels} and {out_channels} channels")
-        window = conv_window(name, kernel_size, stride, padding, dilation)
-        self.kernel_size, self.stride, self.dilation = window.kernel, window.stride, window.dilation
-        self.padding: tuple[int, int] | str = padding if isinstance(padding, str) else window.padding[:2]
+        options: list[Any] = [kernel_size, stride, padding, dilation]
+        if self.dims == 1:
+            options = [across(value, beside) for value, beside in zip(options, (1, 1, 0, 1), strict=True)]
+        window = conv_window(name, *options)
+        self.kernel_size, self.stride = last(window.kernel, self.dims), last(window.stride, self.dims)
+        self.dilation = last(window.dilation, self.dims)
+        pads = last(window.padding[:2], self.dims)
+        self.padding: tuple[int, ...] | str = padding if isinstance(padding, str) else pads
         self._fill((out_channels, in_channels // groups, *self.kernel_size), bias, device, dtype)
 
     def expect(self, x: Tensor) -> Tensor:
-        """Return `x`, or raise a `BlrcError` if it is no tensor ``(N, C, H, W)``."""
+        """Return `x`, or raise a `BlrcError` if it is no tensor ``(N, C, H, W)``, or ``(N, C, L)``."""
         name = type(self).__name__
         x = expect_tensor(x, name)
-        if x.ndim != 4 or x.shape[1] != self.in_channels:
-            raise BlrcError(f"{name} takes (N, {self.in_channels}, H, W), got {tuple(x.shape)}")
+        if x.ndim != 2 + self.dims or x.shape[1] != self.in_channels:
+            sizes = "L" if self.dims == 1 else "H, W"
+            raise BlrcError(f"{name} takes (N, {self.in_channels}, {sizes}), got {tuple(x.shape)}")
         return x
 
     def convolve(self, x: Tensor, weight: Tensor, bias: Tensor | None, signs: bool = False) -> Tensor:
         """Return the convolution of x with these weights, where `signs` tells that all of x is +-1."""
         if signs and self.signs_in is not None:
             z = self.convolve(x.to(self.signs_in), weight.to(self.signs_in), None).to(x.dtype)
-            return z if bias is None else z + bias[:, None, None]
-        return F.conv2d(x, weight, bias, self.stride, self.padding, self.dilation, self.groups)
+            return z if bias is None else z + bias.reshape(-1, *[1] * self.dims)
+        convolve = F.conv1d if self.dims == 1 else F.conv2d
+        return convolve(x, weight, bias, self.stride, self.padding, self.dilation, self.groups)
 
     def extra_repr(self) -> str:
         return (

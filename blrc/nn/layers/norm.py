@@ -21,7 +21,7 @@ class _StochasticBatchNorm(nn.Module):
     running_mean: Tensor
     running_var: Tensor
     num_batches_tracked: Tensor
-    ndim: int
+    ndims: tuple[int, ...]
     layout: str
     joint: bool = False
 
@@ -56,7 +56,7 @@ class _StochasticBatchNorm(nn.Module):
     def forward(self, x: Gaussian) -> Gaussian:
         name = type(self).__name__
         mean, var = expect_gaussian(x, name)
-        if mean.ndim != self.ndim or mean.shape[1] != self.num_features:
+        if mean.ndim not in self.ndims or mean.shape[1] != self.num_features:
             raise BlrcError(
                 f"{name} takes a Gaussian of {self.layout.format(self.num_features)}, got {tuple(mean.shape)}"
             )
@@ -106,7 +106,7 @@ class _StochasticBatchNorm(nn.Module):
 
 
 class StochasticBatchNorm1d(_StochasticBatchNorm):
-    """Normalise a `Gaussian` of ``(N, C)`` over the batch.
+    """Normalise a `Gaussian` of ``(N, C)`` over the batch, or one of ``(N, C, L)`` over batch and time.
 
     Formulas, arguments and errors are those of `StochasticBatchNorm2d`.
 
@@ -117,8 +117,8 @@ class StochasticBatchNorm1d(_StochasticBatchNorm):
         torch.Size([8, 3])
     """
 
-    ndim = 2
-    layout = "(N, {})"
+    ndims = (2, 3)
+    layout = "(N, {0}) or (N, {0}, L)"
 
 
 class StochasticBatchNorm2d(_StochasticBatchNorm):
@@ -152,7 +152,7 @@ class StochasticBatchNorm2d(_StochasticBatchNorm):
         torch.Size([8, 3, 5, 5])
     """
 
-    ndim = 4
+    ndims = (4,)
     layout = "(N, {}, H, W)"
 
 

@@ -2,19 +2,77 @@
 
 from __future__ import annotations
 
+from typing import Any, ClassVar
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from blrc.errors import BlrcError
-from blrc.net.window import pool_window
+from blrc.net.window import across, pool_window
 from blrc.nn.gaussian import Gaussian, expect_gaussian
+from blrc.nn.layers.geometry import last
 from blrc.nn.noise import Noise, Noisy
 
 Pair = int | tuple[int, int]
 
 
-class StochasticMaxPool2d(Noisy):
+class _StochasticMaxPool(Noisy):
+    """Implement what pools of random variables share, whatever their dimensions."""
+
+    dims: ClassVar[int] = 2
+
+    def __init__(self, kernel_size: Pair, stride: Pair | None = None, padding: Pair = 0) -> None:
+        super().__init__()
+        options: list[Any] = [kernel_size, stride, padding]
+        if self.dims == 1:
+            options = [across(value, beside) for value, beside in zip(options, (1, 1, 0), strict=True)]
+        window = pool_window(type(self).__name__, *options)
+        self.kernel_size, self.stride = last(window.kernel, self.dims), last(window.stride, self.dims)
+        self.padding = last(window.padding[:2], self.dims)
+        self.noise = Noise(torch.Tensor.normal_)
+
+    def forward(self, x: Gaussian) -> Gaussian:
+        name = type(self).__name__
+        mean, var = expect_gaussian(x, name)
+        if mean.ndim != 2 + self.dims:
+            sizes = "L" if self.dims == 1 else "H, W"
+            raise BlrcError(f"{name} takes maps (N, C, {sizes}), got {tuple(mean.shape)}")
+        if self.dims == 1:
+            mean, var = self._pool(mean[:, :, None], var[:, :, None])
+            return Gaussian(mean[:, :, 0], var[:, :, 0])
+        return self._pool(mean, var)
+
+    def _pool(self, mean: Tensor, var: Tensor) -> Gaussian:
+        beside = ((1,), (1,), (0,)) if self.dims == 1 else ((), (), ())
+        own = (self.kernel_size, self.stride, self.padding)
+        kernel, stride, padding = (first + rest for first, rest in zip(beside, own, strict=True))
+        with torch.no_grad():
+            samples = torch.addcmul(mean, self.noise.like(mean), var.sqrt())
+            index = F.max_pool2d(samples, kernel, stride, padding, return_indices=True)[1]
+        if var.shape == (1, *mean.shape[1:]):
+            return Gaussian(_take(mean, index), _take_shared(var, index))
+        return Gaussian(_take(mean, index), _take(var.expand_as(mean), index))
+
+    def extra_repr(self) -> str:
+        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
+
+
+class StochasticMaxPool1d(_StochasticMaxPool):
+    """Keep the Gaussian of each window over time whose sample is largest: ``(N, C, L)`` to ``(N, C, L')``.
+
+    Arguments and errors are those of `StochasticMaxPool2d`, with the options of `torch.nn.MaxPool1d`.
+
+    Example:
+        >>> from blrc.nn.gaussian import Gaussian
+        >>> StochasticMaxPool1d(2)(Gaussian(torch.arange(6.0).reshape(1, 1, 6), torch.zeros(1, 1, 6))).mean
+        tensor([[[1., 3., 5.]]])
+    """
+
+    dims = 1
+
+
+class StochasticMaxPool2d(_StochasticMaxPool):
     """Keep the Gaussian of each window whose sample is largest: ``(N, C, H, W)`` to ``(N, C, H', W')``.
 
     The layer draws ``s = mean + sqrt(var) n``, n ~ N(0, 1), at every position and returns the (mean, var) at the
@@ -39,26 +97,6 @@ class StochasticMaxPool2d(Noisy):
         tensor([[[[ 5.,  7.],
                   [13., 15.]]]])
     """
-
-    def __init__(self, kernel_size: Pair, stride: Pair | None = None, padding: Pair = 0) -> None:
-        super().__init__()
-        window = pool_window("StochasticMaxPool2d", kernel_size, stride, padding)
-        self.kernel_size, self.stride, self.padding = window.kernel, window.stride, window.padding[:2]
-        self.noise = Noise(torch.Tensor.normal_)
-
-    def forward(self, x: Gaussian) -> Gaussian:
-        mean, var = expect_gaussian(x, "StochasticMaxPool2d")
-        if mean.ndim != 4:
-            raise BlrcError(f"StochasticMaxPool2d takes maps (N, C, H, W), got {tuple(mean.shape)}")
-        with torch.no_grad():
-            samples = torch.addcmul(mean, self.noise.like(mean), var.sqrt())
-            index = F.max_pool2d(samples, self.kernel_size, self.stride, self.padding, return_indices=True)[1]
-        if var.shape == (1, *mean.shape[1:]):
-            return Gaussian(_take(mean, index), _take_shared(var, index))
-        return Gaussian(_take(mean, index), _take(var.expand_as(mean), index))
-
-    def extra_repr(self) -> str:
-        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
 
 
 def _take(x: Tensor, index: Tensor) -> Tensor:

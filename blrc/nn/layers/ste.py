@@ -65,7 +65,34 @@ class SteLinear(DenseLayer):
         return self.multiply(x, _WeightSigns.apply(self.weight), signs)  # type: ignore[no-untyped-call]
 
 
-class SteConv2d(ConvLayer):
+class _SteConv(ConvLayer):
+    """Implement what convolutions with the signs of weights share, whatever their dimensions."""
+
+    weight: nn.Parameter
+
+    def new_weight(self, shape: tuple[int, ...], device: Device, dtype: torch.dtype | None) -> nn.Parameter:
+        return _shadow(shape, device, dtype)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.expect(x)
+        signs = self.signs_in is not None and all_signs(x)
+        return self.convolve(x, _WeightSigns.apply(self.weight), self.bias, signs)  # type: ignore[no-untyped-call]
+
+
+class SteConv1d(_SteConv):
+    """Apply a convolution over time with the signs of its weights: ``(N, C, L)`` to ``(N, C', L')``.
+
+    Arguments and errors are those of `SteConv2d`, with the options of `torch.nn.Conv1d`.
+
+    Example:
+        >>> SteConv1d(6, 8, 5, padding=2)(torch.randn(4, 6, 100)).shape
+        torch.Size([4, 8, 100])
+    """
+
+    dims = 1
+
+
+class SteConv2d(_SteConv):
     """Apply a convolution with the signs of its weights and zero padding: ``(N, C, H, W)`` to ``(N, C', H', W')``.
 
     Args:
@@ -87,16 +114,6 @@ class SteConv2d(ConvLayer):
         >>> SteConv2d(1, 32, 3, padding="same")(torch.randn(5, 1, 28, 28)).shape
         torch.Size([5, 32, 28, 28])
     """
-
-    weight: nn.Parameter
-
-    def new_weight(self, shape: tuple[int, ...], device: Device, dtype: torch.dtype | None) -> nn.Parameter:
-        return _shadow(shape, device, dtype)
-
-    def forward(self, x: Tensor) -> Tensor:
-        x = self.expect(x)
-        signs = self.signs_in is not None and all_signs(x)
-        return self.convolve(x, _WeightSigns.apply(self.weight), self.bias, signs)  # type: ignore[no-untyped-call]
 
 
 class SteSign(nn.Module):
@@ -174,16 +191,16 @@ def glorot_scale(layer: nn.Module) -> float:
     For a convolution fan_in is kH kW C and fan_out is kH kW C', as in Hubara et al.'s own code.
 
     Raises:
-        BlrcError: the layer is neither a `SteLinear` nor a `SteConv2d`.
+        BlrcError: the layer is neither a `SteLinear` nor a convolution with the signs of its weights.
 
     Example:
         >>> glorot_scale(SteLinear(100, 50))
         0.1
     """
-    if not isinstance(layer, SteLinear | SteConv2d):
+    if not isinstance(layer, SteLinear | _SteConv):
         raise BlrcError(f"glorot_scale: takes a SteLinear or SteConv2d, got {type(layer).__name__}")
     taps = math.prod(layer.weight.shape[2:])
-    channels = layer.in_channels + layer.out_channels if isinstance(layer, SteConv2d) else sum(layer.weight.shape)
+    channels = layer.in_channels + layer.out_channels if isinstance(layer, _SteConv) else sum(layer.weight.shape)
     return math.sqrt(1.5 / (taps * channels))
 
 
@@ -194,7 +211,7 @@ def clip_(model: nn.Module) -> None:
     Without clipping, a weight may drift so far out that its sign never changes again (Hubara et al. 2016, section 2.3).
     """
     for module in model.modules():
-        if isinstance(module, SteLinear | SteConv2d):
+        if isinstance(module, SteLinear | _SteConv):
             module.weight.clamp_(-1.0, 1.0)
 
 

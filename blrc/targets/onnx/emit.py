@@ -19,7 +19,7 @@ A user of the file sees these tensors:
 float32 `input` and float32 `scores`, which hold the same integers, and no other output.
 
 N is dynamic. Inside, every value of the program is a tensor of its own name. What members compute alike is computed
-once, and the rest is named ``mK/value`` (`blrc.targets.onnx.graph.tensor_name`). `blrc.targets.onnx.graph` says which
+once, and the rest is named ``mK/value`` (`blrc.targets.onnx.tensors.tensor_name`). `blrc.targets.onnx.graph` says which
 numbers the tensors hold and how the ops are lowered. Where the program has a gate (`Program.gate`, metadata
 ``blrc.gate`` in units of 2^-16), the file still computes every member, and leaves the members that are not asked out of
 the sums: the values are the same, but no time is saved. IR version 8 and opset 17 are what ONNX Runtime 1.17 and
@@ -41,8 +41,9 @@ from blrc.program import head, program_file
 from blrc.program.program import Op, Program, Value
 from blrc.targets.onnx import head as onnx_head
 from blrc.targets.onnx.float_form import FloatLowering, float_info, read_float_input
-from blrc.targets.onnx.graph import Lowering, read_input, tensor_info, tensor_name, value_info
+from blrc.targets.onnx.graph import Lowering, read_input
 from blrc.targets.onnx.nodes import IR_VERSION, OPSET, Graph
+from blrc.targets.onnx.tensors import tensor_info, tensor_name, value_info
 from blrc.targets.options import EmitOptions, Emitted
 from blrc.targets.requests import OnnxForm
 

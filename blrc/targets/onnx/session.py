@@ -19,8 +19,8 @@ from blrc.program import head
 from blrc.program.program import Op, Program, Value
 from blrc.targets.onnx import worker
 from blrc.targets.onnx.emit import FORMS, op_model
-from blrc.targets.onnx.graph import is_flat, tensor_name
 from blrc.targets.onnx.head import OUTPUTS
+from blrc.targets.onnx.tensors import is_flat, tensor_name
 from blrc.targets.requests import OnnxForm
 
 Arrays = dict[str, NDArray[Any]]

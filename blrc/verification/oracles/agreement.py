@@ -127,7 +127,7 @@ class _Decisions:
 
 def _same_labels(net: Net, stages: Mapping[str, _Decisions], raw: NDArray[Any], labels: NDArray[np.int64]) -> int:
     """Run a batch through all stages, and return how many labels are the program's."""
-    x: NDArray[np.int8] = net.encoding.codes(raw)
+    x: NDArray[np.int8] = net.encoding.maps(raw)
     same = 0
     for piece in pieces(net):
         if isinstance(piece, Stage):

@@ -42,7 +42,7 @@ def _chunk(program: Program, net: Net, raw: NDArray[Any], member: int) -> str | 
     device = device_layout(raw)
     values = reference.run(program, device, member)
     outputs = {op.name: op.y.name for op in program.ops}
-    x: NDArray[np.int8] = net.encoding.codes(raw)
+    x: NDArray[np.int8] = net.encoding.maps(raw)
     binary = net.encoding.is_binary
     inverted = np.zeros(program.input.shape[2], dtype=bool)
     name = ""

@@ -81,7 +81,10 @@ MIXED = (bnn.BinaryConv2d, bnn.StochasticSign, nn.Linear, bnn.Bernoulli)
 
 @pytest.mark.parametrize(
     ("cls", "where"),
-    [(cls, "subclass") for cls in CLASSES] + [(cls, "mixin") for cls in MIXED],
+    [
+        *((cls, "mixin") for cls in MIXED),
+        *(pytest.param(cls, "subclass", marks=[] if cls in MIXED else [pytest.mark.nightly]) for cls in CLASSES),
+    ],
     ids=lambda x: x if isinstance(x, str) else x.__name__,
 )
 def test_every_attribute_of_every_known_class_overridden(cls: type[nn.Module], where: str) -> None:

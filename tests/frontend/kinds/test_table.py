@@ -20,7 +20,14 @@ CONV = {"in_channels": 4, "out_channels": 6, "kernel_size": [3, 2], "stride": [1
 DENSE = {"in_features": 5, "out_features": 3, "bias": True}
 NORM = {"num_features": 3, "eps": 1e-5, "momentum": 0.1, "affine": True}
 POOL = {"kernel_size": [3, 3], "stride": [2, 2], "padding": [1, 1]}
+CONV1D = {"in_channels": 4, "out_channels": 6, "kernel_size": [3], "stride": [2], "padding": [1], "dilation": [1],
+          "groups": 2, "bias": True}  # fmt: skip
+POOL1D = {"kernel_size": [3], "stride": [2], "padding": [1]}
 GOOD: dict[str, dict[str, Any]] = {
+    "binary_conv1d": CONV1D,
+    "ste_conv1d": CONV1D,
+    "max_pool1d": POOL1D,
+    "plain_pool1d": POOL1D,
     "binary_conv2d": CONV,
     "binary_linear": DENSE,
     "batch_norm1d": NORM,
@@ -45,6 +52,8 @@ GOOD: dict[str, dict[str, Any]] = {
 }
 OTHERS: dict[str, list[dict[str, Any]]] = {
     "binary_conv2d": [{"padding": "same", "stride": [1, 1]}, {"padding": "valid"}, {"bias": False}, {"kernel_size": 3}],
+    "binary_conv1d": [{"padding": "same", "stride": [1]}, {"kernel_size": 3, "padding": 0}, {"bias": False}],
+    "plain_pool1d": [{"stride": None}, {"kernel_size": 2, "stride": 2, "padding": 0}],
     "batch_norm1d": [{"affine": False}, {"momentum": None}, {"eps": 0}],
     "plain_pool2d": [{"stride": None}, {"kernel_size": 2, "stride": 2, "padding": 0}],
     "softmax": [{"bias": False}],

@@ -20,6 +20,8 @@ from blrc.frontend.members import parse_members
 from blrc.program import head, reference
 from blrc.program.program import Program, Value
 from blrc.targets.c.build.compiler import STRICT
+from blrc.targets.c.kernels.cpus import PORTABLE
+from blrc.targets.c.kernels.tiers import host_cpu
 from blrc.targets.c.layout import strips
 from blrc.targets.c.native import calls, library
 from blrc.targets.c.native import network as native
@@ -28,6 +30,12 @@ from blrc.targets.c.native.network import Native
 
 QUICK = ("-O1",)
 KINDS = ("uint8", "int8", "bits")
+
+
+@pytest.fixture(autouse=True)
+def _portable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """C without the levels of this machine: fewer files to compile, and only maps of portable C run row by row."""
+    monkeypatch.setattr(library, "host_cpu", lambda: PORTABLE)
 
 
 def compiled(program: Program, threads: int = 1, flags: tuple[str, ...] = QUICK, cc: str | None = None) -> Native:
@@ -68,7 +76,9 @@ def check_program(program: Program, samples: int = 30, **options: Any) -> None:
     ],
 )
 @pytest.mark.slow("compiles C")
-def test_random_programs(seed: int, kind: str) -> None:
+def test_random_programs(seed: int, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the kernels of this machine."""
+    monkeypatch.setattr(library, "host_cpu", host_cpu)
     check_program(random_program(seed, kind, members=1 + seed % 3), threads=1 + seed % 2)
 
 
@@ -81,7 +91,6 @@ def test_every_kernel_with_clang(program: Any) -> None:
 
 def test_steps_that_run_row_by_row(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(strips, "plan", longest_strips)
-    monkeypatch.setattr(library, "host_cpu", lambda: "portable")  # for other CPUs maps are whole
     program = gated_members()
     check_program(program)
     assert compiled(program).layout.rows  # else nothing was tested

@@ -18,8 +18,8 @@ from blrc.program import reference
 from blrc.program.legal import check
 from blrc.program.program import BinaryScores, Constant, Conv, Program
 from blrc.targets.onnx.emit import emit
-from blrc.targets.onnx.graph import tensor_name
 from blrc.targets.onnx.session import OnnxRun, here, instrumented, run_op
+from blrc.targets.onnx.tensors import tensor_name
 
 
 def shared(program: Program, names: Iterable[str], of_member: tuple[int, ...]) -> Program:
@@ -65,8 +65,8 @@ def test_a_gated_ensemble_agrees(kind: str) -> None:
     assert metadata["blrc.gate"] == str(gate)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("members", [2, 5])
+@pytest.mark.parametrize("kind", first(1, KINDS))
+@pytest.mark.parametrize("members", first(1, [2, 5]))
 def test_the_oldest_runtime_agrees(members: int, kind: str, ort117_python: Path) -> None:
     program = random_program(members, kind, members=members)
     assert_agrees(program, OnnxRun(emitted(program), program, python=ort117_python), random_inputs(program, 17))
@@ -91,7 +91,7 @@ def test_the_random_members_differ() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("of_member", [(0, 0, 0), (0, 1, 0), (0, 0, 1), (0, 1, 1)])
+@pytest.mark.parametrize("of_member", first(2, [(0, 1, 0), (0, 1, 1), (0, 0, 1), (0, 0, 0)]))
 @pytest.mark.parametrize("ops", [1, 2, 3, 99])
 def test_members_that_share_layers_agree(ops: int, of_member: tuple[int, ...], kind: str) -> None:
     program = random_program(8, kind, (6, 6, 5), members=3)

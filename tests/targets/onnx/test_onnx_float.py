@@ -53,7 +53,7 @@ def test_every_layer_is_the_references(seed: int, kind: str) -> None:
     assert [output.name for output in proto.graph.output] == ["scores"]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", first(1, KINDS))
 def test_ops_alone_and_an_old_runtime(kind: str, ort117_python: Path) -> None:
     program = exact(random_program(5, kind, members=2))
     raw = random_inputs(program, 5)

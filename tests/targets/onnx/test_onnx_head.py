@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+from by_night import first
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper
@@ -26,7 +27,7 @@ INDICES = {"Reshape", "ArgMax", "GatherElements", "Tile", "Squeeze", "Unsqueeze"
 KNOWN_WRONG = {"Min", "Max", "ReduceMax", "ReduceMin", "ReduceSum", "BitShift", "Shape", "ConstantOfShape"}
 
 
-@pytest.fixture(params=["newest", "oldest"])
+@pytest.fixture(params=first(1, ["newest", "oldest"]))
 def python(request: pytest.FixtureRequest) -> Path | None:
     return None if request.param == "newest" else request.getfixturevalue("ort117_python")
 
@@ -42,7 +43,7 @@ def agree(scores: Scores, score_scale: float, python: Path | None = None, gate: 
 
 @pytest.mark.parametrize("score_scale", [SMALLEST, 2.09e-3, 0.5, 21.7, 1e30])
 @pytest.mark.parametrize("classes", [1, 2, 10, 600])
-@pytest.mark.parametrize("members", [1, 2, 5])
+@pytest.mark.parametrize("members", first(2, [1, 5, 2]))
 def test_answers_are_those_of_the_law(members: int, classes: int, score_scale: float) -> None:
     agree(spread_scores(members, classes, score_scale, classes), score_scale)
 
@@ -122,7 +123,7 @@ def test_any_legal_scores(members: int, score_scale: float, gate: int, rows: lis
     agree(list(every[:members]), score_scale, gate=gate if members > 1 else 0)
 
 
-@pytest.mark.parametrize("members", [2, 10, 11, 128, 129, 257, 700])
+@pytest.mark.parametrize("members", first(3, [2, 11, 129, 10, 128, 257, 700]))
 def test_any_number_of_members(members: int) -> None:
     """Around the numbers from which on sums are split into digits."""
     for scale in (0.0123, 1e30):

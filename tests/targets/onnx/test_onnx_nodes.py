@@ -49,7 +49,7 @@ def test_programs_agree(seed: int, kind: str) -> None:
     assert_agrees(program, OnnxRun(emitted(program, "bits"), program), random_inputs(program, 7, seed))
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", first(1, KINDS))
 def test_the_oldest_runtime_agrees(kind: str, ort117_python: Path) -> None:
     program = random_program(3, kind, members=2)
     run = OnnxRun(emitted(program, "bits"), program, python=ort117_python)

@@ -33,7 +33,7 @@ def test_each_op_alone_agrees(seed: int, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("seed", [0, 1, 2, 5])
+@pytest.mark.parametrize("seed", first(1, [0, 1, 2, 5]))
 def test_the_oldest_runtime_agrees(seed: int, kind: str, ort117_python: Path) -> None:
     program = random_program(seed, kind, members=1 + seed % 3)
     run = OnnxRun(emitted(program), program, python=ort117_python)

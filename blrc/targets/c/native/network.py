@@ -229,6 +229,10 @@ class Native:
             images = raw.transpose(0, 3, 1, 2) if order == "NHWC" and raw.ndim == 4 else raw
             raw, order = self.whitening.codes(images), "NCHW"
         height, width, channels = value.shape
+        if isinstance(raw, np.ndarray) and raw.ndim == 2 and (height, width) == (1, 1):  # (N, features)
+            raw = raw[:, None, None, :] if order == "NHWC" else raw[:, :, None, None]
+        elif isinstance(raw, np.ndarray) and raw.ndim == 3 and height == 1:  # (N, length, channels), (N, C, L)
+            raw = raw[:, None] if order == "NHWC" else raw[:, :, None]
         wanted = (height, width, channels) if order == "NHWC" else (channels, height, width)
         dtypes = ("bool", "uint8") if value.dtype == "bits" else (value.dtype,)
         takes = f"{self.name}: takes {' or '.join(dtypes)} (N, {', '.join(map(str, wanted))})"

@@ -1,0 +1,63 @@
+"""Check the fields of a checkpoint's plain data, and read the input's encoding from them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any, NoReturn
+
+from blrc.errors import BlrcError
+from blrc.frontend.kinds.record import shown
+from blrc.net.encoding import InputEncoding
+from blrc.reading.schema import unknown_field
+
+
+def expect_only(what: str, held: Mapping[str, Any], known: Collection[str]) -> None:
+    """Refuse a field that this version of blrc does not know, because it could mean anything."""
+    if (key := unknown_field(held, known)) is not None:
+        invalid(f"{what} has a field {key}, which this version of blrc does not know")
+
+
+def encoding_of(held: Mapping[str, Any]) -> InputEncoding:
+    """Return the encoding of the raw input that a checkpoint holds."""
+    expect_only("the input", held, ("kind", "shape", "scale", "mean", "std", "table", "at"))
+    shape = tuple(expect(int, n, "a size of the input") for n in field(list, held, "shape"))
+    mean, std = (tuple(_number(x, f"the input's {key}") for x in field(list, held, key)) for key in ("mean", "std"))
+    scale = _number(held.get("scale"), "the input's scale")
+    given = tuple(_integers(row, "a row of the input's table") for row in _maybe_list(held, "table"))
+    return InputEncoding(
+        field(str, held, "kind"), shape, scale, mean, std, given, _integers(_maybe_list(held, "at"), "at")
+    )
+
+
+def _maybe_list(held: Mapping[str, Any], key: str) -> list[Any]:
+    found: list[Any] = field(list, held, key) if key in held else []
+    return found
+
+
+def _integers(values: Any, what: str) -> tuple[int, ...]:
+    return tuple(expect(int, value, what) for value in expect(list, values, what))
+
+
+def field(kind: type, held: Mapping[str, Any], key: str) -> Any:
+    """Return the field `key`, which must be there, and of exactly the type `kind`."""
+    if key not in held:
+        invalid(f"{key} is missing")
+    return expect(kind, held[key], key)
+
+
+def expect(kind: type, value: Any, what: str) -> Any:
+    """Return `value`, which must be of exactly the type `kind`."""
+    if type(value) is not kind:
+        invalid(f"{what} is {shown(value)}, expected {kind.__name__}")
+    return value
+
+
+def _number(value: Any, what: str) -> float:
+    if type(value) not in (int, float):
+        invalid(f"{what} is {shown(value)}, expected a number")
+    return float(value)  # no number of the file is beyond float64: see pickled.MOST_DIGITS
+
+
+def invalid(why: str) -> NoReturn:
+    """Raise the error of a file that is no checkpoint."""
+    raise BlrcError(f"not a valid blrc checkpoint ({why}); save it again with blrc.save()")
