@@ -10,7 +10,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from blrc.app.import_onnx import opened, original_of
+from blrc.app.import_onnx import opened
 from blrc.app.provenance import describe, notes, recorded_inputs
 from blrc.app.sizes import sizes_of
 from blrc.app.sizes import to_plain as to_plain_sizes
@@ -58,7 +58,6 @@ class ExportRequest:
         c, onnx: the options of these targets; None if they are not asked for.
         name: the prefix of every file and symbol; None takes the checkpoint's file name.
         norms, rounding: see `blrc.lowering.statistics.nets_of`.
-        original: the SHA-256 of the ONNX file that the network was imported from, if any.
     """
 
     folder: Path
@@ -71,7 +70,6 @@ class ExportRequest:
     force: bool
     norms: Norms | None = None
     rounding: Rounding = "exact"
-    original: str | None = None
 
     def emit_options(self, name: str, recorded: vectors.Vectors, source: Checkpoint) -> EmitOptions:
         """Return the options that are passed to the targets."""
@@ -97,7 +95,7 @@ class Exported(Preformatted):
     """Describe what an export wrote; ``print`` shows its sizes.
 
     Attributes:
-        moved: how far thresholds moved since norms were estimated anew, where the network as saved can be compared with.
+        moved: how far thresholds moved, if norms were estimated anew and the network as saved can be compared with.
     """
 
     folder: Path
@@ -223,7 +221,6 @@ def export(
         force=force,
         norms=parse_norms(norms),
         rounding=parse_rounding(rounding),
-        original=original_of(model),
     )
     return run(opened(model, say), request, say)
 
@@ -266,7 +263,7 @@ def run(source: Checkpoint, request: ExportRequest, say: Say = quiet) -> Exporte
             emitted = TARGETS[target](program, options)
             files.update(emitted.files)
             about[target] = emitted.about
-        settings = describe(source, chosen[-1], gate, norms, request.rounding, request.original)
+        settings = describe(source, chosen[-1], gate, norms, request.rounding)
         manifest = Manifest(name, digest, VERSION, program.members, settings, to_plain(options), about, listed(files))
         files[f"{name}{SUFFIX}"] = to_bytes(manifest)
         place.write(files, replaced)

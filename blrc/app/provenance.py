@@ -20,21 +20,16 @@ RECORDED = 6  # calibration samples among the recorded vectors; the two extremes
 
 
 def describe(
-    source: Checkpoint,
-    member: Member,
-    gate: int,
-    norms: Norms,
-    rounding: Rounding = "exact",
-    original: str | None = None,
+    source: Checkpoint, member: Member, gate: int, norms: Norms, rounding: Rounding = "exact"
 ) -> dict[str, object]:
     """Return the manifest's settings: the input, how norms were calibrated, and what of the last `member` is sampled.
 
-    Warnings about the checkpoint are under ``notes``, ``rounding`` is there unless it is exact, and ``original`` is the
-    SHA-256 of the ONNX file that was imported, if one was.
+    Warnings about the checkpoint are under ``notes``, ``rounding`` is there unless it is exact, and ``original`` names
+    the ONNX file that was imported, if one was.
     """
     extras: dict[str, object] = {} if rounding == "exact" else {"rounding": rounding}
-    if original is not None:
-        extras["original"] = original
+    if source.original is not None:
+        extras["original"] = source.original.to_plain()
     return {**_settings(source, norms), **_choices(source, member, gate), **extras}
 
 

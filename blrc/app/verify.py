@@ -44,8 +44,8 @@ def verify(
         data: test data (see `blrc.datasets.labelled.load`).
         model: the checkpoint: it is lowered again and must give the same program, and agreement with torch is measured.
             A network of whitened images takes a folder of `data` only if it is given.
-        original: the ONNX file that the network was imported from: it is run in ONNX Runtime, and every layer's bits, the
-            thresholds on every sum that can occur, the scores and the labels are compared with it.
+        original: the ONNX file that the network was imported from: it is run in ONNX Runtime, and every layer's bits,
+            the thresholds on every sum that can occur, the scores and the labels are compared with it.
         random: the number of random inputs; by default 10,000, fewer for networks over 6 million operations.
         seed: the seed of the random inputs.
         progress: is told what is being compared, how much of it is done, and how much there is.

@@ -81,10 +81,10 @@ class Manifest(Brief):
         return "float32" if self.settings.get("rounding") == "float32" else "exact"
 
     @property
-    def original(self) -> str | None:
-        """Return the SHA-256 of the ONNX file that was imported, if one was."""
+    def original(self) -> Mapping[str, Any] | None:
+        """Return what names the ONNX file that was imported (`blrc.frontend.origin.Origin`), if one was."""
         held = self.settings.get("original")
-        return None if held is None else str(held)
+        return held if isinstance(held, Mapping) else None
 
     def __repr__(self) -> str:
         """Name the export, its program and its targets."""
@@ -217,11 +217,18 @@ def _one_of(*known: str) -> schema.Check:
     return check
 
 
+_ORIGINAL = {
+    "sha256": check_sha256,
+    "input": _WORDS,
+    "mean": schema.listing(schema.number, _LAYERS),
+    "std": schema.listing(schema.number, _LAYERS),
+    "scale": schema.number,
+}
 _OPTIONAL: Mapping[str, tuple[Any, schema.Check]] = {
     "notes": ([], schema.listing(_WORDS, _NOTES)),
     "norms": ("estimated", _one_of("given", "estimated")),
     "rounding": ("exact", _one_of(*ROUNDINGS)),
-    "original": (None, schema.optional(check_sha256)),
+    "original": (None, schema.optional(schema.record(_ORIGINAL))),
 }
 """Settings that a manifest may lack: what that means, and the check of what is there."""
 

@@ -16,7 +16,7 @@ from blrc.net.pieces import Stage, pieces
 
 @dataclass(frozen=True)
 class Moved:
-    """Count thresholds, one for each channel, and those that decide another sum; ``most`` is the largest move in sums."""
+    """Count thresholds, one for each channel, and those that moved; ``most`` is the largest move, in units of z."""
 
     thresholds: int
     moved: int
@@ -26,8 +26,8 @@ class Moved:
         """Return a line for reports."""
         by = f", by {self.most:,} at most" if self.moved else ""
         return (
-            f"estimating the norms' statistics anew moved {self.moved:,} of {self.thresholds:,} thresholds{by}, against "
-            "the network as it was saved"
+            f"estimating the norms' statistics anew moved {self.moved:,} of {self.thresholds:,} thresholds{by}, "
+            "against the network as it was saved"
         )
 
     def to_plain(self) -> dict[str, Any]:

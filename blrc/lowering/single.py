@@ -64,7 +64,7 @@ def reachable(linear: Conv | Dense, low: int, high: int, binary: bool) -> NDArra
 
 
 def rounded(stage: Stage, rule: Folded, scale: float, low: int, high: int, binary: bool) -> Folded:
-    """Return a stage's rule with thresholds moved to where float32 decides, where that differs for a sum that can occur.
+    """Return a stage's rule with thresholds moved to where float32 decides, if that differs for a sum that can occur.
 
     Raises:
         BlrcError: float32 decides no channel by one threshold (layer and channel named), or norms were estimated.
@@ -77,8 +77,8 @@ def rounded(stage: Stage, rule: Folded, scale: float, low: int, high: int, binar
         at = moved(z, plus[:, c], rule, c, low, high)
         if at is None:
             raise BlrcError(
-                f"layer {stage.linear.name!r}: float32 decides channel {c} by more than one threshold, since its values "
-                "overflow; export it with --rounding exact"
+                f"layer {stage.linear.name!r}: float32 decides channel {c} by more than one threshold, since its "
+                "values overflow; export it with --rounding exact"
             )
         threshold[c] = at
     return Folded(rule.flip, threshold, rule.inverted)
@@ -119,8 +119,8 @@ def _step(step: Pointwise, x: Single) -> Single:
 def _norm(norm: Norm, x: Single) -> Single:
     if not isinstance(norm.statistics, Moments):
         raise BlrcError(
-            f"layer {norm.name!r}: --rounding float32 means the network as it was saved, but this norm's statistics are "
-            "estimated; export with --norms given"
+            f"layer {norm.name!r}: --rounding float32 means the network as it was saved, but this norm's statistics "
+            "are estimated; export with --norms given"
         )
     means, variances = norm.statistics.means, norm.statistics.variances
     spread = _rounded(np.sqrt(_wide(_rounded(_wide(_rounded(variances)) + _wide(_rounded(np.float64(norm.eps)))))))

@@ -75,8 +75,14 @@ def source_of(graph: Graph, flows: Mapping[str, Flow]) -> Tensor:
 
 
 def fed(source: Tensor, encoding: InputEncoding, raw: NDArray[Any]) -> NDArray[Any]:
-    """Return what the original is given for raw samples ``(N, *encoding.shape)``: what the program's codes stand for."""
+    """Return what the original is given for raw samples ``(N, *encoding.shape)``.
+
+    Of pixels these are the file's own values, except where the import rounds them to codes: then they are what the
+    codes stand for, so that the layers behind can be compared.
+    """
     flow = source.flow
+    if isinstance(flow, Raw) and flow.seen is not None and (encoding.given or encoding.at):
+        return seen(flow, raw)
     codes = encoding.codes(raw).astype(np.float64).reshape(len(raw), *flow.shape)
     if isinstance(flow, Bits):
         return codes * float(flow.scale) + float(flow.offset)
@@ -85,7 +91,15 @@ def fed(source: Tensor, encoding: InputEncoding, raw: NDArray[Any]) -> NDArray[A
         return codes
     factor, offset = flow.factor.reshape(-1)[0], flow.offset.reshape(-1)[0]
     real = codes / encoding.scale
-    return np.sign(float(factor)) * real if encoding.kind == "uint8" else float(factor) * real + float(offset)
+    return np.sign(float(factor)) * real if encoding.mean else float(factor) * real + float(offset)
+
+
+def seen(flow: Raw, raw: NDArray[Any]) -> NDArray[Any]:
+    """Return what the file makes of pixels, ``(N, *flow.shape)``."""
+    assert flow.seen is not None
+    pixels = raw.reshape(len(raw), *flow.shape)
+    table = np.broadcast_to(flow.seen, (len(flow.seen), *flow.shape))
+    return np.asarray(table[(pixels, *np.ogrid[tuple(slice(n) for n in (1, *flow.shape))][1:])])
 
 
 def is_plus(tensor: Tensor, values: NDArray[Any]) -> NDArray[np.bool_]:

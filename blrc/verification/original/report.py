@@ -14,11 +14,32 @@ SHOWN = 20
 
 @dataclass
 class Layer:
-    """Count bits of a layer: those compared, those that differ, and of these those that float32's rounding explains."""
+    """Count the bits of a layer.
+
+    Attributes:
+        bits, differ: those compared, and those that differ.
+        by_chain: those that differ because float32 decides that very sum otherwise than exact rationals.
+        by_sums: those that differ because the original's sum itself was rounded, by less than one step of z.
+    """
 
     bits: int = 0
     differ: int = 0
-    explained: int = 0
+    by_chain: int = 0
+    by_sums: int = 0
+
+    @property
+    def explained(self) -> int:
+        """Return how many differences rounding explains."""
+        return self.by_chain + self.by_sums
+
+    def __str__(self) -> str:
+        """Return the differences in words."""
+        if not self.differ:
+            return "all equal"
+        causes = [f"{self.by_chain:,} where float32 decides that sum otherwise"] if self.by_chain else []
+        causes += [f"{self.by_sums:,} where float32 rounded the sum"] if self.by_sums else []
+        causes += [f"{self.differ - self.explained:,} NOT EXPLAINED"] if self.differ > self.explained else []
+        return f"{self.differ:,} differ: {', '.join(causes)}"
 
 
 @dataclass(frozen=True)
@@ -59,16 +80,15 @@ def to_lines(found: Against) -> list[str]:
     same = "the same program" if found.same_program else "ANOTHER program"
     lines = [f"original {found.sha256}: importing it gives {same}"]
     for name, layer in found.layers.items():
-        differ = f"{layer.differ:,} differ, {layer.explained:,} by float32's rounding" if layer.differ else "all equal"
-        lines.append(f"  {name:<20}{layer.bits:>16,} bits   {differ}")
+        lines.append(f"  {name:<20}{layer.bits:>16,} bits   {layer}")
     lines.append(
         f"  scores              {found.scores:>16,}   off by {found.farthest:.2g} at most, of {found.bound:.2g} allowed"
     )
     lines.append(f"  labels              {found.labels:>16,}   {found.labels - found.same_labels:,} differ")
     explained = [each for each in found.channels if each.explained]
     lines.append(
-        f"  thresholds on every sum: {found.decisions:,} decisions; {len(explained):,} channels where float32 and exact "
-        "rationals differ"
+        f"  thresholds on every sum: {found.decisions:,} decisions; {len(explained):,} channels where float32 and "
+        "exact rationals differ"
     )
     lines += [f"    {each}" for each in explained[:SHOWN]]
     if len(explained) > SHOWN:

@@ -1,4 +1,4 @@
-"""Rewrite an ONNX file so that ONNX Runtime runs it: standard operators for quantisers, and other inputs and outputs."""
+"""Rewrite an ONNX file so that ONNX Runtime runs it: standard operators for quantisers, other inputs and outputs."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ class Channel:
 
 @dataclass(frozen=True, eq=False)
 class Decided:
-    """Hold what the comparison of one layer found: the channels that differ, how many decisions, and float32's table."""
+    """Hold the channels of a layer that differ, the number of decisions compared, and float32's thresholds."""
 
     channels: tuple[Channel, ...]
     decisions: int
@@ -69,7 +69,7 @@ class Decided:
 def compare_thresholds(
     program: Program, decision: Decision, encoding: InputEncoding, model: Any, batch: int | None
 ) -> Decided:
-    """Evaluate the original on every sum that can occur in a layer, and compare with both the exact and the export's."""
+    """Evaluate the original on every sum that can occur in a layer, and compare the thresholds with it."""
     stage, rule = decision.stage, decision.rule
     peak, scale = (1, 1.0) if decision.binary else (encoding.peak, encoding.scale)
     bound = fan_in(stage.linear) * peak
