@@ -15,7 +15,7 @@ from blrc.lowering.calibrate import fan_in
 from blrc.lowering.single import values
 from blrc.net.encoding import torch_layout
 from blrc.program import reference
-from blrc.program.program import Conv, Op, Program
+from blrc.program.program import BinaryScores, Conv, Op, Program, Scores
 from blrc.verification.original.original import Original
 from blrc.verification.original.places import Place, fed, is_plus, prefix, scores_of, seen, source_of
 from blrc.verification.original.report import Layer
@@ -54,7 +54,7 @@ class Tally:
         self.tail = program.ops[sum(len(place.ops) for place in found) :]
         inputs = prod(program.ops[-1].x.shape)
         self.bound = float(Fraction(inputs + 1) * Fraction(program.score_scale) / 2)
-        self.slack = 16 * SINGLE * program.ops[-1].peak(program) * program.score_scale
+        self.slack = (inputs + 16) * SINGLE * _largest_score(program) * program.score_scale
         self.scores = self.labels = self.same = self.labelled = self.correct = self.far = 0
         self.farthest = 0.0
         self.first: dict[str, str] = {}
@@ -171,6 +171,18 @@ class Tally:
                 f"rounding explains {self.bound:.3g}"
             )
         return found
+
+
+def _largest_score(program: Program) -> float:
+    """Return a bound on the magnitude of integer scores, and of the sums on the way to them."""
+    last = program.ops[-1]
+    if isinstance(last, BinaryScores):
+        each = np.abs(program.constant(last.multiplier).astype(np.float64)) * prod(last.x.shape)
+    else:
+        assert isinstance(last, Scores)
+        table = program.constant(last.weights)
+        each = np.abs(table.astype(np.float64)).reshape(len(table), -1).sum(axis=1)
+    return float((each + np.abs(program.constant(last.bias).astype(np.float64))).max())
 
 
 def through(program: Program, ops: Sequence[Op], x: NDArray[Any]) -> NDArray[Any]:
