@@ -10,8 +10,7 @@ from blrc.app.import_onnx import opened
 from blrc.errors import BlrcError
 from blrc.frontend.checkpoint import Checkpoint
 from blrc.frontend.sample import Member
-from blrc.lowering.moved import Moved, moved_by_estimation
-from blrc.lowering.statistics import parse_norms, parse_rounding
+from blrc.lowering.statistics import Moved, moved_by_estimation, parse_norms, parse_rounding
 from blrc.net.net import Net
 from blrc.program.program import Program
 from blrc.reading.given import path_of, typed

@@ -19,7 +19,7 @@ from blrc.exports.again import code_of, private_copy, vectors_of
 from blrc.exports.door import OpenedExport, open_export
 from blrc.exports.manifest import VECTORS
 from blrc.extras import lacking
-from blrc.lowering.moved import Moved
+from blrc.lowering.statistics import Moved
 from blrc.net.encoding import torch_layout
 from blrc.net.net import Net
 from blrc.program import program_file, reference, vectors

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from blrc.display import Preformatted
-from blrc.lowering.moved import Moved
+from blrc.lowering.statistics import Moved
 from blrc.verification.devices import Device, to_table
 from blrc.verification.oracles.agreement import Agreement
 from blrc.verification.original.report import Against, to_lines
