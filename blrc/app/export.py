@@ -23,8 +23,9 @@ from blrc.frontend.checkpoint import Checkpoint
 from blrc.frontend.members import MembersRequest, ask_members
 from blrc.frontend.sample import MAP, NONE, Member, binary_layers
 from blrc.lowering.lower import lower
-from blrc.lowering.statistics import Moved, Norms, moved_by_estimation, nets_of, norms_of, parse_norms, parse_rounding
-from blrc.net.net import Net, Rounding
+from blrc.lowering.statistics import Moved, moved_by_estimation, nets_of, norms_of, parse_norms, parse_rounding
+from blrc.net.choices import Norms, Rounding
+from blrc.net.net import Net
 from blrc.program import program_file, vectors
 from blrc.program.program import Program
 from blrc.reading.given import path_of, typed

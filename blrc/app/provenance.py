@@ -9,9 +9,8 @@ from numpy.typing import NDArray
 
 from blrc.frontend.checkpoint import Checkpoint
 from blrc.frontend.sample import Member, binary_layers
-from blrc.lowering.statistics import Norms
+from blrc.net.choices import Norms, Rounding
 from blrc.net.encoding import device_layout
-from blrc.net.net import Rounding
 from blrc.program.head import ONE
 from blrc.program.program import Program
 from blrc.verification.inputs.stimuli import adversarial_inputs

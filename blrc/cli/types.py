@@ -212,13 +212,13 @@ PATH, OUTPUT, MODEL = Named(), Output(), Model()
 
 
 def _norms() -> tuple[str, ...]:
-    from blrc.lowering.statistics import NORMS
+    from blrc.net.choices import NORMS
 
     return NORMS
 
 
 def _roundings() -> tuple[str, ...]:
-    from blrc.net.net import ROUNDINGS
+    from blrc.net.choices import ROUNDINGS
 
     return ROUNDINGS
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from blrc.display import Brief
 from blrc.errors import BlrcError
-from blrc.net.net import ROUNDINGS, Rounding
+from blrc.net.choices import ROUNDINGS, Rounding
 from blrc.program import head
 from blrc.reading import schema
 from blrc.reading.schema import MisfitError, shown

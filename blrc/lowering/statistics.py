@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal, get_args
+from typing import Any
 
 import numpy as np
 
@@ -12,11 +12,9 @@ from blrc.errors import BlrcError
 from blrc.frontend.checkpoint import Checkpoint
 from blrc.frontend.sample import MAP, Member, binary_layers, sample
 from blrc.lowering.calibrate import calibrate, folded
-from blrc.net.net import ROUNDINGS, Moments, Net, Norm, Rounding
+from blrc.net.choices import NORMS, ROUNDINGS, Norms, Rounding
+from blrc.net.net import Moments, Net, Norm
 from blrc.net.pieces import Stage, pieces
-
-Norms = Literal["given", "estimated"]
-NORMS: tuple[Norms, ...] = get_args(Norms)
 
 
 def parse_norms(norms: str | None) -> Norms | None:

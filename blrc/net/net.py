@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Literal, get_args
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from blrc.errors import BlrcError
+from blrc.net.choices import Rounding
 from blrc.net.encoding import InputEncoding
 from blrc.net.window import Window
 
@@ -176,9 +177,6 @@ class Softmax:
     weights: Reals
     bias: Reals
 
-
-Rounding = Literal["exact", "float32"]
-ROUNDINGS: tuple[Rounding, ...] = get_args(Rounding)
 
 Pointwise = Norm | Scale | Shift | Leak | Clip
 """What may stand between a binary layer and its sign, besides pooling: a monotone function for each channel."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from blrc.errors import BlrcError
+from blrc.net.choices import Rounding
 from blrc.net.net import (
     INPUT,
     Clip,
@@ -20,7 +21,6 @@ from blrc.net.net import (
     Net,
     Norm,
     Pointwise,
-    Rounding,
     Scale,
     Shift,
     Sign,

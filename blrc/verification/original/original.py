@@ -14,7 +14,8 @@ from blrc.importing.declared import Declared
 from blrc.importing.file import MOST_BYTES, Graph, read
 from blrc.importing.flow import Flow
 from blrc.importing.walk import walk
-from blrc.net.net import Net, Rounding
+from blrc.net.choices import Rounding
+from blrc.net.net import Net
 from blrc.reading import regular
 from blrc.store.listing import content_of
 from blrc.verification.original.standard import standard
