@@ -13,6 +13,7 @@ from typing import Any
 from blrc.app.import_onnx import opened
 from blrc.app.provenance import describe, notes, recorded_inputs
 from blrc.app.sizes import sizes_of
+from blrc.app.sizes import to_plain as to_plain_sizes
 from blrc.display import Preformatted
 from blrc.errors import BlrcError
 from blrc.exports.door import previous_files
@@ -22,8 +23,8 @@ from blrc.frontend.checkpoint import Checkpoint
 from blrc.frontend.members import MembersRequest, ask_members
 from blrc.frontend.sample import MAP, NONE, Member, binary_layers
 from blrc.lowering.lower import lower
-from blrc.lowering.norms import Norms
-from blrc.lowering.statistics import nets_of, norms_of, parse_norms
+from blrc.lowering.statistics import Moved, moved_by_estimation, nets_of, norms_of, parse_norms, parse_rounding
+from blrc.net.choices import Norms, Rounding
 from blrc.net.net import Net
 from blrc.program import program_file, vectors
 from blrc.program.program import Program
@@ -56,7 +57,7 @@ class ExportRequest:
         publication: what is known of the model, for when it is published.
         c, onnx: the options of these targets; None if they are not asked for.
         name: the prefix of every file and symbol; None takes the checkpoint's file name.
-        norms: see `blrc.lowering.statistics.nets_of`.
+        norms, rounding: see `blrc.lowering.statistics.nets_of`.
     """
 
     folder: Path
@@ -68,6 +69,7 @@ class ExportRequest:
     name: str | None
     force: bool
     norms: Norms | None = None
+    rounding: Rounding = "exact"
 
     def emit_options(self, name: str, recorded: vectors.Vectors, source: Checkpoint) -> EmitOptions:
         """Return the options that are passed to the targets."""
@@ -90,34 +92,49 @@ class ExportRequest:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Exported(Preformatted):
-    """Describe what an export wrote; ``print`` shows its sizes."""
+    """Describe what an export wrote; ``print`` shows its sizes.
+
+    Attributes:
+        moved: how far thresholds moved, if norms were estimated anew and the network as saved can be compared with.
+    """
 
     folder: Path
     program: Program
     manifest: Manifest
+    moved: Moved | None = None
 
     def __repr__(self) -> str:
         targets = ", ".join(self.manifest.targets)
         return f"Exported('{self.folder}': {targets} of {self.manifest.name!r}, program {self.manifest.digest[:16]})"
 
     def __str__(self) -> str:
-        return "\n".join(sizes_of(self.folder, self.manifest))
+        moved = [] if self.moved is None else [str(self.moved)]
+        return "\n".join([*sizes_of(self.folder, self.manifest), *moved])
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return what was written, and its sizes, as plain data for JSON."""
+        moved = None if self.moved is None else self.moved.to_plain()
+        return {**to_plain_sizes(self.folder, self.manifest), "moved_thresholds": moved}
 
 
 def build(
-    source: Checkpoint, members: Sequence[Member], gate: int = 0, norms: Norms | None = None
+    source: Checkpoint,
+    members: Sequence[Member],
+    gate: int = 0,
+    norms: Norms | None = None,
+    rounding: Rounding = "exact",
 ) -> tuple[Program, list[Net]]:
     """Sample, calibrate and lower `members`; return their program and their calibrated nets.
 
     Args:
         gate: see `Program.gate`; with it the first member has to be MAP.
-        norms: see `blrc.lowering.statistics.nets_of`.
+        norms, rounding: see `blrc.lowering.statistics.nets_of`.
 
     Raises:
         BlrcError: the checkpoint has no calibration samples where they are needed, or a network cannot be compiled; the
             message names the layer.
     """
-    nets = nets_of(source, members, norms)
+    nets = nets_of(source, members, norms, rounding)
     return lower(nets, gate), nets
 
 
@@ -136,6 +153,7 @@ def export(
     freeze: str | float | Fraction = NONE,
     gate: str | float | Fraction | None = None,
     norms: str | None = None,
+    rounding: str = "exact",
     packages: str | Sequence[str] = (),
     flash: str | int | None = None,
     ram: str | int | None = None,
@@ -166,6 +184,8 @@ def export(
             alone; otherwise it votes together with the sampled members. None: no gate.
         norms: ``given``: norms keep the statistics of training; ``estimated``: they get those of the calibration
             samples. None: given where no weight is random, else estimated.
+        rounding: ``exact``: bits are decided by rational numbers; ``float32``: as float32 decides, which rounds after
+            every step. They differ only where a value is almost 0.
         packages: one or several names from `blrc.targets.c.options.PACKAGES`: each writes a library of that ecosystem,
             with an example, into ``<package>/<name>`` of the folder. This needs the target ``c``.
         flash, ram: bytes that the C may take of each, as numbers or such as ``256K``; a network that does not fit is
@@ -200,6 +220,7 @@ def export(
         name=name,
         force=force,
         norms=parse_norms(norms),
+        rounding=parse_rounding(rounding),
     )
     return run(opened(model, say), request, say)
 
@@ -224,7 +245,8 @@ def run(source: Checkpoint, request: ExportRequest, say: Say = quiet) -> Exporte
         norms = norms_of(source, request.norms)
         if norms == "estimated":
             say("calibrating")
-        program, _ = build(source, chosen, gate, norms)
+        program, nets = build(source, chosen, gate, norms, request.rounding)
+        moved = moved_by_estimation(source, nets[0]) if norms == "estimated" else None
         if request.c is not None and (request.c.flash or request.c.ram):
             _check_budget(source, program, request.c, chosen[-1].layers is None)
         digest = program_file.digest(program)
@@ -241,11 +263,11 @@ def run(source: Checkpoint, request: ExportRequest, say: Say = quiet) -> Exporte
             emitted = TARGETS[target](program, options)
             files.update(emitted.files)
             about[target] = emitted.about
-        settings = describe(source, chosen[-1], gate, norms)
+        settings = describe(source, chosen[-1], gate, norms, request.rounding)
         manifest = Manifest(name, digest, VERSION, program.members, settings, to_plain(options), about, listed(files))
         files[f"{name}{SUFFIX}"] = to_bytes(manifest)
         place.write(files, replaced)
-    return Exported(request.folder, program, manifest)
+    return Exported(request.folder, program, manifest, moved)
 
 
 def _c_options(targets: Sequence[str], packages: str | Iterable[str], **given: Any) -> COptions | None:

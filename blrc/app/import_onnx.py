@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from blrc.errors import BlrcError
 from blrc.frontend import checkpoint
 from blrc.frontend.checkpoint import Checkpoint
-from blrc.importing.declared import parse_input
-from blrc.importing.file import read
+from blrc.frontend.origin import Origin
+from blrc.importing.declared import Declared, parse_input
+from blrc.importing.file import MOST_BYTES, read
 from blrc.importing.walk import Walked, walk
+from blrc.reading import regular
 from blrc.reading.given import path_of
+from blrc.store.listing import content_of
 
 SUFFIX = ".onnx"
 """Ends the names of files that are imported where a checkpoint is expected."""
@@ -51,6 +55,8 @@ def import_onnx(
         more = f" ({others} more refused: 'blrc import --dry-run' lists all)" if others else ""
         raise BlrcError(f"{path}: {refusals[0]}{more}")
     checkpoint.check(walked.checkpoint)
+    sha256 = content_of(regular.read(path_of(path), MOST_BYTES)).sha256
+    found = replace(walked.checkpoint, original=origin(sha256, parse_input(input, mean, std, scale)))
     for note in walked.notes:
         if say is not None:
             say(note)
@@ -60,8 +66,15 @@ def import_onnx(
         require("torch", "writing a checkpoint")
         from blrc.frontend.saving import write
 
-        write(walked.checkpoint, path_of(output, "the path of the checkpoint to write"))
-    return walked.checkpoint
+        write(found, path_of(output, "the path of the checkpoint to write"))
+    return found
+
+
+def origin(sha256: str, declared: Declared | None) -> Origin:
+    """Return the record of an import for its checkpoint."""
+    if declared is None:
+        return Origin(sha256)
+    return Origin(sha256, declared.kind, declared.mean, declared.std, declared.scale)
 
 
 def look(

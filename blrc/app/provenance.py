@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from blrc.frontend.checkpoint import Checkpoint
 from blrc.frontend.sample import Member, binary_layers
-from blrc.lowering.norms import Norms
+from blrc.net.choices import Norms, Rounding
 from blrc.net.encoding import device_layout
 from blrc.program.head import ONE
 from blrc.program.program import Program
@@ -18,12 +18,18 @@ from blrc.verification.inputs.stimuli import adversarial_inputs
 RECORDED = 6  # calibration samples among the recorded vectors; the two extremes are recorded as well
 
 
-def describe(source: Checkpoint, member: Member, gate: int, norms: Norms) -> dict[str, object]:
+def describe(
+    source: Checkpoint, member: Member, gate: int, norms: Norms, rounding: Rounding = "exact"
+) -> dict[str, object]:
     """Return the manifest's settings: the input, how norms were calibrated, and what of the last `member` is sampled.
 
-    Warnings about the checkpoint are under ``notes``, if there are any.
+    Warnings about the checkpoint are under ``notes``, ``rounding`` is there unless it is exact, and ``original`` names
+    the ONNX file that was imported, if one was.
     """
-    return {**_settings(source, norms), **_choices(source, member, gate)}
+    extras: dict[str, object] = {} if rounding == "exact" else {"rounding": rounding}
+    if source.original is not None:
+        extras["original"] = source.original.to_plain()
+    return {**_settings(source, norms), **_choices(source, member, gate), **extras}
 
 
 def notes(source: Checkpoint) -> list[str]:

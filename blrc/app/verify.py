@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from blrc.app.export import build
+from blrc.app.import_onnx import opened
 from blrc.errors import BlrcError
-from blrc.frontend import checkpoint
 from blrc.frontend.checkpoint import Checkpoint
 from blrc.frontend.sample import Member
-from blrc.lowering.statistics import parse_norms
+from blrc.lowering.statistics import Moved, moved_by_estimation, parse_norms, parse_rounding
 from blrc.net.net import Net
 from blrc.program.program import Program
 from blrc.reading.given import path_of, typed
@@ -27,6 +27,7 @@ def verify(
     *,
     data: str | Path | None = None,
     model: str | Path | None = None,
+    original: str | Path | None = None,
     random: int | None = None,
     seed: int = 0,
     progress: Progress = lambda what, done, total: None,
@@ -42,6 +43,8 @@ def verify(
         data: test data (see `blrc.datasets.labelled.load`).
         model: the checkpoint: it is lowered again and must give the same program, and agreement with torch is measured.
             A network of whitened images takes a folder of `data` only if it is given.
+        original: the ONNX file that the network was imported from: it is run in ONNX Runtime, and every layer's bits,
+            the thresholds on every sum that can occur, the scores and the labels are compared with it.
         random: the number of random inputs; by default 10,000, fewer for networks over 6 million operations.
         seed: the seed of the random inputs.
         progress: is told what is being compared, how much of it is done, and how much there is.
@@ -65,19 +68,21 @@ def verify(
         strict=strict,
         digest=digest,
         trust_code=trust_code,
+        original=None if original is None else path_of(original, "the path of the original ONNX file"),
     )
     if model is None:
         return verify_folder(request, progress)
-    source = checkpoint.load(model)
+    source = opened(model)
     return verify_folder(request, progress, _lower_again(request.folder, source), source.whitening)
 
 
 def _lower_again(folder: Path, source: Checkpoint) -> Lower:
-    def lower(members: Sequence[str], gate: int, norms: str) -> tuple[Program, list[Net]]:
+    def lower(members: Sequence[str], gate: int, norms: str, rounding: str) -> tuple[Program, list[Net], Moved | None]:
         try:
             parsed = [Member.parse(text) for text in members]
         except ValueError:
             raise BlrcError(f"{folder}: its program has members {', '.join(members)}; export it again") from None
-        return build(source, parsed, gate, parse_norms(norms))
+        program, nets = build(source, parsed, gate, parse_norms(norms), parse_rounding(rounding))
+        return program, nets, moved_by_estimation(source, nets[0]) if norms == "estimated" else None
 
     return lower

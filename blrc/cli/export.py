@@ -11,7 +11,7 @@ import click
 from blrc.cli.ends import show
 from blrc.cli.options import as_json, jobs, sampling
 from blrc.cli.progress import Progress, share_cores, spoken
-from blrc.cli.types import CPU, MEMBERS, MODEL, NORMS, OPTIMIZE, PACKAGE, PATH, SHARE, SIZE, TARGET
+from blrc.cli.types import CPU, MEMBERS, MODEL, NORMS, OPTIMIZE, PACKAGE, PATH, ROUNDING, SHARE, SIZE, TARGET
 from blrc.targets.requests import OnnxForm, OnnxOutputs, OnnxWeights
 
 
@@ -56,6 +56,13 @@ from blrc.targets.requests import OnnxForm, OnnxOutputs, OnnxWeights
     type=NORMS,
     help="given: norms keep the statistics of training; estimated: they get those of the calibration samples. "
     "[default: given where no weight is random, else estimated]",
+)
+@click.option(
+    "--rounding",
+    type=ROUNDING,
+    default="exact",
+    show_default=True,
+    help="What decides a bit where a value is almost 0: exact rational numbers, or float32, as frameworks compute.",
 )
 @click.option("--flash", type=SIZE, help="Refuse C that takes more flash than this: 262144, 256K or 0.5M.")
 @click.option(
@@ -117,7 +124,6 @@ def export(model: Path, as_json: bool, **options: Any) -> None:
     """
     share_cores()
     import blrc
-    from blrc.app.sizes import to_plain
 
     done = blrc.export(model, say=Progress().say, **options)
-    show(json.dumps(to_plain(done.folder, done.manifest), indent=2) if as_json else str(done))
+    show(json.dumps(done.to_plain(), indent=2) if as_json else str(done))

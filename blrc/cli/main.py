@@ -31,6 +31,7 @@ def main() -> None:
 @click.argument("folder", type=PATH)
 @click.option("--data", type=PATH, help="Folder of MNIST or CIFAR-10, or an .npz file of images and labels.")
 @click.option("--checkpoint", "model", type=MODEL, help="Lower this checkpoint again and compare; measure torch.")
+@click.option("--original", type=PATH, help="Run this ONNX file, which was imported, in ONNX Runtime and compare.")
 @click.option(
     "--random", type=click.IntRange(min=0), help="Number of random inputs. [default: 10,000, fewer for large nets]"
 )

@@ -212,12 +212,18 @@ PATH, OUTPUT, MODEL = Named(), Output(), Model()
 
 
 def _norms() -> tuple[str, ...]:
-    from blrc.lowering.norms import NORMS
+    from blrc.net.choices import NORMS
 
     return NORMS
 
 
-NORMS = Choices(_norms)
+def _roundings() -> tuple[str, ...]:
+    from blrc.net.choices import ROUNDINGS
+
+    return ROUNDINGS
+
+
+NORMS, ROUNDING = Choices(_norms), Choices(_roundings)
 TARGET, PACKAGE, OPTIMIZE, CPU = Choices(_targets), Choices(_packages), Choices(_optimize), Choices(_cpus)
 INPUT, NUMBERS = Choices(_inputs), Parsed("number,...", _numbers)
 SIZE = Parsed("bytes", _bytes)

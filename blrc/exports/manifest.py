@@ -13,6 +13,7 @@ from typing import Any
 
 from blrc.display import Brief
 from blrc.errors import BlrcError
+from blrc.net.choices import ROUNDINGS, Rounding
 from blrc.program import head
 from blrc.reading import schema
 from blrc.reading.schema import MisfitError, shown
@@ -73,6 +74,17 @@ class Manifest(Brief):
     def norms(self) -> str:
         """Return which statistics the norms have: ``given`` or ``estimated``, as all had before there was a choice."""
         return str(self.settings.get("norms", "estimated"))
+
+    @property
+    def rounding(self) -> Rounding:
+        """Return what decides bits: ``exact`` rational numbers, or ``float32``."""
+        return "float32" if self.settings.get("rounding") == "float32" else "exact"
+
+    @property
+    def original(self) -> Mapping[str, Any] | None:
+        """Return what names the ONNX file that was imported (`blrc.frontend.origin.Origin`), if one was."""
+        held = self.settings.get("original")
+        return held if isinstance(held, Mapping) else None
 
     def __repr__(self) -> str:
         """Name the export, its program and its targets."""
@@ -197,14 +209,26 @@ _INPUT = {
 }
 
 
-def _norms(value: Any, where: str) -> None:
-    if value not in ("given", "estimated"):
-        raise schema.MisfitError(f"{where} is {schema.shown(value)}, expected given or estimated")
+def _one_of(*known: str) -> schema.Check:
+    def check(value: Any, where: str) -> None:
+        if value not in known:
+            raise schema.MisfitError(f"{where} is {schema.shown(value)}, expected {' or '.join(known)}")
+
+    return check
 
 
+_ORIGINAL = {
+    "sha256": check_sha256,
+    "input": _WORDS,
+    "mean": schema.listing(schema.number, _LAYERS),
+    "std": schema.listing(schema.number, _LAYERS),
+    "scale": schema.number,
+}
 _OPTIONAL: Mapping[str, tuple[Any, schema.Check]] = {
     "notes": ([], schema.listing(_WORDS, _NOTES)),
-    "norms": ("estimated", _norms),
+    "norms": ("estimated", _one_of("given", "estimated")),
+    "rounding": ("exact", _one_of(*ROUNDINGS)),
+    "original": (None, schema.optional(schema.record(_ORIGINAL))),
 }
 """Settings that a manifest may lack: what that means, and the check of what is there."""
 

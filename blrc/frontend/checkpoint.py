@@ -9,6 +9,7 @@ The file is a sealed torch zip of tensors and plain data (`blrc.reading.sealed`)
     input              the input's encoding
     calibration        raw samples on which norm statistics are re-estimated, deflated, or None
     whitening          how images become raw samples (`blrc.datasets.whitening`), or None
+    original           the ONNX file that the network was imported from (`blrc.frontend.origin`), or None
 
 A file may come from a stranger, so everything in it is checked for its type, its range and its size before it is used.
 """
@@ -35,6 +36,7 @@ from blrc.frontend.fields import encoding_of, expect, expect_only, field, invali
 from blrc.frontend.kinds.node import Node
 from blrc.frontend.kinds.record import shown
 from blrc.frontend.kinds.table import check_nodes, tensors_of
+from blrc.frontend.origin import Origin, origin_of
 from blrc.net.encoding import InputEncoding
 from blrc.reading import sealed
 from blrc.reading.given import path_of
@@ -46,7 +48,7 @@ FORMAT = "blrc-checkpoint"
 REAL_FORMAT = "blrc-full-precision"
 VERSION = 1
 LOGITS = ".weight.logits"
-_KEYS = ("format", "version", "nodes", "tensors", "input", "calibration", "whitening")
+_KEYS = ("format", "version", "nodes", "tensors", "input", "calibration", "whitening", "original")
 _SINGLE = np.finfo(np.float32)
 MOST_SAMPLES = 2**20  # for calibration: a few hundred suffice
 MOST_SAMPLE_BYTES = 2**28  # of all of them together, in memory
@@ -63,6 +65,7 @@ class Checkpoint(Preformatted):
         calibration: raw samples ``(N, *encoding.shape)``, or None.
         source: what messages call the checkpoint (its path).
         whitening: how images become raw input, where the network takes whitened images.
+        original: the ONNX file that the network was imported from, if it was.
     """
 
     nodes: tuple[Node, ...]
@@ -71,6 +74,7 @@ class Checkpoint(Preformatted):
     calibration: NDArray[Any] | None
     source: str
     whitening: Whitening | None = None
+    original: Origin | None = None
 
     def __repr__(self) -> str:
         encoding = self.encoding
@@ -171,6 +175,7 @@ def _decode(content: Mapping[str, Any], source: str) -> Checkpoint:
     if "calibration" not in content:
         invalid("calibration is missing")
     samples, held = content["calibration"], content.get("whitening")
+    original = content.get("original")
     whitening = None if held is None else whiten.unpack(expect(dict, held, "whitening"))
     if whitening is not None and whitening.shape != encoding.shape:
         invalid("its whitening is of other images than its input")
@@ -181,6 +186,7 @@ def _decode(content: Mapping[str, Any], source: str) -> Checkpoint:
         None if samples is None else _inflate(expect(dict, samples, "calibration"), encoding),
         source,
         whitening,
+        None if original is None else origin_of(expect(dict, original, "the original")),
     )
 
 

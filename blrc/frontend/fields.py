@@ -21,8 +21,8 @@ def encoding_of(held: Mapping[str, Any]) -> InputEncoding:
     """Return the encoding of the raw input that a checkpoint holds."""
     expect_only("the input", held, ("kind", "shape", "scale", "mean", "std", "table", "at"))
     shape = tuple(expect(int, n, "a size of the input") for n in field(list, held, "shape"))
-    mean, std = (tuple(_number(x, f"the input's {key}") for x in field(list, held, key)) for key in ("mean", "std"))
-    scale = _number(held.get("scale"), "the input's scale")
+    mean, std = (tuple(number(x, f"the input's {key}") for x in field(list, held, key)) for key in ("mean", "std"))
+    scale = number(held.get("scale"), "the input's scale")
     given = tuple(_integers(row, "a row of the input's table") for row in _maybe_list(held, "table"))
     return InputEncoding(
         field(str, held, "kind"), shape, scale, mean, std, given, _integers(_maybe_list(held, "at"), "at")
@@ -52,7 +52,8 @@ def expect(kind: type, value: Any, what: str) -> Any:
     return value
 
 
-def _number(value: Any, what: str) -> float:
+def number(value: Any, what: str) -> float:
+    """Return `value`, which must be a number, as float64."""
     if type(value) not in (int, float):
         invalid(f"{what} is {shown(value)}, expected a number")
     return float(value)  # no number of the file is beyond float64: see pickled.MOST_DIGITS

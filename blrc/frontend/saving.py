@@ -92,6 +92,8 @@ def write(checkpoint: Checkpoint, path: Path, compact: bool = False) -> None:
     }
     if checkpoint.whitening is not None:
         content["whitening"] = _tensors(whiten.pack(checkpoint.whitening))
+    if checkpoint.original is not None:
+        content["original"] = checkpoint.original.to_plain()
     write_sealed(content, path)
 
 

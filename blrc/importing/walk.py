@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -56,11 +56,13 @@ class Walked:
         lines: for every node, and for the output, in the file's order.
         notes: what a user has to know about the input.
         checkpoint: the network; None if a node was refused.
+        flows: what each tensor that depends on the input is, by its name, in the order of the nodes.
     """
 
     lines: tuple[Line, ...]
     notes: tuple[str, ...]
     checkpoint: Checkpoint | None
+    flows: Mapping[str, Flow] = field(default_factory=dict)
 
     @property
     def refusals(self) -> tuple[Line, ...]:
@@ -95,8 +97,9 @@ def walk(graph: Graph, declared: Declared | None, source: str) -> Walked:
         lines.append(line)
         values.update({name: value for name, value in zip(op.outputs, outputs, strict=False) if name})
     lines += _end(ctx, graph, [values.get(name) for name in graph.outputs])
-    walked = Walked(tuple(lines), tuple(build.notes), None)
-    return walked if walked.refusals else Walked(walked.lines, walked.notes, build.checkpoint(source))
+    flows = {name: value for name, value in values.items() if isinstance(value, Flow)}
+    walked = Walked(tuple(lines), tuple(build.notes), None, flows)
+    return walked if walked.refusals else replace(walked, checkpoint=build.checkpoint(source))
 
 
 def _needed(graph: Graph) -> set[str]:

@@ -19,6 +19,7 @@ from blrc.errors import BlrcError
 from blrc.lowering.chain import has_affine_prefix, pick
 from blrc.lowering.fold import Folded, fold_stage
 from blrc.lowering.preactivations import max_pool, preactivation, prepare
+from blrc.lowering.single import rounded
 from blrc.net.encoding import InputEncoding
 from blrc.net.net import Conv, Dense, Flatten, Layer, MaxPool, Net, Norm, Pointwise, Scale, Sums
 from blrc.net.pieces import ScoreStage, Stage, pieces
@@ -230,7 +231,8 @@ def folded(stage: Stage, encoding: InputEncoding, binary: bool) -> Folded:
     """
     peak, scale = (1, 1.0) if binary else (encoding.peak, encoding.scale)
     bound = fan_in(stage.linear) * peak
-    return fold_stage(stage, scale, -bound, bound, binary)
+    rule = fold_stage(stage, scale, -bound, bound, binary)
+    return rule if stage.rounding == "exact" else rounded(stage, rule, scale, -bound, bound, binary)
 
 
 def decide(stage: Stage, rule: Folded, z: NDArray[Any]) -> NDArray[np.int8]:

@@ -140,14 +140,14 @@ def _check_strict(stage: Stage, steps: list[Step | None], c: int, ends: tuple[in
     turn = 1 if direction(steps) >= 0 else -1
     lowest, highest = ends if turn > 0 else (-ends[1], -ends[0])
     first, after = (least(lowest, highest, partial(at_least, bound)) for bound in (0, 1))
-    if any(z % 2 in _parities(stage.linear, binary) for z in range(first, min(after, first + 2))):
+    if any(z % 2 in parities(stage.linear, binary) for z in range(first, min(after, first + 2))):
         raise BlrcError(
             f"layer {stage.sign.name!r}: channel {c} can be exactly 0, whose sign is 0 here and neither -1 nor +1; "
             "make it a sign that gives +1 from 0 on, or move its thresholds off the integers"
         )
 
 
-def _parities(linear: Conv | Dense, binary: bool) -> set[int]:
+def parities(linear: Conv | Dense, binary: bool) -> set[int]:
     """Return the remainders of z modulo 2 that can occur."""
     if not binary:
         return {0, 1}

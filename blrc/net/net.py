@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blrc.errors import BlrcError
+from blrc.net.choices import Rounding
 from blrc.net.encoding import InputEncoding
 from blrc.net.window import Window
 
@@ -191,11 +192,14 @@ class Net:
         encoding: how raw input becomes codes.
         layers: the layers in order of execution.
         member: where the weights come from, ``map`` or ``sample SEED:INDEX``.
+        rounding: what decides a bit: ``exact``, rational numbers; or ``float32``, each step rounded as frameworks do
+            (`blrc.lowering.single`).
     """
 
     encoding: InputEncoding
     layers: tuple[Layer, ...]
     member: str
+    rounding: Rounding = "exact"
 
 
 def check_finite(name: str, what: str, values: NDArray[Any]) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from blrc.errors import BlrcError
+from blrc.net.choices import Rounding
 from blrc.net.net import (
     INPUT,
     Clip,
@@ -39,11 +40,13 @@ class Stage:
         linear: the binary layer.
         chain: monotone steps and max pooling, in their order.
         sign: what decides the bit.
+        rounding: see `blrc.net.net.Net`.
     """
 
     linear: Conv | Dense
     chain: tuple[Pointwise | MaxPool, ...]
     sign: Sign | Threshold
+    rounding: Rounding = "exact"
 
     @property
     def pools(self) -> tuple[MaxPool, ...]:
@@ -103,7 +106,7 @@ def pieces(net: Net) -> list[Piece]:
             found.append(ScoreStage(layer, tuple(s for s in layers if isinstance(s, Norm | Scale | Shift))))
             return found
         if isinstance(layer, Conv | Dense):
-            found.extend(_stage(layer, layers))
+            found.extend(_stage(layer, layers, net.rounding))
             signed = True
         elif isinstance(layer, Softmax):
             _expect_signs(layer, signed, "the softmax layer needs +-1 inputs")
@@ -155,7 +158,7 @@ def _expect_signs(layer: Layer, signed: bool, what: str) -> None:
         raise BlrcError(f"layer {layer.name!r}: {what}; put a binary layer and a sign before it")
 
 
-def _stage(linear: Conv | Dense, rest: list[Layer]) -> list[Stage | Flatten]:
+def _stage(linear: Conv | Dense, rest: list[Layer], rounding: Rounding) -> list[Stage | Flatten]:
     """Take the layers up to the sign from `rest`; a flatten directly before the sign may as well follow it."""
     chain: list[Pointwise | MaxPool] = []
     flat: list[Flatten] = []
@@ -164,7 +167,7 @@ def _stage(linear: Conv | Dense, rest: list[Layer]) -> list[Stage | Flatten]:
         if isinstance(layer, Sign | Threshold):
             if flat and isinstance(layer, Threshold) and len(layer.at) > 1:
                 raise BlrcError(f"layer {flat[0].name!r}: flatten between {linear.name!r} and its thresholds; move it")
-            return [Stage(linear, tuple(chain), layer), *flat]
+            return [Stage(linear, tuple(chain), layer, rounding), *flat]
         if (isinstance(layer, Clip) and flat) or (
             isinstance(layer, MaxPool | Norm | Scale | Shift | Leak | Clip) and not flat
         ):

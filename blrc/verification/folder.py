@@ -19,6 +19,7 @@ from blrc.exports.again import code_of, private_copy, vectors_of
 from blrc.exports.door import OpenedExport, open_export
 from blrc.exports.manifest import VECTORS
 from blrc.extras import lacking
+from blrc.lowering.statistics import Moved
 from blrc.net.encoding import torch_layout
 from blrc.net.net import Net
 from blrc.program import program_file, reference, vectors
@@ -32,6 +33,7 @@ from blrc.verification.inputs.stimuli import adversarial_inputs, random_inputs
 from blrc.verification.oracles.agreement import Agreement, torch_agreement
 from blrc.verification.oracles.lowered import first_other_bits
 from blrc.verification.oracles.stopping import STOPPING
+from blrc.verification.original.compare import against_original
 from blrc.verification.report import Report
 from blrc.verification.request import VerifyRequest
 from blrc.verification.run import InputSet, Progress, Tally, compare_inputs, compare_ops, compare_ties, not_compared
@@ -42,8 +44,8 @@ LOWERED_INPUTS = 256  # on which the program's bits are compared with the net's,
 RANDOM_VALUES = 1 << 26  # values of all random inputs together, where the number is not given
 RANDOM_OPERATIONS = 6e10  # multiply-adds of all random inputs together, where the number is not given
 
-Lower = Callable[[Sequence[str], int, str], tuple[Program, list[Net]]]
-"""Lower the checkpoint again for members by description, a gate, and a choice of the norms' statistics."""
+Lower = Callable[[Sequence[str], int, str, str], tuple[Program, list[Net], Moved | None]]
+"""Lower the checkpoint again for members by description, a gate, a choice of the norms' statistics, and a rounding."""
 
 
 def verify_folder(
@@ -67,7 +69,7 @@ def verify_folder(
     test = None
     if request.data is not None:
         test = labelled.load(request.data, program.input, program.classes, whitening=whitening)
-    relowered = None if lower is None else lower(program.members, program.gate, opened.manifest.norms)
+    relowered = None if lower is None else lower(program.members, program.gate, manifest.norms, manifest.rounding)
     if relowered is not None and (again := program_file.digest(relowered[0])) != opened.digest:
         problems.append(
             f"the checkpoint gives program {again}, but {folder} holds {opened.digest}; "
@@ -84,6 +86,10 @@ def verify_folder(
     if count:
         inputs.append(InputSet("random inputs", random_inputs(program.input, count, seed)))
 
+    against = None
+    if request.original is not None:
+        against = against_original(opened, request.original, [(each.raw, each.labels) for each in inputs], progress)
+        problems += against.problems
     engines: list[Engine] = []
     skipped, left_out = list(code.skipped), list(code.unchecked)
     flash = ram = None
@@ -153,6 +159,8 @@ def verify_folder(
         skipped=tuple(skipped),
         devices=devices,
         unchecked=tuple(left_out),
+        moved=None if relowered is None else relowered[2],
+        original=against,
     )
 
 

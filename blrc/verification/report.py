@@ -7,8 +7,10 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from blrc.display import Preformatted
+from blrc.lowering.statistics import Moved
 from blrc.verification.devices import Device, to_table
 from blrc.verification.oracles.agreement import Agreement
+from blrc.verification.original.report import Against, to_lines
 
 
 @dataclass(frozen=True, repr=False)
@@ -36,6 +38,8 @@ class Report(Preformatted):
         unchecked: what had to be compared and was not: a compiler failed, a machine's program did not end, or a page's
             module cannot be compiled here to the same bytes; with ``--strict``, also that a machine's tools are
             missing, or that it has no room for the test.
+        moved: how far estimating the norms anew moved thresholds, if a checkpoint was given that tells.
+        original: the comparison with the original network, if one was given.
         flash, ram: bytes of the C (code as compiled here, and tables; arena), or None without C.
     """
 
@@ -57,6 +61,8 @@ class Report(Preformatted):
     skipped: tuple[str, ...] = ()
     devices: tuple[Device, ...] = ()
     unchecked: tuple[str, ...] = ()
+    moved: Moved | None = None
+    original: Against | None = None
 
     def __repr__(self) -> str:
         """Return the verdict on one line; ``print`` shows the whole report."""
@@ -99,6 +105,10 @@ def to_text(report: Report) -> str:
             f"torch network (float64 norms): {a.same_labels:,} of {a.labels:,} labels agree; of {a.decisions:,} "
             f"decisions {a.ties} differ on an exact tie, {a.differences} elsewhere"
         )
+    if report.moved is not None:
+        lines.append(str(report.moved))
+    if report.original is not None:
+        lines += to_lines(report.original)
     if report.devices:
         lines += ["on other machines", to_table(report.devices)]
     lines += [f"NOT DONE: {what}" for what in report.skipped]

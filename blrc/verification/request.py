@@ -28,6 +28,7 @@ class VerifyRequest:
     strict: bool = False
     digest: str | None = None
     trust_code: bool = False
+    original: Path | None = None
 
     def __post_init__(self) -> None:
         if self.seed < 0 or (self.random is not None and self.random < 0):

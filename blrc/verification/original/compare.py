@@ -1,0 +1,128 @@
+"""Compare an export with the ONNX file that it was imported from: bits of every layer, thresholds, scores, labels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blrc.errors import BlrcError
+from blrc.exports.door import OpenedExport
+from blrc.frontend.origin import origin_of
+from blrc.importing.declared import Declared
+from blrc.lowering.lower import lower
+from blrc.program import program_file
+from blrc.program.program import Program
+from blrc.verification.original.original import Original, open_original
+from blrc.verification.original.places import places
+from blrc.verification.original.report import Against
+from blrc.verification.original.tally import Tally
+from blrc.verification.original.thresholds import Decided, compare_thresholds
+
+
+def against_original(
+    opened: OpenedExport,
+    path: Path,
+    inputs: Sequence[tuple[NDArray[Any], NDArray[Any] | None]],
+    progress: Callable[[str, int, int], None],
+) -> Against:
+    """Compare an exported folder with its original, as `compare_original` does, and the files' digests."""
+    held = opened.manifest.original
+    origin = None if held is None else origin_of(held)
+    declared = None
+    if origin is not None and origin.input:
+        declared = Declared(origin.input, origin.mean, origin.std, origin.scale)
+    original = open_original(path, declared, opened.manifest.rounding)
+    found = compare_original(opened.program, original, inputs, progress)
+    if origin is None or origin.sha256 == original.sha256:
+        return found
+    return replace(found, notes=(f"the export was made of another file, whose SHA-256 is {origin.sha256}",))
+
+
+def compare_original(
+    program: Program,
+    original: Original,
+    inputs: Sequence[tuple[NDArray[Any], NDArray[Any] | None]],
+    progress: Callable[[str, int, int], None],
+) -> Against:
+    """Compare an export's program with the original network.
+
+    Args:
+        inputs: raw samples in device layout, and their labels, where known.
+
+    Raises:
+        BlrcError: the program has several members, or ONNX Runtime cannot run the original.
+    """
+    if len(program.members) > 1:
+        raise BlrcError(f"{original.path}: is one network, but the export has {len(program.members)}")
+    again = lower([original.net])
+    problems = _other_tables(program, again)
+    same = program_file.digest(again) == program_file.digest(program)
+    exact = replace(original.net, rounding="exact")
+    if [op.name for op in program.ops] != [op.name for op in again.ops] or program.input != again.input:
+        return _nothing(original, problems)
+    found = places(program, exact, original.graph, original.flows)
+    decided: dict[str, Decided] = {}
+    for number, place in enumerate(found):
+        progress("thresholds of the original", number, len(found))
+        if place.decision is not None:
+            decided[place.layer] = compare_thresholds(
+                program, place.decision, exact.encoding, original.model, original.batch
+            )
+    progress("thresholds of the original", len(found), len(found))
+    channels = tuple(channel for each in decided.values() for channel in each.channels)
+    problems += [f"{channel}" for channel in channels if not channel.explained]
+    tally = Tally(program, original, found, decided)
+    for raw, labels in inputs:
+        tally.run(raw, labels, progress)
+    return Against(
+        original.sha256,
+        same,
+        tally.layers,
+        sum(each.decisions for each in decided.values()),
+        channels,
+        tally.scores,
+        tally.farthest,
+        tally.bound,
+        tally.labels,
+        tally.same,
+        None if not tally.labelled else 100.0 * tally.correct / tally.labelled,
+        (*problems, *tally.problems()),
+        (),
+    )
+
+
+def _nothing(original: Original, problems: list[str]) -> Against:
+    return Against(original.sha256, False, {}, 0, (), 0, 0.0, 0.0, 0, 0, None, tuple(problems), ())
+
+
+def _other_tables(program: Program, again: Program) -> list[str]:
+    """Say what of a program is not what importing the original gives: its layers, or the tables of one."""
+    ours, theirs = ([(type(op).__name__, op.name, op.y.shape) for op in each.ops] for each in (program, again))
+    if ours != theirs or program.input != again.input:
+        first = next(
+            (i for i, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), min(len(ours), len(theirs))
+        )
+        names = [repr(each[first][1]) if first < len(each) else "nothing" for each in (ours, theirs)]
+        return [
+            f"the original has other layers: {names[1]} where the export has {names[0]}; give the file it was made of"
+        ]
+    problems = []
+    for op in program.ops:
+        for name in op.constants:
+            a, b = program.constant(name), again.constant(name)
+            if a.shape != b.shape:
+                problems.append(f"layer {op.name!r}: {name} has the shape {a.shape}, and from the original {b.shape}")
+            elif not np.array_equal(a, b):
+                rows = np.flatnonzero((a != b).reshape(len(a), -1).any(axis=1))
+                problems.append(
+                    f"layer {op.name!r}: {name} is not what the original gives, first in channel {rows[0]} "
+                    f"({len(rows)} of {len(a)})"
+                )
+    if program.score_scale != again.score_scale:
+        problems.append(f"the scores' scale is {program.score_scale:g}, and from the original {again.score_scale:g}")
+    return problems
