@@ -12,6 +12,8 @@
 #   make results-cifar10  the same for CIFAR-10 at a quarter of the width: about four CPU hours of training (it goes
 #                  on where it was stopped), half an hour of evaluation
 #   make targets   verify the exported C on every machine in emulators, write docs/targets.md
+#   make imported  import networks of other people (it downloads one and trains one; DATA=DIR has MNIST's files), compare
+#                  them with their originals, and write docs/imported.md
 #   make notorch   export, verify, bench and compile in an environment without torch, onnx and onnxruntime
 #   make consumers run the ONNX file in every runtime that reads it (about 1.3 GB of them), write docs/consumers.md
 #   make bench     the C at every level of x86-64 beside ONNX Runtime (float32, int8) and PyTorch on common layers and
@@ -40,7 +42,7 @@ CONSUMERS_CI  := ort121 ort131 openvino web
 CONSUMERS_ALL := $(CONSUMERS_CI) opencv4 opencv5 tinygrad
 WITH_LCE   = $(if $(wildcard $(LCE)/.installed),BLRC_LCE_PYTHON=$(LCE)/bin/python)
 
-.PHONY: demo test nightly fuzz check oldest notorch format results results-cifar10 targets bench performance farm
+.PHONY: demo test nightly fuzz check oldest notorch format results results-cifar10 targets imported bench performance farm
 .PHONY: farm-summary docs dist clean distclean ort117 packagers lce consumers consumers-ci
 .DELETE_ON_ERROR:
 
@@ -158,6 +160,9 @@ results: .venv/.installed
 
 results-cifar10: .venv/.installed
 	$(BIN)/python tools/pages/results.py cifar10 $(if $(DATA),--data $(DATA))
+
+imported: .venv/.installed
+	$(BIN)/python tools/pages/imported.py $(if $(DATA),--data $(DATA)) $(if $(FILES),--files $(FILES))
 
 targets: .venv/.installed
 	$(BIN)/python tools/pages/targets.py
