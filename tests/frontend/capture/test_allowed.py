@@ -29,6 +29,8 @@ def layer_of(cls: type[nn.Module]) -> nn.Module:
         return cls(2, 2, bias=True)
     if issubclass(cls, nn.BatchNorm1d | nn.BatchNorm2d | bnn.StochasticBatchNorm1d | bnn.StochasticBatchNorm2d):
         return cls(2)
+    if cls in (bnn.ChannelScale, bnn.ChannelShift, bnn.Threshold):
+        return cls(torch.tensor([2, 3]))
     return cls(2) if cls in (bnn.StochasticMaxPool2d, nn.MaxPool2d) else cls()
 
 
