@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import sys
+import warnings
 import zlib
 from collections.abc import Mapping
 from dataclasses import asdict, replace
@@ -20,11 +21,15 @@ from blrc.datasets import whitening as whiten
 from blrc.datasets.whitening import Whitening
 from blrc.errors import BlrcError
 from blrc.frontend import logits
-from blrc.frontend.capture.check import check_count, check_equal
-from blrc.frontend.capture.tensors import array_of, tensors_of
-from blrc.frontend.capture.trace import capture
+from blrc.frontend.capture.byvalue.front import captured_strictly, unwrapped
+from blrc.frontend.capture.byvalue.read import read, values_of
+from blrc.frontend.capture.check import check_count, check_equal, inputs_of
+from blrc.frontend.capture.walk import array_of, tensors_of
 from blrc.frontend.checkpoint import FORMAT, LOGITS, VERSION, Checkpoint, check, shadows_of, signs_of
+from blrc.frontend.sample import sample
 from blrc.net.encoding import InputEncoding
+from blrc.net.pieces import pieces
+from blrc.net.shapes import check_shapes
 from blrc.reading.given import path_of, samples_of
 from blrc.reading.sealed import SEAL, SEAL_BYTES
 from blrc.store.places import write_atomically
@@ -35,24 +40,31 @@ def save(
     *,
     path: str | Path,
     input: InputEncoding,
-    calibration: NDArray[Any] | torch.Tensor | None,
+    calibration: NDArray[Any] | torch.Tensor | None = None,
     compact: bool = False,
     whitening: Whitening | None = None,
     check_samples: int | None = None,
+    example: torch.Tensor | None = None,
 ) -> None:
     """Write a checkpoint (atomically).
 
     Args:
-        model: any module made of `blrc.nn` layers; a user's own class needs no registration.
+        model: any module made of `blrc.nn` layers, or a binary network in plain PyTorch, whose layers are recognised by
+            their values: two for each output channel are binary weights. A user's own class needs no registration.
         input: how raw input becomes codes (see `blrc.net.encoding`).
         calibration: raw samples ``(N, *input.shape)`` of type ``input.dtype``, at least 2; a few hundred suffice. None
-            leaves a checkpoint that cannot be exported without re-estimation samples.
+            leaves a checkpoint whose norms cannot be re-estimated, as networks with random weights need.
         compact: hold logits as 8-bit codes, a quarter of the size. MAP weights and samples stay the same bit for bit.
             Of a Binarized NN only the signs are held: the network is the same, but training cannot go on as if it had
             not been saved.
         whitening: kept with a network that takes whitened images, so that `blrc eval` and others can whiten (9.5 MB).
         check_samples: number of calibration samples (or random ones) on which the module runs beside its captured
             graph, at least 1; by default 32, or 8 for a network of more than a million weights.
+        example: of plain PyTorch: one more batch of inputs, as forward takes them, on which the module has to take the
+            same steps.
+
+    Warns:
+        UserWarning: something was left out that changes no label, such as a softmax at the end.
 
     Raises:
         BlrcError: layers without a binary form, a module that computes something else than its captured graph, values
@@ -63,7 +75,7 @@ def save(
         raise BlrcError(
             f"whitening={type(whitening).__name__}: expected a blrc.datasets.whitening.Whitening, as blrc.load has"
         )
-    checkpoint = from_model(model, input, calibration, source=str(path), check_samples=check_samples)
+    checkpoint = from_model(model, input, calibration, str(path), check_samples, example)
     write(replace(checkpoint, whitening=whitening), path, compact)
 
 
@@ -100,21 +112,39 @@ def write(checkpoint: Checkpoint, path: Path, compact: bool = False) -> None:
 def from_model(
     model: nn.Module,
     input: InputEncoding,
-    calibration: NDArray[Any] | torch.Tensor | None,
+    calibration: NDArray[Any] | torch.Tensor | None = None,
     source: str = "model",
     check_samples: int | None = None,
+    example: torch.Tensor | None = None,
 ) -> Checkpoint:
     """Return the checkpoint that `save` would write, without writing it."""
     if not isinstance(input, InputEncoding):
         raise BlrcError(f"input={type(input).__name__}: expected what blrc.pixels, blrc.int8_codes or blrc.bits gives")
+    if example is not None and not isinstance(example, torch.Tensor):
+        raise BlrcError(f"example={type(example).__name__}: expected a tensor, a batch of inputs as forward takes them")
     count = check_count(check_samples)
     given = array_of(calibration) if isinstance(calibration, torch.Tensor) else calibration
-    nodes = capture(model)
+    model, notes = unwrapped(model)
+    nodes = captured_strictly(model)
     samples = samples_of(given, input.shape, input.dtype)
-    tensors = dict(tensors_of(model, [node.name for node in nodes]))
-    checkpoint = Checkpoint(nodes, tensors, input, samples, source)
-    check(checkpoint)
-    check_equal(model, nodes, tensors, input, samples, count)
+    if nodes is not None:
+        tensors = dict(tensors_of(model, [node.name for node in nodes]))
+        checkpoint = Checkpoint(nodes, tensors, input, samples, source)
+        check(checkpoint)
+        check_equal(model, nodes, tensors, input, samples, count)
+    else:
+        if samples is not None:
+            input.check(samples, f"{source}: calibration samples")
+        x, names, _ = inputs_of(input, samples, count, sum(value.numel() for value in values_of(model)))
+        found = read(model, input, x, names, example)
+        notes += found.notes
+        checkpoint = Checkpoint(found.nodes, found.tensors, input, samples, source)
+        check(checkpoint)
+        net = sample(checkpoint, running=True)
+        check_shapes(net)
+        pieces(net)
+    for note in notes:
+        warnings.warn(f"{source}: {note}", stacklevel=3)
     return checkpoint
 
 

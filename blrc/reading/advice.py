@@ -21,6 +21,9 @@ _PICKLES = tuple(b"\x80" + bytes([version]) for version in range(2, 6))
 _TRAINING = {"state_dict", "model_state_dict", "optimizer", "optimizer_state_dict", "model", "epoch"}
 # Modules whose classes a file of tensors names.
 _PLAIN = ("torch._utils", "torch", "collections", "torch.serialization", "torch.storage", "numpy", "torch.nn.parameter")
+TORCH = "a torch file"
+"""How advice on files begins that torch.save wrote, whole, since their directory stands at their end."""
+_WRAPPED = {"module.": "DataParallel", "_orig_mod.": "torch.compile"}  # prefixes of keys, and whose they are
 _MAGIC = (
     (b"\x89HDF\r\n\x1a\n", "an HDF5 file (Keras?)", _LOAD),
     (b"GGUF", "a GGUF file", _LOAD),
@@ -122,5 +125,10 @@ def _of_pickle(content: bytes) -> str:
     if said & _TRAINING:
         return "a torch file (a training checkpoint)"
     if classes:
+        keys = [text for text in texts if "." in text]
+        for prefix, whose in _WRAPPED.items():
+            if keys and all(key.startswith(prefix) for key in keys):
+                who = f"{whose} put {prefix!r} before its keys, which you have to leave out"
+                return f"{TORCH} (a state_dict; {who})"
         return "a torch file (a state_dict or tensors)"
     return "a torch file or a pickle"

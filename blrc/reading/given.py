@@ -67,6 +67,12 @@ _WRAPPERS = (
     (("torch.export", "ExportedProgram"), "save the module that it was exported from", None),
     (("deepspeed", "DeepSpeedEngine"), "save the module that it wraps: its .module", "module"),
 )
+# Wrappers that compute what the module inside of them does, and the attribute that holds it.
+_TRANSPARENT = (
+    ("torch.nn.parallel", "DataParallel", "module"),
+    ("torch.nn.parallel", "DistributedDataParallel", "module"),
+    ("torch._dynamo", "OptimizedModule", "_orig_mod"),
+)
 _MOST_WRAPPERS = 8  # around each other; one that wraps itself has no end
 
 
@@ -87,6 +93,24 @@ def wrapper(model: object) -> str | None:
         path.append(attribute)
         inner = _held(inner, attribute)
     return advice if len(path) < 2 else f"save what is inside of all its wrappers: its .{'.'.join(path)}"
+
+
+def transparent(model: object) -> tuple[object, tuple[str, ...]]:
+    """Return the module inside of wrappers that compute the same, and the path of attributes that leads to it."""
+    path: list[str] = []
+    while len(path) < _MOST_WRAPPERS:
+        kind = type(model)  # itself: a subclass may do anything
+        found = next(
+            (name for module, cls, name in _TRANSPARENT if kind.__name__ == cls and kind.__module__.startswith(module)),
+            None,
+        )
+        hooks = any(getattr(model, f"_forward{each}_hooks", None) for each in ("", "_pre"))
+        inner = None if found is None or hooks else _held(model, found)
+        if found is None or inner is None:
+            break
+        path.append(found)
+        model = inner
+    return model, tuple(path)
 
 
 def _held(wrapper: object, attribute: str) -> object | None:

@@ -37,7 +37,9 @@ def read(path: Path) -> Mapping[str, Any]:
         raise BlrcError(f"{path}: not a blrc checkpoint; {advice.advice(path)}")
     seal = raw[-SEAL_BYTES:]
     if not seal.startswith(SEAL):
-        raise BlrcError(f"{path}: not a blrc checkpoint, or truncated; {advice.advice(path)}")
+        what = advice.advice(path)
+        doubt = f", but {what}" if what.startswith(advice.TORCH) else f", or truncated; {what}"
+        raise BlrcError(f"{path}: not a blrc checkpoint{doubt}")
     if seal[len(SEAL) :] != hashlib.sha256(memoryview(raw)[:-SEAL_BYTES]).hexdigest().encode():
         raise BlrcError(f"{path}: damaged (its SHA-256 does not match its contents); copy it again")
     try:

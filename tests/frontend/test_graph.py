@@ -177,7 +177,7 @@ def stop(m: nn.Module, x: Any) -> Any:
         (lambda m, x: (m.a(x), m.b(x)), ["output of its last layer"]),
         (lambda m, x: [m.a(x), m.b(x)][0], ["output of its last layer"]),
         (lambda m, x: None, ["output of its last layer"]),
-        (lambda m, x: m.a(x) * m.scale, ["scale", "no binary form"]),
+        (lambda m, x: m.a(x) * m.scale, ["the parameter or buffer 'scale' itself", "blrc.nn.ChannelScale"]),
         (lambda m, x: torch.relu(m.a(x)), ["relu", "no binary form"]),
         (lambda m, x: m.a(x).view(-1), ["view", "nn.Flatten()"]),
         (lambda m, x: m.a(torch.flatten(x)), ["flatten", "nn.Flatten()"]),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import re
 import struct
 import warnings
 import zipfile
@@ -57,10 +58,8 @@ class DistributedDataParallel(nn.Module):
 @pytest.mark.parametrize(
     ("wrap", "words"),
     [
-        (nn.DataParallel, ["DataParallel is a wrapper", ".module"]),
         (lambda m: DistributedDataParallel(), ["DistributedDataParallel is a wrapper", ".module"]),
         (torch.optim.swa_utils.AveragedModel, ["AveragedModel is a wrapper", ".module"]),
-        (torch.compile, ["OptimizedModule is a wrapper", "._orig_mod"]),
         (lambda m: FullyShardedDataParallel(), ["FullyShardedDataParallel is a wrapper", "state_dict"]),
         (lambda m: nn.Sequential(nn.DataParallel(m)), ["layer '0': DataParallel is a wrapper", ".module"]),
         (lambda m: nn.Sequential(torch.compile(m)), ["module '0': OptimizedModule is a wrapper", "._orig_mod"]),
@@ -69,7 +68,6 @@ class DistributedDataParallel(nn.Module):
             lambda m: torch.optim.swa_utils.AveragedModel(nn.DataParallel(m)),
             ["AveragedModel is a wrapper", "inside of all its wrappers: its .module.module"],
         ),
-        (lambda m: nn.DataParallel(nn.DataParallel(torch.compile(m))), ["its .module.module._orig_mod"]),
         (lambda m: m.state_dict(), ["is a dictionary", "load_state_dict"]),
         (lambda m: type(m), ["Sequential is a class"]),
         (lambda m: "net.pt", ["the module comes first"]),
@@ -86,6 +84,27 @@ def test_wrappers_and_other_things_in_place_of_a_module(
     for word in words:
         assert word in said
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize(
+    ("wrap", "said"),
+    [
+        (nn.DataParallel, "saved the module inside of DataParallel, its .module"),
+        (torch.compile, "saved the module inside of OptimizedModule, its ._orig_mod"),
+        (lambda m: nn.DataParallel(torch.compile(m)), "saved the module inside of DataParallel, its .module._orig_mod"),
+    ],
+)
+def test_wrappers_that_compute_the_same_are_taken_off_with_a_word(
+    wrap: Callable[[nn.Module], Any], said: str, tmp_path: Path
+) -> None:
+    model = network()
+    with pytest.warns(UserWarning, match=re.escape(said) + "$"):
+        blrc.save(wrap(model), path=tmp_path / "a.pt", input=ENCODING, calibration=SAMPLES)
+    assert set(blrc.load(tmp_path / "a.pt").tensors) == set(model.state_dict())
+    hooked = wrap(model)
+    hooked.register_forward_hook(lambda m, x, y: -y)
+    assert "wrapper" in line(lambda: from_model(hooked, ENCODING, SAMPLES))
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -188,10 +207,20 @@ def foreign_files(folder: Path) -> dict[str, tuple[Path, str]]:
     lightning = {"pytorch-lightning_version": "2.4.0", "state_dict": model.state_dict(), "epoch": 1}
     found = {}
     for name, content, words in [
-        ("state_dict", model.state_dict(), "a torch file (a state_dict or tensors): load it into your model"),
+        (
+            "state_dict",
+            model.state_dict(),
+            "not a blrc checkpoint, but a torch file (a state_dict or tensors): load it into your model",
+        ),
         ("whole", model, "a torch file (a whole pickled model): load it into your model"),
         ("training", training, "a torch file (a training checkpoint): load it into your model"),
         ("lightning", lightning, "a torch file (a checkpoint of Lightning, whose weights are under 'state_dict')"),
+        (
+            "parallel",
+            nn.DataParallel(model).state_dict(),
+            "but a torch file (a state_dict; DataParallel put 'module.' before its keys, which you have to leave out): "
+            "load it into your model",
+        ),
         ("tensor", torch.zeros(3), "a torch file (a state_dict or tensors)"),
     ]:
         torch.save(content, folder / f"{name}.pt")

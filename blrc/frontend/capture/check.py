@@ -77,11 +77,7 @@ def check_equal(
     Raises:
         BlrcError: the module computes something else in some layer (named, with the sample), or it does not run.
     """
-    if count is None:
-        count = SAMPLES if sum(value.size for value in tensors.values()) < WIDE else SAMPLES_OF_WIDE
-    raw, places, what = _chosen(encoding, calibration, count)
-    x = encoding.codes(raw).astype(np.float64) / encoding.scale
-    samples = [f"{what} {place}" for place in places]
+    x, samples, what = inputs_of(encoding, calibration, count, sum(value.size for value in tensors.values()))
     with undisturbed(), torch.autocast("cpu", enabled=False):
         with torch.device("cpu"):
             _check_values(model, nodes, tensors, x, samples)
@@ -104,6 +100,20 @@ def _check_values(
     if dtype != torch.float64:
         with torch.inference_mode():
             _compare(_likeliest(model, None), nodes, tensors, torch.from_numpy(x).to(dtype), samples)
+
+
+def inputs_of(
+    encoding: InputEncoding, calibration: NDArray[Any] | None, count: int | None, size: int
+) -> tuple[Reals, list[str], str]:
+    """Return inputs on which to compare a module, what messages call each, and what they are.
+
+    Args:
+        count: how many; None takes the default for a network of `size` values.
+    """
+    if count is None:
+        count = SAMPLES if size < WIDE else SAMPLES_OF_WIDE
+    raw, places, what = _chosen(encoding, calibration, count)
+    return encoding.codes(raw).astype(np.float64) / encoding.scale, [f"{what} {place}" for place in places], what
 
 
 def _chosen(

@@ -102,7 +102,10 @@ class _Copier:
             new = nn.Parameter(new, requires_grad=x.requires_grad)
         elif x.requires_grad and new.is_floating_point():
             new.requires_grad_()
-        vars(new).update(vars(x))  # a method that was replaced on the tensor
+        # A method that was replaced on the tensor, or another tensor, such as the real weights of a binarised one.
+        vars(new).update(
+            {key: make(held.detach()) if type(held) is torch.Tensor else held for key, held in vars(x).items()}
+        )
         return new
 
     def _container(self, x: Any) -> Any:

@@ -109,9 +109,17 @@ def capture(model: nn.Module) -> tuple[Node, ...]:
             if isinstance(error, BlrcError):
                 raise
             raise BlrcError(
-                f"{type(model).__name__}.forward cannot be followed ({first_line(error)}); write it as plain calls of "
+                f"{type(model).__name__}.forward cannot be followed ({_reason(error)}); write it as plain calls of "
                 "layers, without conditions on data"
             ) from error
+
+
+def _reason(error: BaseException) -> str:
+    """Say why tracing failed."""
+    line = first_line(error)
+    if "__cuda_array_interface__" in line:  # torch's words for a tensor that was made of a traced value
+        return "it calls a function of torch that takes tensors only, such as that of an autograd function"
+    return line
 
 
 def _followed(model: nn.Module) -> tuple[Node, ...]:
@@ -256,6 +264,11 @@ def _capture_node(modules: Mapping[str, nn.Module], node: fx.Node, values: Mappi
                 f"operation 'flatten' ({node.name}): must keep the batch and nothing else: use nn.Flatten()"
             )
         return Node(_free_name(modules, node.name), "flatten", inputs, {})
+    if node.op == "get_attr":
+        raise BlrcError(
+            f"{type(modules['']).__name__}.forward computes with the parameter or buffer {node.target!r} itself; use a "
+            "layer for that: blrc.nn.ChannelScale multiplies and ChannelShift adds numbers by channel"
+        )
     what = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", str(node.target))
     raise BlrcError(
         f"operation {what!r} ({node.name}) has no binary form; "

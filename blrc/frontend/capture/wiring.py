@@ -23,8 +23,7 @@ from torch import nn
 from blrc.errors import BlrcError
 from blrc.frontend.capture.copies import Kept
 from blrc.frontend.capture.recording import begin_evaluation, run
-from blrc.frontend.capture.tensors import array_of
-from blrc.frontend.capture.walk import named_modules
+from blrc.frontend.capture.walk import array_of, named_modules
 from blrc.frontend.graph import KINDS
 from blrc.frontend.kinds.node import Node
 from blrc.net.net import INPUT

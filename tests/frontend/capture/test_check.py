@@ -22,8 +22,8 @@ from blrc.app.export import build
 from blrc.errors import BlrcError
 from blrc.frontend.capture.check import check_equal
 from blrc.frontend.capture.evaluate import output
-from blrc.frontend.capture.tensors import tensors_of
 from blrc.frontend.capture.trace import capture
+from blrc.frontend.capture.walk import tensors_of
 from blrc.frontend.sample import MAP, sample
 from blrc.frontend.saving import from_model
 from blrc.lowering.calibrate import calibrate

@@ -1,0 +1,126 @@
+"""Name the layers that a network's output needs, and write them as nodes and tensors of a checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blrc.errors import BlrcError
+from blrc.frontend.capture.byvalue.values import LABELS, OPAQUE, Atom
+from blrc.frontend.kinds.node import Node
+from blrc.net.net import INPUT
+
+_WORDS = {
+    "ste_conv2d": "conv",
+    "ste_linear": "linear",
+    "softmax": "linear",
+    "plain_norm1d": "norm",
+    "plain_norm2d": "norm",
+    "plain_pool2d": "pool",
+    "ste_sign": "sign",
+    "strict_sign": "sign",
+}
+_MAIN = ("ste_conv2d", "ste_linear", "softmax", "plain_norm1d", "plain_norm2d")
+"""Kinds that bear the name of the module that computes them, whatever else it computes."""
+
+
+@dataclass(frozen=True, eq=False)
+class Captured:
+    """Hold captured layers.
+
+    Attributes:
+        nodes, tensors: those of a checkpoint.
+        atoms: what the module computed, by the name of the layer.
+        notes: what is worth telling.
+    """
+
+    nodes: tuple[Node, ...]
+    tensors: Mapping[str, NDArray[Any]]
+    atoms: Mapping[str, Atom]
+    notes: tuple[str, ...]
+
+
+def emit(last: Atom, leaves: Sequence[str]) -> Captured:
+    """Return the layers from the network's input to its last atom.
+
+    Args:
+        leaves: paths of the modules that hold no others.
+
+    Raises:
+        BlrcError: no layer computes one of the atoms; the message is that of the first.
+    """
+    notes = []
+    while last.kind == LABELS and last.x is not None:
+        notes.append(
+            f"leaves out the softmax at the end ({last.path or 'in forward'}): the labels are the same, and the scores "
+            "are those before it"
+        )
+        last = last.x
+    chain = _chain(last)
+    for atom in chain:
+        if atom.kind == OPAQUE or (atom.kind == "softmax" and atom is not last):
+            raise BlrcError(atom.what)
+        if atom.kind == LABELS:
+            raise BlrcError(f"layer {atom.path!r}: computes a softmax before the end; leave it out")
+    named = _named(chain, frozenset(leaves))
+    nodes: list[Node] = []
+    tensors: dict[str, NDArray[Any]] = {}
+    before = INPUT
+    for name, atom in named.items():
+        nodes.append(Node(name, atom.kind, (before,), atom.options))
+        tensors |= {f"{name}.{key}": _single(value) for key, value in atom.tensors.items()}
+        before = name
+    return Captured(tuple(nodes), tensors, named, tuple(notes))
+
+
+def _chain(last: Atom) -> list[Atom]:
+    chain = []
+    atom: Atom | None = last
+    while atom is not None:
+        chain.append(atom)
+        atom = atom.x
+    if chain[-1].kind == INPUT:
+        chain.pop()
+    return chain[::-1]
+
+
+def _named(chain: Sequence[Atom], leaves: frozenset[str]) -> dict[str, Atom]:
+    named: dict[str, Atom] = {}
+    owners: dict[str, Atom] = {}  # of each module that is a layer: the atom that bears its name
+    for atom in chain:
+        if atom.path in leaves and (atom.path not in owners or _rank(atom) > _rank(owners[atom.path])):
+            owners[atom.path] = atom
+    owned = {id(atom) for atom in owners.values()}
+    taken = {INPUT, *leaves}
+    for atom in chain:
+        word = _WORDS.get(atom.kind, atom.kind)
+        if id(atom) in owned:
+            name = atom.path if atom.path != INPUT else f"{atom.path}_"
+        else:
+            joint = "_" if atom.path in leaves else "."
+            same = atom.path in leaves and atom.kind == owners[atom.path].kind
+            wanted = atom.path if same else f"{atom.path}{joint}{word}" if atom.path else word
+            name, count = wanted, 1
+            while name in taken:
+                count += 1
+                name = f"{wanted}_{count}"
+        taken.add(name)
+        named[name] = atom
+    return named
+
+
+def _rank(atom: Atom) -> int:
+    return 1 if atom.kind in _MAIN else 0
+
+
+def _single(values: NDArray[Any]) -> NDArray[Any]:
+    """Return real numbers in float32 where that rounds none."""
+    if values.dtype != np.float64:
+        return values
+    with np.errstate(over="ignore"):
+        single = values.astype(np.float32)
+    return single if np.array_equal(single, values, equal_nan=True) else values

@@ -1,0 +1,62 @@
+"""Decide which reader takes a module: the strict one of `blrc.nn` layers, or the one that reads by value."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from blrc.errors import BlrcError
+from blrc.frontend.capture.known import known_class
+from blrc.frontend.capture.trace import capture
+from blrc.frontend.capture.walk import named_modules
+from blrc.frontend.kinds.node import Node
+from blrc.nn import StochasticBatchNorm1d, StochasticBatchNorm2d, StochasticMaxPool2d, WeightDistribution
+from blrc.nn.layers.geometry import ConvLayer, DenseLayer
+from blrc.nn.noise import Noisy
+from blrc.reading.given import check_module, transparent
+
+_OURS = (
+    ConvLayer,
+    DenseLayer,
+    StochasticBatchNorm1d,
+    StochasticBatchNorm2d,
+    StochasticMaxPool2d,
+    Noisy,
+    WeightDistribution,
+)
+"""Layers of `blrc.nn` for binary networks; a network that has one of them is read by class, and strictly."""
+
+
+def unwrapped(model: nn.Module) -> tuple[nn.Module, tuple[str, ...]]:
+    """Return the module inside of wrappers that compute the same, such as DataParallel, and what to tell of it."""
+    inner, path = transparent(model)
+    if not isinstance(inner, nn.Module) or not path:
+        return model, ()
+    return inner, (f"saved the module inside of {type(model).__name__}, its .{'.'.join(path)}",)
+
+
+def captured_strictly(model: nn.Module) -> tuple[Node, ...] | None:
+    """Return the layers of a module of `blrc.nn` layers, or None if it is one to be read by value.
+
+    Raises:
+        BlrcError: it is of `blrc.nn` layers, or no network, and cannot be captured.
+    """
+    try:
+        nodes = capture(model)
+    except BlrcError:
+        check_module(model)
+        if known_class(model) is not None or any(isinstance(m, _OURS) for m in named_modules(model).values()):
+            raise
+        return None
+    real = [node for node in nodes[:-1] if node.kind == "softmax"]
+    return None if real or _is_binary(model, nodes) else nodes
+
+
+def _is_binary(model: nn.Module, nodes: tuple[Node, ...]) -> bool:
+    """Return whether the last layer, which has no class of its own, has weights of one size for each output."""
+    if not nodes or nodes[-1].kind != "softmax":
+        return False
+    weight = named_modules(model)[nodes[-1].name]._parameters["weight"]
+    assert isinstance(weight, torch.Tensor)
+    size = weight.detach().abs()
+    return type(named_modules(model)[nodes[-1].name]) is nn.Linear and bool((size == size[:, :1]).all())

@@ -1,0 +1,213 @@
+"""Recognise linear maps by their weights: two values for each output channel make a binary layer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from blrc.frontend.capture.byvalue.book import Book
+from blrc.frontend.capture.byvalue.tape import Operation
+from blrc.frontend.capture.byvalue.values import Atom, Held, Reals
+
+ROUNDINGS = 8
+"""Units in the last place, of values up to 1, by which a straight-through estimator may leave weights or signs off."""
+
+
+@dataclass(frozen=True, eq=False)
+class Binary:
+    """Hold weights as ``signs`` times ``scale`` (outputs,), and how far they are off, relative to the scale."""
+
+    signs: Reals
+    scale: Reals
+    off: float
+
+
+def binary(weight: torch.Tensor) -> Binary | str:
+    """Return weights as signs and scales, or say why they are not binary."""
+    rows = weight.detach().double().numpy().reshape(len(weight), -1)
+    if not np.isfinite(rows).all():
+        return "are not finite"
+    size = np.abs(rows)
+    scale = size.max(axis=1)
+    if not (size == scale[:, None]).all():
+        slack = ROUNDINGS * torch.finfo(weight.dtype).eps * (1 + scale.max(initial=0.0))
+        middle = np.median(size, axis=1)
+        close = np.abs(size - middle[:, None]) <= slack
+        if not close.all() or (slack > middle / 100).any():
+            zeros = rows == 0
+            if zeros.any() and (close | zeros).all():
+                return (
+                    f"are 0 in {int(zeros.sum())} places and +-1 times a scale elsewhere (torch.sign(0) is 0): "
+                    "ternary weights have no form yet"
+                )
+            channel = int(np.argmax(~close.all(axis=1)))
+            distinct = len(np.unique(rows[channel]))
+            return f"take {distinct} values in output channel {channel}, where two of them, -s and +s, can be held"
+        scale = middle
+    signs = np.where(rows < 0, -1.0, 1.0)
+    off = np.abs(rows - signs * scale[:, None]).max(initial=0.0) / (scale.min(initial=1.0) or 1.0)
+    return Binary(signs.reshape(tuple(weight.shape)), scale, float(off))
+
+
+def convolution(book: Book, op: Operation) -> Held:
+    """Return what a convolution gives."""
+    given, seen = op.given, tuple(op.out.shape[1:])
+    who = "a convolution"
+    if given["transposed"] or len(given["kernel_size"] if "kernel_size" in given else given["stride"]) != 2:
+        kind = "a transposed convolution" if given["transposed"] else f"a {len(given['stride'])}-D convolution"
+        return Held(book.opaque(f"is {kind}", "use 2-D convolutions", op.path, seen), seen)
+    weight = given["weight"]
+    options = {
+        "in_channels": int(weight.shape[1]) * int(given["groups"]),
+        "out_channels": int(weight.shape[0]),
+        "kernel_size": list(map(int, weight.shape[2:])),
+        "stride": list(map(int, given["stride"])),
+        "padding": list(map(int, given["padding"])),
+        "dilation": list(map(int, given["dilation"])),
+        "groups": int(given["groups"]),
+    }
+    return _linear(book, op, "ste_conv2d", who, "input", weight, given["bias"], options)
+
+
+def dense(book: Book, op: Operation) -> Held:
+    """Return what a product of matrices gives, with a bias or without."""
+    left, right = ("mat1", "mat2") if op.name == "addmm" else ("self", "mat2")
+    weight, bias = op.given[right], op.given["self"] if op.name == "addmm" else None
+    if left not in op.held or op.given.get("alpha", 1) != 1 or op.given.get("beta", 1) != 1:
+        return book.unknown(f"multiplies matrices ({op.name}) in another way than a linear layer", (1,), op.path)
+    options = {"in_features": int(weight.shape[0]), "out_features": int(weight.shape[1])}
+    return _linear(book, op, "ste_linear", "a linear layer", left, weight.t(), bias, options)
+
+
+def _linear(
+    book: Book,
+    op: Operation,
+    kind: str,
+    who: str,
+    role: str,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None,
+    options: Mapping[str, Any],
+) -> Held:
+    seen = tuple(op.out.shape[1:])
+    tensor = op.given[role]
+    if set(op.held) != {role}:
+        why = "computes with weights or a bias that depend on the input"
+        return Held(book.opaque(why, "no integers can hold them; train with constant weights", op.path, seen), seen)
+    held = op.held[role]
+    x = book.firm(held, tensor, op.path)
+    found = book.bits(x, tensor, op.path)
+    if found is None:
+        atom = book.atom(x, tensor, op.path)
+        if not _is_input(book, atom):
+            why = f"{who} whose input is not binary: {_origin(book, atom)}"
+            remedy = "put a sign, such as torch.where(x >= 0, 1.0, -1.0), before it"
+            return Held(book.opaque(why, remedy, op.path, seen, atom), seen)
+        found = atom, np.ones(atom.channels), np.zeros(atom.channels)
+    atom, factor, _ = found
+    recognised = binary(weight)
+    if isinstance(recognised, str):
+        return Held(_real(book, op, kind, found, weight, bias, recognised, options), seen)
+    size = np.abs(factor)
+    if (size != size[0]).any():
+        why = f"{who} whose input is +-1 times another number for each channel"
+        return Held(book.opaque(why, "move such scales behind the layer", op.path, seen, atom), seen)
+    turned = _by_input(np.sign(factor), recognised.signs, options)
+    return Held(_binary(book, op, kind, found, recognised, turned, bias, options), seen)
+
+
+def _binary(
+    book: Book,
+    op: Operation,
+    kind: str,
+    found: tuple[Atom, Reals, Reals],
+    weights: Binary,
+    turned: Reals,
+    bias: torch.Tensor | None,
+    options: Mapping[str, Any],
+) -> Atom:
+    """Return a layer of signs, the scales behind it, and its bias."""
+    atom, factor, offset = found
+    signs = weights.signs * turned
+    shift = None if bias is None else bias.detach().double().numpy()
+    if offset.any():
+        if np.any(options.get("padding", 0)):
+            why = "pads with zeros an input of two values that are not -s and +s"
+            return book.opaque(why, "binarise activations as +-1", op.path, tuple(op.out.shape[1:]), atom)
+        more = (weights.signs * _by_input(offset, weights.signs, options)).reshape(len(signs), -1).sum(1)
+        shift = more * weights.scale + (0.0 if shift is None else shift)
+    size = float(abs(factor[0]))
+    plain = (weights.scale == 1).all() and size == 1
+    tensors = {"weight": signs.astype(np.float32)}
+    if plain and shift is not None:
+        tensors["bias"] = shift
+    inner = {**options, "bias": "bias" in tensors}
+    off = weights.off + _off(op, found)
+    one = np.ones(1)
+    if plain:
+        return book.layer(kind, op.path, atom, inner, tensors, tuple(op.out.shape[1:]), out=op.out, off=off)
+    made = book.layer(kind, op.path, atom, inner, tensors, tuple(op.out.shape[1:]), off=off)
+    last = shift is None or not shift.any()
+    made = book.scaled(made, np.array([size]), one, op.path, op.out if last and (weights.scale == 1).all() else None)
+    made = book.scaled(made, weights.scale, one, op.path, op.out if last else None)
+    return made if last or shift is None else book.shifted(made, shift, op.path, op.out)
+
+
+def _real(
+    book: Book,
+    op: Operation,
+    kind: str,
+    found: tuple[Atom, Reals, Reals],
+    weight: torch.Tensor,
+    bias: torch.Tensor | None,
+    why: str,
+    options: Mapping[str, Any],
+) -> Atom:
+    """Return a last layer of real weights, or say why it is none."""
+    atom, factor, offset = found
+    seen = tuple(op.out.shape[1:])
+    remedy = "binarise them, as sign(w) or sign(w) times a scale for each output channel"
+    reason = f"its weights {why}", f"{remedy}; only a last linear layer may have real ones", op.path, seen, atom
+    refused = book.opaque(*reason)
+    if kind != "ste_linear" or not atom.bits or not bool(torch.isfinite(weight).all()):
+        return refused
+    real = weight.detach().double().numpy()
+    shift = np.zeros(len(real)) if bias is None else bias.detach().double().numpy()
+    tensors = {"weight": real * factor, "bias": shift + real @ offset}
+    whole = {**options, "bias": True}
+    made = book.layer("softmax", op.path, atom, whole, tensors, seen, out=op.out, off=_off(op, found))
+    return replace(made, what=refused.what)
+
+
+def _off(op: Operation, found: tuple[Atom, Reals, Reals]) -> float:
+    """Return how far the module's values are from two, in units of their scale."""
+    atom, factor, offset = found
+    if not atom.bits:
+        return 0.0
+    tensor = op.given["input" if op.name == "convolution" else "mat1" if op.name == "addmm" else "self"]
+    column = (-1, *[1] * (tensor.ndim - 2))
+    numbers = tensor.detach().double().numpy()
+    bits = np.abs((numbers - offset.reshape(column)) / factor.reshape(column))
+    return float(np.abs(bits - 1).max(initial=0.0))
+
+
+def _by_input(values: Reals, signs: Reals, options: Mapping[str, Any]) -> Reals:
+    """Return numbers for each input channel in the shape of weights (out, in / groups, ...)."""
+    groups = int(options.get("groups", 1))
+    rows = np.repeat(values.reshape(groups, -1), len(signs) // groups, axis=0)
+    return rows.reshape(*rows.shape, *[1] * (signs.ndim - 2))
+
+
+def _is_input(book: Book, atom: Atom) -> bool:
+    return atom is book.input or (atom.kind == "flatten" and atom.x is book.input)
+
+
+def _origin(book: Book, atom: Atom) -> str:
+    """Say where values come from."""
+    while atom.kind == "flatten" and atom.x is not None:
+        atom = atom.x
+    return f"it is computed by {book.who(atom.path)}" if atom.path else f"it is the output of {atom.kind!r} in forward"

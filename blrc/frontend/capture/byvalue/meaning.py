@@ -1,0 +1,177 @@
+"""Say what each operation of torch means for a binary network."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from blrc.frontend.capture.byvalue.arithmetic import ELEMENTWISE, elementwise
+from blrc.frontend.capture.byvalue.book import Book
+from blrc.frontend.capture.byvalue.linear import convolution, dense
+from blrc.frontend.capture.byvalue.tape import Operation
+from blrc.frontend.capture.byvalue.values import LABELS, Held, Reals, Table, origin, table_of_bits
+
+Rule = Callable[[Book, Operation], Held]
+_CHAIN = "make the network a chain of layers"
+_REMEDIES = {
+    "mean": "use max pooling, or flatten the map",
+    "avg_pool2d": "use max pooling",
+    "_adaptive_avg_pool2d": "use max pooling, or flatten the map",
+    "cat": _CHAIN,
+    "slice": _CHAIN,
+    "select": _CHAIN,
+    "constant_pad_nd": "give the convolution its padding, as an option",
+    "permute": "keep maps as (N, C, H, W)",
+    "transpose": "keep maps as (N, C, H, W)",
+    "bernoulli": "drop values in training only: F.dropout(x, training=self.training)",
+    "native_dropout": "drop values in training only: F.dropout(x, training=self.training)",
+}
+
+
+def explain(book: Book, op: Operation) -> Held:
+    """Return what the result of an operation stands for."""
+    if op.name in ELEMENTWISE:
+        return elementwise(book, op)
+    rule = _RULES.get(op.name)
+    if rule is not None:
+        return rule(book, op)
+    held = next(iter(op.held.values()))
+    seen = tuple(op.out.shape[1:]) or (1,)
+    above = origin(held.value)
+    remedy = _REMEDIES.get(op.name, "use binary layers, norms, ReLU, PReLU, clamp, max pooling and signs")
+    return Held(book.opaque(f"computes {op.name}, which has no binary form", remedy, op.path, seen, above), seen)
+
+
+def _reshaped(book: Book, op: Operation) -> Held:
+    held, seen = op.held["self"], tuple(op.out.shape[1:])
+    if len(op.out) != op.samples or op.out.numel() != op.given["self"].numel():
+        return book.unknown("mixes samples of a batch, or repeats values", seen, op.path)
+    if seen == held.seen:
+        return held
+    if held.flat and seen == held.shape:
+        return replace(held, flat=False)
+    if seen == (math.prod(held.seen),):
+        return replace(held, flat=True, at=op.path)
+    why = f"reshapes {held.seen} to {seen}"
+    remedy = "only flattening has a form, as nn.Flatten() or x.view(len(x), -1)"
+    if origin(held.value) is book.input:
+        remedy = f"describe the input of the device as it is used: shape {seen}"
+    above = origin(held.value)
+    return Held(book.opaque(why, remedy, op.path, seen, above), seen)
+
+
+def _norm(book: Book, op: Operation) -> Held:
+    given, held = op.given, op.held
+    if set(held) != {"input"}:
+        return book.unknown("normalises by numbers that depend on the input", tuple(op.out.shape[1:]), op.path)
+    if given.get("training"):
+        why = "normalises by the statistics of its batch, in evaluation, too"
+        remedy = "let it track running statistics, and use them in evaluation"
+        seen = held["input"].seen
+        return Held(book.opaque(why, remedy, op.path, seen), seen)
+    firm = book.firm(held["input"], given["input"], op.path)
+    x = book.atom(firm, given["input"], op.path)
+    rows = {key: None if given[key] is None else given[key].detach().double().numpy()
+            for key in ("weight", "bias", "running_mean", "running_var")}  # fmt: skip
+    mean, variance = rows["running_mean"], rows["running_var"]
+    assert mean is not None and variance is not None
+    affine = rows["weight"] is not None or rows["bias"] is not None
+    gamma = np.ones_like(mean) if rows["weight"] is None else rows["weight"]
+    beta = np.zeros_like(mean) if rows["bias"] is None else rows["bias"]
+    if x.kind == "softmax":
+        factor = gamma / np.sqrt(variance + float(given["eps"]))
+        scaled = book.scaled(x, factor, np.ones(1), op.path, None)
+        return Held(book.shifted(scaled, beta - mean * factor, op.path, op.out), x.shape)
+    options = {"num_features": len(mean), "eps": float(given["eps"]), "momentum": 0.1, "affine": affine}
+    tensors = {"running_mean": mean, "running_var": variance, "num_batches_tracked": np.array(0, np.int64)}
+    if affine:
+        tensors |= {"weight": gamma, "bias": beta}
+    kind = "plain_norm2d" if len(x.shape) == 3 else "plain_norm1d"
+    return Held(book.layer(kind, op.path, x, options, tensors, out=op.out), x.shape)
+
+
+def _max_pool(book: Book, op: Operation) -> Held:
+    given, held = op.given, op.held["self"]
+    seen = tuple(op.out.shape[1:])
+    kernel, padding = _pair(given["kernel_size"]), _pair(given["padding"])
+    stride = _pair(given["stride"]) if given["stride"] else kernel
+    floor = tuple((n + 2 * p - k) // s + 1 for n, p, k, s in zip(held.seen[1:], padding, kernel, stride, strict=True))
+    if held.flat or _pair(given["dilation"]) != [1, 1] or floor != seen[1:]:
+        above = origin(held.value)
+        why = "pools with dilation or ceil_mode"
+        return Held(book.opaque(why, "use plain max pooling", op.path, seen, above), seen)
+    return _pooled(book, op, {"kernel_size": kernel, "stride": stride, "padding": padding})
+
+
+def _adaptive_pool(book: Book, op: Operation) -> Held:
+    size = list(op.held["self"].seen[1:])
+    if list(op.given["output_size"]) == size:
+        return op.held["self"]
+    if op.held["self"].flat or list(op.given["output_size"]) != [1] * len(size) or len(size) != 2:
+        return book.unknown("pools to another size than 1 x 1 (adaptive pooling)", tuple(op.out.shape[1:]), op.path)
+    return _pooled(book, op, {"kernel_size": size, "stride": size, "padding": [0, 0]})
+
+
+def _pooled(book: Book, op: Operation, options: Mapping[str, Any]) -> Held:
+    """Return the largest value of each window; of two values that is an OR of bits."""
+    held, tensor, seen = op.held["self"], op.given["self"], tuple(op.out.shape[1:])
+    found = book.bits(held, tensor, op.path, positive=True) if isinstance(held.value, Table) else None
+    if found is None:
+        x = book.atom(held, tensor, op.path)
+        pool = book.layer("plain_pool2d", op.path, x, options, shape=seen, bits=x.bits, out=op.out)
+        return Held(table_of_bits(pool) if pool.bits else pool, seen)
+    bits, factor, offset = found
+    column = (-1, 1, 1)
+    tap: Reals = (op.out.detach().double().numpy() - offset.reshape(column)) / factor.reshape(column)
+    pool = book.layer("plain_pool2d", op.path, bits, options, shape=seen, bits=True, tap=tap)
+    rows = torch.from_numpy(np.stack([offset - factor, offset + factor, offset + factor]))
+    return Held(Table(pool, rows, op.path), seen)
+
+
+def _softmax(book: Book, op: Operation) -> Held:
+    held = op.held["self"]
+    seen = held.seen
+    if len(seen) != 1 or op.given["dim"] not in (1, -1):
+        return book.unknown("takes a softmax along another dimension than that of the classes", seen, op.path)
+    firm = book.firm(held, op.given["self"], op.path)
+    return Held(book.layer(LABELS, op.path, book.atom(firm, op.given["self"], op.path), out=op.out), seen)
+
+
+def _same(book: Book, op: Operation) -> Held:
+    return next(iter(op.held.values()))
+
+
+def _pair(value: Any) -> list[int]:
+    values = list(map(int, value)) if isinstance(value, list | tuple) else [int(value)]
+    return values * 2 if len(values) == 1 else values
+
+
+_SAME = ["detach", "alias", "clone", "contiguous", "lift_fresh", "lift"]
+_RESHAPES = [
+    "view",
+    "_unsafe_view",
+    "_reshape_alias",
+    "reshape",
+    "unsqueeze",
+    "squeeze",
+    "expand",
+    "flatten",
+    "view_copy",
+]
+_RULES: Mapping[str, Rule] = {
+    **dict.fromkeys(_SAME, _same),
+    **dict.fromkeys(_RESHAPES, _reshaped),
+    **dict.fromkeys(("native_batch_norm", "_native_batch_norm_legit_no_training", "cudnn_batch_norm"), _norm),
+    "convolution": convolution,
+    "addmm": dense,
+    "mm": dense,
+    "max_pool2d_with_indices": _max_pool,
+    "adaptive_max_pool2d": _adaptive_pool,
+    "_log_softmax": _softmax,
+    "_softmax": _softmax,
+}

@@ -1,0 +1,174 @@
+"""Run a module as its author wrote it, and return the layers that it computes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from blrc.errors import BlrcError
+from blrc.frontend.capture.allowed import check_materialised
+from blrc.frontend.capture.byvalue.agreement import check_agreement
+from blrc.frontend.capture.byvalue.book import Book
+from blrc.frontend.capture.byvalue.emit import Captured, emit
+from blrc.frontend.capture.byvalue.meaning import explain
+from blrc.frontend.capture.byvalue.tape import Tape
+from blrc.frontend.capture.byvalue.values import Held, Reals, table_of_bits
+from blrc.frontend.capture.copies import copied
+from blrc.frontend.capture.recording import begin_evaluation, first_line
+from blrc.frontend.capture.trace import undisturbed
+from blrc.frontend.capture.walk import named_modules
+from blrc.net.encoding import InputEncoding
+
+FEW = 3  # samples of the second run, which shows that nothing but the values depends on the input
+ALIKE = 1e-3  # relative distance of real numbers that were computed in float64 from those in the module's own type
+
+
+@dataclass(frozen=True, eq=False)
+class _Run:
+    captured: Captured
+    result: torch.Tensor
+
+
+def read(
+    model: nn.Module, encoding: InputEncoding, x: Reals, samples: Sequence[str], example: torch.Tensor | None
+) -> Captured:
+    """Return the layers of a module, compared with what it computes.
+
+    Args:
+        x: real inputs, at least one.
+        samples: what messages call each of them.
+        example: another batch of inputs.
+
+    Raises:
+        BlrcError: a step has no exact integer form (the layer, the reason and what to do are named), the module takes
+            other steps or weights for other inputs, or it does not compute what was captured.
+    """
+    modules = named_modules(model)
+    check_materialised(modules)
+    dtype = next((value.dtype for value in values_of(model) if value.is_floating_point()), torch.float32)
+    with undisturbed(), torch.autocast("cpu", enabled=False), torch.device("cpu"):
+        first = _run(model, encoding, torch.from_numpy(x).to(dtype), None)
+        for other in _others(x, example):
+            _check_constant(first.captured, _run(model, encoding, other.to("cpu", dtype), None).captured)
+        check_agreement(first.captured, x, dtype, samples)
+        if dtype != torch.float64:
+            _check_exact(model, encoding, first.captured, x, samples)
+        for what, mode in (("in inference mode", torch.inference_mode), ("with gradients", torch.enable_grad)):
+            _check_plain(model, first.result, torch.from_numpy(x).to(dtype), what, mode)
+    return first.captured
+
+
+def _others(x: Reals, example: torch.Tensor | None) -> list[torch.Tensor]:
+    turned = torch.from_numpy(np.resize(x[::-1], (FEW if len(x) != FEW else FEW + 1, *x.shape[1:])).copy())
+    if example is None:
+        return [turned]
+    if tuple(example.shape[1:]) != x.shape[1:]:
+        raise BlrcError(
+            f"example: has shape {tuple(example.shape)}, but the input is described as (N, "
+            f"{', '.join(map(str, x.shape[1:]))}); describe the input as forward takes it"
+        )
+    return [turned, example.detach()]
+
+
+def values_of(model: nn.Module) -> list[torch.Tensor]:
+    """Return the parameters and buffers that a module and those in it hold."""
+    held = named_modules(model).values()
+    return [value for module in held for value in (*module._parameters.values(), *module._buffers.values())
+            if value is not None]  # fmt: skip
+
+
+def _twin(model: nn.Module, dtype: torch.dtype | None) -> nn.Module:
+    def convert(value: torch.Tensor) -> torch.Tensor:
+        return value.to("cpu", dtype if value.is_floating_point() else None, copy=True)
+
+    twin = copied(model, convert)
+    begin_evaluation(twin)
+    return twin
+
+
+def _run(model: nn.Module, encoding: InputEncoding, x: torch.Tensor, dtype: torch.dtype | None) -> _Run:
+    twin = _twin(model, dtype)
+    modules = named_modules(twin)
+    bits = encoding.kind == "bits"
+    book = Book(encoding.shape, bits, {name: type(module).__name__ for name, module in modules.items()})
+    tape = Tape(lambda op: explain(book, op), book.unknown, len(x))
+    tape.hold(x, Held(table_of_bits(book.input) if bits else book.input, encoding.shape))
+    with torch.no_grad(), tape.watching(modules):
+        result = _called(twin, x, lambda: book.who(tape.path[-1]))
+    who = f"{type(model).__name__}.forward"
+    if not isinstance(result, torch.Tensor):
+        raise BlrcError(
+            f"{who} returns a {type(result).__name__}; it must return one tensor, the scores of the classes"
+        )
+    held = tape.held(result)
+    if held is None:
+        raise BlrcError(f"{who} returns values that do not depend on its input, or that left torch (NumPy?)")
+    held = book.firm(held, result, "")
+    leaves = [name for name, module in modules.items() if name and not any(True for _ in module.children())]
+    return _Run(emit(book.atom(held, result, ""), leaves), result.clone())
+
+
+def _called(model: nn.Module, x: torch.Tensor, who: Callable[[], str]) -> Any:
+    try:
+        return model(x)
+    except BaseException as error:
+        if isinstance(error, BlrcError | KeyboardInterrupt):
+            raise
+        raise BlrcError(
+            f"{who()}: fails on an input of shape {tuple(x.shape)}, {x.dtype}: {first_line(error)}"
+        ) from error
+
+
+def _check_constant(first: Captured, again: Captured) -> None:
+    """Refuse steps or numbers that another input changes."""
+    if first.nodes != again.nodes:
+        pairs = zip(first.nodes, again.nodes, strict=False)
+        name = next((a.name for a, b in pairs if a != b), (*first.nodes, *again.nodes)[-1].name)
+        raise BlrcError(
+            f"layer {name!r}: is another for another input; forward must take the same steps for all inputs"
+        )
+    for key, value in first.tensors.items():
+        if not np.array_equal(value, again.tensors[key], equal_nan=value.dtype.kind == "f"):
+            name, _, what = key.rpartition(".")
+            raise BlrcError(
+                f"layer {name!r}: its {what} is another for another input, or at each call; only constant numbers can "
+                "be compiled"
+            )
+
+
+def _check_exact(
+    model: nn.Module, encoding: InputEncoding, captured: Captured, x: Reals, samples: Sequence[str]
+) -> None:
+    """Compare with the module in float64, unless its code mixes types and cannot run so."""
+    try:
+        exact = _run(model, encoding, torch.from_numpy(x), torch.float64).captured
+    except BlrcError:
+        return
+    kinds = [[(node.name, node.kind) for node in each.nodes] for each in (captured, exact)]
+    if kinds[0] != kinds[1]:
+        raise BlrcError("the module has other layers in float64 than in its own type; write it without regard to types")
+    for key, value in captured.tensors.items():
+        other = exact.tensors[key]
+        if not np.allclose(value, other, rtol=ALIKE, atol=ALIKE * float(np.abs(other).max(initial=0.0))):
+            raise BlrcError(f"layer {key.rpartition('.')[0]!r}: has another {key.rpartition('.')[2]} in float64")
+    check_agreement(exact, x, torch.float64, samples)
+
+
+def _check_plain(
+    model: nn.Module, expected: torch.Tensor, x: torch.Tensor, what: str, mode: type[AbstractContextManager[Any]]
+) -> None:
+    """Run the module unwatched, and compare its output."""
+    twin = _twin(model, None)
+    with mode():
+        result = _called(twin, x, lambda: type(model).__name__)
+    if not isinstance(result, torch.Tensor) or result.shape != expected.shape:
+        raise BlrcError(f"{type(model).__name__}.forward returns something else {what} than without gradients")
+    slack = ALIKE * float(expected.abs().max())
+    if not torch.allclose(result.detach(), expected, rtol=ALIKE, atol=slack, equal_nan=True):
+        raise BlrcError(f"{type(model).__name__}.forward computes something else {what} than without gradients")

@@ -1,0 +1,173 @@
+"""Define what a tensor that depends on the network's input stands for.
+
+An `Atom` is what one layer computes. A `Table` is a function of the sign of an atom, such as ``(x >= 0) * 2 - 1``: it
+has one value where the atom is negative, one where it is 0, and one where it is positive. A `Sum` adds several of these
+as they are, until all but one cancel each other, as in ``x + (sign(x) - x).detach()``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+Reals = NDArray[np.float64]
+OPAQUE = "opaque"
+"""The kind of an atom that no layer computes; its `what` says why."""
+LABELS = "labels"
+"""The kind of an atom that keeps the order of the scores, such as a softmax at the end."""
+
+
+@dataclass(frozen=True, eq=False)
+class Atom:
+    """Describe what one layer computes.
+
+    Attributes:
+        number: which of all atoms of its network this is.
+        kind: the kind of layer, `OPAQUE` or `LABELS`.
+        path: path of the module whose forward computes it; empty for the network itself.
+        shape: shape of one sample.
+        x: what the layer reads; None for the network's input, and for what reads several values.
+        options, tensors: those of the layer (`blrc.frontend.kinds.node.Node`).
+        bits: whether all values are +-1.
+        tap: the values that the module computed, in float64; None where it does not compute them as they are.
+        off: how far the +-1 input of a linear map is from +-1, and its weights from those of the layer, relative to 1:
+            straight-through estimators round.
+        odd: whether an opaque atom has the sign of `x`.
+        what: why no layer computes an opaque atom, or why a last layer stands nowhere else, and what to do.
+    """
+
+    number: int
+    kind: str
+    path: str
+    shape: tuple[int, ...]
+    x: Atom | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    tensors: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    bits: bool = False
+    tap: Reals | None = None
+    off: float = 0.0
+    odd: bool = False
+    what: str = ""
+
+    @property
+    def channels(self) -> int:
+        return self.shape[0]
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Hold a function of the sign of an atom.
+
+    Attributes:
+        base: the atom.
+        rows: the values (3, channels) where the atom is below, at and above 0.
+        path: path of the module that computed them last.
+    """
+
+    base: Atom
+    rows: torch.Tensor
+    path: str
+
+    @property
+    def key(self) -> tuple[int, bytes]:
+        return self.base.number, self.rows.double().numpy().tobytes()
+
+    @property
+    def two(self) -> tuple[Reals, Reals]:
+        """Return half the distance of the values above and below 0, and their middle; each (channels,)."""
+        below, above = self.rows[0].double().numpy(), self.rows[2].double().numpy()
+        return (above - below) / 2, (above + below) / 2
+
+
+@dataclass(frozen=True, eq=False)
+class Sum:
+    """Hold atoms, each with the whole number of times that it is added, and tables, each once."""
+
+    atoms: tuple[tuple[Atom, float], ...]
+    tables: tuple[Table, ...]
+
+
+Value = Atom | Table | Sum
+
+
+@dataclass(frozen=True, eq=False)
+class Held:
+    """Say what a tensor stands for.
+
+    Attributes:
+        value: what it is.
+        shape: shape of one sample of the value.
+        flat: whether the tensor is a map that was flattened; this is deferred, since it commutes with all but a dense
+            layer.
+        at: path of the module that flattened it.
+    """
+
+    value: Value
+    shape: tuple[int, ...]
+    flat: bool = False
+    at: str | None = None
+
+    @property
+    def seen(self) -> tuple[int, ...]:
+        """Return the shape of one sample of the tensor itself."""
+        return (math.prod(self.shape),) if self.flat else self.shape
+
+
+def origin(value: Value) -> Atom | None:
+    """Return the atom that a value is, or whose signs it is made of."""
+    return value if isinstance(value, Atom) else value.base if isinstance(value, Table) else None
+
+
+def table_of_bits(atom: Atom) -> Table:
+    """Return +-1 values as a table of their own signs; they are never 0."""
+    column = torch.tensor([[-1.0], [1.0], [1.0]], dtype=torch.float64)
+    return Table(atom, column.expand(3, atom.channels).clone(), atom.path)
+
+
+def added(a: Value, b: Value, times: float) -> Value:
+    """Return a + times b, in which what cancels is left out."""
+    atoms: dict[int, tuple[Atom, float]] = {}
+    tables: dict[int, Table] = {}
+    for value, factor in ((a, 1.0), (b, times)):
+        parts = value if isinstance(value, Sum) else as_sum(value)
+        for atom, count in parts.atoms:
+            before = atoms[atom.number][1] if atom.number in atoms else 0.0
+            atoms[atom.number] = (atom, before + factor * count)
+        for table in parts.tables:
+            rows = factor * table.rows.double()
+            if table.base.number in tables:
+                rows = rows + tables[table.base.number].rows
+            tables[table.base.number] = Table(table.base, rows, table.path)
+    left = tuple(pair for pair in atoms.values() if pair[1])
+    kept = tuple(table for table in tables.values() if table.rows.any())
+    if len(left) == 1 and not kept and left[0][1] == 1.0:
+        return left[0][0]
+    if not left and len(kept) == 1:
+        return kept[0]
+    return Sum(left, kept)
+
+
+def as_sum(value: Atom | Table) -> Sum:
+    """Return an atom or a table as a sum of one."""
+    return Sum(((value, 1.0),), ()) if isinstance(value, Atom) else Sum((), (value,))
+
+
+def by_channel(values: torch.Tensor, held: Held) -> Reals | None:
+    """Return a constant that is combined with a tensor as one number for each channel, or None if it is none."""
+    values = values.detach()
+    if values.ndim == len(held.seen) + 1 and len(values) > 1:
+        if not bool((values == values[:1]).all()):
+            return None
+        values = values[:1]
+    try:
+        full = values.expand(1, *held.seen)
+    except RuntimeError:
+        return None
+    rows = full.reshape(held.shape[0], -1).double()
+    return rows[:, 0].numpy().copy() if bool((rows == rows[:, :1]).all()) else None

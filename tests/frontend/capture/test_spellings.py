@@ -1,0 +1,358 @@
+"""Signs and scales in the spellings of plain PyTorch, on integers of which many are 0; and what is refused, by name."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import blrc
+from blrc import nn as bnn
+from blrc.app.export import build
+from blrc.errors import BlrcError
+from blrc.frontend.checkpoint import Checkpoint
+from blrc.frontend.sample import MAP
+from blrc.frontend.saving import from_model
+from blrc.lowering.lower import score_scale
+from blrc.net.encoding import device_layout
+from blrc.program import reference
+
+Function = Callable[[torch.Tensor], torch.Tensor]
+SHAPE = (2, 5, 4)
+BITS = blrc.bits(SHAPE)
+
+
+class Step(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        out = torch.empty_like(x)
+        out[x < 0] = -1
+        out[x >= 0] = 1
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> torch.Tensor:
+        return grad
+
+
+def filled(x: torch.Tensor) -> torch.Tensor:
+    x = x.sign()
+    x[x == 0] = 1
+    return x
+
+
+def in_place(x: torch.Tensor) -> torch.Tensor:
+    x.data = torch.where(x.data >= 0, 2.0, -2.0).to(x)
+    return x.mul_(0.5)
+
+
+SIGNS: dict[str, Function] = {
+    "where >=": lambda x: torch.where(x >= 0, 1.0, -1.0).to(x),
+    "where >": lambda x: torch.where(x > 0, torch.tensor(1.0), torch.tensor(-1.0)).to(x),
+    "where <": lambda x: torch.where(x < 0, -torch.ones_like(x), torch.ones_like(x)),
+    "where <=": lambda x: torch.where(x <= 0, 1, -1).to(x),
+    "where constant <=": lambda x: torch.where(torch.zeros((), dtype=x.dtype) <= x, 1, -1).to(x),
+    "where, at 2": lambda x: torch.where(x >= 2, 1.0, -1.0).to(x),
+    "where, above -2": lambda x: torch.where(x > -2, 0.25, -0.25).to(x),
+    "by channel": lambda x: torch.where(x > torch.arange(-2, 4).to(x).view(-1, 1, 1), -1, 1).to(x),
+    "float": lambda x: (x >= 0).to(x) * 2 - 1,
+    "float, from 1": lambda x: 1 - 2 * (x < 0).to(x),
+    "zero or one": lambda x: (x > 0).to(x),
+    "other values": lambda x: torch.where(x >= 0, 3.0, -0.5).to(x),
+    "autograd function": lambda x: Step.apply(x),  # type: ignore[no-untyped-call]
+    "filled": filled,
+    "masked": lambda x: x.sign().masked_fill(x == 0, 1),
+    "sign + 0.1": lambda x: torch.sign(torch.sign(x) + 0.1),
+    "sign of x + 0.1": lambda x: torch.sign(x + 0.1),
+    "in place": in_place,
+    "estimator": lambda x: x + (torch.where(x >= 0, 1.0, -1.0).to(x) - x).detach(),
+    "estimator of a clip": lambda x: F.hardtanh(x) + (torch.sign(x - 0.5) - F.hardtanh(x)).detach(),
+    "estimator of tanh": lambda x: torch.sign(x + 1e-3).detach() - torch.tanh(x).detach() + torch.tanh(x),
+    "sign of tanh": lambda x: torch.where(torch.tanh(x) >= 0, 1.0, -1.0).to(x),
+    "heaviside": lambda x: 2 * torch.heaviside(x, torch.tensor(1.0).to(x)) - 1,
+    "clamp": lambda x: torch.where(x.clamp(-1, 1) >= 0, 1.0, -1.0).to(x),
+    "negative": lambda x: -torch.where(-x >= 0, 1.0, -1.0).to(x),
+    "1 - x": lambda x: torch.where(1 - x >= 0, 1.0, -1.0).to(x),
+    "logic": lambda x: torch.where(~(x < 0) & (x >= 0), 1.0, -1.0).to(x),
+    "sign twice": lambda x: torch.sign(torch.where(x >= 0, 1.0, -1.0).to(x)),
+    "minimum": lambda x: torch.where(torch.minimum(x, torch.ones(()).to(x)).clamp(min=-0.5) >= 0, 1.0, -1.0).to(x),
+    "divided": lambda x: torch.where((x * 0.3 - 0.6) / -3 >= 0, 1.0, -1.0).to(x),
+    "PReLU": lambda x: torch.where(F.prelu(x - 2, torch.tensor([0.25]).to(x)) + 0.5 >= 0, 1.0, -1.0).to(x),
+    "ReLU": lambda x: torch.where(F.relu_(x + 0.0) - 2 >= 0, 1.0, -1.0).to(x),
+}
+
+
+class Network(nn.Module):
+    """A binary convolution of 18 or fewer inputs, a function, and real scores."""
+
+    def __init__(self, function: Callable[..., Any], last: Callable[..., Any] | None = None) -> None:
+        super().__init__()
+        torch.manual_seed(1)
+        self.conv = nn.Conv2d(2, 6, (3, 3), bias=False)
+        self.conv.weight.data.sign_()
+        self.function, self.last = function, last
+        self.fc = nn.Linear(36, 4)
+
+    def forward(self, x: torch.Tensor) -> Any:
+        x = self.function(self.conv(x))
+        return self.fc(x.flatten(1)) if self.last is None else self.last(self, x)
+
+
+def taken(model: nn.Module, encoding: blrc.InputEncoding = BITS, **options: Any) -> Checkpoint:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        return from_model(model, encoding, **options)
+
+
+@pytest.mark.parametrize("name", SIGNS)
+def test_every_spelling_of_a_sign(name: str) -> None:
+    model = Network(SIGNS[name]).eval()
+    program, nets = build(taken(model), [MAP])
+    raw = np.random.default_rng(0).integers(0, 2, (200, *SHAPE)).astype(np.uint8)
+    with torch.no_grad():
+        x = torch.from_numpy(raw * 2.0 - 1)
+        z = model.conv.double()(x)
+        signs = SIGNS[name](z.clone())
+    assert (z == 0).any() or name == "by channel"
+    bits = dict(reference.trace(program, device_layout(raw), 0))[program.ops[0].y.name].transpose(0, 3, 1, 2)
+    for channel in range(6):
+        values = signs[:, channel].numpy()
+        above = values > (signs.max() + signs.min()).item() / 2
+        same = bits[:, channel] == above
+        assert same.all() or not same.any()  # it may stand for its opposite, which the next layer's weights undo
+    with torch.no_grad():
+        expected = model.double()(x).numpy()
+    found = reference.scores(program, device_layout(raw)) * score_scale(nets)
+    assert np.abs(found - expected).max() <= 37.001 * score_scale(nets) / 2
+
+
+def scaled_by_data(m: Network, x: torch.Tensor) -> torch.Tensor:
+    return m.fc((x.sign() * x.abs().mean(1, keepdim=True)).flatten(1))  # type: ignore[no-any-return]
+
+
+def condition(m: Network, x: torch.Tensor) -> torch.Tensor:
+    return m.fc((x if x.sum() > 0 else -x).sign().flatten(1))  # type: ignore[no-any-return]
+
+
+def written(m: Network, x: torch.Tensor) -> torch.Tensor:
+    x = sign(x)
+    x[:, 0] = 1.0
+    return m.fc(x.flatten(1))  # type: ignore[no-any-return]
+
+
+COUNT = [0]
+
+
+def counted(m: Network, x: torch.Tensor) -> torch.Tensor:
+    COUNT[0] += 1
+    return m.fc((x + COUNT[0]).sign().flatten(1))  # type: ignore[no-any-return]
+
+
+def sign(x: torch.Tensor) -> torch.Tensor:
+    return torch.where(x >= 0, 1.0, -1.0).to(x)
+
+
+def identity(x: torch.Tensor) -> torch.Tensor:
+    return x
+
+
+def scores(m: Network, x: torch.Tensor) -> torch.Tensor:
+    return m.fc(sign(x).flatten(1))  # type: ignore[no-any-return]
+
+
+REFUSED: dict[str, tuple[Callable[..., Any], list[str]]] = {
+    "real activations": (
+        lambda m, x: m.fc(torch.relu(x).flatten(1)),
+        ["layer 'fc' (Linear)", "whose input is not binary", "'relu'", "put a sign"],
+    ),
+    "K of XNOR-Net": (scaled_by_data, ["multiplies two values that both depend on the input", "K of XNOR-Net"]),
+    "weights from data": (
+        lambda m, x: F.linear(sign(x).flatten(1), x[:4].flatten(1)),
+        ["weights or a bias that depend on the input"],
+    ),
+    "residual": (lambda m, x: m.fc(sign(x + F.relu(x)).flatten(1)), ["adds what", "residual", "chain of layers"]),
+    "mean": (lambda m, x: m.fc(sign(x).mean((2, 3)).repeat(1, 6)), ["computes mean", "max pooling"]),
+    "dropout": (lambda m, x: scores(m, F.dropout(x)), ["training=self.training"]),
+    "sigmoid": (lambda m, x: m.fc(torch.sigmoid(x).flatten(1)), ["computes sigmoid"]),
+    "condition": (condition, ["forward looks at a single value", "condition"]),
+    "counter": (counted, ["for another input, or at each call"]),
+    "batch": (lambda m, x: scores(m, x + len(x)), ["for another input, or at each call"]),
+    "two outputs": (lambda m, x: (x, x), ["returns a tuple", "one tensor"]),
+    "NumPy": (lambda m, x: torch.from_numpy(x.numpy().copy()), ["do not depend on its input", "NumPy"]),
+    "no sign": (lambda m, x: x.flatten(1) * 2, ["no sign follows"]),
+    "ends in a sign": (lambda m, x: sign(x).flatten(1), ["no softmax layer at its end"]),
+    "three values": (lambda m, x: m.fc((x > 0).to(x).add(x < 0).flatten(1)), ["other values than two"]),
+    "part": (lambda m, x: m.fc(torch.cat([x, -x], 1)[:, :6].sign().flatten(1)), ["computes cat", "chain"]),
+    "written in part": (written, ["part of a tensor"]),
+    "batch norm": (
+        lambda m, x: scores(m, F.batch_norm(x, torch.zeros(6), torch.ones(6), training=True)),
+        ["statistics of its batch"],
+    ),
+    "softmax of maps": (lambda m, x: scores(m, x.softmax(1)), ["softmax along another dimension"]),
+    "error": (lambda m, x: m.fc(x), ["fails on an input of shape", "mat1 and mat2"]),
+    "transposed": (lambda m, x: m.fc(sign(x).permute(0, 2, 3, 1).flatten(1)), ["permute", "(N, C, H, W)"]),
+    "padded": (lambda m, x: m.fc(F.pad(sign(x), (1, 0, 1, 0))[:, :, 1:, 1:].flatten(1)), ["constant_pad_nd"]),
+    "pool": (
+        lambda m, x: m.fc(sign(F.max_pool2d(x, 2, ceil_mode=True)).flatten(1).repeat(1, 3)),
+        ["dilation or ceil_mode"],
+    ),
+    "whole numbers": (lambda m, x: m.fc(x.int().to(x).flatten(1)), ["into whole numbers"]),
+    "real inner layer": (
+        lambda m, x: F.linear(sign(m.fc(sign(x).flatten(1))), torch.ones(4, 4)),
+        ["'fc'", "only a last linear layer may have real ones", "sign(w)"],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_has_no_form_is_refused_by_name(name: str) -> None:
+    call, words = REFUSED[name]
+    with pytest.raises(BlrcError) as error:
+        taken(Network(identity, call))
+    said = str(error.value)
+    assert "\n" not in said
+    for word in words:
+        assert word in said
+
+
+class OwnLinear(nn.Linear):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return F.linear(x, self.weight.tanh())
+
+
+class Ternary(nn.Linear):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return F.linear(x, torch.sign((10 * self.weight).round()))
+
+
+class Drawn(nn.Linear):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return F.linear(x, torch.sign(torch.randn_like(self.weight)))
+
+
+@pytest.mark.parametrize(
+    ("layer", "words"),
+    [
+        (OwnLinear(40, 8), ["layer '1' (OwnLinear)", "take 40 values in output channel 0", "sign(w) times a scale"]),
+        (Ternary(40, 8), ["layer '1' (Ternary)", "ternary", "torch.sign(0) is 0"]),
+        (Drawn(40, 8), ["layer '1': its weight is another", "at each call"]),
+        (nn.Linear(40, 8), ["layer '1' (Linear)", "take 40 values"]),
+        (nn.Bilinear(40, 40, 8), ["layer '1' (Bilinear)", "fails on an input"]),
+    ],
+    ids=lambda x: type(x).__name__,
+)
+def test_layers_of_ones_own_that_are_not_binary(layer: nn.Module, words: list[str]) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(
+        nn.Flatten(), layer, nn.BatchNorm1d(8), nn.Hardtanh(), nn.Identity(), Signs(), nn.Linear(8, 3)
+    )
+    with pytest.raises(BlrcError) as error:
+        taken(model)
+    for word in words:
+        assert word in str(error.value)
+
+
+class Signs(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return sign(x)
+
+
+def test_the_shape_of_the_input() -> None:
+    model = nn.Sequential(nn.Unflatten(1, SHAPE), Network(sign))
+    with pytest.raises(BlrcError, match=r"reshapes \(40,\) to \(2, 5, 4\).*describe the input .* shape \(2, 5, 4\)"):
+        taken(model, blrc.bits((40,)))
+    with pytest.raises(BlrcError, match=r"example: has shape \(3, 40\), but the input is described as \(N, 2, 5, 4\)"):
+        taken(Network(sign), example=torch.zeros(3, 40))
+    with pytest.raises(BlrcError, match="example=int: expected a tensor"):
+        taken(Network(sign), example=3)
+    assert taken(Network(sign), example=torch.ones(7, *SHAPE)).nodes == taken(Network(sign)).nodes
+
+
+def test_names_are_those_of_modules_and_differ() -> None:
+    """One sign for several layers, and functions of a module that has layers, too."""
+    names = [node.name for node in taken(Network(lambda x: sign(F.relu(x - 1)))).nodes]
+    assert names == ["conv", "shift", "relu", "sign", "flatten", "fc"]
+    one = Signs()
+    linear = nn.Linear(8, 8, bias=False)
+    linear.weight.data.sign_()
+    model = nn.Sequential(nn.Flatten(), OnlySigns(40, 8), one, linear, one, linear, one, nn.Linear(8, 3))
+    nodes = taken(model).nodes
+    assert [node.name for node in nodes] == ["0", "1", "2", "3", "2_2", "3_2", "2_3", "7"]
+    assert len({node.name for node in nodes}) == len(nodes)
+
+
+class OnlySigns(nn.Linear):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return F.linear(x, sign(self.weight))
+
+
+def test_plain_layers_with_binary_weights_are_binary() -> None:
+    """A last nn.Linear, too, whose scale and bias become those of the scores."""
+    torch.manual_seed(2)
+    model = nn.Sequential(nn.Flatten(), OnlySigns(40, 8), Signs(), nn.Linear(8, 3))
+    model[3].weight.data = 0.3 * sign(model[3].weight)
+    checkpoint = taken(model)
+    assert [node.kind for node in checkpoint.nodes][-3:] == ["ste_linear", "scale", "shift"]
+    program, nets = build(checkpoint, [MAP])
+    raw = np.random.default_rng(0).integers(0, 2, (50, *SHAPE)).astype(np.uint8)
+    with torch.no_grad():
+        expected = model.double()(torch.from_numpy(raw * 2.0 - 1)).numpy()
+    assert np.abs(reference.scores(program, device_layout(raw)) * score_scale(nets) - expected).max() < 1e-3
+
+
+def test_real_scores_take_up_the_norm_behind_them() -> None:
+    torch.manual_seed(2)
+    norm = nn.BatchNorm1d(3)
+    norm.running_mean, norm.running_var = torch.randn(3), torch.rand(3) + 0.1
+    model = nn.Sequential(nn.Flatten(), OnlySigns(40, 8), Signs(), nn.Linear(8, 3), norm).eval()
+    program, nets = build(taken(model), [MAP])
+    raw = np.random.default_rng(0).integers(0, 2, (50, *SHAPE)).astype(np.uint8)
+    with torch.no_grad():
+        expected = model.double()(torch.from_numpy(raw * 2.0 - 1)).numpy()
+    found = reference.scores(program, device_layout(raw)) * score_scale(nets)
+    assert np.abs(found - expected).max() <= 9.001 * score_scale(nets) / 2
+
+
+def test_one_output_and_other_distributions_are_refused() -> None:
+    model = nn.Sequential(nn.Flatten(), OnlySigns(40, 64), Signs(), nn.Linear(64, 1))
+    with pytest.raises(BlrcError, match="layer '3': one output is no choice"):
+        build(taken(model), [MAP])
+
+    class Halves(bnn.Bernoulli):
+        """Weights of another size, by another law."""
+
+        def moments(self) -> Any:
+            return tuple(each / 2 for each in super().moments())
+
+    layer = bnn.BinaryLinear(40, 64)
+    layer.weight = Halves((64, 40))
+    net = nn.Sequential(nn.Flatten(), layer, bnn.StochasticSign(), bnn.SoftmaxLinear(64, 3))
+    with pytest.raises(BlrcError, match="layer '1': its weights: Halves has a moments of its own"):
+        taken(net)
+
+
+class Stepping(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return Step.apply(x)  # type: ignore[no-any-return, no-untyped-call]
+
+
+class Anew(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.as_tensor(x)
+
+
+def test_layers_of_blrc_are_still_read_by_class() -> None:
+    """With words that say what stands in the way, and not torch's own."""
+    for strange, words in (
+        (Stepping(), "does not support item"),
+        (Anew(), "a function of torch that takes tensors only"),
+    ):
+        model = nn.Sequential(nn.Flatten(), bnn.SteLinear(40, 64), strange, nn.Linear(64, 3))
+        with pytest.raises(BlrcError, match=f"forward cannot be followed .*{words}"):
+            taken(model)
