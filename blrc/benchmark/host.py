@@ -127,7 +127,9 @@ def measure(
         left_out = {name: reason for name in RIVALS if (reason := _left_out(name, subject))}
         for name in (name for name in RIVALS if name not in left_out):
             rival = RIVALS[name]
-            runs |= {("row", i, name): rival.step(subject, step) for i, step in enumerate(steps)}
+            for i, step in enumerate(steps):
+                if (run := rival.step(subject, step)) is not None:
+                    runs["row", i, name] = run
             for i, whole in ((len(steps), False), (len(steps) + 1, True))[: len(rows) - len(steps)]:
                 if (run := rival.network(subject, whole)) is not None:
                     runs["row", i, name] = run

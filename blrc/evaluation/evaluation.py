@@ -2,7 +2,8 @@
 
 Repeat r of seed s takes the members k = 0, 1, ... of seed s + r, which are those that
 ``blrc export --seed s+r --members N`` holds. So ensembles of 2, 5 and 16 in one repeat share members, repeats do not,
-and all accuracies are those of the exported program, bit for bit. ``map`` is one network and is evaluated once.
+and all accuracies are those of the program exported with ``--norms estimated`` (re-estimated) or ``--norms given``
+(running), bit for bit. ``map`` is one network and is evaluated once.
 ``stochastic`` is the torch network with sampled activations in evaluation mode, hence with the running norm statistics
 of training (paper, section 5), drawn once for each repeat.
 """
@@ -35,7 +36,7 @@ from blrc.program import head
 from blrc.program.head import Scale, Sums
 
 Progress = Callable[[str, int, int], None]
-NORMS = ("re-estimated", "running")
+NORMS = REESTIMATED, RUNNING = "re-estimated", "running"
 BATCHES = (0, 1, 2, 5, 10, 20)  # of re-estimation, of 128 samples each; 0: running statistics
 BATCH = 128
 SINGLES = 5  # sampled networks in the re-estimation curve
@@ -70,7 +71,8 @@ class Reestimation:
 class Evaluation:
     """Hold the measurements for each entry and each baseline, by norm statistics (`NORMS`).
 
-    The entry ``stochastic`` and full-precision baselines have only running statistics.
+    The entry ``stochastic``, full-precision baselines, and checkpoints that keep their norms as given and have no
+    calibration samples have only running statistics.
 
     Attributes:
         accuracies: the accuracy of each repeat in per cent, by entry and norm statistics.
@@ -209,23 +211,24 @@ Scored = dict[str, tuple[NDArray[np.int32], Scale]]
 
 
 def _calibrated(checkpoint: Checkpoint, member: Member, samples: int | None = None) -> Net:
-    net = sample(checkpoint, member)
-    if checkpoint.calibration is None and norms_of(checkpoint) == "given":  # made elsewhere, with its statistics
-        return sample(checkpoint, member, running=True)
-    return calibrate(net, checkpoint.samples()[:samples])
+    return calibrate(sample(checkpoint, member), checkpoint.samples()[:samples])
 
 
 def _both(checkpoint: Checkpoint, member: Member, data: Labelled) -> Scored:
     """Return the scores of a network with re-estimated norms and with running ones, each with its scale.
 
     A norm behind a binary last layer sets the scale (`blrc.lowering.affine`), so other statistics may give another
-    scale.
+    scale. Nothing is re-estimated for a checkpoint that keeps its norms as given and has no calibration samples.
     """
-    nets = [_calibrated(checkpoint, member), sample(checkpoint, member, running=True)]
-    programs = [lower([net]) for net in nets]
-    scores = scoring.scores(programs, data.raw)
-    scales = [head.scale_of(program.score_scale) for program in programs]
-    return dict(zip(NORMS, zip(scores, scales, strict=True), strict=True))
+    nets = {RUNNING: sample(checkpoint, member, running=True)}
+    if checkpoint.calibration is not None or norms_of(checkpoint) == "estimated":
+        nets[REESTIMATED] = _calibrated(checkpoint, member)
+    programs = {norms: lower([net]) for norms, net in nets.items()}
+    scores = scoring.scores(list(programs.values()), data.raw)
+    return {
+        norms: (found, head.scale_of(program.score_scale))
+        for (norms, program), found in zip(programs.items(), scores, strict=True)
+    }
 
 
 Collect = Callable[[str, str, Predictions], None]

@@ -8,9 +8,8 @@ from typing import Any
 
 from blrc.display import NO_TERMINAL, table
 from blrc.evaluation.cheap import Cheap
-from blrc.evaluation.evaluation import NORMS, Evaluation, Measured
+from blrc.evaluation.evaluation import REESTIMATED, RUNNING, Evaluation, Measured
 
-REESTIMATED, RUNNING = NORMS
 _PERCENT = ("ece", "coverage_area")  # fractions that are shown in per cent
 
 
@@ -21,8 +20,8 @@ def to_plain(
 
     ``members`` holds an object for each entry: ``accuracy_mean``, ``accuracy_std`` (per cent), ``nll_*`` (nats),
     ``brier_*``, ``ece_*`` and ``coverage_area_*`` (per cent), with re-estimated norms. The same names with ``_running``
-    appended hold the values for the running statistics of training. A stochastic network has only the latter, which
-    then stand under both names. ``curves`` holds what figures are drawn from.
+    appended hold the values for the running statistics of training. Where there are only the latter (of a stochastic
+    network, for example), they stand under both names. ``curves`` holds what figures are drawn from.
 
     Args:
         weights: histogram of p(B = +1) for each layer (`blrc.inspection.inspection.weight_histograms`).

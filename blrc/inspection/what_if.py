@@ -8,10 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import replace
 from fractions import Fraction
+from math import prod
 
 import numpy as np
 
-from blrc.program.program import Constant, Op, Program, WeightedOp
+from blrc.net.window import Window
+from blrc.program.ops.flatten import Flatten, saves_words
+from blrc.program.program import BinaryScores, Constant, Conv, Op, Program, Value, WeightedOp
 
 
 def first_members(program: Program, count: int) -> Program:
@@ -47,9 +50,19 @@ def narrower(program: Program, width: Fraction) -> Program | None:
     """
     values = {program.input.name: program.input}
     ops: list[Op] = []
+    flat: dict[str, Flatten] = {}
     constants: dict[str, Constant] = {}
     for op in program.ops:
-        made: Op | None = op.resized(values[op.x.name], max(1, round(op.y.shape[2] * width)))
+        if isinstance(op, Flatten):
+            flat[op.y.name], values[op.y.name] = op, values[op.x.name]
+            continue
+        x = values[op.x.name]
+        if (packed := _packed(op, flat.get(op.x.name), x)) is not None:
+            ops.append(packed)
+            x = packed.y
+        if isinstance(op, Conv) and _is_dense(op):
+            op = replace(op, window=Window(x.shape[:2]))
+        made: Op | None = op.resized(x, max(1, round(op.y.shape[2] * width)))
         if made is None:
             return None
         values[made.y.name] = made.y
@@ -61,6 +74,31 @@ def narrower(program: Program, width: Fraction) -> Program | None:
                 constant = Constant(zeros, constant.of_member)
             constants[declared.constant] = constant
     return replace(program, ops=tuple(ops), constants=constants)
+
+
+def _packed(op: Op, flat: Flatten | None, x: Value) -> Flatten | None:
+    """Return what packs the map `x` for an op of the narrower network, where it reads its bits without gaps.
+
+    Args:
+        op: the op in the whole network.
+        flat: what packs the map for it there, or None if nothing does.
+        x: the map in the narrower network.
+    """
+    dense, saves = _is_dense(op), saves_words(x.shape)
+    if flat is not None:
+        return flat.resized(x, x.shape[2]) if saves or not dense else None
+    # A convolution over its whole map keeps the gaps that it reads in the whole network; a dense layer has none there.
+    if not dense or not saves or saves_words(op.x.shape):
+        return None
+    name = f"{op.name}.flat"
+    return Flatten(name, x, Value(f"{name}.bits", "bits", (1, 1, prod(x.shape))))
+
+
+def _is_dense(op: Op) -> bool:
+    """Return whether an op is a binary dense layer on bits."""
+    if isinstance(op, Conv):
+        return op.is_binary and op.is_dense and op.groups == 1 and not any(op.window.padding)
+    return isinstance(op, BinaryScores)
 
 
 def largest(low: int, high: int, fits: Callable[[int], bool]) -> int | None:

@@ -15,14 +15,14 @@ from blrc.errors import BlrcError
 from blrc.lowering import affine
 from blrc.lowering.calibrate import folded
 from blrc.net import net as ir
-from blrc.net.bits import pack_signs, words
+from blrc.net.bits import pack_signs
 from blrc.net.encoding import InputEncoding
 from blrc.net.net import Dense, MaxPool, Net, Softmax
 from blrc.net.pieces import Piece, ScoreStage, Stage, pieces
 from blrc.net.shapes import check_shapes
 from blrc.net.window import Window
 from blrc.program.ops.binarize import Binarize
-from blrc.program.ops.flatten import Flatten
+from blrc.program.ops.flatten import Flatten, saves_words
 from blrc.program.program import BinaryScores, Conv, Encode, Op, Pool, Scores, Value
 
 
@@ -108,9 +108,8 @@ def input_value(net: Net) -> Value:
 
 def _is_packed(rest: list[Piece], shape: tuple[int, int, int]) -> bool:
     """Return whether a flatten comes first, a binary dense layer next, and its rows take fewer words without gaps."""
-    height, width, channels = shape
     dense = len(rest) > 1 and isinstance(rest[0], ir.Flatten) and isinstance(rest[1], Stage | ScoreStage)
-    return dense and words(prod(shape)) < height * width * words(channels)
+    return dense and saves_words(shape)
 
 
 def _input(encoding: InputEncoding, x: Value, packed: bool) -> Lowered:

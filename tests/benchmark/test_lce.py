@@ -16,7 +16,9 @@ from blrc.benchmark.rivals.lce import LCE, VARIABLE, Engine, interpreter, missin
 from blrc.benchmark.rivals.twins import is_product
 from blrc.benchmark.subject import load
 from blrc.errors import BlrcError
-from blrc.program.program import Conv, Window
+from blrc.program.ops.binarize import Binarize
+from blrc.program.ops.flatten import Flatten
+from blrc.program.program import Conv, Scores, Value, Window
 from blrc.targets.c.kernels import tiers
 
 TINY = Path(__file__).parents[1] / "golden" / "tiny.pt"
@@ -65,6 +67,15 @@ def test_a_whole_network() -> None:
     assert lce.network(program.ops) == {"input": [28, 28, 1], "layers": layers}
 
 
+def test_bits_are_made_and_packed_for_free() -> None:
+    binarize = Binarize("b", Value("input", "uint8", (4, 5, 6)), Value("bits", "bits", (4, 5, 6)), "thresholds")
+    flatten = Flatten("f", binarize.y, Value("flat", "bits", (1, 1, 120)))
+    scores = Scores("s", flatten.y, Value("scores", "int32", (1, 1, 10)), "w", "b")
+    layers = [{"kind": "flatten"}, {"kind": "dense", "outputs": 10}]
+    assert lce.network([binarize, flatten, scores]) == {"input": [4, 5, 6], "layers": layers}
+    assert lce.network([binarize]) is None and lce.network([flatten]) is None
+
+
 def test_a_bare_layer_has_neither_norm_nor_pool() -> None:
     program = network((32, SAME, HALF), (64, SAME, HALF), shape=(28, 28, 1))
     op = program.ops[2]
@@ -101,8 +112,8 @@ def test_it_takes_part_where_an_interpreter_is_named(fake: str, monkeypatch: pyt
     monkeypatch.setenv(tiers.VARIABLE, "portable")
     monkeypatch.setattr("blrc.benchmark.host.RIVALS", {})
     found = measure(load(TINY), 1, False, 0)
-    # its second convolution has a stride of 1 in height and 2 in width, with padding
-    assert [LCE in row.times for row in found.rows] == [True, False, True, True, False]
+    # its second convolution has a stride of 1 in height and 2 in width, with padding; to flatten costs nothing
+    assert [LCE in row.times for row in found.rows] == [True, False, False, True, True, False]
     assert found.rows[0].times[LCE] == Time(0.5, 2.0)  # with its pool
     assert found.versions["larq-compute-engine"] == "1.2.3" and LCE not in found.left_out
 

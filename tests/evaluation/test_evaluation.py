@@ -16,6 +16,7 @@ from blrc.errors import BlrcError
 from blrc.evaluation import cheap, evaluation
 from blrc.evaluation.choice import Choice, parse_entries
 from blrc.evaluation.evaluation import evaluate
+from blrc.evaluation.report import to_plain
 from blrc.frontend.checkpoint import Checkpoint
 from blrc.frontend.members import parse_gate, parse_members
 from blrc.frontend.sample import MAP, NONE, Member, binary_layers, sample, sampled_layers
@@ -101,14 +102,29 @@ def test_each_norm_statistics_have_the_scale_of_their_scores() -> None:
     measured = evaluate(far, data, Choice(("map",), 1), {}).entries["map"]
     scales = []
     for norms, program in (
-        ("re-estimated", build(far, [MAP])[0]),
-        ("running", lower([sample(far, MAP, running=True)])),
+        ("re-estimated", build(far, [MAP], norms="estimated")[0]),
+        ("running", build(far, [MAP])[0]),  # no weight is random, so norms are kept
     ):
         scales.append(program.score_scale)
         p = np.exp2(reference.answer(program, raw).log_p / 2**16)
         expected = -np.log(p[np.arange(50), data.labels]).mean()
         assert measured[norms].quality["nll"].mean == pytest.approx(expected)
     assert scales[1] > scales[0]
+
+
+def test_norms_that_nothing_can_re_estimate_have_no_such_row() -> None:
+    """A checkpoint without random weights needs no calibration samples: its norms are evaluated as given, and once."""
+    model, shape = binarized_network(0)
+    given = replace(checkpoint_of(model, "uint8", shape, 0), calibration=None)
+    raw = device_layout(raw_samples(given.encoding, 20, 1))
+    data = Labelled(raw, np.arange(20) % 7)
+    found = evaluate(given, data, Choice(("map",), 1), {"same": given})
+    program, _ = build(given, [MAP])
+    expected = accuracy(reference.labels(reference.scores(program, raw)), data)
+    assert found.accuracies["map"] == {"running": (expected,)}
+    assert set(found.entries["map"]) == set(found.baselines["same"]) == {"running"}
+    row = to_plain(found, "x", "y", {})["members"]["map"]
+    assert row["accuracy_mean"] == row["accuracy_mean_running"] == expected
 
 
 def test_reestimation_by_batches(checkpoint: Checkpoint, data: Labelled) -> None:

@@ -72,6 +72,7 @@ def test_every_layer_is_described() -> None:
         ("0", "conv", "3x3, pool 2x2 stride 2x2"),
         ("4", "depthwise conv", "3x3 dilation 2x2, 6 groups"),
         ("6", "grouped conv", "1x3 stride 2x1, 2 groups, pool 2x1 stride 2x1"),
+        ("9", "flatten", ""),
         ("10", "dense", ""),
         ("12", "softmax", ""),
     ]
@@ -80,11 +81,12 @@ def test_every_layer_is_described() -> None:
         (4, 5, 6),
         (4, 5, 6),
         (1, 5, 10),
+        (1, 1, 50),
         (1, 1, 33),
         (1, 1, 7),
     ]
     assert [each.input for each in found.layers[1:]] == [each.output for each in found.layers[:-1]]
-    assert [each.weights for each in found.layers] == [0, 2 * 6 * 9, 6 * 9, 10 * 3 * 3, 50 * 33, 33 * 7]
+    assert [each.weights for each in found.layers] == [0, 2 * 6 * 9, 6 * 9, 10 * 3 * 3, 0, 50 * 33, 33 * 7]
 
 
 def test_operations_against_a_walk_over_all_taps() -> None:
@@ -96,6 +98,7 @@ def test_operations_against_a_walk_over_all_taps() -> None:
         "0": (0, macs_tap_by_tap(first, 9, 10)),
         "4": (macs_tap_by_tap(second, 4, 5), 0),
         "6": (macs_tap_by_tap(third, 4, 5), 0),
+        "9": (0, 0),
         "10": (50 * 33, 0),
         "12": (0, 33 * 7),
     }
@@ -118,11 +121,12 @@ def test_a_binarized_nn_is_described() -> None:
     assert [(each.name, each.kind, each.kernel, each.weights, each.certainty) for each in found.layers] == [
         ("input.encode", "encode", "conv_pairs", 0, None),
         ("0", "conv", "conv_pairs", 2 * 6 * 9, None),
+        ("4", "flatten", "flatten", 0, None),
         ("5", "dense", "scores_binary", 120 * 7, None),
     ]
     last = found.layers[-1]
-    # A word for 6 bits of each of 20 pixels and 7 classes; multiplier and bias of each class.
-    assert (last.flash, last.bits_per_weight) == (20 * 7 * 4 + 2 * 7 * 4, 32 / 6)
+    # 4 words for the 6 bits of 20 pixels, for each of 7 classes; multiplier and bias of each class.
+    assert (last.flash, last.bits_per_weight) == (4 * 7 * 4 + 2 * 7 * 4, 4 * 32 / 120)
     assert (last.binary_operations, last.integer_operations) == (120 * 7, 0)
     assert found.certainty is None and found.settled is None
     assert "scores_binary" in to_text(found)
@@ -187,8 +191,8 @@ def test_bytes_are_those_of_the_exported_c(kind: str, tmp_path: Path) -> None:
 
 def test_bits_per_weight_counts_padding() -> None:
     found = inspect(checkpoint_of(network(), "uint8", (2, 9, 10)))
-    # 50 inputs in 1x5 pixels of 10 channels: a word a pixel; 33 rows in blocks of 4.
-    assert layer(found, "10").bits_per_weight == 36 * 5 * 32 / (50 * 33)
+    # 50 inputs in 1x5 pixels of 10 channels, packed in 2 words; 33 rows in blocks of 4.
+    assert layer(found, "10").bits_per_weight == 36 * 2 * 32 / (50 * 33)
     assert layer(found, "12").bits_per_weight == 8
     stored = sum(each.bits_per_weight * each.weights for each in found.layers if each.bits_per_weight is not None)
     assert math.isclose(found.bits_per_weight, stored / found.weights)

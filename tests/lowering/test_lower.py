@@ -17,6 +17,7 @@ from blrc.frontend.checkpoint import Checkpoint
 from blrc.frontend.sample import Member, sample
 from blrc.lowering.calibrate import calibrate
 from blrc.lowering.lower import fuse_pools, lower, score_scale, translate
+from blrc.net.bits import unpack_signs
 from blrc.net.encoding import device_layout
 from blrc.net.net import Net
 from blrc.nn import models
@@ -140,20 +141,20 @@ def test_dense_only_network(kind: str) -> None:
     check_against_torch(checkpoint_of(model, kind, (37,), 8))
 
 
-def test_flatten_permutes_to_h_w_c() -> None:
-    # A dense layer that looks at one pixel of one channel only, and a map on which exactly that one is +1.
+@pytest.mark.parametrize(("channels", "packed"), [(2, True), (33, True), (64, False)])
+def test_flatten_permutes_to_h_w_c(channels: int, packed: bool) -> None:
+    """A map whose pixels do not fill words is packed without gaps; one whose pixels do is read as it is."""
     model = nn.Sequential(
-        nn.Flatten(), bnn.BinaryLinear(2 * 3 * 4, 1, bias=True), bnn.StochasticSign(), bnn.SoftmaxLinear(1, 2)
+        nn.Flatten(), bnn.BinaryLinear(channels * 3 * 4, 1, bias=True), bnn.StochasticSign(), bnn.SoftmaxLinear(1, 2)
     )
-    checkpoint = checkpoint_of(model, "bits", (2, 3, 4))
+    checkpoint = checkpoint_of(model, "bits", (channels, 3, 4))
     program, _ = compile_one(checkpoint)
-    signs = np.where(checkpoint.tensors["1.weight.logits"] <= 0, 1, -1).reshape(2, 3, 4)
-    from blrc.net.bits import unpack_signs
-
-    op = program.ops[0]
-    assert isinstance(op, Conv)
-    packed = unpack_signs(program.constant(op.weights), 2)
-    assert np.array_equal(packed[0], signs.transpose(1, 2, 0))
+    signs = np.where(checkpoint.tensors["1.weight.logits"] <= 0, 1, -1).reshape(channels, 3, 4)
+    assert [op.kind for op in program.ops] == [*(["flatten"] if packed else []), "conv", "scores"]
+    op = program.ops[-2]
+    assert isinstance(op, Conv) and op.x.shape == ((1, 1, channels * 12) if packed else (3, 4, channels))
+    found = unpack_signs(program.constant(op.weights), op.x.shape[2])
+    assert np.array_equal(found.reshape(3, 4, channels), signs.transpose(1, 2, 0))
 
 
 @pytest.mark.nightly

@@ -19,7 +19,10 @@ from typing import Any
 
 from blrc.benchmark.clock import Run, Time
 from blrc.benchmark.rivals import lce_worker
+from blrc.benchmark.rivals.registry import computing
 from blrc.errors import BlrcError
+from blrc.program.ops.binarize import Binarize
+from blrc.program.ops.flatten import Flatten
 from blrc.program.program import Conv, Encode, Op, Pool, Window
 
 VARIABLE = "BLRC_LCE_PYTHON"
@@ -47,10 +50,14 @@ def network(ops: Sequence[Op], bare: bool = False) -> dict[str, Any] | None:
         ops: consecutive ops of a program.
         bare: describe convolutions alone, without norm and pooling.
     """
-    computing = [op for op in ops if not isinstance(op, Encode)]
+    if not computing(ops):
+        return None
+    built = [op for op in ops if not isinstance(op, Encode | Binarize)]
     layers: list[dict[str, Any]] = []
-    for op in computing:
-        if op.is_scores:
+    for op in built:
+        if isinstance(op, Flatten):
+            layers.append({"kind": "flatten"})
+        elif op.is_scores:
             layers.append({"kind": "dense", "outputs": op.y.shape[2]})
         elif isinstance(op, Pool):
             layers.append(_pool(op.window))
@@ -73,10 +80,10 @@ def network(ops: Sequence[Op], bare: bool = False) -> dict[str, Any] | None:
                 layers.append(_pool(op.pool))
         else:
             return None
-    pools = [op.window if isinstance(op, Pool) else op.pool for op in computing if isinstance(op, Pool | Conv)]
+    pools = [op.window if isinstance(op, Pool) else op.pool for op in built if isinstance(op, Pool | Conv)]
     if any(pool is not None and (any(pool.padding) or pool.dilation != (1, 1)) for pool in pools):
         return None
-    return {"input": list(computing[0].x.shape), "layers": layers}
+    return {"input": list(built[0].x.shape), "layers": layers}
 
 
 def _pool(window: Window) -> dict[str, Any]:

@@ -32,6 +32,8 @@ def converted(network: dict[str, Any]) -> bytes:
     for layer in network["layers"]:
         if layer["kind"] == "pool":
             x = layers.MaxPool2D(layer["kernel"], layer["stride"])(x)
+        elif layer["kind"] == "flatten":
+            x = layers.Reshape((1, 1, -1))(x)
         elif layer["kind"] == "dense":
             x = layers.Dense(layer["outputs"])(layers.Flatten()(x))
         else:

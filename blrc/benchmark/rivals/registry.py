@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,9 @@ from blrc.benchmark.clock import Run
 from blrc.benchmark.subject import Subject
 from blrc.errors import BlrcError
 from blrc.extras import EXTRAS
+from blrc.program.ops.binarize import Binarize
+from blrc.program.ops.flatten import Flatten
+from blrc.program.program import Encode, Op
 from blrc.targets.c.kernels.kernel import Step
 
 if TYPE_CHECKING:
@@ -28,13 +31,13 @@ class Rival:
 
     Attributes:
         packages: names of the packages that it needs.
-        step: returns a run of what one step of the C does.
+        step: returns a run of what one step of the C does; None if it has nothing to compute there.
         network: returns a run of one network, or of all members of an ensemble if the second argument is true; None if
             it has no such run.
     """
 
     packages: tuple[str, ...]
-    step: Callable[[Subject, Step], Run]
+    step: Callable[[Subject, Step], Run | None]
     network: Callable[[Subject, bool], Run | None]
 
     @property
@@ -44,6 +47,15 @@ class Rival:
         extras = ",".join(dict.fromkeys(EXTRAS[package] for package in lacking if package in EXTRAS))
         wanted = [*([f"'blrc[{extras}]'"] if extras else []), *(name for name in lacking if name not in EXTRAS)]
         return f"{', '.join(lacking)} not installed: pip install {' '.join(wanted)}" if lacking else None
+
+
+def computing(ops: Sequence[Op]) -> list[Op]:
+    """Return the ops that a network of real values computes too.
+
+    Such a network takes standardised images, so it makes neither codes nor bits of raw values. Flattening moves none of
+    its values.
+    """
+    return [op for op in ops if not isinstance(op, Encode | Binarize | Flatten)]
 
 
 def in_onnx_runtime(model: bytes, seed: int = 1) -> Run:
@@ -91,10 +103,10 @@ def _random(value: onnxruntime.NodeArg, seed: int) -> NDArray[Any]:
     return rng.integers(0, 256, shape).astype(np.int8 if value.type == "tensor(int8)" else np.uint8)
 
 
-def _float32_step(subject: Subject, step: Step) -> Run:
+def _float32_step(subject: Subject, step: Step) -> Run | None:
     from blrc.benchmark.rivals.twins import float32_model
 
-    return in_onnx_runtime(float32_model(subject.program, [step.op]))
+    return in_onnx_runtime(float32_model(subject.program, [step.op])) if computing([step.op]) else None
 
 
 def _float32(subject: Subject, whole: bool) -> Run | None:
@@ -103,10 +115,10 @@ def _float32(subject: Subject, whole: bool) -> Run | None:
     return None if whole else in_onnx_runtime(float32_model(subject.program, subject.program.ops))
 
 
-def _int8_step(subject: Subject, step: Step) -> Run:
+def _int8_step(subject: Subject, step: Step) -> Run | None:
     from blrc.benchmark.rivals.twins import int8_model
 
-    return in_onnx_runtime(int8_model(subject.program, [step.op]))
+    return in_onnx_runtime(int8_model(subject.program, [step.op])) if computing([step.op]) else None
 
 
 def _int8(subject: Subject, whole: bool) -> Run | None:
@@ -115,10 +127,10 @@ def _int8(subject: Subject, whole: bool) -> Run | None:
     return None if whole else in_onnx_runtime(int8_model(subject.program, subject.program.ops))
 
 
-def _torch_step(subject: Subject, step: Step) -> Run:
+def _torch_step(subject: Subject, step: Step) -> Run | None:
     from blrc.benchmark.rivals.torch_twin import in_torch
 
-    return in_torch(subject.program, [step.op])
+    return in_torch(subject.program, [step.op]) if computing([step.op]) else None
 
 
 def _torch(subject: Subject, whole: bool) -> Run | None:

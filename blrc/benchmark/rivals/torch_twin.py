@@ -12,7 +12,8 @@ from torch.nn import functional as F
 
 from blrc.benchmark.clock import Run
 from blrc.benchmark.rivals import twins
-from blrc.program.program import Conv, Encode, Op, Pool, Program, WeightedOp, Window
+from blrc.benchmark.rivals.registry import computing
+from blrc.program.program import Conv, Op, Pool, Program, WeightedOp, Window
 
 Step = Callable[[Tensor], Tensor]
 
@@ -33,7 +34,7 @@ def network(program: Program, ops: Sequence[Op]) -> Step:
 
     The tensor is ``(N, C, H, W)``, or ``(N, C)`` where the input is one pixel.
     """
-    steps = [step for op in ops if not isinstance(op, Encode) for step in _steps(program, op)]
+    steps = [step for op in computing(ops) for step in _steps(program, op)]
 
     def forward(x: Tensor) -> Tensor:
         for step in steps:

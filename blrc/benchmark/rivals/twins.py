@@ -2,8 +2,8 @@
 
 A twin has the same shapes and windows as the program. Its weights are -1 and +1, and those of the last layer are the
 program's. A bias replaces the norm, a ReLU replaces the sign, and max pooling is where the program pools. The twin of
-a layer takes real-valued input, and the twin of a network takes a standardised image. Neither contains the look-up of
-codes.
+a layer takes real-valued input, and the twin of a network takes a standardised image. Neither contains what makes codes
+or bits of raw values, and flattening costs nothing (`blrc.benchmark.rivals.registry.computing`).
 
 The int8 file is what quantisation tools write: `QLinearConv` and `QLinearMatMul`, uint8 activations with zero point 0
 (so that the cut at 0 is the ReLU), int8 weights, and one scale for each layer. The values that it computes do not
@@ -20,7 +20,8 @@ import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
-from blrc.program.program import Conv, Encode, Op, Pool, Program, WeightedOp, Window
+from blrc.benchmark.rivals.registry import computing
+from blrc.program.program import Conv, Op, Pool, Program, WeightedOp, Window
 
 INPUT = "input"
 IR_VERSION, OPSET = 8, 17  # versions that ONNX Runtime 1.17 reads
@@ -28,7 +29,7 @@ IR_VERSION, OPSET = 8, 17  # versions that ONNX Runtime 1.17 reads
 
 def input_shape(program: Program, ops: Sequence[Op]) -> tuple[int, ...]:
     """Return the input shape of the twin of these ops: (1, C, H, W), or (1, C) where there is one pixel."""
-    height, width, channels = _computing(ops)[0].x.shape
+    height, width, channels = computing(ops)[0].x.shape
     return (1, channels) if (height, width) == (1, 1) else (1, channels, height, width)
 
 
@@ -62,10 +63,6 @@ def is_product(op: Op) -> bool:
     if isinstance(op, Conv):
         return op.is_dense and op.groups == 1 and not any(op.window.padding)
     return op.is_scores
-
-
-def _computing(ops: Sequence[Op]) -> list[Op]:
-    return [op for op in ops if not isinstance(op, Encode)]
 
 
 class _Nodes:
@@ -138,7 +135,7 @@ class _Int8:
 def _model(program: Program, ops: Sequence[Op], kind: _Kind, dtype: int) -> bytes:
     to, shape = _Nodes(), input_shape(program, ops)
     flat = len(shape) == 2
-    for op in _computing(ops):
+    for op in computing(ops):
         if isinstance(op, Pool):
             to.add("MaxPool", **_window(op.window, dilations=False))
             continue

@@ -54,14 +54,14 @@ def bars(groups: Sequence[str], series: Mapping[str, Sequence[float | None]], x:
 def _speed(host: Mapping[str, Any]) -> Figure:
     rows = host["rows"]
     names = list(dict.fromkeys(name for row in rows for name in row["us"]))
-    base = FLOAT32 if all(FLOAT32 in row["us"] for row in rows) else None
+    base = FLOAT32 if all(FLOAT32 in row["us"] for row in rows if row["macs"]) else None
     series = {name: [_ratio(row, name, base) for row in rows] for name in names if name != base}
     y = "runs a second" if base is None else f"times faster than {base} (CPU time)"
     return bars([row["what"] for row in rows], series, "", y, base or "")
 
 
 def _ratio(row: Mapping[str, Any], name: str, base: str | None) -> float | None:
-    if name not in row["us"]:
+    if name not in row["us"] or (base is not None and base not in row["us"]):
         return None
     return float((1e6 if base is None else row["us"][base]) / row["us"][name])
 

@@ -49,8 +49,8 @@ class Binarize(BaseOp):
         reached: NDArray[np.bool_] = x >= program.constant(self.thresholds, member)
         return reached.reshape(len(x), *self.y.shape)
 
-    def resized(self, x: Value, outputs: int) -> Binarize | None:
-        return None
+    def resized(self, x: Value, outputs: int) -> Binarize:
+        return self
 
     def extremes(self, program: Context, member: int) -> Iterator[tuple[str, NDArray[Any]]]:
         raw = np.arange(256, dtype=np.uint8)[:, None, None, None]

@@ -8,7 +8,14 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from blrc.program.ops.op import BaseOp, Context, Table, Value
+from blrc.net.bits import words
+from blrc.program.ops.op import BaseOp, Context, Shape, Table, Value
+
+
+def saves_words(shape: Shape) -> bool:
+    """Return whether the bits of a map take fewer words without gaps; then a binary dense layer reads them so."""
+    height, width, channels = shape
+    return words(prod(shape)) < height * width * words(channels)
 
 
 @dataclass(frozen=True)
