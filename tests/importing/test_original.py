@@ -138,9 +138,10 @@ def test_export_by_float32_is_equal_to_the_original(tmp_path: Path) -> None:
         != single.program.constant(f"{single.program.ops[0].name}.thresholds").tolist()
     )
     for done, differ in ((exact, True), (single, False)):
-        report = blrc.verify(done.folder, original=path, random=300)
+        report = blrc.verify(done.folder, original=path, model=path, random=300)
         assert report.equal, report
         assert report.original is not None and report.original.same_program
+        assert report.moved is None
         assert any(layer.differ for layer in report.original.layers.values()) == differ
 
 

@@ -19,6 +19,7 @@ from blrc.lowering.affine import real_scores
 from blrc.lowering.calibrate import decide, fan_in, folded, passes
 from blrc.lowering.fold import float64_decision
 from blrc.lowering.preactivations import max_pool, preactivation
+from blrc.lowering.single import decides
 from blrc.net.encoding import InputEncoding
 from blrc.net.net import Flatten, MaxPool, Net, Softmax
 from blrc.net.pieces import ScoreStage, Stage, pieces
@@ -121,6 +122,8 @@ class _Decisions:
     def _compared(self, z: NDArray[np.int64], times: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the counts of `compare` for sums z ``(n, channels)``, each of which occurs `times` times."""
         theirs, tie = float64_decision(self.stage, self.scale, z)
+        if self.stage.rounding == "float32":
+            theirs = decides(self.stage, self.scale, z)
         wrong = (passes(self.rule, z.astype(np.int32)) != self.rule.inverted) != theirs
         return np.array([times.sum(), times[wrong & tie].sum(), times[wrong & ~tie].sum()], dtype=np.int64)
 
