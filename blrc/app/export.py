@@ -22,7 +22,8 @@ from blrc.frontend.checkpoint import Checkpoint
 from blrc.frontend.members import MembersRequest, ask_members
 from blrc.frontend.sample import MAP, NONE, Member, binary_layers
 from blrc.lowering.lower import lower
-from blrc.lowering.statistics import Norms, nets_of, norms_of, parse_norms
+from blrc.lowering.norms import Norms, parse_norms
+from blrc.lowering.statistics import nets_of, norms_of
 from blrc.net.net import Net
 from blrc.program import program_file, vectors
 from blrc.program.program import Program

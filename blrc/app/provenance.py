@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from blrc.frontend.checkpoint import Checkpoint
 from blrc.frontend.sample import Member, binary_layers
-from blrc.lowering.statistics import Norms
+from blrc.lowering.norms import Norms
 from blrc.net.encoding import device_layout
 from blrc.program.head import ONE
 from blrc.program.program import Program

@@ -10,7 +10,7 @@ from blrc.errors import BlrcError
 from blrc.frontend import checkpoint
 from blrc.frontend.checkpoint import Checkpoint
 from blrc.frontend.sample import Member
-from blrc.lowering.statistics import parse_norms
+from blrc.lowering.norms import parse_norms
 from blrc.net.net import Net
 from blrc.program.program import Program
 from blrc.reading.given import path_of, typed

@@ -212,7 +212,7 @@ PATH, OUTPUT, MODEL = Named(), Output(), Model()
 
 
 def _norms() -> tuple[str, ...]:
-    from blrc.lowering.statistics import NORMS
+    from blrc.lowering.norms import NORMS
 
     return NORMS
 

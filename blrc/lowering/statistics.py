@@ -3,30 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, get_args
 
-from blrc.errors import BlrcError
 from blrc.frontend.checkpoint import Checkpoint
 from blrc.frontend.sample import Member, binary_layers, sample
 from blrc.lowering.calibrate import calibrate
+from blrc.lowering.norms import Norms
 from blrc.net.net import Net, Norm
-
-Norms = Literal["given", "estimated"]
-NORMS: tuple[Norms, ...] = get_args(Norms)
-
-
-def parse_norms(norms: str | None) -> Norms | None:
-    """Return the option ``norms``; None leaves the choice to the checkpoint.
-
-    Raises:
-        BlrcError: it is none of the choices.
-    """
-    if norms is None:
-        return None
-    for known in NORMS:
-        if norms == known:
-            return known
-    raise BlrcError(f"--norms {norms!r}: expected {' or '.join(NORMS)}")
 
 
 def norms_of(checkpoint: Checkpoint, norms: Norms | None = None) -> Norms:
