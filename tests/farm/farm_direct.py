@@ -9,6 +9,7 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -20,14 +21,16 @@ from farm_harness import CLANG, FLAGS
 from numpy.typing import NDArray
 
 from blrc.net.bits import words
-from blrc.program.program import Conv, Pool, Program, Scores, Value, Window
+from blrc.program.ops.binarize import ALWAYS, NEVER, Binarize
+from blrc.program.ops.flatten import Flatten
+from blrc.program.program import Constant, Conv, Op, Pool, Program, Scores, Value, Window
 from blrc.targets.c.build import compiler
 from blrc.targets.c.kernels import thresholds
 from blrc.targets.c.kernels.cpus import CORTEX_M55, CPUS, PORTABLE, TIERS, X86_64
 from blrc.targets.c.kernels.families import columns, tiles
 from blrc.targets.c.kernels.families.words import POOL_OR
 from blrc.targets.c.kernels.kernel import Step, Task
-from blrc.targets.c.kernels.registry import fitting
+from blrc.targets.c.kernels.registry import cheapest, fitting
 from blrc.targets.c.layout import layout
 from blrc.targets.c.layout.macros import DEFAULTS
 from blrc.targets.c.runtime_files import include_flags, runtime_dir, runtime_sources
@@ -35,7 +38,7 @@ from blrc.targets.c.runtime_files import include_flags, runtime_dir, runtime_sou
 NAMES = (
     *("conv_codes", "conv_pairs", "conv_columns", "conv_eights", "conv_dots", "conv_rows", "conv_gather"),
     *("conv_packed", "conv_taps", "conv_slices", "conv_quads", "conv_tiles", "conv_lanes", "dense", "dense_tiles"),
-    *("dense_columns", "dense_quads", "pool_or", "scores_int8", "scores_dots"),
+    *("dense_columns", "dense_quads", "binarize", "flatten", "pool_or", "scores_int8", "scores_dots"),
 )
 """Kernels in the order of the enum in kernel_main.c."""
 CODED = ("conv_codes", "conv_pairs", "conv_columns", "conv_eights", "conv_dots")
@@ -124,6 +127,21 @@ def _cases(rng: np.random.Generator, seed: int, tiers: Collection[str]) -> Itera
         y = Value("pooled", "bits", (*pool.output(*conv.y.shape[:2]), conv.y.shape[2]))
         op = Pool("pool", conv.y, y, pool)
         yield Case(program, POOL_OR.step(Task(program, op, CPUS[PORTABLE])), values[conv.y.name])
+    for alone in _bits_alone(rng, program.input, conv.y):
+        (only,) = alone.ops
+        task = Task(alone, only, CPUS[PORTABLE])
+        yield Case(alone, cheapest(task).step(task), values[only.x.name])
+
+
+def _bits_alone(rng: np.random.Generator, raw: Value, bits: Value) -> Iterator[Program]:
+    """Programs of one step without a convolution: a map to a vector; raw values to a map and to a vector."""
+    ops: list[Op] = [Flatten("flatten", bits, Value("y", "bits", (1, 1, prod(bits.shape))))]
+    if raw.dtype == "uint8":
+        shapes = (raw.shape, (1, 1, prod(raw.shape)))
+        ops += [Binarize("binarize", raw, Value("y", "bits", shape), "limits") for shape in shapes]
+    for op in ops:
+        limits = rng.integers(ALWAYS, NEVER + 1, int(rng.choice([1, raw.shape[2]]))).astype(np.int16)
+        yield Program(op.x, (op,), {"limits": Constant((limits,), (0,))}, ("map",), 1.0)
 
 
 def _axis(rng: np.random.Generator, most: int) -> tuple[int, int, int, int, int]:
@@ -246,6 +264,8 @@ def encoded(case: Case) -> bytes:
         pool = [*op.x.shape, *op.y.shape[:2], *w.kernel, *w.stride, *w.padding[:2], *w.dilation]
     elif isinstance(op, Scores) and step.kernel == "scores_dots":
         numbers = [height * width * words(channels), op.y.shape[2], 0, 0]
+    elif isinstance(op, Binarize):
+        numbers = [op.y.shape[0] * op.y.shape[1], op.y.shape[2], len(tables[0]), 0]
     else:
         numbers = [height * width, channels, op.y.shape[2], 0]
     sizes = [table.nbytes for table in tables] + [0] * (TABLES - len(tables))
@@ -283,9 +303,8 @@ def _expected(case: Case) -> evaluator.Evaluated:
     step, op = case.step, case.step.op
     if isinstance(op, Pool):
         return evaluator.Evaluated({op.y.name: evaluator.pooled(op.window, case.x)}, {})
-    if isinstance(op, Conv):
-        raw = case.x
-        return evaluator.evaluate(case.program, raw, 0)
+    if isinstance(op, Conv | Binarize | Flatten):
+        return evaluator.evaluate(case.program, case.x, 0)
     return evaluator.Evaluated({op.y.name: evaluator.scored(case.program, op, 0, case.x)}, {step.y.name: case.x})
 
 

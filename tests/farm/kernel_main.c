@@ -15,7 +15,8 @@
 enum {
     KERNEL_CODES, KERNEL_PAIRS, KERNEL_COLUMNS, KERNEL_EIGHTS, KERNEL_DOTS, KERNEL_ROWS, KERNEL_GATHER, KERNEL_PACKED,
     KERNEL_TAPS, KERNEL_SLICES, KERNEL_QUADS, KERNEL_TILES, KERNEL_LANES, KERNEL_DENSE, KERNEL_DENSE_TILES,
-    KERNEL_DENSE_COLUMNS, KERNEL_DENSE_QUADS, KERNEL_POOL, KERNEL_SCORES, KERNEL_SCORES_DOTS
+    KERNEL_DENSE_COLUMNS, KERNEL_DENSE_QUADS, KERNEL_BINARIZE, KERNEL_FLATTEN, KERNEL_POOL, KERNEL_SCORES,
+    KERNEL_SCORES_DOTS
 };
 
 typedef struct test_case {
@@ -114,6 +115,12 @@ static void call(const test_case *c, const blrc_conv *op, const void *x, uint32_
         break;
     case KERNEL_DENSE_QUADS:
         blrc_dense_quads(n[0], n[1], n[2], bits, T(uint32_t, 0), T(uint32_t, 1), scratch, y);
+        break;
+    case KERNEL_BINARIZE:
+        blrc_binarize(n[0], n[1], (const uint8_t *)x, T(int16_t, 0), n[2], y);
+        break;
+    case KERNEL_FLATTEN:
+        blrc_flatten(n[0], n[1], bits, y);
         break;
     case KERNEL_POOL:
         blrc_pool_or(&c->pool, bits, y);

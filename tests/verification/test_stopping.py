@@ -90,16 +90,11 @@ def test_c_stops_as_it_should(program: Program, folder: Path) -> None:
 
 
 MUTATIONS = {
-    "the certainty in predict": ("ensemble", "        net_result(ensemble, answer);\n", "answer->mean += 77;", "mean"),
-    "the variance in predict": (
-        "ensemble",
-        "        net_result(ensemble, answer);\n",
-        "++answer->variance;",
-        "variance",
-    ),
-    "above instead of at least": ("ensemble", "answer->mean >= confidence", "answer->mean > confidence", "label"),
-    "ties of settled": ("blrc_head", "(c < label ? 1u : 0u)", "(c > label ? 1u : 0u)", "settled"),
-    "no ties in settled": ("blrc_head", "(c < label ? 1u : 0u)", "0u", "settled"),
+    "the certainty in predict": ("net.c", "        net_result(ensemble, answer);\n", "answer->mean += 77;", "mean"),
+    "the variance in predict": ("net.c", "        net_result(ensemble, answer);\n", "++answer->variance;", "variance"),
+    "above instead of at least": ("net.c", "answer->mean >= confidence", "answer->mean > confidence", "label"),
+    "ties of settled": ("net_blrc.c", "(c < label ? 1u : 0u)", "(c > label ? 1u : 0u)", "settled"),
+    "no ties in settled": ("net_blrc.c", "(c < label ? 1u : 0u)", "0u", "settled"),
 }
 
 
@@ -108,7 +103,7 @@ def test_a_fault_in_stopping_is_seen(program: Program, folder: Path, tmp_path: P
     part, old, new, field = MUTATIONS[name]
     broken = tmp_path / "broken"
     shutil.copytree(folder, broken)
-    file = broken / f"net_{part}.c"
+    file = broken / part
     text = file.read_text(encoding="ascii")
     assert text.count(old) == 1
     file.write_text(text.replace(old, old + new if old.endswith("\n") else new), encoding="ascii")

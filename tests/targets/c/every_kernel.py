@@ -15,8 +15,11 @@ HALF = Window((2, 2), (2, 2))
 
 
 def gated_members() -> Program:
-    """Pixels that two convolutions read, so that their codes are stored; every kind of binary layer; a gate."""
+    """Pixels that two convolutions read, so that their codes are stored; thresholds; binary layers; a gate."""
     builder = Builder(Value("input", "uint8", (6, 7, 3)), np.random.default_rng(0), members=3)
+    raw = builder.x, builder.sample
+    builder.binarize()
+    builder.x, builder.sample = raw
     builder.encode()
     codes = builder.x, builder.sample
     builder.conv("unread", Window((2, 2)), None, groups=1, per_group=9)
@@ -28,6 +31,7 @@ def gated_members() -> Program:
     builder.conv("rows", SAME, None, groups=1, per_group=6)
     builder.conv("depthwise", Window((2, 2), padding=(1, 1, 0, 0)), None, groups=6, per_group=1)
     builder.pool("pool")
+    builder.flatten()
     builder.conv("dense", Window(builder.x.shape[:2]), None, groups=1, per_group=37)
     program = builder.finish(np.int8)
     top = np.sort(top_probability(gated(program, 1), random_inputs(program, 60)))

@@ -183,8 +183,7 @@ def test_a_changed_table_is_found_by_the_self_test(folder: Path, tmp_path: Path,
         (broken / file.name).write_bytes(file.read_bytes())
     weights = broken / "net_weights.c"
     text = weights.read_text(encoding="ascii")
-    at = text.index("bias")
-    start = text.index("{", at)
+    start = text.index("{", text.index("/* scores: bias"))
     weights.write_text(text[: start + 1] + " 77 +" + text[start + 1 :], encoding="ascii")
     with EmulatedBuild(broken, "net", machine) as c:
         assert c.selftest() == len(c.layout.steps)  # 1 + member 0 * steps + the last step
