@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from blrc.errors import BlrcError
 from blrc.frontend.checkpoint import Checkpoint
 from blrc.frontend.sample import MAP, Member, binary_layers, sample
 from blrc.lowering.calibrate import calibrate, folded
