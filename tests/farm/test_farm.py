@@ -82,7 +82,9 @@ def test_random_networks_are_right_or_refused_by_layer() -> None:
 def test_all_kernels_are_known() -> None:
     """Every source of the runtime that is called like a kernel has a record, and kernel_main.c knows all it should."""
     files = {path.stem.removeprefix("blrc_") for path in runtime_sources()}
-    assert KERNELS.keys() == {name for name in files if re.match("(conv|dense|scores|pool|encode|binarize|flatten)", name)}
+    assert KERNELS.keys() == {
+        name for name in files if re.match("(conv|dense|scores|pool|encode|binarize|flatten)", name)
+    }
     assert set(farm_direct.NAMES) == KERNELS.keys() - FROM_NO_CHECKPOINT - {"scores_binary"}
     assert {"conv_lanes@avx2", "conv_lanes"} <= wanted(["avx2"]) and "encode" not in wanted(())
 
