@@ -250,8 +250,8 @@ void blrc_conv_codes(const blrc_conv *op, const void *x, BLRC_TABLE(int8_t) tabl
 /* For groups = 1 and at most BLRC_CODES codes a row, whose sums are at most 16383. */
 void blrc_conv_pairs(const blrc_conv *op, const void *x, BLRC_TABLE(int8_t) table, int32_t table_rows,
                      BLRC_TABLE(uint32_t) weights, BLRC_TABLE(uint32_t) starts, uint32_t *y);
-/* Such where a kernel row has at most 4 codes and a kernel at most BLRC_CODES / 4 rows, with dilation_y = 1. weights: as
- * those of a kernel of rows of 4 codes, missing ones are 0. */
+/* Such where a kernel row has at most 4 codes and a kernel at most BLRC_CODES / 4 rows, with dilation_y = 1. weights:
+ * as those of a kernel of rows of 4 codes, missing ones are 0. */
 void blrc_conv_columns(const blrc_conv *op, const void *x, BLRC_TABLE(int8_t) table, int32_t table_rows,
                        BLRC_TABLE(uint32_t) weights, BLRC_TABLE(uint32_t) starts, uint32_t *y);
 /* Such eight pixels at a time: for the vectors of a Cortex-M55; undilated, not pooled or by 2x2.

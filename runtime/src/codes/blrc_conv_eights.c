@@ -9,7 +9,7 @@
 #include "blrc_quad.h"
 #include "blrc_window.h"
 
-#if !BLRC_QUADS
+#if !BLRC_VECTOR && !defined(__GNUC__)
 #error "exported for the Cortex-M55: needs a compiler with vectors of GNU C; export it without --cpu"
 #endif
 

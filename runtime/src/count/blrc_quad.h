@@ -23,7 +23,6 @@
 
 /* Kernels that are made of quads (BLRC_ALL_QUADS) have them on other CPUs too. */
 #if BLRC_VECTOR || (defined(BLRC_ALL_QUADS) && defined(__GNUC__))
-#define BLRC_QUADS 1
 
 #if BLRC_VECTOR && defined(__ARM_FEATURE_MVE)
 #include <arm_mve.h>
@@ -86,8 +85,6 @@ static BLRC_INLINE blrc_quad blrc_quad_add3(blrc_quad *low, blrc_quad a, blrc_qu
     return carry;
 }
 
-#else
-#define BLRC_QUADS 0
 #endif
 
 #endif

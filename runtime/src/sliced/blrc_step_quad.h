@@ -7,7 +7,7 @@
 #define BLRC_ALL_QUADS
 #include "blrc_quad.h"
 
-#if !BLRC_QUADS
+#if !BLRC_VECTOR && !defined(__GNUC__)
 #error "exported for the Cortex-M55: needs a compiler with vectors of GNU C; export it without --cpu"
 #endif
 

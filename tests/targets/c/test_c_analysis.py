@@ -195,7 +195,7 @@ def test_an_old_language_gets_one_error_from_every_file(every_file: list[Path], 
         assert done.returncode != 0, source
         said = re.findall(r"^.*?(?:error|warning): (.*)$", done.stderr, re.MULTILINE)
         assert len(said) == 1, (source, done.stderr)
-        assert re.search(rf"compile it with -std={newer} or newer", said[0])
+        assert re.search(rf"(compile it with|use) -std={newer} or newer", said[0])
 
 
 @pytest.mark.needs("clang-tidy-19")
@@ -219,6 +219,8 @@ def test_cppcheck_finds_nothing(folders: list[Path], platform: str, most: int | 
         command = ["cppcheck", "--quiet", "--error-exitcode=1", "--std=c99", f"--platform={platform}", f"-I{folder}"]
         command += ["--enable=warning,style,performance,portability", "--inconclusive"]
         command += ["-UNET_HOOKS", "--max-configs=40"]
+        # Kernels share a struct in the runtime's one file, and a network may have none that reads some member.
+        command += ["--suppress=unusedStructMember:*/net_blrc.c"]
         sources = [path for path in different(folders) if path.parent == folder][:most]
         assert not complaints([*command, *sources])
 

@@ -102,5 +102,5 @@ def test_sanitizers_find_nothing_in_it(options: tuple[str, ...]) -> None:
 
 def test_a_wrapper_of_another_program_is_refused(tmp_path: Path) -> None:
     one, other = random_program(1, "uint8"), random_program(2, "uint8")
-    with pytest.raises(build.BlrcError, match="are of two exports"):
+    with pytest.raises(build.BlrcError, match="files of two exports"):
         Native(library_files(one, "net"), "net", other)

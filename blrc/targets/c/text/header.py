@@ -43,7 +43,8 @@ def read_layout(program: Program, name: str, header: bytes) -> Layout:
     Raises:
         BlrcError: the header names ops that the program does not have or that cannot be bit-sliced, or an unknown CPU.
     """
-    given, file, upper = header.decode("ascii", "replace"), f"{name}.h", name.upper()
+    given = re.sub(r" *\\\n *", " ", header.decode("ascii", "replace"))  # long lines of a macro are broken
+    file, upper = f"{name}.h", name.upper()
     cpu = _told(rf'{upper}_CPU "([^"\n]*)"', given, PORTABLE)
     if cpu not in CPUS:
         raise BlrcError(f"{file}: is for CPU {shown(cpu)}, and known are {', '.join(CPUS)}; export again")
