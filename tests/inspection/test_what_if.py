@@ -64,11 +64,10 @@ def network(width: int) -> nn.Module:
     )
 
 
-@pytest.mark.parametrize(
-    ("of", "width"), first(3, [(8, 3), (5, 4), (7, 3), (8, 5), (8, 1), (8, 2), (8, 4), (8, 6), (8, 7)])
-)
-def test_a_narrower_program_has_the_sizes_of_a_narrower_network(of: int, width: int) -> None:
+@pytest.mark.parametrize("sizes", first(3, [(8, 3), (5, 4), (7, 3), (8, 5), (8, 1), (8, 2), (8, 4), (8, 6), (8, 7)]))
+def test_a_narrower_program_has_the_sizes_of_a_narrower_network(sizes: tuple[int, int]) -> None:
     """Where the channels of either fill no words, a flatten packs them before the dense layer."""
+    of, width = sizes
     whole, thin = (lower([sample(checkpoint_of(network(n), "uint8", (3, 8, 8)), running=True)]) for n in (of, width))
     packs = [any(op.kind == "flatten" for op in program.ops) for program in (whole, thin)]
     assert packs == [of % 4 != 0, width % 4 != 0]

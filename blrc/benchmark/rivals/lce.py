@@ -19,7 +19,7 @@ from typing import Any
 
 from blrc.benchmark.clock import Run, Time
 from blrc.benchmark.rivals import lce_worker
-from blrc.benchmark.rivals.registry import computing
+from blrc.benchmark.rivals.computing import computing
 from blrc.errors import BlrcError
 from blrc.program.ops.binarize import Binarize
 from blrc.program.ops.flatten import Flatten

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,12 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blrc.benchmark.clock import Run
+from blrc.benchmark.rivals.computing import computing
 from blrc.benchmark.subject import Subject
 from blrc.errors import BlrcError
 from blrc.extras import EXTRAS
-from blrc.program.ops.binarize import Binarize
-from blrc.program.ops.flatten import Flatten
-from blrc.program.program import Encode, Op
 from blrc.targets.c.kernels.kernel import Step
 
 if TYPE_CHECKING:
@@ -47,15 +45,6 @@ class Rival:
         extras = ",".join(dict.fromkeys(EXTRAS[package] for package in lacking if package in EXTRAS))
         wanted = [*([f"'blrc[{extras}]'"] if extras else []), *(name for name in lacking if name not in EXTRAS)]
         return f"{', '.join(lacking)} not installed: pip install {' '.join(wanted)}" if lacking else None
-
-
-def computing(ops: Sequence[Op]) -> list[Op]:
-    """Return the ops that a network of real values computes too.
-
-    Such a network takes standardised images, so it makes neither codes nor bits of raw values. Flattening moves none of
-    its values.
-    """
-    return [op for op in ops if not isinstance(op, Encode | Binarize | Flatten)]
 
 
 def in_onnx_runtime(model: bytes, seed: int = 1) -> Run:

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from blrc.benchmark.clock import Run
 from blrc.benchmark.rivals import twins
-from blrc.benchmark.rivals.registry import computing
+from blrc.benchmark.rivals.computing import computing
 from blrc.program.program import Conv, Op, Pool, Program, WeightedOp, Window
 
 Step = Callable[[Tensor], Tensor]

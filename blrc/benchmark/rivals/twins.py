@@ -3,7 +3,7 @@
 A twin has the same shapes and windows as the program. Its weights are -1 and +1, and those of the last layer are the
 program's. A bias replaces the norm, a ReLU replaces the sign, and max pooling is where the program pools. The twin of
 a layer takes real-valued input, and the twin of a network takes a standardised image. Neither contains what makes codes
-or bits of raw values, and flattening costs nothing (`blrc.benchmark.rivals.registry.computing`).
+or bits of raw values, and flattening costs nothing (`blrc.benchmark.rivals.computing.computing`).
 
 The int8 file is what quantisation tools write: `QLinearConv` and `QLinearMatMul`, uint8 activations with zero point 0
 (so that the cut at 0 is the ReLU), int8 weights, and one scale for each layer. The values that it computes do not
@@ -20,7 +20,7 @@ import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
-from blrc.benchmark.rivals.registry import computing
+from blrc.benchmark.rivals.computing import computing
 from blrc.program.program import Conv, Op, Pool, Program, WeightedOp, Window
 
 INPUT = "input"
