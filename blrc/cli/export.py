@@ -9,9 +9,10 @@ from typing import Any, get_args
 import click
 
 from blrc.cli.ends import show
-from blrc.cli.options import as_json, jobs, sampling
+from blrc.cli.options import as_json, jobs, raw_input, sampling
 from blrc.cli.progress import Progress, share_cores, spoken
 from blrc.cli.types import CPU, MEMBERS, MODEL, NORMS, OPTIMIZE, PACKAGE, PATH, ROUNDING, SHARE, SIZE, TARGET
+from blrc.errors import BlrcError
 from blrc.targets.requests import OnnxForm, OnnxOutputs, OnnxWeights
 
 
@@ -114,16 +115,27 @@ from blrc.targets.requests import OnnxForm, OnnxOutputs, OnnxWeights
 @click.option(
     "--force", is_flag=True, help="Replace an earlier export in the folder, or complete one that was interrupted."
 )
+@raw_input
 @jobs
 @as_json
 @spoken
-def export(model: Path, as_json: bool, **options: Any) -> None:
+def export(
+    model: Path, as_json: bool, input: str | None, mean: Any, std: Any, scale: float | None, **options: Any
+) -> None:
     """Compile a checkpoint to C, ONNX, or a page that runs it in a browser.
 
-    MODEL is the path of a checkpoint, or - for standard input. At the end the sizes are shown.
+    MODEL is the path of a checkpoint, or of an ONNX file to import, or - for standard input. At the end the sizes are
+    shown.
     """
     share_cores()
     import blrc
+    from blrc.app.import_onnx import SUFFIX
 
-    done = blrc.export(model, say=Progress().say, **options)
+    say, source = Progress().say, {"input": input, "mean": mean, "std": std, "scale": scale}
+    if any(value is not None for value in source.values()):
+        if model.suffix != SUFFIX:
+            raise BlrcError(f"{model}: --input, --mean, --std, --scale are about ONNX files; a checkpoint knows")
+        done = blrc.export(blrc.import_onnx(model, say=say, **source), say=say, **options)
+    else:
+        done = blrc.export(model, say=say, **options)
     show(json.dumps(done.to_plain(), indent=2) if as_json else str(done))

@@ -10,9 +10,9 @@ from typing import Any
 import click
 
 from blrc.cli.ends import show
-from blrc.cli.options import as_json
+from blrc.cli.options import as_json, raw_input
 from blrc.cli.progress import spoken
-from blrc.cli.types import INPUT, NUMBERS, OUTPUT, PATH
+from blrc.cli.types import OUTPUT, PATH
 from blrc.errors import DIFFERS, BlrcError
 
 
@@ -20,10 +20,7 @@ from blrc.errors import DIFFERS, BlrcError
 @click.argument("file", type=PATH)
 @click.option("-o", "--output", type=OUTPUT, help="Checkpoint to write.")
 @click.option("--dry-run", is_flag=True, help="Say of every node what it is taken for, or why it is refused.")
-@click.option("--input", type=INPUT, help="What the raw input is, where the file does not say it.")
-@click.option("--mean", type=NUMBERS, help="Mean of pixels / 255, for each channel or one for all. [default: 0]")
-@click.option("--std", type=NUMBERS, help="Standard deviation of pixels / 255, likewise. [default: 1]")
-@click.option("--scale", type=float, help="Codes of int8 input per unit. [default: 1]")
+@raw_input
 @as_json
 @spoken
 def import_(file: Path, output: Path | None, dry_run: bool, as_json: bool, **options: Any) -> None:

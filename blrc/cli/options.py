@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from blrc.cli.types import SHARE
+from blrc.cli.types import INPUT, NUMBERS, SHARE
 
 Command = Callable[..., Any]
 SEEDS = click.IntRange(0, 2**64 - 1)
@@ -18,6 +18,20 @@ SEEDS = click.IntRange(0, 2**64 - 1)
 def as_json(command: Command) -> Command:
     """Add --json."""
     return click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")(command)
+
+
+def raw_input(command: Command) -> Command:
+    """Add the options that say what the raw input of an ONNX file is."""
+    for option in reversed(
+        (
+            click.option("--input", type=INPUT, help="Raw input of an ONNX file that does not say it."),
+            click.option("--mean", type=NUMBERS, help="Mean of pixels / 255, by channel or for all. [default: 0]"),
+            click.option("--std", type=NUMBERS, help="Standard deviation of pixels / 255, likewise. [default: 1]"),
+            click.option("--scale", type=float, help="Codes of int8 input per unit. [default: 1]"),
+        )
+    ):
+        command = option(command)
+    return command
 
 
 def jobs(command: Command) -> Command:
