@@ -112,7 +112,8 @@ def _read_npz(path: Path, value: Value) -> tuple[NDArray[Any], NDArray[Any]]:
 def _fit(path: Path, images: NDArray[Any], labels: NDArray[Any], value: Value, classes: int) -> Labelled:
     if not len(images.shape) or not len(images):
         raise BlrcError(f"{path}: holds no images")
-    if images.ndim not in (2, 3, 4) or images.dtype != ELEMENTS[value.dtype].given:
+    dimensions = (2, 3, 4) if value.shape[0] == 1 else (2, 4)  # (N, C, L) is a map of one row
+    if images.ndim not in dimensions or images.dtype != ELEMENTS[value.dtype].given:
         white = value.dtype == "int8" and images.dtype == np.uint8
         remedy = (
             "; if it was trained on whitened images, give a folder of the data set, and its checkpoint" if white else ""

@@ -18,6 +18,9 @@ from blrc.errors import BlrcError
 from blrc.lowering.surds import Real, add, multiply, over_root, sign
 from blrc.net.net import Clip, Conv, Dense, Leak, MaxPool, Norm, Pointwise, Reals, Scale, Shift, Sums, check_finite
 
+MOST_ROOTS = 4
+"""Norms with a square root of their own in one chain; each doubles the digits of exact numbers, and their time."""
+
 
 @dataclass(frozen=True)
 class Affine:
@@ -98,6 +101,11 @@ def channel_steps(
         last = steps[-1]
         joined = last.then(done) if isinstance(last, Affine) and isinstance(done, Affine) else None
         steps[len(steps) - (joined is not None) :] = [joined or done]
+        if sum(isinstance(other, Affine) and other.d != 1 for other in steps) > MOST_ROOTS:
+            raise BlrcError(
+                f"layer {step.name!r}: more than {MOST_ROOTS} norms between a binary layer and its sign, whose exact "
+                "threshold would take too long to find; merge norms that follow each other"
+            )
         if isinstance(done, Affine) and done.d == 1 and not done.c and line is not None:
             line = (done.a * line[0], done.a * line[1] + done.b)
         else:
@@ -211,6 +219,9 @@ def _moments(norm: Norm, line: tuple[Fraction, Fraction] | None, c: int) -> tupl
 def _norm(norm: Norm, line: tuple[Fraction, Fraction] | None, c: int) -> Affine:
     mean, d = _moments(norm, line, c)
     gamma, beta = Fraction(norm.gamma[c]), Fraction(norm.beta[c])
+    root = Fraction(math.isqrt(d.numerator), math.isqrt(d.denominator))
+    if root * root == d:
+        return Affine(gamma / root, beta - gamma * mean / root)
     return Affine(gamma, -gamma * mean, d, beta)
 
 

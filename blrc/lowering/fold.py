@@ -114,7 +114,8 @@ def constant_channels(rule: Folded, low: int, high: int) -> NDArray[np.intp]:
 
 def _orientation(stage: Stage, steps: list[Step | None], c: int) -> tuple[bool, bool]:
     """Return whether the bit of channel c is f(z) < t instead of f(z) >= t, and whether it is inverted after pools."""
-    behind = {direction(steps[i + 1 :]) < 0 for i, step in enumerate(steps) if step is None}
+    turns = (direction(steps[i + 1 :]) for i, step in enumerate(steps) if step is None)
+    behind = {turn < 0 for turn in turns if turn}  # a constant is the same whatever was pooled
     if len(behind) > 1:
         raise BlrcError(
             f"layer {stage.pools[-1].name!r}: pools channel {c} again after it was turned round by a negative factor, "

@@ -156,7 +156,7 @@ def test_regression_every_option_of_another_type_is_refused_by_name(name: str, o
     for wrong in (
         object(),
         (1,),
-        b"x" if option not in ("folder", "data", "output", "model", "plots", "plot", "log") else 1,
+        b"x" if option not in ("folder", "data", "output", "model", "original", "plots", "plot", "log") else 1,
     ):
         with pytest.raises(BlrcError, match=f"^{option}: .* is expected$"):
             getattr(blrc, name)("no such model", **{**NEEDED[name], option: wrong})

@@ -131,7 +131,7 @@ def test_every_command_can_be_quiet_or_verbose() -> None:
         flags = {flag for param in command.params for flag in param.opts}
         assert {"-q", "--quiet", "-v", "--verbose"} <= flags, words
         assert ("--json" in flags) == (words[0] != "train"), words
-        assert ("--jobs" in flags) == (words[0] not in ("train", "inspect")), words
+        assert ("--jobs" in flags) == (words[0] not in ("train", "inspect", "import")), words
 
 
 def test_help_texts_are_sentences() -> None:

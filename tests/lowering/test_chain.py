@@ -164,6 +164,22 @@ def test_what_has_no_exact_form_is_named() -> None:
         build(from_model(two, bits((1, 4, 4)), None), [MAP])
 
 
+def test_regression_a_constant_channel_may_be_pooled_twice() -> None:
+    """The first norm makes channel 1 constant; only then it is turned round between two pools."""
+    layers = [bnn.SteConv2d(1, 2, 1), nn.MaxPool2d(2), bnn.ChannelScale([1.0, 0.0]), bnn.ChannelShift([0.0, 2.0]),
+              nn.MaxPool2d(2), bnn.ChannelScale([1.0, -1.0]), bnn.SteSign(), nn.Flatten(), bnn.SoftmaxLinear(2, 2)]  # fmt: skip
+    model = nn.Sequential(*layers).eval()
+    program, _ = build(from_model(model, bits((1, 4, 4)), None), [MAP])
+    raw = raw_samples(bits((1, 4, 4)), 20, 3)
+    with torch.no_grad():
+        want = model.double()[:7](torch.from_numpy(2.0 * raw - 1.0)).numpy()
+    found = reference.run(program, device_layout(raw).astype(bool))
+    name = [op.y.name for op in program.ops if op.y.dtype == "bits"][-1]
+    assert np.array_equal(np.where(found[name], 1, -1)[:, 0, 0], want[:, :, 0, 0] * [1, -1]) or np.array_equal(
+        np.where(found[name], 1, -1)[:, 0, 0], want[:, :, 0, 0]
+    )
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_statistics_are_estimated_behind_pools_and_scales(seed: int) -> None:
     """conv, scale, pool, norm: the statistics that calibration takes are those of torch's own batch."""
@@ -188,6 +204,19 @@ def test_statistics_are_estimated_behind_pools_and_scales(seed: int) -> None:
     with torch.no_grad():
         want = model(torch.from_numpy(encoding.codes(raw).astype(np.float64))).argmax(1).numpy()
     assert (reference.scores(program, device_layout(raw).astype(bool)).argmax(1) == want).mean() > 0.95
+
+
+def test_regression_many_norms_behind_each_other_are_refused_and_not_computed_for_ever() -> None:
+    def stacked(count: int, variance: float) -> nn.Sequential:
+        norms = [nn.BatchNorm1d(3, eps=0.0) for _ in range(count)]
+        for norm in norms:
+            norm.running_var.fill_(variance)
+        return nn.Sequential(bnn.SteLinear(5, 3), *norms, bnn.SteSign(), bnn.SoftmaxLinear(3, 2))
+
+    assert build(from_model(stacked(3, 2.0), bits((5,)), None), [MAP])[0].classes == 2
+    assert build(from_model(stacked(9, 2.25), bits((5,)), None), [MAP])[0].classes == 2  # roots are rational
+    with pytest.raises(BlrcError, match="layer '5': more than 4 norms between a binary layer and its sign"):
+        build(from_model(stacked(9, 2.0), bits((5,)), None), [MAP])
 
 
 def test_statistics_behind_a_relu_must_be_given() -> None:

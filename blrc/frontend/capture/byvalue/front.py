@@ -45,11 +45,18 @@ def captured_strictly(model: nn.Module) -> tuple[Node, ...] | None:
         nodes = capture(model)
     except BlrcError:
         check_module(model)
-        if known_class(model) is not None or any(isinstance(m, _OURS) for m in named_modules(model).values()):
+        if known_class(model) is not None or _has_ours(model):
             raise
         return None
+    if _has_ours(model):
+        return nodes
     real = [node for node in nodes[:-1] if node.kind == "softmax"]
     return None if real or _is_binary(model, nodes) else nodes
+
+
+def _has_ours(model: nn.Module) -> bool:
+    """Return whether a network holds a layer of `blrc.nn` with weights or noise, so that it is read strictly."""
+    return any(isinstance(module, _OURS) for module in named_modules(model).values())
 
 
 def _is_binary(model: nn.Module, nodes: tuple[Node, ...]) -> bool:
