@@ -81,7 +81,13 @@ def start(source: Source, declared: Declared | None) -> tuple[Raw | Bits, Declar
         if declared not in (None, Declared("int8")):
             raise BlrcError(f"input {shown(source.name)} is int8, so it takes --input int8, without scale")
         declared = Declared("int8")
-    raw = _raw(known, Fraction(factor), Fraction(0))
+    integer = source.element not in ("FLOAT", "DOUBLE", "FLOAT16", "BFLOAT16")
+    if integer and factor == 1 and declared not in (None, Declared("int8")):
+        raise BlrcError(
+            f"input {shown(source.name)} is {source.element.lower()}, and pixels and scaled codes are no integers; "
+            "export it with an input of float32, or use --input int8 without scale"
+        )
+    raw = replace(_raw(known, Fraction(factor), Fraction(0)), integer=integer)
     if declared is None or declared.kind != "pixels":
         return raw, declared
     seen = x.reshape(-1, *[1] * len(known))

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from onnx import TensorProto, numpy_helper
-from onnx_chains import BREVITAS, FINN, File, signs
+from onnx import TensorProto
+from onnx_chains import BREVITAS, FINN, File, imported, ran, scores, signs
 
 import blrc
 from blrc.errors import BlrcError
@@ -57,3 +57,92 @@ def test_a_sign_behind_padded_bits_is_refused(tmp_path: Path, name: str) -> None
     decided(file).node("Flatten")
     file.node("MatMul", signs(rng, 100, 4))
     refused(tmp_path, file, f"{name}_.*zeros were padded around what it decides", **INT8)
+
+
+def test_integer_division_is_refused(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    file = hidden(File(("N", 9)), rng)
+    file.node("Cast", to=TensorProto.INT32)
+    two = file.constant(2, np.int32)
+    file.node("Add", two)
+    file.node("Div", two)
+    file.node("Cast", to=TensorProto.FLOAT)
+    file.node("MatMul", signs(rng, 8, 4))
+    refused(tmp_path, file, "Div_4 .*it divides integers, which rounds; cast to float32 before it", **INT8)
+
+
+@pytest.mark.parametrize(
+    ("element", "kind", "factor", "words"),
+    [
+        (TensorProto.INT32, "Div", np.int32(2), "it divides integers"),
+        (TensorProto.INT32, "Mul", np.int32(2**30), "integers may wrap around beyond -2147483648"),
+        (TensorProto.INT8, "Sub", np.int8(5), "integers may wrap around beyond -128"),
+        (TensorProto.UINT8, "Add", np.uint8(5), "integers may wrap around beyond 0"),
+        (TensorProto.INT8, "Neg", None, "it negates integers"),
+        (TensorProto.INT32, "MatMul", np.ones((9, 4), np.int32), "it multiplies integers"),
+    ],
+)
+def test_integers_that_may_wrap_around_are_refused(
+    tmp_path: Path, element: int, kind: str, factor: Any, words: str
+) -> None:
+    file = File(("N", 9), element=element)
+    file.node(kind, *([] if factor is None else [file.constant(factor, factor.dtype)]))
+    file.node("Cast", to=TensorProto.FLOAT)
+    hidden(file, np.random.default_rng(0)).node("MatMul", np.ones((8, 4)))
+    refused(tmp_path, file, words, **({} if element == TensorProto.UINT8 else INT8))
+
+
+def test_integers_that_cannot_wrap_around_are_exact(tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    file = File(("N", 9), element=TensorProto.INT32)
+    file.node("Mul", file.constant(100, np.int32))
+    file.node("Sub", file.constant(7, np.int32))
+    file.node("Cast", to=TensorProto.FLOAT)
+    hidden(file, rng)
+    file.node("Cast", to=TensorProto.INT64)
+    file.node("Add", file.constant(2, np.int64))
+    file.node("Cast", to=TensorProto.FLOAT)
+    file.node("MatMul", signs(rng, 8, 4))
+    decided(file).node("MatMul", signs(rng, 4, 3))
+    _, program = imported(file.save(tmp_path / "net.onnx"), **INT8)
+    raw = rng.integers(-128, 128, (64, 9)).astype(np.int8)
+    assert (scores(program, raw) == ran(file.model(), raw.astype(np.int32))).all()
+
+
+def test_minus_one_as_an_unsigned_integer_is_refused(tmp_path: Path) -> None:
+    file = hidden(File(("N", 9)), np.random.default_rng(0))
+    file.node("Cast", to=TensorProto.UINT8)
+    refused(tmp_path, file, "Cast_2 .*it casts to a type that rounds", **INT8)
+
+
+@pytest.mark.parametrize("to", [TensorProto.FLOAT16, TensorProto.BFLOAT16])
+def test_sums_cast_to_fewer_digits_are_refused(tmp_path: Path, to: int) -> None:
+    file = File(("N", 99))
+    file.node("MatMul", np.ones((99, 8)))
+    file.node("Cast", to=to)
+    file.node("Cast", to=TensorProto.FLOAT)
+    decided(file).node("MatMul", np.ones((8, 4)))
+    refused(tmp_path, file, "Cast_1 .*it casts to a type that rounds; cast to float32", **INT8)
+
+
+def test_codes_that_fit_are_cast_to_float16(tmp_path: Path) -> None:
+    rng = np.random.default_rng(2)
+    file = File(("N", 9))
+    file.node("Cast", to=TensorProto.FLOAT16)
+    file.node("Cast", to=TensorProto.FLOAT)
+    hidden(file, rng)
+    file.node("Cast", to=TensorProto.FLOAT16)
+    file.node("Cast", to=TensorProto.FLOAT)
+    file.node("MatMul", signs(rng, 8, 4))
+    _, program = imported(file.save(tmp_path / "net.onnx"), **INT8)
+    raw = rng.integers(-128, 128, (64, 9)).astype(np.int8)
+    assert (scores(program, raw) == ran(file.model(), raw.astype(np.float32))).all()
+    refused(tmp_path, file, "Cast_0 .*it casts to a type that rounds", input="int8", scale=3.0)
+
+
+def test_dropout_in_training_mode_is_refused(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    file = hidden(File(("N", 9)), rng)
+    file.node("Dropout", np.float32(0.5), file.constant(True, np.bool_))
+    file.node("MatMul", signs(rng, 8, 4))
+    refused(tmp_path, file, "Dropout_2 .*it drops values, in training mode", **INT8)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blrc.importing.file import Op
-from blrc.importing.flow import Bits, Constant, Flow, Raw, Scores, Signed, Sums, along, by_channel
+from blrc.importing.flow import Bits, Constant, Flow, Raw, Scores, Signed, Sums, Value, along, by_channel
 from blrc.importing.numbers import Reals, fractions, reals
 from blrc.importing.ops.decide import settle
 from blrc.importing.ops.record import Args, Context, Taken, constant, flow, number
@@ -32,11 +32,21 @@ def arithmetic(ctx: Context, op: Op, args: Args) -> Taken:
         )
     turned = isinstance(args[0], Constant)
     x = flow(args, 1 if turned else 0)
-    held = reals("its constant", constant(args, 0 if turned else 1, "constant"))
+    given = constant(args, 0 if turned else 1, "constant")
+    held = reals("its constant", given)
     if op.kind == "Div" and turned:
         raise RefusalError("it divides a constant by what is computed", "use a scale that is a constant", then=x)
     if op.kind == "Div" and not held.all():
         raise RefusalError("it divides by 0", "use a norm or a scale that is not 0", then=x)
+    if given.dtype.kind != "f" and op.kind == "Div":
+        raise RefusalError("it divides integers, which rounds", _CAST, then=x)
+    made = _computed(ctx, op, x, held, turned)
+    if given.dtype.kind in "iu":
+        _check_wrap(made.outputs[0], np.iinfo(given.dtype), ctx.build.declared is None)
+    return made
+
+
+def _computed(ctx: Context, op: Op, x: Flow, held: Reals, turned: bool) -> Taken:
     if op.kind == "Mul":
         return _taken(multiply(ctx, op, x, held), "a factor", held)
     if op.kind == "Div":
@@ -47,9 +57,33 @@ def arithmetic(ctx: Context, op: Op, args: Args) -> Taken:
     return _taken(add(ctx, op, x, by), "a shift", by)
 
 
+_CAST = "cast to float32 before it"
+
+
+def _check_wrap(x: Value, kind: np.iinfo[Any], unknown: bool) -> None:
+    """Refuse the result of integer arithmetic that may wrap around, or may come from what wrapped around.
+
+    Args:
+        kind: the range of the file's type.
+        unknown: whether nobody said what the raw input is, so that it can be any integer.
+    """
+    if isinstance(x, Bits) and not any(x.pads):
+        ends = x.values
+    elif isinstance(x, Raw) and not unknown:
+        ends = tuple((x.factor * code + x.offset).reshape(-1) for code in (-128, 255))  # codes and pixels
+        ends = (min(map(min, ends)), max(map(max, ends)))
+    else:
+        raise RefusalError("it computes with integers, which may wrap around", _CAST, then=x)
+    if not all(kind.min <= end <= kind.max for end in ends):
+        raise RefusalError(f"its integers may wrap around beyond {kind.min} and {kind.max}", _CAST, then=x)
+
+
 def negate(ctx: Context, op: Op, args: Args) -> Taken:
     """Take Neg."""
-    return Taken((multiply(ctx, op, flow(args), np.array(-1.0)),), "a factor of -1")
+    x = flow(args)
+    if isinstance(x, Raw) and x.integer:
+        raise RefusalError("it negates integers, whose least one wraps around", _CAST, then=x)
+    return Taken((multiply(ctx, op, x, np.array(-1.0)),), "a factor of -1")
 
 
 def _taken(x: Flow, what: str, held: Reals) -> Taken:
