@@ -146,3 +146,37 @@ def test_dropout_in_training_mode_is_refused(tmp_path: Path) -> None:
     file.node("Dropout", np.float32(0.5), file.constant(True, np.bool_))
     file.node("MatMul", signs(rng, 8, 4))
     refused(tmp_path, file, "Dropout_2 .*it drops values, in training mode", **INT8)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_norm_of_pixels_decides_as_the_file_where_a_pixel_is_the_mean(tmp_path: Path, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    file = File(("N", 3, 4, 4))
+    rows = [rng.uniform(0.5, 2, 3), np.zeros(3), np.float32([11, 100, 77]) / np.float32(255), rng.uniform(0.01, 1, 3)]
+    file.node("BatchNormalization", *rows)
+    normed = file.at
+    decided(file).node("Conv", signs(rng, 4, 3, 3, 3))
+    decided(file).node("Flatten")
+    file.node("MatMul", signs(rng, 16, 4))
+    found, _ = imported(file.save(tmp_path / "net.onnx"), input="pixels")
+    every = np.arange(256, dtype=np.float32) / np.float32(255)
+    file.at = normed
+    given = ran(file.model(), np.broadcast_to(every[:, None, None, None], (256, 3, 4, 4)).copy())
+    assert found.encoding.at == tuple((given[:, :, 0, 0] < 0).sum(axis=0).tolist())
+
+
+def _normed_bits(variance: float) -> File:
+    file = File(("N", 9))
+    rows = [np.full(9, value, dtype=np.float32) for value in (1.0, 0.5, 3.0, variance)]
+    file.node("BatchNormalization", *rows, epsilon=0.0)
+    file.node("MatMul", np.where(np.arange(18).reshape(9, 2) < 8, -1, 1))
+    decided(file).node("MatMul", np.float32([[1, -1, 1], [1, 1, -1]]))
+    return file
+
+
+def test_a_norm_of_bits_is_exact_or_refused(tmp_path: Path) -> None:
+    file = _normed_bits(4.0)
+    _, program = imported(file.save(tmp_path / "net.onnx"), input="bits")
+    raw = np.random.default_rng(0).integers(0, 2, (400, 9)).astype(np.uint8)
+    assert (scores(program, raw) == ran(file.model(), raw.astype(np.float32) * 2 - 1)).all()
+    refused(tmp_path, _normed_bits(5.0), "BatchNormalization_0 .*a norm of bits whose scale", input="bits")

@@ -175,7 +175,7 @@ def norm(ctx: Context, op: Op, args: Args) -> Taken:
     """Take BatchNormalization with the statistics of training."""
     if op.attributes.get("training_mode", 0) or not op.attributes.get("spatial", 1):
         raise RefusalError("it is a norm in training mode", "export the network in evaluation mode", then=flow(args))
-    x = flow(args)
+    x = settle(ctx, op, flow(args))
     eps = number(op.attributes, "epsilon", 1e-5)
     names = ("scale", "bias", "mean", "variance")
     gamma, beta, mean, variance = (
@@ -190,12 +190,7 @@ def norm(ctx: Context, op: Op, args: Args) -> Taken:
         )
     channels = max(map(len, (gamma, beta, mean, variance)))
     if not isinstance(x, Sums):
-        spread = np.sqrt(variance + eps)
-        tail = (-1, *[1] * (len(x.dims) - 1))
-        scaled = multiply(ctx, op, x, (gamma / spread).reshape(tail))
-        return Taken(
-            (add(ctx, op, scaled, (beta - mean * gamma / spread).reshape(tail)),), f"a norm of {channels} channels"
-        )
+        return Taken((_folded(ctx, op, x, (gamma, beta, mean, variance), eps),), f"a norm of {channels} channels")
     many = x.shape[0]
     rows = {"weight": gamma, "bias": beta, "running_mean": mean, "running_var": variance}
     tensors: dict[str, NDArray[Any]] = {key: np.broadcast_to(row, (many,)).copy() for key, row in rows.items()}
@@ -207,3 +202,35 @@ def norm(ctx: Context, op: Op, args: Args) -> Taken:
         f", {turned} with a negative scale" if turned else ""
     )
     return Taken((replace(x, layer=ctx.build.add(op, kind, x, options, tensors)),), says)
+
+
+def _folded(ctx: Context, op: Op, x: Flow, rows: tuple[Reals, Reals, Reals, Reals], eps: float) -> Flow:
+    """Return a norm as arithmetic, exact where the root of its variance is; x - mean is 0 where it is in the file.
+
+    Raises:
+        RefusalError: x are bits, and the root is no float.
+    """
+    tail = (-1, *[1] * (len(x.dims) - 1))
+    gamma, beta, mean, variance = (row.reshape(tail) for row in rows)
+    spread = np.sqrt(variance + eps)
+    exact = all(
+        Fraction(float(root)) ** 2 == Fraction(float(value)) + Fraction(eps)
+        for root, value in zip(spread.reshape(-1), variance.reshape(-1), strict=True)
+    )
+    if isinstance(x, Bits) and not exact:
+        raise RefusalError(
+            "it is a norm of bits whose scale, 1 / sqrt(variance + epsilon), is no rational number",
+            "put the norm before the sign, or a factor and a shift in its place",
+            then=x,
+        )
+    made = add(ctx, op, x, -mean)
+    made = multiply(ctx, op, multiply(ctx, op, made, gamma), spread, inverse=True)
+    made = add(ctx, op, made, beta)
+    if not isinstance(x, Raw) or x.seen is None or not isinstance(made, Raw):
+        return made
+    # As ONNX Runtime does it: a factor and a shift for each channel, computed before.
+    kind = np.float64 if x.seen.dtype == np.float64 else np.float32
+    held = [row.astype(kind) for row in (gamma, beta, mean, variance)]
+    factor = held[0] * (kind(1) / np.sqrt(held[3] + kind(eps)))
+    seen = (x.seen.astype(kind) * factor + (held[1] - held[2] * factor)).astype(x.seen.dtype)
+    return replace(made, seen=seen)
