@@ -180,3 +180,68 @@ def test_a_norm_of_bits_is_exact_or_refused(tmp_path: Path) -> None:
     raw = np.random.default_rng(0).integers(0, 2, (400, 9)).astype(np.uint8)
     assert (scores(program, raw) == ran(file.model(), raw.astype(np.float32) * 2 - 1)).all()
     refused(tmp_path, _normed_bits(5.0), "BatchNormalization_0 .*a norm of bits whose scale", input="bits")
+
+
+def test_a_quantiser_that_always_gives_0_is_refused(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    file = File(("N", 9))
+    file.node("MatMul", signs(rng, 9, 8))
+    file.node("Quant", 1.0, 0.0, 1.0, domain=BREVITAS, signed=0, narrow=1)
+    file.node("MatMul", signs(rng, 8, 4))
+    refused(tmp_path, file, "Quant_1 .*it always gives 0, since it is unsigned and narrow", **INT8)
+
+
+def _threshold(shape: tuple[int, ...] = (9,)) -> File:
+    file = File(("N", *shape))
+    file.node("Sub", np.float32(0.35))
+    decided(file).node("MatMul", signs(np.random.default_rng(0), 9, 4))
+    return file
+
+
+def test_codes_with_a_threshold_directly_behind_them_are_refused(tmp_path: Path) -> None:
+    words = "makes bits of the raw input, which --input int8 .* makes codes; declare --input bits, or leave --input"
+    refused(tmp_path, _threshold(), words, input="int8", scale=2.0)
+    file = _threshold()
+    file.element = TensorProto.INT8  # which says nothing of what the user wants
+    file.nodes.pop(0), file.constants.pop(0)
+    file.nodes[0].input[0] = "x"
+    said: list[str] = []
+    blrc.import_onnx(file.save(tmp_path / "net.onnx"), say=said.append)
+    assert said == ["the raw input is bits: 1 where the network's input >= 0, else 0"]
+
+
+@pytest.mark.parametrize(("step", "turn"), [(1 / 64, 1.0), (0.15, 1.0), (1 / 64, -1.0)])
+def test_quantised_pixels_become_bits_as_the_file_decides(tmp_path: Path, step: float, turn: float) -> None:
+    rng = np.random.default_rng(0)
+    file = File(("N", 9))
+    file.node("Mul", np.float32(turn))
+    file.node("Quant", np.float32(step), 0.0, 8.0, domain=BREVITAS, signed=1, narrow=1)
+    file.node("Sub", np.float32(0.4 * turn))
+    decided(file).node("MatMul", signs(rng, 9, 4))
+    said: list[str] = []
+    found, program = imported(file.save(tmp_path / "net.onnx"), input="pixels", say=said.append)
+    raw = np.tile(np.arange(256, dtype=np.uint8)[:, None], 9)
+    assert found.encoding.kind == "uint8" and not said
+    assert (scores(program, raw) == ran(file.model(), raw / np.float32(255))).all()
+    refused(tmp_path, file, "a quantiser before it makes codes; .*leave --input and that quantiser out")
+
+
+@pytest.mark.parametrize("shape", [(9,), (1, 3, 3), (2, 3, 4)])
+@pytest.mark.parametrize("name", ["mean", "std"])
+def test_a_wrong_number_of_means_is_said(tmp_path: Path, shape: tuple[int, ...], name: str) -> None:
+    channels = shape[0] if len(shape) == 3 else 1
+    words = f"--{name}: 5 numbers, but the input has {channels} channels?; give one for each channel, or one for all"
+    refused(tmp_path, _threshold(shape), words, input="pixels", **{name: [0.1, 0.2, 0.3, 0.4, 0.5]})
+
+
+def test_means_of_channels_that_lie_last_are_those_of_channels(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    file = File(("N", 4, 5, 3))
+    file.node("Transpose", perm=[0, 3, 1, 2])
+    decided(file).node("Conv", signs(rng, 4, 3, 4, 5))
+    file.node("Flatten")
+    mean = np.float32([0.2, 0.5, 0.7])
+    found, program = imported(file.save(tmp_path / "net.onnx"), input="pixels", mean=mean.tolist())
+    raw = rng.integers(0, 256, (64, 3, 4, 5)).astype(np.uint8)
+    given = raw.transpose(0, 2, 3, 1) / np.float32(255) - mean
+    assert len(found.encoding.at) == 3 and (scores(program, raw) == ran(file.model(), given)).all()
