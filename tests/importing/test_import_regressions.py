@@ -238,10 +238,95 @@ def test_means_of_channels_that_lie_last_are_those_of_channels(tmp_path: Path) -
     rng = np.random.default_rng(0)
     file = File(("N", 4, 5, 3))
     file.node("Transpose", perm=[0, 3, 1, 2])
-    decided(file).node("Conv", signs(rng, 4, 3, 4, 5))
-    file.node("Flatten")
+    decided(file).node("Conv", signs(rng, 4, 3, 3, 3))
+    decided(file).node("Flatten")
+    file.node("MatMul", signs(rng, 24, 4))
     mean = np.float32([0.2, 0.5, 0.7])
     found, program = imported(file.save(tmp_path / "net.onnx"), input="pixels", mean=mean.tolist())
     raw = rng.integers(0, 256, (64, 3, 4, 5)).astype(np.uint8)
     given = raw.transpose(0, 2, 3, 1) / np.float32(255) - mean
     assert len(found.encoding.at) == 3 and (scores(program, raw) == ran(file.model(), given)).all()
+
+
+def test_numbers_beyond_float64_are_refused_by_node(tmp_path: Path) -> None:
+    def scaled() -> File:
+        file = hidden(File(("N", 9)), np.random.default_rng(0))
+        for _ in range(2):
+            file.node("Mul", file.constant(1e300, np.float64))
+        return file
+
+    file = scaled()
+    file.node("MatMul", np.random.default_rng(0).normal(size=(8, 4)))
+    refused(tmp_path, file, "MatMul_4 .*numbers are beyond what a float64 holds; use a network that did not", **INT8)
+    file = scaled()
+    file.node("Relu")
+    file.node("MatMul", np.ones((8, 4)))
+    refused(tmp_path, file, "Relu_4 .*numbers are beyond what a float64 holds", **INT8)
+    file = File(("N", 9))
+    for _ in range(2):
+        file.node("Mul", file.constant(1e300, np.float64))
+    file.node("Add", file.constant(1e300, np.float64))
+    file.node("Mul", file.constant(1e-300, np.float64))
+    file.node("Mul", file.constant(1e-300, np.float64))
+    decided(file).node("MatMul", np.ones((9, 4)))
+    blrc.import_onnx(file.save(tmp_path / "net.onnx"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "opset", "attributes"),
+    [
+        ("Squeeze", 11, {"axes": 1}),
+        ("Clip", 9, {"min": "a"}),
+        ("Shape", 15, {"start": "a"}),
+        ("Pad", 9, {"pads": 1}),
+        ("Pad", 9, {"pads": ["a", "b", "c", "d"]}),
+    ],
+)
+def test_attributes_of_another_type_end_in_one_line(
+    tmp_path: Path, kind: str, opset: int, attributes: dict[str, Any]
+) -> None:
+    file = File(("N", 9), opset=opset)
+    file.node("MatMul", np.ones((9, 8)))
+    file.node(kind, **attributes)
+    refused(tmp_path, file, f"{kind}_1 .*the file is malformed: .* its operator takes; export", **INT8)
+
+
+def test_a_bound_that_is_nan_is_said(tmp_path: Path) -> None:
+    file = File(("N", 9))
+    file.node("MatMul", np.ones((9, 8)))
+    file.node("Clip", np.float32(np.nan))
+    refused(tmp_path, file, "Clip_1 .*its min is NaN; give a finite bound", **INT8)
+
+
+def _huge(kind: str) -> File:
+    """Return a small file whose constant would have 2^28 values or more."""
+    file = File(("N", 9))
+    wide = file.alone("ConstantOfShape", [file.constant([2**14, 1], np.int64)])
+    tall = file.alone("ConstantOfShape", [file.constant([1, 2**14], np.int64)])
+    if kind == "Gather":
+        zeros = file.alone("Cast", [tall], to=TensorProto.INT64)
+        made = file.alone("Gather", [wide, zeros], axis=1)
+    elif kind == "Concat":
+        made = file.alone("Concat", [wide] * 2**14, axis=1)
+    else:
+        made = file.alone(kind, [wide, tall], domain=BREVITAS if kind == "BipolarQuant" else "")
+    file.node("Add", made)
+    return file
+
+
+@pytest.mark.parametrize("kind", ["Gather", "Concat", "BipolarQuant", "Clip", "Add"])
+def test_constants_are_bounded_before_they_are_computed(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("take", "concatenate", "where", "clip", "add"):
+        monkeypatch.setattr(np, name, lambda *_, **__: pytest.fail("computed"))
+    refused(tmp_path, _huge(kind), f"{kind}_.*its result would be too large", **INT8)
+
+
+@pytest.mark.parametrize("options", [INT8, {"input": "pixels"}])
+def test_a_scale_of_each_pixel_is_bounded(tmp_path: Path, options: dict[str, Any]) -> None:
+    file = File(("N", 1, 1024, 1024))
+    file.node("Add", np.arange(1024).reshape(1, 1024, 1))
+    file.node("Mul", np.arange(1, 1025).reshape(1, 1, 1024))
+    decided(file).node("Flatten")
+    refused(tmp_path, file, "Mul_1 .*would have 1048576 scales or shifts of its own, and at most 16384", **options)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -155,7 +156,15 @@ def _fitted(x: Raw, held: Reals) -> Reals:
     if held.ndim == len(dims) + 1 and held.shape[0] == 1:
         held = held[0]
     fits = held.ndim <= len(dims) and all(n in (1, size) for n, size in zip(held.shape[::-1], dims[::-1], strict=False))
-    if held.size > MOST_ROWS or not (fits or held.size == 1):
+    if fits or held.size == 1:
+        many = math.prod(np.broadcast_shapes(held.shape, x.factor.shape, x.offset.shape))
+        if many > MOST_ROWS:
+            raise RefusalError(
+                f"the raw input would have {many} scales or shifts of its own, and at most {MOST_ROWS} are taken",
+                "give one value for each channel; subtract a mean image before the network",
+                then=x,
+            )
+    else:
         raise RefusalError(
             f"its constant of the shape {held.shape} does not belong to the channels of the input {('N', *dims)}",
             "give one value for each channel; subtract a mean image before the network",
