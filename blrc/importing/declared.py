@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from blrc.errors import BlrcError
 
@@ -19,12 +19,14 @@ class Declared:
         kind: ``pixels``: uint8 x, and the network takes (x / 255 - mean) / std; ``int8``: codes, and the network takes
             code / scale; ``bits``: the network takes -1 and +1.
         mean, std: for each channel, or one for all.
+        stated: whether the user or a quantiser says so, and not only the file's type.
     """
 
     kind: str
     mean: tuple[float, ...] = (0.0,)
     std: tuple[float, ...] = (1.0,)
     scale: float = 1.0
+    stated: bool = field(default=True, compare=False)
 
 
 def parse_input(

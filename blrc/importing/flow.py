@@ -67,11 +67,13 @@ class Raw(Flow):
     Attributes:
         factor, offset: value = factor x + offset, exact rationals that broadcast to `dims`.
         seen: of pixels, the value of each of the 256, computed as the file does it, in floats: (256, ...).
+        integer: whether the file's type of it is an integer.
     """
 
     factor: NDArray[Any] = None  # type: ignore[assignment]
     offset: NDArray[Any] = None  # type: ignore[assignment]
     seen: NDArray[Any] | None = None
+    integer: bool = False
 
 
 @dataclass(frozen=True, eq=False)

@@ -36,6 +36,8 @@ def fold(op: Op, arrays: Arrays) -> NDArray[Any]:
         )
     check_attributes(op)
     try:
+        if _values(op, arrays) > MOST_VALUES:
+            raise RefusalError("its result would be too large", "export the network again")
         with np.errstate(all="ignore"):
             found = np.asarray(FOLDS[op.kind](op, arrays))
     except RefusalError:
@@ -43,6 +45,30 @@ def fold(op: Op, arrays: Arrays) -> NDArray[Any]:
     except (ValueError, IndexError, TypeError, KeyError, AttributeError, OverflowError, MemoryError):
         raise RefusalError("its constants do not fit each other", "export the network again") from None
     return found
+
+
+_OF_FIRST = ("Flatten", "Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze")
+"""Operators whose result has at most as many values as their first input."""
+
+
+def _values(op: Op, arrays: Arrays) -> float:
+    """Return how many values a node gives at most, before they are computed."""
+    held = [array for array in arrays if array is not None]
+    if not held:
+        return 0
+    if op.kind == "Concat":
+        return sum(array.size for array in held)
+    if op.kind == "Gather":
+        axis = op.attributes.get("axis", 0)
+        return float(held[0].size) / max(held[0].shape[axis], 1) * held[1].size
+    if op.kind == "ConstantOfShape":
+        return float(np.prod(held[0], dtype=float))
+    if op.kind == "Expand":
+        shape = np.broadcast_shapes(held[0].shape, tuple(held[1].reshape(-1).tolist()))
+        return float(np.prod(shape, dtype=float))
+    if op.kind in _OF_FIRST or op.kind.startswith("Reduce"):
+        return held[0].size
+    return float(np.prod(np.broadcast_shapes(*(array.shape for array in held)), dtype=float))
 
 
 def check_attributes(op: Op) -> None:
@@ -61,9 +87,6 @@ def _elementwise(function: Callable[..., Any], inputs: int) -> Fold:
         held = [array for array in arrays if array is not None]
         if len(held) != inputs:  # NumPy takes one more for where to write
             raise RefusalError(f"it has {len(held)} inputs, not {inputs}", "export the network again")
-        shape = np.broadcast_shapes(*(array.shape for array in held))
-        if np.prod(shape, dtype=float) > MOST_VALUES:
-            raise RefusalError("its result would be too large", "export the network again")
         found = np.asarray(function(*held))
         return found.astype(held[-1].dtype) if found.dtype.kind == "f" and held[-1].dtype.kind == "f" else found
 
@@ -169,8 +192,6 @@ def _clip(op: Op, arrays: Arrays) -> NDArray[Any]:
 
 def _full(op: Op, arrays: Arrays) -> NDArray[Any]:
     shape = _first(arrays).reshape(-1).tolist()
-    if np.prod(shape, dtype=float) > MOST_VALUES or any(n < 0 for n in shape):
-        raise RefusalError("its result would be too large", "export the network again")
     value = op.attributes.get("value", np.zeros(1, dtype=np.float32))
     return np.full(shape, value.reshape(-1)[0], dtype=value.dtype)
 
@@ -178,8 +199,6 @@ def _full(op: Op, arrays: Arrays) -> NDArray[Any]:
 def _expand(op: Op, arrays: Arrays) -> NDArray[Any]:
     held = _first(arrays)
     shape = np.broadcast_shapes(held.shape, tuple(_given(arrays, 1).reshape(-1).tolist()))
-    if np.prod(shape, dtype=float) > MOST_VALUES:
-        raise RefusalError("its result would be too large", "export the network again")
     return np.ascontiguousarray(np.broadcast_to(held, shape))
 
 

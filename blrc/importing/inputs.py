@@ -80,17 +80,45 @@ def start(source: Source, declared: Declared | None) -> tuple[Raw | Bits, Declar
     if source.element == "INT8":
         if declared not in (None, Declared("int8")):
             raise BlrcError(f"input {shown(source.name)} is int8, so it takes --input int8, without scale")
-        declared = Declared("int8")
-    raw = _raw(known, Fraction(factor), Fraction(0))
+        declared = declared or Declared("int8", stated=False)
+    integer = source.element not in ("FLOAT", "DOUBLE", "FLOAT16", "BFLOAT16")
+    if integer and factor == 1 and declared not in (None, Declared("int8")):
+        raise BlrcError(
+            f"input {shown(source.name)} is {source.element.lower()}, and pixels and scaled codes are no integers; "
+            "export it with an input of float32, or use --input int8 without scale"
+        )
+    raw = replace(_raw(known, Fraction(factor), Fraction(0)), integer=integer)
     if declared is None or declared.kind != "pixels":
         return raw, declared
     seen = x.reshape(-1, *[1] * len(known))
     if factor == 1:
         mean, std = (
-            np.array(row, dtype=kind).reshape(-1, *[1] * (len(known) - 1)) for row in (declared.mean, declared.std)
+            np.array(row, dtype=kind).reshape(_laid(name, len(row), known))
+            for name, row in (("mean", declared.mean), ("std", declared.std))
         )
         seen = (seen / kind(255) - mean) / std
     return replace(raw, seen=seen), declared
+
+
+def _laid(name: str, many: int, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return how --mean and --std lie in a sample: along its channels, which may be its last axis.
+
+    Raises:
+        BlrcError: they are not those of so many channels.
+    """
+    if many == 1:
+        return (1,) * len(shape)
+    channels = shape[0] if len(shape) == 3 else 1
+    if many == channels:
+        return many, 1, 1
+    if len(shape) == 3 and many == shape[-1]:
+        return 1, 1, many
+    raise BlrcError(_count(name, many, channels))
+
+
+def _count(name: str, many: int, channels: int) -> str:
+    has = f"{channels} channel{'s' if channels > 1 else ''}"
+    return f"--{name}: {many} numbers, but the input has {has}; give one for each channel, or one for all"
 
 
 def _raw(shape: tuple[int, ...], factor: Fraction, offset: Fraction) -> Raw:
@@ -103,7 +131,17 @@ def _raw(shape: tuple[int, ...], factor: Fraction, offset: Fraction) -> Raw:
 
 
 def as_bits(declared: Declared | None, raw: Raw, strict: bool = False) -> tuple[Bits, Encode, str]:
-    """Take the sign of the raw input for bits: those that the caller gives, or pixels from thresholds on."""
+    """Take the sign of the raw input for bits: those that the caller gives, or pixels from thresholds on.
+
+    Raises:
+        RefusalError: it was said to be codes, or its channels are not decided alike.
+    """
+    if declared is not None and declared.stated and raw.seen is None:
+        raise RefusalError(
+            "it makes bits of the raw input, which --input int8 or a quantiser before it makes codes",
+            "declare --input bits, or leave --input and that quantiser out",
+            then=Bits(INPUT, raw.shape, raw.axes),
+        )
     rows = _lines(Declared("pixels") if declared is None else declared, raw, per_pixel=False)
     if not all(a > 0 for a, _ in rows) and not all(a < 0 for a, _ in rows):
         raise RefusalError("some channels of the raw input are turned round, or multiplied by 0", "scale all alike")
@@ -111,6 +149,9 @@ def as_bits(declared: Declared | None, raw: Raw, strict: bool = False) -> tuple[
     found = Bits(INPUT, raw.shape, raw.axes)
     if raw.seen is not None:
         plus = raw.seen > 0 if strict else raw.seen >= 0
+        if not (rises := (plus[1:] >= plus[:-1]).all()) and not (plus[1:] <= plus[:-1]).all():
+            raise RefusalError("some channels of the raw input are turned round", "scale all alike", then=found)
+        upwards = bool(rises)
         # Where values fall, they are +1 up to a limit: from the next pixel on they are not.
         above = plus if upwards else ~plus
         limits = tuple(int(n) for n in (~_by_channel(raw, above)).sum(axis=1))
@@ -152,7 +193,7 @@ def _lines(declared: Declared, raw: Raw, per_pixel: bool) -> list[tuple[Fraction
         return [(found[0].flat[i % found[0].size], found[1].flat[i % found[1].size]) for i in range(rows)]
     for name, row in (("mean", declared.mean), ("std", declared.std)):
         if len(row) not in (1, channels):
-            raise BlrcError(f"--{name}: {len(row)} numbers, but the input has {channels} channels; give one for each")
+            raise BlrcError(_count(name, len(row), channels))
         rows = max(rows, len(row))
     lines = []
     for i in range(rows):
@@ -188,8 +229,10 @@ def as_codes(
             then=codes,
         )
     assert raw.seen is not None
-    steps = np.clip(raw.seen / raw.seen.dtype.type(float(step)), low, high)
-    table = tuple(tuple(int(code) - middle for code in row) for row in _by_channel(raw, rounded(steps)).tolist())
+    size = raw.seen.dtype.type(float(step))
+    steps = rounded(np.clip(raw.seen / size, low, high))
+    codes = replace(codes, seen=steps * size)
+    table = tuple(tuple(int(code) - middle for code in row) for row in _by_channel(raw, steps).tolist())
     rows = table[:1] if len({*table}) == 1 else table
     return codes, Declared("int8"), lambda shape: pixel_codes(shape, table=rows), ""
 

@@ -141,6 +141,11 @@ def _node(
     except BlrcError as error:
         why, _, remedy = str(error).partition("; ")
         return Line(str(op), why, remedy or _AGAIN), lost
+    except OverflowError:
+        return Line(str(op), "its numbers are beyond what a float64 holds", "use a network that did not diverge"), lost
+    except (ValueError, TypeError, LookupError, AttributeError):  # a handler read what no well-formed node holds
+        why = "the file is malformed: an attribute or input of it has another type or size than its operator takes"
+        return Line(str(op), why, _AGAIN), lost
     return Line(str(op), taken.says), taken.outputs
 
 

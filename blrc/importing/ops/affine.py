@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -10,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blrc.importing.file import Op
-from blrc.importing.flow import Bits, Constant, Flow, Raw, Scores, Signed, Sums, along, by_channel
+from blrc.importing.flow import Bits, Constant, Flow, Raw, Scores, Signed, Sums, Value, along, by_channel
 from blrc.importing.numbers import Reals, fractions, reals
 from blrc.importing.ops.decide import settle
 from blrc.importing.ops.record import Args, Context, Taken, constant, flow, number
@@ -32,11 +33,21 @@ def arithmetic(ctx: Context, op: Op, args: Args) -> Taken:
         )
     turned = isinstance(args[0], Constant)
     x = flow(args, 1 if turned else 0)
-    held = reals("its constant", constant(args, 0 if turned else 1, "constant"))
+    given = constant(args, 0 if turned else 1, "constant")
+    held = reals("its constant", given)
     if op.kind == "Div" and turned:
         raise RefusalError("it divides a constant by what is computed", "use a scale that is a constant", then=x)
     if op.kind == "Div" and not held.all():
         raise RefusalError("it divides by 0", "use a norm or a scale that is not 0", then=x)
+    if given.dtype.kind != "f" and op.kind == "Div":
+        raise RefusalError("it divides integers, which rounds", _CAST, then=x)
+    made = _computed(ctx, op, x, held, turned)
+    if given.dtype.kind in "iu":
+        _check_wrap(made.outputs[0], np.iinfo(given.dtype), ctx.build.declared is None)
+    return made
+
+
+def _computed(ctx: Context, op: Op, x: Flow, held: Reals, turned: bool) -> Taken:
     if op.kind == "Mul":
         return _taken(multiply(ctx, op, x, held), "a factor", held)
     if op.kind == "Div":
@@ -47,9 +58,33 @@ def arithmetic(ctx: Context, op: Op, args: Args) -> Taken:
     return _taken(add(ctx, op, x, by), "a shift", by)
 
 
+_CAST = "cast to float32 before it"
+
+
+def _check_wrap(x: Value, kind: np.iinfo[Any], unknown: bool) -> None:
+    """Refuse the result of integer arithmetic that may wrap around, or may come from what wrapped around.
+
+    Args:
+        kind: the range of the file's type.
+        unknown: whether nobody said what the raw input is, so that it can be any integer.
+    """
+    if isinstance(x, Bits) and not any(x.pads):
+        ends = x.values
+    elif isinstance(x, Raw) and not unknown:
+        ends = tuple((x.factor * code + x.offset).reshape(-1) for code in (-128, 255))  # codes and pixels
+        ends = (min(map(min, ends)), max(map(max, ends)))
+    else:
+        raise RefusalError("it computes with integers, which may wrap around", _CAST, then=x)
+    if not all(kind.min <= end <= kind.max for end in ends):
+        raise RefusalError(f"its integers may wrap around beyond {kind.min} and {kind.max}", _CAST, then=x)
+
+
 def negate(ctx: Context, op: Op, args: Args) -> Taken:
     """Take Neg."""
-    return Taken((multiply(ctx, op, flow(args), np.array(-1.0)),), "a factor of -1")
+    x = flow(args)
+    if isinstance(x, Raw) and x.integer:
+        raise RefusalError("it negates integers, whose least one wraps around", _CAST, then=x)
+    return Taken((multiply(ctx, op, x, np.array(-1.0)),), "a factor of -1")
 
 
 def _taken(x: Flow, what: str, held: Reals) -> Taken:
@@ -121,7 +156,15 @@ def _fitted(x: Raw, held: Reals) -> Reals:
     if held.ndim == len(dims) + 1 and held.shape[0] == 1:
         held = held[0]
     fits = held.ndim <= len(dims) and all(n in (1, size) for n, size in zip(held.shape[::-1], dims[::-1], strict=False))
-    if held.size > MOST_ROWS or not (fits or held.size == 1):
+    if fits or held.size == 1:
+        many = math.prod(np.broadcast_shapes(held.shape, x.factor.shape, x.offset.shape))
+        if many > MOST_ROWS:
+            raise RefusalError(
+                f"the raw input would have {many} scales or shifts of its own, and at most {MOST_ROWS} are taken",
+                "give one value for each channel; subtract a mean image before the network",
+                then=x,
+            )
+    else:
         raise RefusalError(
             f"its constant of the shape {held.shape} does not belong to the channels of the input {('N', *dims)}",
             "give one value for each channel; subtract a mean image before the network",
@@ -141,7 +184,7 @@ def norm(ctx: Context, op: Op, args: Args) -> Taken:
     """Take BatchNormalization with the statistics of training."""
     if op.attributes.get("training_mode", 0) or not op.attributes.get("spatial", 1):
         raise RefusalError("it is a norm in training mode", "export the network in evaluation mode", then=flow(args))
-    x = flow(args)
+    x = settle(ctx, op, flow(args))
     eps = number(op.attributes, "epsilon", 1e-5)
     names = ("scale", "bias", "mean", "variance")
     gamma, beta, mean, variance = (
@@ -156,12 +199,7 @@ def norm(ctx: Context, op: Op, args: Args) -> Taken:
         )
     channels = max(map(len, (gamma, beta, mean, variance)))
     if not isinstance(x, Sums):
-        spread = np.sqrt(variance + eps)
-        tail = (-1, *[1] * (len(x.dims) - 1))
-        scaled = multiply(ctx, op, x, (gamma / spread).reshape(tail))
-        return Taken(
-            (add(ctx, op, scaled, (beta - mean * gamma / spread).reshape(tail)),), f"a norm of {channels} channels"
-        )
+        return Taken((_folded(ctx, op, x, (gamma, beta, mean, variance), eps),), f"a norm of {channels} channels")
     many = x.shape[0]
     rows = {"weight": gamma, "bias": beta, "running_mean": mean, "running_var": variance}
     tensors: dict[str, NDArray[Any]] = {key: np.broadcast_to(row, (many,)).copy() for key, row in rows.items()}
@@ -173,3 +211,35 @@ def norm(ctx: Context, op: Op, args: Args) -> Taken:
         f", {turned} with a negative scale" if turned else ""
     )
     return Taken((replace(x, layer=ctx.build.add(op, kind, x, options, tensors)),), says)
+
+
+def _folded(ctx: Context, op: Op, x: Flow, rows: tuple[Reals, Reals, Reals, Reals], eps: float) -> Flow:
+    """Return a norm as arithmetic, exact where the root of its variance is; x - mean is 0 where it is in the file.
+
+    Raises:
+        RefusalError: x are bits, and the root is no float.
+    """
+    tail = (-1, *[1] * (len(x.dims) - 1))
+    gamma, beta, mean, variance = (row.reshape(tail) for row in rows)
+    spread = np.sqrt(variance + eps)
+    exact = all(
+        Fraction(float(root)) ** 2 == Fraction(float(value)) + Fraction(eps)
+        for root, value in zip(spread.reshape(-1), variance.reshape(-1), strict=True)
+    )
+    if isinstance(x, Bits) and not exact:
+        raise RefusalError(
+            "it is a norm of bits whose scale, 1 / sqrt(variance + epsilon), is no rational number",
+            "put the norm before the sign, or a factor and a shift in its place",
+            then=x,
+        )
+    made = add(ctx, op, x, -mean)
+    made = multiply(ctx, op, multiply(ctx, op, made, gamma), spread, inverse=True)
+    made = add(ctx, op, made, beta)
+    if not isinstance(x, Raw) or x.seen is None or not isinstance(made, Raw):
+        return made
+    # As ONNX Runtime does it: a factor and a shift for each channel, computed before.
+    kind = np.float64 if x.seen.dtype == np.float64 else np.float32
+    held = [row.astype(kind) for row in (gamma, beta, mean, variance)]
+    factor = held[0] * (kind(1) / np.sqrt(held[3] + kind(eps)))
+    seen = (x.seen.astype(kind) * factor + (held[1] - held[2] * factor)).astype(x.seen.dtype)
+    return replace(made, seen=seen)

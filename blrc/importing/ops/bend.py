@@ -33,6 +33,8 @@ def clip(ctx: Context, op: Op, args: Args) -> Taken:
     bounds: list[float | None] = []
     for index, name in ((1, "min"), (2, "max")):
         held = optional(args, index, name)
+        if held is not None and np.isnan(np.asarray(held, dtype=np.float64)).any():
+            raise RefusalError(f"its {name} is NaN", "give a finite bound, or none", then=x)
         value = op.attributes.get(name) if held is None else scalar(name, np.asarray(held, dtype=np.float64))
         if value is None or abs(value) >= float(np.finfo(np.float32).max):  # also what old opsets write for none
             value = None

@@ -36,7 +36,7 @@ def decide(
         raise RefusalError("both sides of its decision are the same number", "leave out what is constant")
     scale, offset = (high - low) / 2, (high + low) / 2
     bits = Bits(x.layer, x.shape, x.axes, scales=(scale,), offset=offset)
-    if any(x.pads) and not isinstance(x, Bits):
+    if any(x.pads):
         raise RefusalError(
             "zeros were padded around what it decides, and become +1 there",
             "pad behind the sign, or not at all",

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
+from blrc.importing.declared import Declared
 from blrc.importing.file import Op
 from blrc.importing.flow import (
     Answer,
@@ -27,17 +29,31 @@ from blrc.importing.ops.record import Args, Context, Taken, constant, flow, opti
 from blrc.importing.refusal import RefusalError
 from blrc.net.net import INPUT
 
-_FLOATS = (1, 10, 11, 16)
-"""ONNX's numbers of float32, float16, float64 and bfloat16."""
-_INTEGERS = (2, 3, 4, 5, 6, 7, 12, 13)
+_WIDE = (1, 11)
+"""ONNX's numbers of float32 and float64."""
+HALF_DIGITS = 11
+_NARROW = {10: HALF_DIGITS, 16: 8}
+"""ONNX's numbers of float16 and bfloat16, with their binary digits."""
+_TYPES = {2: "uint8", 3: "int8", 4: "uint16", 5: "int16", 6: "int32", 7: "int64", 12: "uint32", 13: "uint64"}
+"""ONNX's numbers of integers."""
+_INTEGERS = tuple(_TYPES)
+_SIGNED = (*_NARROW, 3, 5, 6, 7)
+"""Types that hold -1, 0 and 1."""
 
 
 def same(ctx: Context, op: Op, args: Args) -> Taken:
-    """Take Identity, and Dropout, which does nothing after training."""
+    """Take Identity."""
     held = args[0] if args else None
     if not isinstance(held, Flow | Answer):
         return Taken((flow(args),), "")
     return Taken((held,), "nothing to do")
+
+
+def dropout(ctx: Context, op: Op, args: Args) -> Taken:
+    """Take Dropout, which does nothing after training."""
+    if (mode := optional(args, 2, "training_mode")) is not None and mode.any():
+        raise RefusalError("it drops values, in training mode", "export the network in evaluation mode", flow(args))
+    return same(ctx, op, args)
 
 
 def cast(ctx: Context, op: Op, args: Args) -> Taken:
@@ -46,12 +62,47 @@ def cast(ctx: Context, op: Op, args: Args) -> Taken:
     if isinstance(held, Answer):
         return Taken((held,), "nothing to do")
     x, to = flow(args), op.attributes.get("to")
-    if isinstance(x, Test) and to in (*_FLOATS, *_INTEGERS):
+    if isinstance(x, Test) and to in (*_WIDE, *_NARROW, *_INTEGERS):
         return Taken((settle(ctx, op, x),), "bits: 0 or 1")
-    whole = isinstance(x, Bits) and all(value.denominator == 1 for value in x.values)
-    if to in _FLOATS or (to in _INTEGERS and whole):
+    if to in _WIDE:
+        return Taken((replace(x, integer=False) if isinstance(x, Raw) else x,), "nothing to do")
+    if isinstance(x, Signed) and not x.offset and to in _SIGNED:
+        return Taken((x,), "nothing to do")
+    x = settle(ctx, op, x)
+    if to in _INTEGERS and isinstance(x, Bits):
+        kind = np.iinfo(_TYPES[to])
+        if all(value.denominator == 1 and kind.min <= value <= kind.max for value in x.values):
+            return Taken((x,), "nothing to do")
+    if to in _NARROW and isinstance(x, Bits | Raw) and _fits(x, _NARROW[to], ctx.build.declared):
+        if isinstance(x, Raw):
+            kept = None if x.seen is None else x.seen.astype(np.float16)
+            x = replace(x, integer=False, seen=kept)
         return Taken((x,), "nothing to do")
     raise RefusalError("it casts to a type that rounds", "cast to float32", then=x)
+
+
+def _fits(x: Bits | Raw, digits: int, declared: Declared | None) -> bool:
+    """Return whether a float of so many digits holds every value, and what follows computes as the file does."""
+    if isinstance(x, Bits):
+        return all(_has(value, digits) for value in x.values)
+    if declared is None or (
+        x.seen is not None and (digits < HALF_DIGITS or (x.seen != x.seen.astype(np.float16)).any())
+    ):
+        return False
+    if x.seen is not None:
+        return True
+    scale = Fraction(declared.scale)
+    values = ((x.factor * code / scale + x.offset).reshape(-1) for code in (-128, -127, 127))
+    return scale == 1 and all(value.denominator == 1 and _has(value, digits) for row in values for value in row)
+
+
+def _has(number: Fraction, digits: int) -> bool:
+    """Return whether a float of so many binary digits holds a number exactly, of 2^-14 to 2^15 in size."""
+    if not number:
+        return True
+    top = number.numerator // (number.numerator & -number.numerator)
+    power_of_two = not number.denominator & (number.denominator - 1)
+    return power_of_two and abs(top).bit_length() <= digits and Fraction(1, 2**14) <= abs(number) <= 2**15
 
 
 def shape(ctx: Context, op: Op, args: Args) -> Taken:

@@ -110,6 +110,8 @@ def xnor_popcount(ctx: Context, op: Op, args: Args) -> Taken:
 
 
 def _matrix(held: NDArray[Any]) -> NDArray[Any]:
+    if held.dtype.kind in "iu":
+        raise RefusalError("it multiplies integers, which may wrap around", "cast to float32 before it")
     if held.ndim != 2 or not held.size:
         raise RefusalError(f"its weights have the shape {held.shape}, not (in, out)", "use dense layers for vectors")
     return held

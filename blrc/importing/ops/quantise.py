@@ -60,6 +60,8 @@ def quant(ctx: Context, op: Op, args: Args) -> Taken:
     low, high = steps_of(op, width)
     if scalar("zero point", reals("its zero point", constant(args, 2, "zero point"))):
         raise RefusalError("its zero point is not 0", "use symmetric quantisers", then=_as_if(x, step))
+    if low == high:
+        raise RefusalError("it always gives 0, since it is unsigned and narrow", "use narrow=0", then=_as_if(x, step))
     if width.reshape(-1)[0] == 1:
         return _one_bit(ctx, op, x, step, high - low == 2, rounding_of(op))
     if isinstance(x, Raw):

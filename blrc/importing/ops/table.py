@@ -16,7 +16,7 @@ OPS: Mapping[str, Handler] = {
     "Clip": Handler(bend.clip),
     "Conv": Handler(linear.conv),
     "Div": Handler(affine.arithmetic),
-    "Dropout": Handler(layout.same),
+    "Dropout": Handler(layout.dropout),
     "Flatten": Handler(layout.flatten),
     "Gemm": Handler(linear.gemm),
     "GlobalMaxPool": Handler(window.max_pool),
