@@ -60,7 +60,7 @@ def _values(op: Op, arrays: Arrays) -> float:
         return sum(array.size for array in held)
     if op.kind == "Gather":
         axis = op.attributes.get("axis", 0)
-        return float(held[0].size) / max(held[0].shape[axis], 1) * held[1].size
+        return float(float(held[0].size) / max(int(held[0].shape[axis]), 1) * held[1].size)
     if op.kind == "ConstantOfShape":
         return float(np.prod(held[0], dtype=float))
     if op.kind == "Expand":

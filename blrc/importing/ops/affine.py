@@ -71,8 +71,8 @@ def _check_wrap(x: Value, kind: np.iinfo[Any], unknown: bool) -> None:
     if isinstance(x, Bits) and not any(x.pads):
         ends = x.values
     elif isinstance(x, Raw) and not unknown:
-        ends = tuple((x.factor * code + x.offset).reshape(-1) for code in (-128, 255))  # codes and pixels
-        ends = (min(map(min, ends)), max(map(max, ends)))
+        reached = [*(x.factor * -128 + x.offset).flat, *(x.factor * 255 + x.offset).flat]  # of codes and pixels
+        ends = (min(reached), max(reached))
     else:
         raise RefusalError("it computes with integers, which may wrap around", _CAST, then=x)
     if not all(kind.min <= end <= kind.max for end in ends):
@@ -228,7 +228,7 @@ def _folded(ctx: Context, op: Op, x: Flow, rows: tuple[Reals, Reals, Reals, Real
     )
     if isinstance(x, Bits) and not exact:
         raise RefusalError(
-            "it is a norm of bits whose scale, 1 / sqrt(variance + epsilon), is no rational number",
+            "it is a norm of bits whose scale, 1 / sqrt(variance + epsilon), is not exact",
             "put the norm before the sign, or a factor and a shift in its place",
             then=x,
         )
@@ -238,7 +238,7 @@ def _folded(ctx: Context, op: Op, x: Flow, rows: tuple[Reals, Reals, Reals, Real
     if not isinstance(x, Raw) or x.seen is None or not isinstance(made, Raw):
         return made
     # As ONNX Runtime does it: a factor and a shift for each channel, computed before.
-    kind = np.float64 if x.seen.dtype == np.float64 else np.float32
+    kind: Any = np.float64 if x.seen.dtype == np.float64 else np.float32
     held = [row.astype(kind) for row in (gamma, beta, mean, variance)]
     factor = held[0] * (kind(1) / np.sqrt(held[3] + kind(eps)))
     seen = (x.seen.astype(kind) * factor + (held[1] - held[2] * factor)).astype(x.seen.dtype)
