@@ -54,6 +54,8 @@ static BLRC_INLINE void blrc_dot4_real(const uint32_t *x, const uint32_t *real, 
 
     for (i = 0; i < total; ++i) {
         for (r = 0; r < BLRC_ROWS; ++r) {
+            /* Every word of x was collected before.
+             * NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult) */
             acc[r] += blrc_popcount((x[i] ^ BLRC_READ(uint32_t, w, blrc_word_at(BLRC_ROWS, total, r, i))) & real[i]);
         }
     }

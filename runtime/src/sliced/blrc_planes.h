@@ -41,7 +41,7 @@ static BLRC_APART void blrc_carry_on(uint32_t *plane, blrc_step carry, int32_t p
         two1 = tap(6); \
         two1 = BLRC_FULL(&ones, two1, tap(7)); \
         two = BLRC_FULL(&twos, two, two1); \
-        eight = BLRC_FULL(&fours, four, two); \
+        (eight) = BLRC_FULL(&fours, four, two); \
     }
 
 #endif

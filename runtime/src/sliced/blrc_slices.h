@@ -105,7 +105,8 @@ static void blrc_edges_of(const blrc_conv *op, const blrc_slicing *in, int32_t t
         edges[i * BLRC_STEP] = 0;
     }
     for (r = 0; r < in->rows; ++r) {
-        const int32_t kind = top + r == 0 ? 0 : top + r == op->in_height - 1 ? 2 : 1;
+        const int32_t inner = top + r == op->in_height - 1 ? 2 : 1;
+        const int32_t kind = top + r == 0 ? 0 : inner;
 
         for (i = 0; i < BLRC_EDGES; ++i) {
             for (column = 0; column < 3; ++column) {
