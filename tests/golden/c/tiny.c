@@ -12,7 +12,7 @@
 #if TINY_DIGEST_HEAD != 0x8f0ff8e604e2d0a6ULL
 #error "files of two exports: run blrc export again and copy all its files"
 #endif
-#if TINY_BLRC_NUMBER != 0xb61d5d36UL
+#if TINY_BLRC_NUMBER != 0x317450e9UL
 #error "files of two exports: run blrc export again and copy all its files"
 #endif
 
