@@ -41,8 +41,8 @@ from blrc.verification.inputs.stimuli import random_inputs
 
 ROOT = Path(__file__).parents[3]
 SAME = Window((3, 3), padding=(1, 1, 1, 1))
-# What may be stated too much of the flash: a fraction, and bytes. Kernels are measured one by one, and share functions in
-# the one file of an export.
+# What may be stated too much of the flash: a fraction, and bytes. Kernels are measured one by one, but share functions
+# in the one file of an export.
 SLACK = 0.01, 600
 
 
