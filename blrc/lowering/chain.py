@@ -8,7 +8,7 @@ does one of the three, and so does what follows a pool. All numbers are exact (`
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -158,6 +158,32 @@ def evaluate(steps: Sequence[Step | None], z: int) -> Real:
     for step in steps:
         x = x if step is None else step(x)
     return x
+
+
+def signs(steps: Sequence[Step | None], at: Fraction) -> Callable[[int], int]:
+    """Return the function that tells the sign, -1, 0 or 1, of the chain's value minus `at` for one pre-activation."""
+    only = [step for step in steps if step is not None]
+    if len(only) == 1 and isinstance(only[0], Affine):
+        return _signs_of_line(only[0], at)
+    return lambda z: sign(add(evaluate(only, z), -at))
+
+
+def _signs_of_line(line: Affine, at: Fraction) -> Callable[[int], int]:
+    """Do the same for a single map, the commonest chain, in integers: the sign of p z + q + r sqrt(d)."""
+    offset = line.c - at
+    unit = math.lcm(line.a.denominator, line.b.denominator, offset.denominator)
+    p, q, r = (int(number * unit) for number in (line.a, line.b, offset))
+    side, square, den = sign(offset), r * r * line.d.numerator, line.d.denominator
+
+    def above(z: int) -> int:
+        rational = p * z + q
+        own = (rational > 0) - (rational < 0)
+        if own == side or own * side == 0:
+            return own or side
+        distance = rational * rational * den - square
+        return own * ((distance > 0) - (distance < 0))
+
+    return above
 
 
 def has_affine_prefix(chain: Sequence[Pointwise | MaxPool], norm: Norm) -> bool:

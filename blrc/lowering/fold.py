@@ -31,17 +31,13 @@ from blrc.errors import BlrcError
 from blrc.lowering.chain import (
     Step,
     channel_steps,
-    check_norm,
     check_step,
     direction,
-    evaluate,
     norm_moments,
     pick,
-    positive,
-    real,
+    signs,
 )
-from blrc.lowering.surds import add, sign
-from blrc.net.net import Conv, Dense, Leak, Norm, Pointwise, Reals, Scale, Shift, Sign, Sums, Threshold, check_finite
+from blrc.net.net import Conv, Dense, Leak, Norm, Pointwise, Reals, Scale, Shift, Sign, Threshold, check_finite
 from blrc.net.pieces import Stage
 
 TIE = 1e-12
@@ -61,31 +57,20 @@ class Folded:
     inverted: NDArray[np.bool_]
 
 
-def decides_plus(gamma: Fraction, z_minus_m: Fraction, beta: Fraction, v_plus_eps: Fraction) -> bool:
-    """Decide (1) of this module exactly: whether gamma (z - m) / sqrt(V) + beta >= 0, for V > 0."""
-    a = gamma * z_minus_m
-    if a >= 0 and beta >= 0:
-        return True
-    if a < 0 and beta <= 0:
-        return False
-    if a < 0:
-        return beta * beta * v_plus_eps >= a * a
-    return a * a >= beta * beta * v_plus_eps
-
-
 def fold_stage(stage: Stage, scale: float, low: int, high: int, binary: bool) -> Folded:
     """Fold all that follows the binary layer of a stage.
 
     Args:
-        scale, low, high: see `fold`.
+        scale: codes per real unit of the layer's input (1 for +-1); eps, bias and running moments are real, z is in
+            codes.
+        low, high: range of z that can occur.
         binary: whether the layer's inputs are +-1, so that z has the parity of their number.
 
     Raises:
-        BlrcError: parameters without an exact form (layer and channel named), a strict sign of a value that can be 0,
+        BlrcError: parameters without an exact form, such as one that is not finite, or a norm without statistics or
+            with v + eps = 0 (layer and channel named), a strict sign of a value that can be 0,
             or pools with a step between them that turns the order of values round.
     """
-    if stage.is_plain:
-        return fold(stage.linear, stage.norm, scale, low, high)
     if stage.linear.bias is not None:
         check_finite(stage.linear.name, "bias", stage.linear.bias)
     for step in stage.steps:
@@ -99,17 +84,10 @@ def fold_stage(stage: Stage, scale: float, low: int, high: int, binary: bool) ->
         at = pick(stage.sign.at, c) if isinstance(stage.sign, Threshold) else Fraction(0)
         flip[c] = (direction(steps) < 0) != below
         lowest, highest = (-high, -low) if flip[c] else (low, high)
-        threshold[c] = least(lowest, highest, partial(_reaches, steps, at, below, -1 if flip[c] else 1))
+        threshold[c] = least(lowest, highest, partial(_reaches, signs(steps, at), below, -1 if flip[c] else 1))
         if isinstance(stage.sign, Sign) and stage.sign.strict:
             _check_strict(stage, steps, c, (low, high), binary)
     return Folded(flip, threshold, inverted)
-
-
-def constant_channels(rule: Folded, low: int, high: int) -> NDArray[np.intp]:
-    """Return the channels whose bit is the same for every z in [low, high]."""
-    lowest = np.where(rule.flip, -high, low)
-    highest = np.where(rule.flip, -low, high)
-    return np.flatnonzero((rule.threshold <= lowest) | (rule.threshold > highest))
 
 
 def _orientation(stage: Stage, steps: list[Step | None], c: int) -> tuple[bool, bool]:
@@ -128,16 +106,17 @@ def _orientation(stage: Stage, steps: list[Step | None], c: int) -> tuple[bool, 
     return least_of_window, turned != least_of_window
 
 
-def _reaches(steps: list[Step | None], at: Fraction, below: bool, factor: int, z: int) -> bool:
-    return (sign(add(evaluate(steps, factor * z), -at)) < 0) == below
+def _reaches(above: Callable[[int], int], below: bool, factor: int, z: int) -> bool:
+    return (above(factor * z) < 0) == below
 
 
 def _check_strict(stage: Stage, steps: list[Step | None], c: int, ends: tuple[int, int], binary: bool) -> None:
     """Refuse a sign with sign(0) = 0 where the value of channel c is 0 for a sum that can occur."""
 
     def at_least(bound: int, z: int) -> bool:
-        return sign(evaluate(steps, turn * z)) >= bound
+        return above(turn * z) >= bound
 
+    above = signs(steps, Fraction(0))
     turn = 1 if direction(steps) >= 0 else -1
     lowest, highest = ends if turn > 0 else (-ends[1], -ends[0])
     first, after = (least(lowest, highest, partial(at_least, bound)) for bound in (0, 1))
@@ -155,71 +134,6 @@ def parities(linear: Conv | Dense, binary: bool) -> set[int]:
     each = linear.weights.shape[1]  # inputs of one tap
     padded = isinstance(linear, Conv) and any(linear.window.padding)
     return {each * (int(np.prod(linear.weights.shape[2:])) - out) % 2 for out in ((0, 1) if padded else (0,))}
-
-
-def fold(linear: Conv | Dense, norm: Norm | None, scale: float, low: int, high: int) -> Folded:
-    """Fold the norm (or only the bias) behind a binary layer.
-
-    Args:
-        linear: gives the bias.
-        norm: calibrated, or None for a layer without norm.
-        scale: codes per real unit of the layer's input (1 for +-1); eps, bias and running moments are real, z is in
-            codes.
-        low, high: range of z that can occur.
-
-    Raises:
-        BlrcError: parameters that are not finite (layer and channel named), an eps that is negative or not finite, no
-            statistics, v + eps = 0.
-    """
-    if linear.bias is not None:
-        check_finite(linear.name, "bias", linear.bias)
-    if norm is None:
-        return _fold_bias(linear, scale, low, high)
-    check_norm(norm)
-    channels = len(norm.gamma)
-    flip = norm.gamma < 0
-    threshold = np.empty(channels, dtype=np.int32)
-    for c in range(channels):
-        mean, variance = moments(linear, norm, Fraction(scale), c)
-        gamma, beta = abs(Fraction(norm.gamma[c])), Fraction(norm.beta[c])
-        if flip[c]:
-            mean = -mean
-        # The range of -z is the mirrored range.
-        lowest, highest = (-high, -low) if flip[c] else (low, high)
-        threshold[c] = least(lowest, highest, partial(_decides, gamma, mean, beta, variance))
-    return Folded(flip, threshold, np.zeros(channels, dtype=bool))
-
-
-def _decides(gamma: Fraction, mean: Fraction, beta: Fraction, v_plus_eps: Fraction, z: int) -> bool:
-    return decides_plus(gamma, z - mean, beta, v_plus_eps)
-
-
-def _fold_bias(linear: Conv | Dense, scale: float, low: int, high: int) -> Folded:
-    channels = len(linear.weights)
-    if linear.bias is None:
-        threshold = np.full(channels, 0)
-    else:
-        # z / scale + bias >= 0
-        exact = [-(Fraction(b) * Fraction(scale)) for b in linear.bias]
-        threshold = np.array([-((-t.numerator) // t.denominator) for t in exact], dtype=object)
-    confined = np.clip(threshold, low, high + 1).astype(np.int32)
-    never = np.zeros(channels, dtype=bool)
-    return Folded(never, confined, never)
-
-
-def moments(linear: Conv | Dense, norm: Norm, scale: Fraction, c: int) -> tuple[Fraction, Fraction]:
-    """Return (m, v + eps) of channel c, in units of the integer z."""
-    statistics = norm.statistics
-    if statistics is None:
-        raise BlrcError(f"layer {norm.name!r}: its norm has no statistics; calibrate the network first")
-    if isinstance(statistics, Sums):
-        # Sums of z itself: a bias moves z and m alike, so it cancels.
-        mean, variance = statistics.mean(c), statistics.variance(c)
-    else:
-        bias = Fraction(linear.bias[c]) if linear.bias is not None else Fraction(0)
-        mean = (real(norm, "running mean", statistics.means, c) - bias) * scale
-        variance = real(norm, "running variance", statistics.variances, c) * scale**2
-    return mean, positive(norm, variance + Fraction(norm.eps) * scale**2, c)
 
 
 def least(low: int, high: int, holds: Callable[[int], bool]) -> int:

@@ -58,13 +58,6 @@ class Stage:
         return tuple(step for step in self.chain if not isinstance(step, MaxPool))
 
     @property
-    def is_plain(self) -> bool:
-        """Return whether the chain is [norm] [max pools] sign, whose bits are never inverted."""
-        first = self.chain[:1] if self.chain and isinstance(self.chain[0], Norm) else ()
-        rest = self.chain[len(first) :]
-        return isinstance(self.sign, Sign) and not self.sign.strict and all(isinstance(s, MaxPool) for s in rest)
-
-    @property
     def norm(self) -> Norm | None:
         """Return the first norm of the chain, if any."""
         return next((step for step in self.chain if isinstance(step, Norm)), None)

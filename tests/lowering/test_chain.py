@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,19 +17,22 @@ from random_networks import encoding_of, raw_samples
 from torch import nn
 
 from blrc import nn as bnn
-from blrc.app.export import build
+from blrc.app.export import build, export
 from blrc.errors import BlrcError
 from blrc.frontend.sample import MAP, sample
 from blrc.frontend.saving import from_model
 from blrc.lowering.calibrate import calibrate
-from blrc.lowering.chain import channel_steps, direction, evaluate
+from blrc.lowering.chain import Affine, channel_steps, direction, evaluate, signs
 from blrc.lowering.lower import lower
+from blrc.lowering.surds import add, sign
 from blrc.net.encoding import bits, device_layout
 from blrc.net.net import Dense, Leak
 from blrc.program import reference
 from blrc.verification.oracles.agreement import torch_agreement
 from blrc.verification.oracles.lowered import first_other_bits
 
+numbers = st.fractions(min_value=-50, max_value=50, max_denominator=40)
+roots = st.fractions(min_value=Fraction(1, 40), max_value=50, max_denominator=40)
 SEEDS = 24
 TIE = 1e-9  # of values of about 1 to 1000; below it float64 decides nothing
 
@@ -204,6 +208,25 @@ def test_statistics_are_estimated_behind_pools_and_scales(seed: int) -> None:
     with torch.no_grad():
         want = model(torch.from_numpy(encoding.codes(raw).astype(np.float64))).argmax(1).numpy()
     assert (reference.scores(program, device_layout(raw).astype(bool)).argmax(1) == want).mean() > 0.95
+
+
+def test_an_export_names_constant_channels(tmp_path: Path) -> None:
+    norm = nn.BatchNorm1d(4)
+    norm.weight.data = torch.tensor([1.0, 0.0, -1.0, 0.0])
+    model = nn.Sequential(bnn.SteLinear(5, 4), norm, bnn.SteSign(), bnn.SteLinear(4, 2))
+    said: list[str] = []
+    export(from_model(model, bits((5,)), None), folder=tmp_path / "out", targets="c", name="net", say=said.append)
+    notes = [line for line in said if line.startswith("note: ")]
+    assert notes == ["note: layer '0': 2 of 4 channels give the same bit for every input, since a factor is 0: 1, 3"]
+
+
+@given(numbers, numbers, roots, numbers, numbers, st.integers(-60, 60))
+def test_a_single_map_has_the_signs_of_the_exact_numbers(
+    a: Fraction, b: Fraction, d: Fraction, c: Fraction, at: Fraction, z: int
+) -> None:
+    """The path in integers that most chains take, against numbers with roots."""
+    line = Affine(a, b, d, c)
+    assert signs([line, None], at)(z) == sign(add(evaluate([line], z), -at))
 
 
 def test_regression_many_norms_behind_each_other_are_refused_and_not_computed_for_ever() -> None:

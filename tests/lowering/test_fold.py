@@ -16,8 +16,9 @@ from random_networks import checkpoint_of, deep_network
 from blrc.errors import BlrcError
 from blrc.frontend.sample import Member, sample
 from blrc.lowering.calibrate import calibrate, fan_in
-from blrc.lowering.fold import decides_plus, float64_decision, fold
-from blrc.net.net import Dense, Moments, Net, Norm, Sums
+from blrc.lowering.chain import Affine, signs
+from blrc.lowering.fold import Folded, float64_decision, fold_stage
+from blrc.net.net import Conv, Dense, Moments, Net, Norm, Sign, Sums
 from blrc.net.pieces import Stage, pieces
 
 FLOATS = st.floats(-100, 100, width=32)
@@ -29,6 +30,17 @@ def one_channel(gamma: float, beta: float, statistics: Sums | Moments | None, ep
 
 def dense(bias: float | None = None) -> Dense:
     return Dense("dense", "input", np.ones((1, 9), np.int8), None if bias is None else np.array([bias]))
+
+
+def decides_plus(gamma: Fraction, z_minus_m: Fraction, beta: Fraction, v: Fraction) -> bool:
+    """Whether gamma (z - m) / sqrt(v) + beta >= 0, as a chain of one norm decides it for z - m."""
+    return signs([Affine(gamma * z_minus_m, d=v, c=beta)], Fraction(0))(1) >= 0
+
+
+def fold(linear: Dense | Conv, norm: Norm | None, scale: float, low: int, high: int) -> Folded:
+    """The rule of a layer with at most one norm."""
+    stage = Stage(linear, () if norm is None else (norm,), Sign("sign", "norm"))
+    return fold_stage(stage, scale, low, high, False)
 
 
 def in_decimal(gamma: Fraction, z_minus_m: Fraction, beta: Fraction, v: Fraction) -> Decimal:
