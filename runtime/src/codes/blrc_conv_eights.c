@@ -166,11 +166,12 @@ static void blrc_tabulate_eights(const blrc_conv *op, const blrc_eights *in, int
     uint32_t *to = in->sums;
 
     for (n = 0; n < in->nibbles; ++n, to += BLRC_SUMS) {
+        const blrc_sums8 none = {0, 0, 0, 0, 0, 0, 0, 0};
         blrc_sums8 a[4], both, other;
 
         for (k = 0; k < 4; ++k) {
             if (left == 0) {
-                a[k] = a[0] - a[0];
+                a[k] = none;
                 continue;
             }
             a[k] = blrc_codes8(at++, step);
@@ -183,9 +184,9 @@ static void blrc_tabulate_eights(const blrc_conv *op, const blrc_eights *in, int
         }
         both = a[0] + a[1], other = a[0] - a[1];
         a[0] = a[2] + a[3], a[1] = a[2] - a[3];
-        blrc_four_sums8(to, (a[0] ^ a[0]) - a[0], both, other);
+        blrc_four_sums8(to, -a[0], both, other);
         blrc_four_sums8(to + 16, a[1], both, other);
-        blrc_four_sums8(to + 32, (a[1] ^ a[1]) - a[1], both, other);
+        blrc_four_sums8(to + 32, -a[1], both, other);
         blrc_four_sums8(to + 48, a[0], both, other);
     }
 }

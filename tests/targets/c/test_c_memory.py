@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -41,9 +42,7 @@ from blrc.verification.inputs.stimuli import random_inputs
 
 ROOT = Path(__file__).parents[3]
 SAME = Window((3, 3), padding=(1, 1, 1, 1))
-# What may be stated too much of the flash: a fraction, and bytes. Kernels are measured one by one, but share functions
-# in the one file of an export.
-SLACK = 0.01, 600
+SLACK = 0.01, 400  # what may be stated too much of the flash: a fraction, and bytes
 
 
 @pytest.mark.needs(*COMPILER, "arm-none-eabi-size")
@@ -82,9 +81,17 @@ FRAMES = [
 ]
 
 
+def counted_again(runtime: Path, kernels: set[str]) -> int:
+    """Bytes that are stated for each kernel and lie in an export's runtime once: those of `blrc_inside`."""
+    output = compiler.run_tool(["arm-none-eabi-nm", "-S", "-P", str(runtime)], "measuring the runtime")
+    found = re.search(r"^net_blrc_inside t \w+ (\w+)", output, re.MULTILINE)
+    return 0 if found is None else int(found[1], 16) * (len(kernels) - 1)
+
+
 def check_stated(program: Program, folder: Path, cpu: str = PORTABLE, optimize: Optimize = "size") -> footprint.Memory:
     """Compile an export for the M4, or the M55: what is stated is no less, and not much more."""
-    stated = footprint.measure(choose(program, optimize, cpu=cpu))
+    layout = choose(program, optimize, cpu=cpu)
+    stated = footprint.measure(layout)
     options = EmitOptions("net", record(program, random_inputs(program.input, 1, 0)), "0", cpu=cpu, optimize=optimize)
     (folder / "net").mkdir()
     for name, content in emit(program, options).files.items():
@@ -96,9 +103,10 @@ def check_stated(program: Program, folder: Path, cpu: str = PORTABLE, optimize: 
     extra = compiler.certainty_bytes(sorted((folder / "objects").glob("*.o")), "net", "arm-none-eabi-nm")
     assert extra > 2500
     flash = sum(measured.code.values()) - (0 if together else extra)
-    assert flash <= stated.flash_bytes <= flash * (1 + SLACK[0]) + SLACK[1]
+    shared = counted_again(folder / "objects" / "net_blrc.o", {step.kernel for step in layout.steps})
+    assert flash <= stated.flash_bytes <= flash * (1 + SLACK[0]) + SLACK[1] + shared
     if not together:
-        assert extra <= stated.certainty_flash <= extra + 96
+        assert extra <= stated.certainty_flash <= extra + 64
     assert set(stated.calls) == {"predict"} | (set() if together else {"classify"})
     for call, nbytes in stated.calls.items():
         assert (stack := deepest(measured.graph, f"net_{call}", pointers=0)) <= nbytes <= stack + 96, call
@@ -151,7 +159,7 @@ def test_stated_sizes_bound_what_has_memory_of_its_own(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("seed", "longest"),
-    [(3, 3), *(pytest.param(*case, marks=pytest.mark.nightly) for case in ((1, 2), (9, 2), (13, 4), (19, 5)))],
+    [(3, 3), *(pytest.param(*case, marks=pytest.mark.nightly) for case in ((1, 2), (9, 2), (13, 4), (19, 6)))],
 )
 @pytest.mark.needs(*COMPILER, "arm-none-eabi-size")
 def test_stated_sizes_bound_strips_too(
