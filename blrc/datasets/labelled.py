@@ -70,7 +70,7 @@ _READERS = {
     (32, 32, 3): cifar10,
     (1, 1, 32 * 32 * 3): cifar10,
 }
-"""What reads a folder for a network's input: images, or the same as one vector in the order C, H, W."""
+"""Map the shape of a network's input to what reads a folder for it: images, or each as one vector (C, H, W)."""
 
 
 def _read_folder(

@@ -13,7 +13,7 @@ from typing import Any
 
 from blrc.display import Brief
 from blrc.errors import BlrcError
-from blrc.net.choices import ROUNDINGS, Rounding
+from blrc.net.choices import NORMS, ROUNDINGS, Rounding
 from blrc.program import head
 from blrc.reading import schema
 from blrc.reading.schema import MisfitError, shown
@@ -226,7 +226,7 @@ _ORIGINAL = {
 }
 _OPTIONAL: Mapping[str, tuple[Any, schema.Check]] = {
     "notes": ([], schema.listing(_WORDS, _NOTES)),
-    "norms": ("estimated", _one_of("given", "estimated")),
+    "norms": ("estimated", _one_of(*NORMS)),
     "rounding": ("exact", _one_of(*ROUNDINGS)),
     "original": (None, schema.optional(schema.record(_ORIGINAL))),
 }

@@ -16,9 +16,9 @@ from blrc.extras import require
 from blrc.reading import regular
 
 MOST_BYTES = 2**31 - 1
-"""Of a file: protobuf reads no message that is larger."""
+"""Limit the bytes of a file; protobuf reads no message that is larger."""
 MOST_VALUES = 2**28
-"""Of a tensor: a dense layer of 16,384 x 16,384, more than any device holds."""
+"""Limit the values of a tensor to those of a dense layer of 16,384 x 16,384, more than any device holds."""
 OLDEST, NEWEST = 7, 99
 """Opsets of ONNX's own domain: BatchNormalization and Dropout mean what they mean today since opset 7."""
 SHOWN = 80

@@ -13,7 +13,7 @@ from blrc.importing.numbers import Reals
 from blrc.importing.refusal import RefusalError
 
 MOST_VALUES = 2**26
-"""Of a constant that is computed: a dense layer of 8,192 x 8,192."""
+"""Limit the values of a constant that is computed to those of a dense layer of 8,192 x 8,192."""
 Arrays = Sequence[NDArray[Any] | None]
 Fold = Callable[[Op, Arrays], NDArray[Any]]
 

@@ -34,7 +34,7 @@ Encode = Callable[[tuple[int, ...]], InputEncoding]
 _FLOATS = {"DOUBLE": np.float64, "FLOAT16": np.float16}
 """Types of inputs by ONNX's names, where they are not float32."""
 MIDDLE = 128
-"""What is subtracted from values of 0 to 255, so that they are int8 codes."""
+"""Shift values of 0 to 255 by this much, so that they are int8 codes."""
 _AXES = "the raw input is scaled along other axes than its channels"
 MOST_SHOWN = 8
 """Thresholds that a note lists."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -113,7 +114,16 @@ def pair(who: str, option: str, value: Any, least: int) -> tuple[int, int]:
     raise BlrcError(f"{who}: {option} {value!r}: give a whole number from {least} to {LIMIT}, or a pair of them")
 
 
-def across(value: Any, beside: int) -> Any:
+BESIDE: Mapping[str, int] = {"kernel_size": 1, "stride": 1, "padding": 0, "dilation": 1}
+"""Give the vertical value of each option of a layer over time, taken as one over maps of one row."""
+
+
+def of_line(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of a layer over time as those of one over maps of one row."""
+    return {name: _across(value, BESIDE[name]) if name in BESIDE else value for name, value in options.items()}
+
+
+def _across(value: Any, beside: int) -> Any:
     """Return an option of a one-dimensional layer as (vertical, horizontal); words, and what is no number, stay."""
     if isinstance(value, list | tuple) and len(value) == 1:
         value = value[0]

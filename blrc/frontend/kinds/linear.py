@@ -6,7 +6,7 @@ from blrc.errors import BlrcError
 from blrc.frontend.kinds.node import Node
 from blrc.frontend.kinds.record import Kind, Options, Tensor, Values, anything, flag, no_more, size
 from blrc.net.net import Conv, Dense
-from blrc.net.window import Window, across, conv_window, pair
+from blrc.net.window import Window, conv_window, of_line, pair
 
 _DENSE = {"in_features": size, "out_features": size, "bias": flag}
 _CONV = {
@@ -62,22 +62,16 @@ def _kinds(prefix: str, weight: str) -> tuple[Kind, Kind]:
     return conv, dense
 
 
-def _line(options: Options) -> Options:
-    """Return the options of a convolution over time as those of one over maps of one row."""
-    beside = {"kernel_size": 1, "stride": 1, "padding": 0, "dilation": 1}
-    return {name: across(value, beside[name]) if name in beside else value for name, value in options.items()}
-
-
 def _conv1d(prefix: str, weight: str) -> Kind:
     def tensors(options: Options) -> dict[str, Tensor]:
-        outputs, inputs, _, taps = _conv_shape(_line(options))
+        outputs, inputs, _, taps = _conv_shape(of_line(options))
         return _with_bias(options, weight, (outputs, inputs, taps))
 
     def layer(who: str, node: Node, values: Values) -> Conv:
-        window, groups = _window(who, _line(node.options)), node.options["groups"]
+        window, groups = _window(who, of_line(node.options)), node.options["groups"]
         return Conv(node.name, node.inputs[0], values.signs()[:, :, None], values.optional("bias"), window, groups)
 
-    return Kind(f"{prefix}_conv1d", _CONV, lambda who, options: _check_conv(who, _line(options)), tensors, layer)
+    return Kind(f"{prefix}_conv1d", _CONV, lambda who, options: _check_conv(who, of_line(options)), tensors, layer)
 
 
 BINARY_CONV1D, STE_CONV1D = _conv1d("binary", "weight.logits"), _conv1d("ste", "weight")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from blrc.frontend.kinds.node import Node
 from blrc.frontend.kinds.record import Kind, Options, Values, anything
 from blrc.net.net import MaxPool
-from blrc.net.window import Window, across, pool_window
+from blrc.net.window import Window, of_line, pool_window
 
 _OPTIONS = {"kernel_size": anything, "stride": anything, "padding": anything}
 
@@ -22,18 +22,12 @@ def _pool(who: str, node: Node, values: Values) -> MaxPool:
     return MaxPool(node.name, node.inputs[0], _window(who, node.options))
 
 
-def _line(options: Options) -> Options:
-    """Return the options of a pool over time as those of one over maps of one row."""
-    beside = {"kernel_size": 1, "stride": 1, "padding": 0}
-    return {name: across(value, beside[name]) for name, value in options.items()}
-
-
 def _check_line(who: str, options: Options) -> None:
-    _window(who, _line(options))
+    _window(who, of_line(options))
 
 
 def _pool1d(who: str, node: Node, values: Values) -> MaxPool:
-    return MaxPool(node.name, node.inputs[0], _window(who, _line(node.options)))
+    return MaxPool(node.name, node.inputs[0], _window(who, of_line(node.options)))
 
 
 POOLS = (

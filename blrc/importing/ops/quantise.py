@@ -121,7 +121,7 @@ _COMPARISONS = {
     "Less": (False, True),
     "LessOrEqual": (True, True),
 }
-"""Whether x > 0 is asked rather than x >= 0, and whether the answer is turned round."""
+"""Tell whether x > 0 is asked rather than x >= 0, and whether the answer is turned round."""
 
 
 def compare(ctx: Context, op: Op, args: Args) -> Taken:

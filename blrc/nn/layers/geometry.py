@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from blrc.errors import BlrcError
-from blrc.net.window import across, conv_window, count
+from blrc.net.window import conv_window, count, of_line
 from blrc.nn.gaussian import expect_tensor
 
 Pair = int | tuple[int, int]
@@ -115,10 +115,8 @@ class ConvLayer(_Weighted):
         self.groups = groups = count(name, "groups", groups)
         if in_channels % groups or out_channels % groups:
             raise BlrcError(f"{name}: {groups} groups must divide {in_channels} and {out_channels} channels")
-        options: list[Any] = [kernel_size, stride, padding, dilation]
-        if self.dims == 1:
-            options = [across(value, beside) for value, beside in zip(options, (1, 1, 0, 1), strict=True)]
-        window = conv_window(name, *options)
+        options = {"kernel_size": kernel_size, "stride": stride, "padding": padding, "dilation": dilation}
+        window = conv_window(name, **(of_line(options) if self.dims == 1 else options))
         self.kernel_size, self.stride = last(window.kernel, self.dims), last(window.stride, self.dims)
         self.dilation = last(window.dilation, self.dims)
         pads = last(window.padding[:2], self.dims)

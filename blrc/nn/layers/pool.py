@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from blrc.errors import BlrcError
-from blrc.net.window import across, pool_window
+from blrc.net.window import of_line, pool_window
 from blrc.nn.gaussian import Gaussian, expect_gaussian
 from blrc.nn.layers.geometry import last
 from blrc.nn.noise import Noise, Noisy
@@ -24,10 +24,7 @@ class _StochasticMaxPool(Noisy):
 
     def __init__(self, kernel_size: Pair, stride: Pair | None = None, padding: Pair = 0) -> None:
         super().__init__()
-        options: list[Any] = [kernel_size, stride, padding]
-        if self.dims == 1:
-            options = [across(value, beside) for value, beside in zip(options, (1, 1, 0), strict=True)]
-        window = pool_window(type(self).__name__, *options)
+        window = pool_window(type(self).__name__, **self._over_maps(kernel_size, stride, padding))
         self.kernel_size, self.stride = last(window.kernel, self.dims), last(window.stride, self.dims)
         self.padding = last(window.padding[:2], self.dims)
         self.noise = Noise(torch.Tensor.normal_)
@@ -43,14 +40,16 @@ class _StochasticMaxPool(Noisy):
             return Gaussian(mean[:, :, 0], var[:, :, 0])
         return self._pool(mean, var)
 
+    def _over_maps(self, kernel_size: Any, stride: Any, padding: Any) -> dict[str, Any]:
+        """Return the options as those of a pool over maps."""
+        options = {"kernel_size": kernel_size, "stride": stride, "padding": padding}
+        return of_line(options) if self.dims == 1 else options
+
     def _pool(self, mean: Tensor, var: Tensor) -> Gaussian:
-        own: list[Any] = [self.kernel_size, self.stride, self.padding]
-        if self.dims == 1:
-            own = [across(value, beside) for value, beside in zip(own, (1, 1, 0), strict=True)]
-        kernel, stride, padding = own
+        options = self._over_maps(self.kernel_size, self.stride, self.padding)
         with torch.no_grad():
             samples = torch.addcmul(mean, self.noise.like(mean), var.sqrt())
-            index = F.max_pool2d(samples, kernel, stride, padding, return_indices=True)[1]
+            index = F.max_pool2d(samples, **options, return_indices=True)[1]
         if var.shape == (1, *mean.shape[1:]):
             return Gaussian(_take(mean, index), _take_shared(var, index))
         return Gaussian(_take(mean, index), _take(var.expand_as(mean), index))
