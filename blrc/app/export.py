@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from blrc.app.import_onnx import opened
-from blrc.app.provenance import describe, notes, recorded_inputs
+from blrc.app.provenance import constant_notes, describe, notes, recorded_inputs
 from blrc.app.sizes import sizes_of
 from blrc.app.sizes import to_plain as to_plain_sizes
 from blrc.display import Preformatted
@@ -22,7 +22,6 @@ from blrc.exports.recorded import to_plain
 from blrc.frontend.checkpoint import Checkpoint
 from blrc.frontend.members import MembersRequest, ask_members
 from blrc.frontend.sample import MAP, NONE, Member, binary_layers
-from blrc.lowering import constant
 from blrc.lowering.lower import lower
 from blrc.lowering.statistics import Moved, moved_by_estimation, nets_of, norms_of, parse_norms, parse_rounding
 from blrc.net.choices import Norms, Rounding
@@ -247,7 +246,7 @@ def run(source: Checkpoint, request: ExportRequest, say: Say = quiet) -> Exporte
         if norms == "estimated":
             say("calibrating")
         program, nets = build(source, chosen, gate, norms, request.rounding)
-        for note in constant.notes(nets[0]):
+        for note in constant_notes(nets[0]):
             say(f"note: {note}")
         moved = moved_by_estimation(source, nets[0]) if norms == "estimated" else None
         if request.c is not None and (request.c.flash or request.c.ram):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -11,11 +12,15 @@ from blrc.frontend.checkpoint import Checkpoint
 from blrc.frontend.sample import Member, binary_layers
 from blrc.net.choices import Norms, Rounding
 from blrc.net.encoding import device_layout
+from blrc.net.net import Net, Norm, Scale
+from blrc.net.pieces import Stage, pieces
 from blrc.program.head import ONE
 from blrc.program.program import Program
 from blrc.verification.inputs.stimuli import adversarial_inputs
 
 RECORDED = 6  # calibration samples among the recorded vectors; the two extremes are recorded as well
+SHOWN = 10
+"""Channels that a note names."""
 
 
 def describe(
@@ -41,6 +46,26 @@ def notes(source: Checkpoint) -> list[str]:
         f"all calibration samples are equal ({len(samples):,} times the same input), so the norms' "
         "statistics say nothing of other inputs; save it again with samples of the data"
     ]
+
+
+def constant_notes(net: Net) -> Iterator[str]:
+    """Yield a sentence for each layer that has channels whose bit no input changes."""
+    for piece in pieces(net):
+        if isinstance(piece, Stage) and len(found := _constant_channels(piece)):
+            names = ", ".join(map(str, found[:SHOWN])) + (" ..." if len(found) > SHOWN else "")
+            yield (
+                f"layer {piece.linear.name!r}: {len(found)} of {len(piece.linear.weights)} channels give the same bit "
+                f"for every input, since a factor is 0: {names}"
+            )
+
+
+def _constant_channels(stage: Stage) -> NDArray[np.intp]:
+    """Return the channels of a stage of which a norm's gamma or a scale's factor is 0."""
+    constant = np.zeros(len(stage.linear.weights), dtype=bool)
+    for step in stage.steps:
+        if isinstance(step, Norm | Scale):
+            constant |= (step.gamma if isinstance(step, Norm) else step.factor) == 0
+    return np.flatnonzero(constant)
 
 
 def recorded_inputs(source: Checkpoint, program: Program) -> NDArray[Any]:

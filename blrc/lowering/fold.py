@@ -1,17 +1,17 @@
-"""Fold a norm and a sign into a flip and an integer threshold.
+"""Fold what stands between a binary layer and its sign into a flip and an integer threshold for each channel.
 
-No other module knows how. For an integer pre-activation z the network decides
+No other module knows how. For an integer pre-activation z a network decides f(z) >= t, where f is the chain of norms,
+scales, PReLUs, clips and pools (`blrc.lowering.chain`). With a norm alone that is
 
     gamma (z - m) / sqrt(v + eps) + beta >= 0.                                                               (1)
 
-With V = v + eps > 0, and z' = -z, m' = -m where gamma < 0 (the row is *flipped*), (1) is
+f is monotone. Where it falls, the row is *flipped*: z' = -z. So the decision means z' >= t for one integer t, which a
+bisection finds with f itself as the predicate. All numbers are exact, because floats are rationals and roots are kept
+(`blrc.lowering.surds`). A factor of 0 gives a constant: always or never.
 
-    |gamma| (z' - m') + beta sqrt(V) >= 0.
-
-This is monotone in z', so it means z' >= t for one integer t. It is decided exactly, because all numbers are rationals
-(floats are): a + beta sqrt(V) >= 0 follows from the signs of a and beta and, where they differ, from comparing a^2 with
-beta^2 V. A bisection with (1) itself as the predicate finds t, so the law is written only once. gamma = 0 gives a
-constant: always or never.
+The maximum of a pool becomes an OR of bits. Where f falls behind the pool, the maximum is a minimum of what f makes of
+it: NOT(OR(f(z) < t)). The OR is what is computed. Its bits are *inverted*, and whoever reads them negates the weights
+of that channel.
 
 Thresholds are confined to [low, high + 1], where [low, high] is the reachable range: low means always, high + 1 means
 never.

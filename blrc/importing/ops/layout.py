@@ -92,7 +92,7 @@ def _fits(x: Bits | Raw, digits: int, declared: Declared | None) -> bool:
     if x.seen is not None:
         return True
     scale = Fraction(declared.scale)
-    values = ((x.factor * code / scale + x.offset).reshape(-1) for code in (-128, -127, 127))
+    values = ((x.factor * (code / scale) + x.offset).reshape(-1) for code in (-128, -127, 127))
     return scale == 1 and all(value.denominator == 1 and _has(value, digits) for row in values for value in row)
 
 

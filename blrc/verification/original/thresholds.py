@@ -120,7 +120,7 @@ def _theirs(decision: Decision, scale: float, z: NDArray[np.int64], model: Any, 
     maps = -(-len(z) // each)
     padded = np.concatenate([given, np.repeat(given[-1:], maps * each - len(given), axis=0)])
     laid = padded.reshape(maps, each, channels).transpose(0, 2, 1)
-    found = []
+    found = list[NDArray[np.bool_]]()
     step = max(1, AT_ONCE // (channels * positions))
     for i in range(0, maps, step):
         block = laid[i : i + step]
@@ -129,4 +129,5 @@ def _theirs(decision: Decision, scale: float, z: NDArray[np.int64], model: Any, 
         plus = is_plus(decision.bits, out)  # (maps, H, W, channels)
         plus = plus[:, :1, :1] if pooled else plus
         found.append(plus.reshape(-1, channels))
-    return np.concatenate(found)[: len(z)]
+    decided: NDArray[np.bool_] = np.concatenate(found)
+    return decided[: len(z)]
