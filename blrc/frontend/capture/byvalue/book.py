@@ -11,7 +11,17 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from blrc.frontend.capture.byvalue.values import OPAQUE, Atom, Held, Reals, Sum, Table, Value, table_of_bits
+from blrc.frontend.capture.byvalue.values import (
+    OPAQUE,
+    Atom,
+    Held,
+    Reals,
+    Sum,
+    Table,
+    Tap,
+    Value,
+    table_of_bits,
+)
 from blrc.net.net import INPUT
 
 _SAME_TWICE = ("clip", "relu", "prelu", "scale", "shift")
@@ -29,6 +39,7 @@ class Book:
     def __init__(self, shape: tuple[int, ...], bits: bool, names: Mapping[str, str]) -> None:
         """Begin with the input: the shape of a sample, whether it is +-1, and the modules' classes by path."""
         self.names = names
+        self.number = -1  # of the operation that is explained
         self._count = 0
         self._made: dict[Any, Any] = {}
         self.input = self.layer(INPUT, "", None, shape=shape, bits=bits)
@@ -48,14 +59,14 @@ class Book:
         bits: bool = False,
         out: torch.Tensor | None = None,
         off: float = 0.0,
-        tap: Reals | None = None,
+        tap: Tap | None = None,
     ) -> Atom:
-        """Return a new atom; its shape is that of `x` by default, and `out` is what the module computed."""
+        """Return a new atom; its shape is that of `x` by default, and `out` is what the present operation gives."""
         if shape is None:
             assert x is not None
             shape = x.shape
         if out is not None:
-            tap = out.detach().double().numpy().reshape(len(out), *shape).copy()
+            tap = Tap.of(self.number, out, shape)
         key = None
         if x is not None and kind in _SAME_TWICE:
             key = kind, x.number, repr(options), *(row.tobytes() for row in (tensors or {}).values())
@@ -147,20 +158,20 @@ class Book:
             return (value.base, factor, offset) if (factor > 0).all() or (factor.all() and not positive) else None
         key = ("bits", value.key, positive)
         if key not in self._made:
-            self._made[key] = self._sign(value, factor, offset, tensor, positive)
+            self._made[key] = self._sign(value, factor, offset, held.number, tensor, positive)
         found: Bits | None = self._made[key]
         return found
 
-    def _sign(self, table: Table, factor: Reals, offset: Reals, tensor: torch.Tensor, positive: bool) -> Bits | None:
+    def _sign(
+        self, table: Table, factor: Reals, offset: Reals, number: int, tensor: torch.Tensor, positive: bool
+    ) -> Bits | None:
         path = table.path
         below, middle, above = table.rows.double().numpy()
         if not factor.all():
             return None
         x, turned = table.base, positive & (factor < 0)
         sign = np.where(turned, -1.0, 1.0)
-        numbers = tensor.detach().double().numpy().reshape(len(tensor), *x.shape)
-        column = (-1, *[1] * (len(x.shape) - 1))
-        tap = (numbers - offset.reshape(column)) / (factor * sign).reshape(column)
+        tap = Tap.of(number, tensor, x.shape, offset, factor * sign)
         if (middle == offset).all():  # torch.sign, with 0 for 0
             x = self.scaled(x, sign, np.ones(1), path, None)
             return self.layer("strict_sign", path, x, bits=True, tap=tap), factor * sign, offset
@@ -195,7 +206,7 @@ class Book:
         key = ("flatten", x.number)
         if key not in self._made:
             shape = (math.prod(x.shape),)
-            tap = None if x.tap is None or x.bits else x.tap.reshape(len(x.tap), -1)
+            tap = None if x.tap is None or x.bits else replace(x.tap, values=x.tap.values.reshape(-1, *shape))
             self._made[key] = self.layer("flatten", path, x, shape=shape, bits=x.bits, tap=tap)
         made: Atom = self._made[key]
         return made

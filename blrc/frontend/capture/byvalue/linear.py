@@ -57,9 +57,14 @@ def convolution(book: Book, op: Operation) -> Held:
     """Return what a convolution gives."""
     given, seen = op.given, tuple(op.out.shape[1:])
     who = "a convolution"
-    if given["transposed"] or len(given["kernel_size"] if "kernel_size" in given else given["stride"]) != 2:
-        kind = "a transposed convolution" if given["transposed"] else f"a {len(given['stride'])}-D convolution"
-        return Held(book.opaque(f"is {kind}", "use 2-D convolutions", op.path, seen), seen)
+    axes = len(given["stride"])
+    if given["transposed"] or axes > 2:
+        kind = "a transposed convolution" if given["transposed"] else f"a {axes}-D convolution"
+        return Held(book.opaque(f"is {kind}", "use convolutions of one or two dimensions", op.path, seen), seen)
+    if "input" in op.held and op.held["input"].row:
+        why, shape = f"reads {op.held['input'].shape} as a map of one row", op.held["input"].seen
+        remedy = f"use a convolution of one dimension, or describe the input of the device with the shape {shape}"
+        return Held(book.opaque(why, remedy, op.path, seen), seen)
     weight = given["weight"]
     options = {
         "in_channels": int(weight.shape[1]) * int(given["groups"]),
@@ -70,7 +75,7 @@ def convolution(book: Book, op: Operation) -> Held:
         "dilation": list(map(int, given["dilation"])),
         "groups": int(given["groups"]),
     }
-    return _linear(book, op, "ste_conv2d", who, "input", weight, given["bias"], options)
+    return _linear(book, op, "ste_conv1d" if axes == 1 else "ste_conv2d", who, "input", weight, given["bias"], options)
 
 
 def dense(book: Book, op: Operation) -> Held:

@@ -14,7 +14,7 @@ from blrc.frontend.capture.byvalue.arithmetic import ELEMENTWISE, elementwise
 from blrc.frontend.capture.byvalue.book import Book
 from blrc.frontend.capture.byvalue.linear import convolution, dense
 from blrc.frontend.capture.byvalue.tape import Operation
-from blrc.frontend.capture.byvalue.values import LABELS, Held, Reals, Table, origin, table_of_bits
+from blrc.frontend.capture.byvalue.values import LABELS, Held, Table, Tap, origin, table_of_bits
 
 Rule = Callable[[Book, Operation], Held]
 _CHAIN = "make the network a chain of layers"
@@ -35,6 +35,7 @@ _REMEDIES = {
 
 def explain(book: Book, op: Operation) -> Held:
     """Return what the result of an operation stands for."""
+    book.number = op.number
     if op.name in ELEMENTWISE:
         return elementwise(book, op)
     rule = _RULES.get(op.name)
@@ -53,10 +54,12 @@ def _reshaped(book: Book, op: Operation) -> Held:
         return book.unknown("mixes samples of a batch, or repeats values", seen, op.path)
     if seen == held.seen:
         return held
-    if held.flat and seen == held.shape:
-        return replace(held, flat=False)
+    if (held.flat or held.row) and seen == held.shape:
+        return replace(held, flat=False, row=False)
     if seen == (math.prod(held.seen),):
-        return replace(held, flat=True, at=op.path)
+        return replace(held, flat=True, row=False, at=op.path)
+    if len(held.shape) == 2 and not held.flat and seen == (held.shape[0], 1, held.shape[1]):
+        return replace(held, row=True)
     why = f"reshapes {held.seen} to {seen}"
     remedy = "only flattening has a form, as nn.Flatten() or x.view(len(x), -1)"
     if origin(held.value) is book.input:
@@ -92,7 +95,7 @@ def _norm(book: Book, op: Operation) -> Held:
     if affine:
         tensors |= {"weight": gamma, "bias": beta}
     kind = "plain_norm2d" if len(x.shape) == 3 else "plain_norm1d"
-    return Held(book.layer(kind, op.path, x, options, tensors, out=op.out), x.shape)
+    return replace(firm, value=book.layer(kind, op.path, x, options, tensors, out=op.out))
 
 
 def _max_pool(book: Book, op: Operation) -> Held:
@@ -101,7 +104,8 @@ def _max_pool(book: Book, op: Operation) -> Held:
     kernel, padding = _pair(given["kernel_size"]), _pair(given["padding"])
     stride = _pair(given["stride"]) if given["stride"] else kernel
     floor = tuple((n + 2 * p - k) // s + 1 for n, p, k, s in zip(held.seen[1:], padding, kernel, stride, strict=True))
-    if held.flat or _pair(given["dilation"]) != [1, 1] or floor != seen[1:]:
+    tall = held.row and seen[1] != 1  # padding gave a line more rows
+    if held.flat or tall or _pair(given["dilation"]) != [1, 1] or floor != seen[1:]:
         above = origin(held.value)
         why = "pools with dilation or ceil_mode"
         return Held(book.opaque(why, "use plain max pooling", op.path, seen, above), seen)
@@ -119,18 +123,20 @@ def _adaptive_pool(book: Book, op: Operation) -> Held:
 
 def _pooled(book: Book, op: Operation, options: Mapping[str, Any]) -> Held:
     """Return the largest value of each window; of two values that is an OR of bits."""
-    held, tensor, seen = op.held["self"], op.given["self"], tuple(op.out.shape[1:])
+    held, tensor, seen, kind = op.held["self"], op.given["self"], tuple(op.out.shape[1:]), "plain_pool2d"
+    if held.row:
+        seen, kind = (seen[0], seen[2]), "plain_pool1d"
+        options = {name: pair[1:] for name, pair in options.items()}
     found = book.bits(held, tensor, op.path, positive=True) if isinstance(held.value, Table) else None
     if found is None:
         x = book.atom(held, tensor, op.path)
-        pool = book.layer("plain_pool2d", op.path, x, options, shape=seen, bits=x.bits, out=op.out)
-        return Held(table_of_bits(pool) if pool.bits else pool, seen)
+        pool = book.layer(kind, op.path, x, options, shape=seen, bits=x.bits, out=op.out)
+        return Held(table_of_bits(pool) if pool.bits else pool, seen, row=held.row)
     bits, factor, offset = found
-    column = (-1, 1, 1)
-    tap: Reals = (op.out.detach().double().numpy() - offset.reshape(column)) / factor.reshape(column)
-    pool = book.layer("plain_pool2d", op.path, bits, options, shape=seen, bits=True, tap=tap)
+    tap = Tap.of(op.number, op.out, seen, offset, factor)
+    pool = book.layer(kind, op.path, bits, options, shape=seen, bits=True, tap=tap)
     rows = torch.from_numpy(np.stack([offset - factor, offset + factor, offset + factor]))
-    return Held(Table(pool, rows, op.path), seen)
+    return Held(Table(pool, rows, op.path), seen, row=held.row)
 
 
 def _softmax(book: Book, op: Operation) -> Held:
