@@ -203,6 +203,14 @@ REFUSED: dict[str, tuple[Callable[..., Any], list[str]]] = {
         ["dilation or ceil_mode"],
     ),
     "whole numbers": (lambda m, x: m.fc(x.int().to(x).flatten(1)), ["into whole numbers"]),
+    "sign of -0.0": (
+        lambda m, x: scores(m, torch.copysign(torch.ones_like(x), x)),
+        ["computes copysign, which has no binary form", "signs"],
+    ),
+    "another sign far from 0": (
+        lambda m, x: m.fc(torch.where(x > 6, torch.zeros(()).to(x), sign(x)).flatten(1)),
+        ["combines two values that both depend on the input", "chain of layers"],
+    ),
     "real inner layer": (
         lambda m, x: F.linear(sign(m.fc(sign(x).flatten(1))), torch.ones(4, 4)),
         ["'fc'", "only a last linear layer may have real ones", "sign(w)"],
@@ -356,3 +364,61 @@ def test_layers_of_blrc_are_still_read_by_class() -> None:
         model = nn.Sequential(nn.Flatten(), bnn.SteLinear(40, 64), strange, nn.Linear(64, 3))
         with pytest.raises(BlrcError, match=f"forward cannot be followed .*{words}"):
             taken(model)
+
+
+class Deterministic(nn.Module):
+    """Layers of blrc with weights that are not random, and a forward that calls functions of torch."""
+
+    def __init__(self, function: Callable[[Any, torch.Tensor], torch.Tensor]) -> None:
+        super().__init__()
+        self.layer, self.norm, self.sign = bnn.SteLinear(40, 8), nn.BatchNorm1d(8), bnn.SteSign()
+        self.out, self.factor, self.function = bnn.SoftmaxLinear(8, 3), nn.Parameter(torch.tensor(2.0)), function
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.function(self, x)
+
+
+MESSAGES: dict[str, tuple[Callable[[Any, torch.Tensor], torch.Tensor], str]] = {
+    "view": (lambda m, x: m.out(m.sign(m.norm(m.layer(x.view(-1, 40))))), "'view' .*nn.Flatten"),
+    "sign": (lambda m, x: m.out(torch.sign(m.norm(m.layer(x.flatten(1))))), "'sign' .*use blrc.nn.SteSign"),
+    "log_softmax": (
+        lambda m, x: F.log_softmax(m.out(m.sign(m.norm(m.layer(x.flatten(1))))), 1),
+        "'log_softmax' .*leave it out where it ends the network: the labels are the same",
+    ),
+    "twice": (
+        lambda m, x: m.out(m.sign(m.norm(m.layer(m.sign(x.flatten(1)))))),
+        "layer 'sign' is used twice; make a layer of its own",
+    ),
+    "parameter": (
+        lambda m, x: m.out(m.sign(m.factor * m.norm(m.layer(x.flatten(1))))),
+        "computes with the parameter or buffer 'factor' itself; use a layer for that: blrc.nn.ChannelScale",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MESSAGES)
+def test_what_layers_of_blrc_are_not_called_with_is_told_with_its_remedy(name: str) -> None:
+    function, words = MESSAGES[name]
+    with pytest.raises(BlrcError, match=words):
+        taken(Deterministic(function))
+
+
+def test_a_softmax_layer_at_the_end_is_told_to_be_left_out() -> None:
+    model = nn.Sequential(nn.Flatten(), bnn.SteLinear(40, 8), bnn.SteSign(), bnn.SoftmaxLinear(8, 3), nn.LogSoftmax(1))
+    with pytest.raises(BlrcError, match=r"layer '4' \(LogSoftmax\) .*leave it out where it ends the network"):
+        taken(model)
+
+
+@pytest.mark.parametrize("kind", [nn.LogSoftmax, nn.Softmax])
+def test_a_softmax_at_the_end_of_plain_pytorch_is_left_out_with_a_word(kind: type[nn.Module]) -> None:
+    model = nn.Sequential(Network(sign), kind(dim=1))
+    with pytest.warns(UserWarning, match=r"leaves out the softmax at the end \(1\): the labels are the same"):
+        found = from_model(model, BITS)
+    assert found.nodes[-1].kind == "softmax" and found.nodes[-1].options["out_features"] == 4
+
+
+def test_two_random_variables_are_not_joined_by_plus() -> None:
+    """It made a tuple of four, which the next layer took for something else."""
+    x = bnn.BinaryLinear(4, 3)(torch.ones(2, 4))
+    with pytest.raises(TypeError, match=r"a Gaussian .* takes no \+"):
+        x + x
