@@ -104,6 +104,13 @@ def test_another_gamma_and_another_network_are_found(tmp_path: Path) -> None:
     assert len(found.problems) == 1 and "the original has other layers: " in found.problems[0]
 
 
+def test_another_program_with_the_same_tables_is_found(tmp_path: Path) -> None:
+    path = dense_file().save(tmp_path / "net.onnx")
+    _, program = imported(path)
+    found = compared(path, replace(program, gate=1))
+    assert found.problems == ("reading the original gives another program; give what the export was made of",)
+
+
 def test_scores_beyond_rounding_are_found(tmp_path: Path) -> None:
     path = dense_file().save(tmp_path / "net.onnx")
     _, program = imported(path)
