@@ -30,11 +30,13 @@ class Shape:
     """Describe a layer of the accelerator (bnn/src/network/*/hw/config.h).
 
     Attributes:
-        rows, columns: its weights' matrix as it is stored, padded.
+        rows: its outputs; of the last layer there are as many as classes, padded.
+        columns: its inputs, padded.
         elements, lanes: output n is computed by element n % elements, from so many inputs at once.
-        inputs: columns that are no padding.
+        inputs: its inputs that are no padding.
         kernel: width of the window; 0 for a dense layer.
         pool: whether a 2x2 maximum follows.
+        counts: whether its counts are the result; a file of thresholds is left unread then.
     """
 
     rows: int
@@ -44,6 +46,7 @@ class Shape:
     inputs: int
     kernel: int = 0
     pool: bool = False
+    counts: bool = False
 
 
 LFC = (
@@ -61,7 +64,7 @@ CNV = (
     Shape(256, 2304, 1, 32, 2304, kernel=3),
     Shape(512, 256, 1, 4, 256),
     Shape(512, 512, 1, 8, 512),
-    Shape(64, 512, 4, 1, 512),
+    Shape(64, 512, 4, 1, 512, counts=True),
 )
 CODES, FRACTION = 128, 256
 """The first convolution's inputs count in 1/128, its thresholds in 1/256."""
@@ -73,7 +76,7 @@ class Layer:
 
     Attributes:
         bits: weights, 0 and 1 ``(outputs, inputs)``; of a convolution in the order row, column, channel.
-        thresholds: integers ``(outputs,)`` that have to be exceeded, or None for the last layer of CNV.
+        thresholds: integers ``(outputs,)`` that have to be exceeded, or None where counts are the result.
     """
 
     shape: Shape
@@ -90,11 +93,11 @@ def read(folder: Path) -> list[Layer]:
         outputs = classes if shape is shapes[-1] else shape.rows
         words = np.stack([_words(folder / f"{number}-{e}-weights.bin") for e in range(shape.elements)])
         # (element, row of that element, group of columns, lane), lowest bit first
-        words = words.reshape(shape.elements, shape.rows // shape.elements, shape.columns // shape.lanes, 1)
+        words = words.reshape(shape.elements, -1, shape.columns // shape.lanes, 1)
         bits = (words >> np.arange(shape.lanes)) & 1
-        bits = bits.swapaxes(0, 1).reshape(shape.rows, shape.columns)[:outputs, : shape.inputs]
+        bits = bits.swapaxes(0, 1).reshape(-1, shape.columns)[:outputs, : shape.inputs]
         thresholds = None
-        if (folder / f"{number}-0-thres.bin").exists():
+        if not shape.counts:
             each = np.stack([_words(folder / f"{number}-{e}-thres.bin") for e in range(shape.elements)])
             thresholds = each.T.reshape(-1)[:outputs]
         layers.append(Layer(shape, bits, thresholds))

@@ -29,7 +29,7 @@ class Given:
     Attributes:
         folder: below bnn/params.
         data: which test images there are for it: ``mnist``, ``cifar10`` or none.
-        published: its accuracy as its authors state it, in words.
+        published: its accuracy and who states it, if anybody does.
     """
 
     folder: str
@@ -50,8 +50,8 @@ GIVEN = (
         "cifar10",
         "79.22 % (notebooks/CNV-QNN_Cifar10_Testset.ipynb), on the original images",
     ),
-    Given("chars_merged/lfcW1A1", "LFC, NIST's characters", "", "not stated"),
-    Given("streetview/cnvW1A1", "CNV, street view house numbers", "", "not stated"),
+    Given("chars_merged/lfcW1A1", "LFC, NIST's characters", "", ""),
+    Given("streetview/cnvW1A1", "CNV, street view house numbers", "", ""),
     Given("road-signs/cnvW1A1", "CNV, German road signs", "", "96.63 % (bnn/src/training/README.md)"),
 )
 
