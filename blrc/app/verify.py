@@ -22,10 +22,7 @@ from blrc.verification.request import VerifyRequest
 from blrc.verification.run import Progress
 
 if TYPE_CHECKING:
-    from torch import nn
-
-ORIGINAL = "the path of the original ONNX file, or the module that was saved,"
-"""What messages say is expected."""
+    from torch.nn import Module
 
 
 @typed
@@ -34,7 +31,7 @@ def verify(
     *,
     data: str | Path | None = None,
     model: str | Path | None = None,
-    original: str | Path | nn.Module | None = None,
+    original: str | Path | Module | None = None,
     random: int | None = None,
     seed: int = 0,
     progress: Progress = lambda what, done, total: None,
@@ -76,7 +73,9 @@ def verify(
         strict=strict,
         digest=digest,
         trust_code=trust_code,
-        original=original if original is None or is_module(original) else path_of(original, ORIGINAL),
+        original=original
+        if original is None or is_module(original)
+        else path_of(original, "the path of the original ONNX file"),
     )
     if model is None:
         return verify_folder(request, progress)

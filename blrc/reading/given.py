@@ -35,6 +35,7 @@ _TYPES: Mapping[str, tuple[str, Callable[[object], bool]]] = {
     "Sequence[str]": ("a list of texts", lambda given: _is_list(given, (str,))),
     "Sequence[str | Path]": ("a list of paths", lambda given: _is_list(given, _PATHS)),
     "NDArray[Any]": ("an array", lambda given: isinstance(given, np.ndarray)),
+    "Module": ("a module", lambda given: is_module(given)),
     "Whitening": ("a whitening", lambda given: _is(given, "blrc.datasets.whitening", "Whitening")),
     "TextIO": ("a stream of text", lambda given: hasattr(given, "write")),
     "Progress": ("a function", callable),

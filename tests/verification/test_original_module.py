@@ -78,7 +78,7 @@ def test_a_network_is_its_module(name: str) -> None:
     model = network(name)
     before = copy.deepcopy(model.state_dict())
     found = compared(model, program_of(model, PIXELS), PIXELS)
-    assert found.same_program and not found.problems and found.original == name
+    assert found.same_program and not found.problems and found.name == name
     assert all(layer.bits and not layer.differ for layer in found.layers.values()) and len(found.layers) >= 2
     assert found.decisions > 1000 and not found.channels
     assert 0 < found.farthest <= found.bound
@@ -255,5 +255,5 @@ def test_files_of_torch_are_refused_in_one_line(tmp_path: Path, capsys: pytest.C
         main(["verify", str(tmp_path / "out"), "--original", str(tmp_path / "net.pt")])
     said = capsys.readouterr().err
     assert end.value.code == 2 and "give a checkpoint as --checkpoint, and a module from Python" in said
-    with pytest.raises(BlrcError, match="a dictionary"):
+    with pytest.raises(BlrcError, match="original: a OrderedDict, where text, a path, a module or None is expected"):
         blrc.verify(tmp_path / "out", original=Dense().state_dict())  # type: ignore[arg-type]
