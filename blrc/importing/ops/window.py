@@ -15,6 +15,9 @@ from blrc.net.net import INPUT
 from blrc.net.shapes import MOST_VALUES
 from blrc.net.window import LIMIT, Window, padding_option, pool_window
 
+LYING = ((0,), (2,), ())
+"""How a file that has time as the height of its maps sees the axes of a layer over time."""
+
 
 def spatial(op: Op, x: Flow, kernel: tuple[int, ...]) -> tuple[Flow, Window]:
     """Return a flow as the map (C, H, W) that it is, and the window over it; one dimension is a map of height 1.
@@ -86,6 +89,8 @@ def max_pool(ctx: Context, op: Op, args: Args) -> Taken:
         raise RefusalError("it pools bits that were multiplied by a negative number", "turn them round behind it", x)
     if any(x.pads):
         raise RefusalError("zeros were padded around its input", "use the pool's own padding", then=x)
+    lying = x.axes == LYING
+    op, x = _upright(op, x) if lying else (op, x)
     if op.kind == "GlobalMaxPool":
         kernel = x.dims[1:]
     else:
@@ -101,7 +106,8 @@ def max_pool(ctx: Context, op: Op, args: Args) -> Taken:
     if op.attributes.get("ceil_mode", 0):
         window = _to_the_end(window, x)
     height, width = window.output(*x.shape[1:])
-    pooled = replace(x, shape=(x.shape[0], height, width), pads=NO_PADS)
+    axes = LYING if lying and height == 1 else x.axes
+    pooled = replace(x, shape=(x.shape[0], height, width), axes=axes, pads=NO_PADS)
     if window.kernel == (1, 1) and window.stride == (1, 1) and not any(window.padding):
         return Taken((pooled,), "a pool of single values, left out")
     options = {
@@ -117,6 +123,16 @@ def max_pool(ctx: Context, op: Op, args: Args) -> Taken:
     layer = ctx.build.add(op, "plain_pool2d", x, options)
     says = f"max pooling {window.kernel[0]}x{window.kernel[1]}"
     return Taken((replace(pooled, layer=layer),), says)
+
+
+def _upright(op: Op, x: Flow) -> tuple[Op, Flow]:
+    """Return a pool over the file's maps (C, L, 1) as one over the layer's maps (C, 1, L)."""
+    turned = {
+        name: [*held[1::-1], *held[:1:-1]]
+        for name in ("kernel_shape", "strides", "pads", "dilations")
+        if isinstance(held := op.attributes.get(name), list)
+    }
+    return replace(op, attributes={**op.attributes, **turned}), replace(x, axes=natural(x.shape))
 
 
 def _to_the_end(window: Window, x: Flow) -> Window:
