@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blrc.importing.file import Op
-from blrc.importing.flow import Bits, Flow, Scores, Sums, by_channel
+from blrc.importing.flow import Bits, Constant, Flow, Scores, Sums, by_channel
 from blrc.importing.numbers import reals
 from blrc.importing.ops.decide import settle
 from blrc.importing.ops.quantise import two_values
@@ -46,9 +46,19 @@ def clip(ctx: Context, op: Op, args: Args) -> Taken:
         raise RefusalError(f"it clips to [{low:g}, {high:g}], which is empty", "export the network again", then=x)
     if isinstance(x, Bits):
         ends = [np.array(math.copysign(math.inf, side) if b is None else b) for b, side in ((low, -1), (high, 1))]
-        return Taken((two_values(replace(op, attributes={}), x, (ends[0], ends[1])),), "a clip of bits")
+        return Taken((two_values(replace(op, kind="Clip", attributes={}), x, (ends[0], ends[1])),), "a clip of bits")
     says = f"a clip to [{'-inf' if low is None else f'{low:g}'}, {'inf' if high is None else f'{high:g}'}]"
     return _bend(ctx, op, x, "clip", {"min_val": low, "max_val": high}, {}, says)
+
+
+def limit(ctx: Context, op: Op, args: Args) -> Taken:
+    """Take Min and Max with a constant, which are clips of one side."""
+    constants = [arg for arg in args if isinstance(arg, Constant)]
+    flows = [arg for arg in args if not isinstance(arg, Constant)]
+    if len(constants) != 1 or len(flows) != 1:
+        raise RefusalError("it does not compare with one constant", "use Clip with constant bounds")
+    bounds = [constants[0], None] if op.kind == "Max" else [None, constants[0]]
+    return clip(ctx, op, [*flows, *bounds])
 
 
 def prelu(ctx: Context, op: Op, args: Args) -> Taken:

@@ -18,9 +18,10 @@ from blrc.importing.inputs import as_real
 from blrc.importing.numbers import Reals, fractions, reals, signs_of
 from blrc.importing.ops.decide import HALF, settle
 from blrc.importing.ops.record import Args, Context, Taken, constant, flow, number, optional
-from blrc.importing.ops.window import Spatial, spatial
+from blrc.importing.ops.window import spatial
 from blrc.importing.refusal import RefusalError
 from blrc.net.net import INPUT
+from blrc.net.window import padding_option
 
 _REMEDIES = {
     "rounding": "write the file with weights of exactly two values for each channel, s * sign(w)",
@@ -48,7 +49,7 @@ def conv(ctx: Context, op: Op, args: Args) -> Taken:
     if weights.ndim == 3:
         weights = weights[:, :, None]
     out = window.output(*(1, *x.dims[1:])[-2:])
-    covers = groups == 1 and out == (1, 1) and not any(window.pads) and window.dilation == (1, 1)
+    covers = groups == 1 and out == (1, 1) and not any(window.padding) and window.dilation == (1, 1)
     if isinstance(x, Bits) and covers and weights.shape[1:] == (1, *x.dims)[-3:]:
         ones = (len(weights), *[1] * len(x.dims[1:]))
         flat = replace(x, axes=(tuple(chain.from_iterable(x.axes)),))
@@ -59,18 +60,14 @@ def conv(ctx: Context, op: Op, args: Args) -> Taken:
         "out_channels": len(weights),
         "kernel_size": list(window.kernel),
         "stride": list(window.stride),
-        "padding": _padding(window),
+        "padding": list(padding_option(window.padding)),
         "dilation": list(window.dilation),
         "groups": groups,
         "bias": False,
     }
     axes = x.axes
     shape = (len(weights), *out)
-    return _binary(ctx, op, replace(x, pads=window.pads), weights, bias, options, shape, axes)
-
-
-def _padding(window: Spatial) -> Any:
-    return window.padding
+    return _binary(ctx, op, replace(x, pads=window.padding), weights, bias, options, shape, axes)
 
 
 def _unflat(value: Any, dims: tuple[int, ...]) -> Any:
