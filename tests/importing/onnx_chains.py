@@ -101,7 +101,8 @@ def plain(model: Any) -> Any:
             low, high = _range(held, int(numpy_helper.to_array(table)))
             nodes += [
                 helper.make_node("Div", [node.input[0], node.input[1]], [f"{out}_d"]),
-                helper.make_node("Clip", [f"{out}_d", number(f"{out}_l", low), number(f"{out}_h", high)], [f"{out}_c"]),
+                helper.make_node("Min", [f"{out}_d", number(f"{out}_h", high)], [f"{out}_m"]),
+                helper.make_node("Max", [f"{out}_m", number(f"{out}_l", low)], [f"{out}_c"]),
                 helper.make_node("Round", [f"{out}_c"], [f"{out}_r"]),
                 helper.make_node("Mul", [f"{out}_r", node.input[1]], [out]),
             ]

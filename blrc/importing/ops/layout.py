@@ -22,7 +22,7 @@ from blrc.importing.flow import (
     natural,
     reshaped,
 )
-from blrc.importing.folding import axes_of
+from blrc.importing.folding import axes_of, part_of_shape
 from blrc.importing.numbers import reals
 from blrc.importing.ops.decide import settle
 from blrc.importing.ops.record import Args, Context, Taken, constant, flow, optional, scalar
@@ -109,8 +109,7 @@ def shape(ctx: Context, op: Op, args: Args) -> Taken:
     """Take Shape, whose result is a constant."""
     x = flow(args)
     dims = np.array([ctx.batch, *padded(x)], dtype=np.int64)
-    first, last = op.attributes.get("start", 0), op.attributes.get("end")
-    return Taken((Constant(dims[slice(first, last)]),), "arithmetic on shapes")
+    return Taken((Constant(dims[part_of_shape(op)]),), "arithmetic on shapes")
 
 
 def padded(x: Flow) -> tuple[int, ...]:

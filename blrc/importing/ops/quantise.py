@@ -10,12 +10,13 @@ from numpy.typing import NDArray
 
 from blrc.importing.file import Op
 from blrc.importing.flow import Bits, Constant, Flow, Raw, Signed, Sums, Test, along
-from blrc.importing.folding import ROUNDINGS, fold, rounding_of, steps_of
+from blrc.importing.folding import fold
 from blrc.importing.inputs import as_codes
 from blrc.importing.numbers import reals
 from blrc.importing.ops.affine import add
 from blrc.importing.ops.decide import HALF, decide, settle
 from blrc.importing.ops.record import Args, Context, Taken, constant, flow, number, scalar
+from blrc.importing.quantisers import ROUNDINGS, rounding_of, steps_of
 from blrc.importing.refusal import RefusalError
 
 _FROM_0 = "+1 from 0 on, else -1"
