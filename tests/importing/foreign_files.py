@@ -216,8 +216,9 @@ class Foreign:
             self.file.node(self.pick("Add", "Sub"), np.float32(self.pick(0.1, 0.5)))
             self.file.node("Sign")
         elif style == 3:
+            before = self.unit
             self.shift(np.float32([float(self.unit) / 2]))
-            self.file.node("Sign")
+            self.file.node(*(("Sign",) if self.unit < before else ("BipolarQuant", np.float32(1))), domain="" if self.unit < before else BREVITAS)
         elif style == 4:
             steps = float(self.unit) * self.rng.integers(-1, 2, (many if self.chance(0.7) else 1, 1))
             scale, bias = self.pick((2.0, -1.0), (1.0, 0.0), (1.0, -0.5), (-2.0, 1.0))

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blrc.importing.file import Op
-from blrc.importing.flow import Bits, Flow, Scores, Sums, by_channel
+from blrc.importing.flow import Bits, Flow, Raw, Scores, Sums, by_channel
 from blrc.importing.numbers import reals
 from blrc.importing.ops.decide import settle
 from blrc.importing.ops.quantise import two_values
@@ -68,6 +68,9 @@ def _clipped(ctx: Context, op: Op, x: Flow, low: float | None, high: float | Non
         made = two_values(replace(op, kind="Clip", attributes={}), x, (ends[0], ends[1]))
         return Taken((made,), "a clip of bits")
     says = f"a clip to [{'-inf' if low is None else f'{low:g}'}, {'inf' if high is None else f'{high:g}'}]"
+    if isinstance(x, Raw) and (x.seen is not None or ((low or -1) < 0 < (high or 1) and 0 not in (low, high))):
+        seen = x.seen if x.seen is None or low is high is None else np.clip(x.seen, low, high).astype(x.seen.dtype)
+        return Taken((replace(x, seen=seen, bent=str(op)),), f"{says}, which the sign behind it decides")
     return _bend(ctx, op, x, "clip", {"min_val": low, "max_val": high}, {}, says)
 
 

@@ -186,7 +186,7 @@ def _flattened(ctx: Context, op: Op, x: Flow, weights: NDArray[Any]) -> tuple[Fl
         turned = np.empty_like(weights)
         turned[:, place] = weights
         weights = turned
-    if x.layer == INPUT and ctx.build.encoding is None:
+    if x.layer == INPUT and ctx.build.encoding is None and x.bound is None:
         return replace(x, shape=(features,), axes=((0,),)), weights
     layer = ctx.build.add(op, "flatten", x, {})
     return replace(x, layer=layer, shape=(features,), axes=((0,),)), weights
