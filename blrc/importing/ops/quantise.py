@@ -109,9 +109,13 @@ def multi_threshold(ctx: Context, op: Op, args: Args) -> Taken:
             then=_as_if(x, scale / 2),
         )
     last = str(op.attributes.get("data_layout", "NCHW")).endswith("C")
-    rows = along("its thresholds", x, steps[:, 0], len(x.dims) if last else 1)
-    axis = x.axes.index((0,)) if (0,) in x.axes else 0
-    held = rows.reshape(-1, *[1] * (len(x.dims) - 1 - axis)) if len(rows) > 1 else rows
+    axis = len(x.dims) if last else 1
+    if isinstance(x, Raw):
+        held = steps[:, 0].reshape(-1, *[1] * (len(x.dims) - axis))
+    else:
+        rows = along("its thresholds", x, steps[:, 0], axis)
+        axis = x.axes.index((0,)) if (0,) in x.axes else 0
+        held = rows.reshape(-1, *[1] * (len(x.dims) - 1 - axis)) if len(rows) > 1 else rows
     moved = add(ctx, op, x, -held)
     return Taken((decide(ctx, op, moved, scale + bias, bias),), "bits: a threshold for each channel")
 
