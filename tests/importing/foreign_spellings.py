@@ -7,7 +7,7 @@ them for their mean, so that bits are balanced and such ties are frequent.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -39,7 +39,6 @@ class Spelled:
         last: whether the file has channels last.
         unit, peak: a power of two that divides all values, and the largest value.
         centred: whether zeros may be padded.
-        doubtful: why a refusal would be right; empty where the network has to be taken.
     """
 
     rng: np.random.Generator
@@ -52,7 +51,6 @@ class Spelled:
     unit: Fraction = Fraction(1)
     peak: float = 1.0
     centred: bool = True
-    doubtful: list[str] = field(default_factory=list)
 
     def chance(self, share: float) -> bool:
         return bool(self.rng.random() < share)
@@ -200,7 +198,8 @@ class Spelled:
         if style == 0:
             high = float(self.pick(1, 0.5, 2))
             low = -high
-            self.file.node("BipolarQuant", np.float32(high), domain=self.pick(BREVITAS, "qonnx.custom_op.general", FINN))
+            domain = self.pick(BREVITAS, "qonnx.custom_op.general", FINN)
+            self.file.node("BipolarQuant", np.float32(high), domain=domain)
         elif style == 1:
             low, high = self.pick((-1, 1), (1, -1), (0, 1), (-0.5, 0.5), (1, 3))
             at = np.float32(float(self.unit) * int(self.rng.integers(-1, 2)))
@@ -213,7 +212,10 @@ class Spelled:
         elif style == 3:
             before = self.unit
             self.shift(np.float32([float(self.unit) / 2]))
-            self.file.node(*(("Sign",) if self.unit < before else ("BipolarQuant", np.float32(1))), domain="" if self.unit < before else BREVITAS)
+            if self.unit < before:
+                self.file.node("Sign")
+            else:
+                self.file.node("BipolarQuant", np.float32(1), domain=BREVITAS)
         elif style == 4:
             steps = float(self.unit) * self.rng.integers(-1, 2, (many if self.chance(0.7) else 1, 1))
             scale, bias = self.pick((2.0, -1.0), (1.0, 0.0), (1.0, -0.5), (-2.0, 1.0))
