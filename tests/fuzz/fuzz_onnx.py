@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -16,7 +17,7 @@ from onnx import AttributeProto, TensorProto, helper, numpy_helper
 from blrc.app.export import build
 from blrc.app.import_onnx import import_onnx, look
 from blrc.frontend.sample import MAP
-from blrc.program import program_file, reference
+from blrc.program import reference
 
 FILES = 12
 """Networks of which the files are changed ones."""
@@ -86,12 +87,15 @@ def prepare(folder: Path) -> None:
     """Write the good files."""
     folder.mkdir()
     for seed in range(FILES):
-        foreign(seed).file.save(folder / f"{seed}.onnx", listed=bool(seed % 2))
+        net = foreign(seed)
+        net.file.save(folder / f"{seed}.onnx", listed=bool(seed % 2))
+        (folder / f"{seed}.json").write_text(json.dumps(net.options), encoding="utf-8")
 
 
 def onnx_file(rng: Random, good: Path, place: Path) -> Callable[[], object]:
     """Return what imports a changed file, looks at it, or exports it."""
-    content = (good / "files" / f"{rng.randrange(FILES)}.onnx").read_bytes()
+    source = good / "files" / f"{rng.randrange(FILES)}.onnx"
+    content = source.read_bytes()
     if rng.random() < 0.2:
         content = bytes_mutated(content, rng)
     else:
@@ -102,7 +106,7 @@ def onnx_file(rng: Random, good: Path, place: Path) -> Callable[[], object]:
     path = place / "net.onnx"
     path.write_bytes(content)
     (place / "weights.bin").write_bytes(bytes(64))
-    options = rng.choice(OPTIONS)
+    options = json.loads(source.with_suffix(".json").read_bytes()) if rng.random() < 0.8 else rng.choice(OPTIONS)
 
     def run() -> None:
         walked = look(path, **options)
@@ -111,7 +115,6 @@ def onnx_file(rng: Random, good: Path, place: Path) -> Callable[[], object]:
         found = import_onnx(path, **options)
         if sum(value.size for value in found.tensors.values()) < LARGE:
             program = build(found, [MAP])[0]
-            assert program_file.load
             shape = program.input.shape
             reference.scores(
                 program, np.zeros((2, *shape), bool if program.input.dtype == "bits" else program.input.dtype)
@@ -147,7 +150,7 @@ def domain(model: Any, rng: Random) -> None:
 def number(model: Any, rng: Random) -> None:
     """Change one number of an initialiser, or all."""
     held = _held(model, rng)
-    array = numpy_helper.to_array(held).copy() if held.data_type else np.zeros(1, np.float32)
+    array = _array(held).copy()
     if array.size and array.dtype.kind in "fiu":
         new = rng.choice(FLOATS if array.dtype.kind == "f" else SIZES)
         flat = array.reshape(-1)
@@ -155,6 +158,14 @@ def number(model: Any, rng: Random) -> None:
             new if array.dtype.kind == "f" else np.array(new).astype(array.dtype)
         )
     held.CopyFrom(numpy_helper.from_array(array, held.name))
+
+
+def _array(held: Any) -> Any:
+    """Return the array of an initialiser, which another change may have damaged."""
+    try:
+        return numpy_helper.to_array(held)
+    except (ValueError, TypeError, KeyError):
+        return np.zeros(1, np.float32)
 
 
 def dims(model: Any, rng: Random) -> None:
@@ -173,7 +184,7 @@ def element(model: Any, rng: Random) -> None:
         return
     kinds = ("float16", "float64", "int8", "uint8", "int32", "int64", "uint64", "bool", "complex64")
     with np.errstate(all="ignore"):
-        held.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(held).astype(rng.choice(kinds)), held.name))
+        held.CopyFrom(numpy_helper.from_array(_array(held).astype(rng.choice(kinds)), held.name))
 
 
 def data(model: Any, rng: Random) -> None:
