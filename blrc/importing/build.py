@@ -54,8 +54,17 @@ class Builder:
     def add(
         self, op: Op, kind: str, x: Flow, options: Mapping[str, Any], tensors: Mapping[str, NDArray[Any]] | None = None
     ) -> str:
-        """Add a layer that reads what `x` describes, and return its name."""
+        """Add a layer that reads what `x` describes, and return its name.
+
+        Raises:
+            RefusalError: the raw input has thresholds along an axis that is not its channels.
+        """
         if x.layer == INPUT and self.encoding is None:
+            if x.bound:
+                raise RefusalError(
+                    f"thresholds or tables of the raw input lie along its axis {x.bound + 1}, not along its channels",
+                    "transpose it to (N, C, H, W), or give all values the same",
+                )
             self.encoding = (self.encode or bits)(x.shape)
         name = self._name(op)
         self.nodes.append(Node(name, kind, (x.layer,), dict(options)))

@@ -10,11 +10,10 @@ import numpy as np
 from blrc.errors import BlrcError
 from blrc.frontend.checkpoint import Checkpoint
 from blrc.importing.build import Builder
-from blrc.importing.declared import Declared
+from blrc.importing.declared import Declared, start
 from blrc.importing.file import Graph, Op, shown
 from blrc.importing.flow import Answer, Constant, Flow, Scores, Sums, Value
 from blrc.importing.folding import check_attributes, fold
-from blrc.importing.inputs import start
 from blrc.importing.ops.record import Context
 from blrc.importing.ops.table import OPS
 from blrc.importing.refusal import RefusalError

@@ -101,18 +101,17 @@ def plain(model: Any) -> Any:
             low, high = _range(held, int(numpy_helper.to_array(table)))
             nodes += [
                 helper.make_node("Div", [node.input[0], node.input[1]], [f"{out}_d"]),
-                helper.make_node("Clip", [f"{out}_d", number(f"{out}_l", low), number(f"{out}_h", high)], [f"{out}_c"]),
+                helper.make_node("Min", [f"{out}_d", number(f"{out}_h", high)], [f"{out}_m"]),
+                helper.make_node("Max", [f"{out}_m", number(f"{out}_l", low)], [f"{out}_c"]),
                 helper.make_node("Round", [f"{out}_c"], [f"{out}_r"]),
                 helper.make_node("Mul", [f"{out}_r", node.input[1]], [out]),
             ]
         elif node.op_type == "MultiThreshold":
-            last = held.get("data_layout", b"NCHW") == b"NHWC"
+            layout = held.get("data_layout", b"NCHW").decode()
             table = next(c for c in made.graph.initializer if c.name == node.input[1])
             steps = numpy_helper.to_array(table)[:, 0]
-            flat = held.get("data_layout") == b"NC" or last
-            made.graph.initializer.append(
-                numpy_helper.from_array(steps if flat else steps.reshape(1, -1, 1, 1), f"{out}_t")
-            )
+            behind = 0 if layout.endswith("C") or len(steps) == 1 else len(layout) - 2
+            made.graph.initializer.append(numpy_helper.from_array(steps.reshape(-1, *[1] * behind), f"{out}_t"))
             scale, bias = held.get("out_scale", 1.0), held.get("out_bias", 0.0)
             low, high = number(f"{out}_low", bias), number(f"{out}_high", scale + bias)
             nodes += [

@@ -131,6 +131,8 @@ def add(ctx: Context, op: Op, x: Flow, held: Reals) -> Flow:
     if isinstance(x, Raw):
         if any(x.pads) and held.any():
             raise RefusalError("it adds to an input that was padded with zeros", "pad behind it", then=x)
+        if x.bent and x.seen is None and held.any():
+            raise RefusalError(f"it adds to the raw input behind {x.bent}", "add before the clip", then=x)
         by = _fitted(x, held)
         seen = None if x.seen is None else x.seen + by.astype(x.seen.dtype)
         return replace(x, offset=x.offset + _rational(by), seen=seen)

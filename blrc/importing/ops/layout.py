@@ -22,7 +22,7 @@ from blrc.importing.flow import (
     natural,
     reshaped,
 )
-from blrc.importing.folding import axes_of
+from blrc.importing.folding import axes_of, part_of_shape
 from blrc.importing.numbers import reals
 from blrc.importing.ops.decide import settle
 from blrc.importing.ops.record import Args, Context, Taken, constant, flow, optional, scalar
@@ -109,8 +109,7 @@ def shape(ctx: Context, op: Op, args: Args) -> Taken:
     """Take Shape, whose result is a constant."""
     x = flow(args)
     dims = np.array([ctx.batch, *padded(x)], dtype=np.int64)
-    first, last = op.attributes.get("start", 0), op.attributes.get("end")
-    return Taken((Constant(dims[slice(first, last)]),), "arithmetic on shapes")
+    return Taken((Constant(dims[part_of_shape(op)]),), "arithmetic on shapes")
 
 
 def padded(x: Flow) -> tuple[int, ...]:
@@ -199,6 +198,8 @@ def _laid(x: Flow, dims: tuple[int, ...]) -> Taken:
         base = _laid(replace(x.base, axes=x.axes), dims).outputs[0]
         assert isinstance(base, Flow)
         return Taken((replace(x, shape=base.shape, axes=base.axes, base=base),), says)
+    if isinstance(x, Bits) and x.bound is not None:
+        return Taken((reshaped(_channels_first(x), dims),), says)
     if x.layer == INPUT and x.is_natural and isinstance(x, Raw | Bits):
         if isinstance(x, Raw):
             x = _constants(x, dims)
@@ -206,8 +207,17 @@ def _laid(x: Flow, dims: tuple[int, ...]) -> Taken:
     return Taken((reshaped(x, dims),), says)
 
 
+def _channels_first(x: Bits) -> Bits:
+    """Return bits of the raw input as the file sees them, whose thresholds lie along the first axis of the input."""
+    if not x.bound:
+        return x
+    order = [x.bound, *(axis for axis in range(len(x.shape)) if axis != x.bound)]
+    axes = tuple((order.index(axis),) for axis in range(len(order)))
+    return replace(x, shape=tuple(x.shape[axis] for axis in order), axes=axes, bound=0)
+
+
 def _constants(x: Raw, dims: tuple[int, ...]) -> Raw:
-    if x.factor.size > 1 or x.offset.size > 1 or (x.seen is not None and x.seen[0].size > 1):
+    if x.bound is not None or x.factor.size > 1 or x.offset.size > 1 or (x.seen is not None and x.seen[0].size > 1):
         raise RefusalError(
             "it reshapes an input that has another scale for each channel",
             "scale behind the reshape, or all alike",
@@ -241,7 +251,8 @@ def transpose(ctx: Context, op: Op, args: Args) -> Taken:
             x = replace(x, factor=x.factor.transpose(order), offset=x.offset.transpose(order))
             seen = None if x.seen is None else x.seen.transpose(0, *perm[1:])
             x = replace(x, seen=seen)
-        return Taken((replace(x, shape=tuple(x.shape[axis] for axis in order)),), says)
+        bound = None if x.bound is None else order.index(x.bound)
+        return Taken((replace(x, shape=tuple(x.shape[axis] for axis in order), bound=bound),), says)
     return Taken((replace(x, axes=tuple(x.axes[axis] for axis in order)),), says)
 
 

@@ -70,12 +70,19 @@ def as_map(x: Flow, rank: int) -> Flow:
         raise RefusalError(f"it needs a map of {rank} dimensions, but its input is {('N', *x.dims)}", "export it again")
     if x.layer == INPUT and x.is_natural:
         return replace(x, shape=(x.shape[0], 1, x.shape[1]), axes=((0,), (2,))) if rank == 1 else x
+    if is_single(x):
+        return x
     wanted = ((0,), (2,)) if rank == 1 else natural(x.shape)
     if len(x.shape) != 3 or not all(mine == theirs or not mine for mine, theirs in zip(x.axes, wanted, strict=True)):
         raise RefusalError(
             f"its input {('N', *x.dims)} was reshaped or has its channels last", "give it a map (N, C, H, W)", then=x
         )
     return x
+
+
+def is_single(x: Flow) -> bool:
+    """Return whether a flow is a vector that the file sees as a map of one position."""
+    return len(x.shape) == 1 and x.layer != INPUT and x.axes == ((0,), *[()] * (len(x.axes) - 1))
 
 
 def max_pool(ctx: Context, op: Op, args: Args) -> Taken:
@@ -105,7 +112,11 @@ def max_pool(ctx: Context, op: Op, args: Args) -> Taken:
         raise RefusalError("its window is dilated", "use a pool without dilation", then=x)
     if op.attributes.get("ceil_mode", 0):
         window = _to_the_end(window, x)
-    height, width = window.output(*x.shape[1:])
+    height, width = window.output(*(1, *x.dims[1:])[-2:])
+    if is_single(x):
+        if (height, width) != (1, 1):
+            raise RefusalError("it pads a map of one position to several", "leave it out", then=x)
+        return Taken((replace(x, pads=NO_PADS),), "a pool of single values, left out")
     axes = LYING if lying and height == 1 else x.axes
     pooled = replace(x, shape=(x.shape[0], height, width), axes=axes, pads=NO_PADS)
     if window.kernel == (1, 1) and window.stride == (1, 1) and not any(window.padding):
