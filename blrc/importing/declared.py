@@ -13,13 +13,13 @@ import numpy as np
 from blrc.errors import BlrcError
 from blrc.importing.file import Source, shown
 from blrc.importing.flow import Bits, Raw, natural
+from blrc.net.choices import INPUTS
 from blrc.net.encoding import RAW_VALUES
 from blrc.net.net import INPUT
 from blrc.net.shapes import MOST_VALUES
 
 _FLOATS = {"DOUBLE": np.float64, "FLOAT16": np.float16}
 """Types of inputs by ONNX's names, where they are not float32."""
-KINDS = ("pixels", "int8", "bits")
 
 
 @dataclass(frozen=True)
@@ -48,8 +48,8 @@ def parse_input(
     Raises:
         BlrcError: an unknown kind, or options that do not belong to it.
     """
-    if kind not in (None, *KINDS):
-        raise BlrcError(f"--input {kind!r}: expected {', '.join(KINDS[:-1])} or {KINDS[-1]}")
+    if kind not in (None, *INPUTS):
+        raise BlrcError(f"--input {kind!r}: expected {', '.join(INPUTS[:-1])} or {INPUTS[-1]}")
     for name, value, owner in (("mean", mean, "pixels"), ("std", std, "pixels"), ("scale", scale, "int8")):
         if value is not None and kind != owner:
             raise BlrcError(f"--{name}: only for --input {owner}")
