@@ -9,7 +9,8 @@ Larq works with TensorFlow 2.15 at the latest, on Python 3.10 or 3.11, in an env
     make larq    # python -m venv .venv-larq, then pip install -r constraints-larq.txt
     .venv-larq/bin/python examples/imported/larq_tutorial.py --data DIR -o larq_tutorial.onnx
 
-DIR is the folder of MNIST's files.
+DIR is the folder of MNIST's files. The small network of the tests, `tests/importing/larq_strided.onnx`, was written
+with `--network strided --width 4 --epochs 1`.
 """
 
 from __future__ import annotations
@@ -57,18 +58,21 @@ def tutorial() -> Any:
     )
 
 
-def strided() -> Any:
-    """A network with strides and padding, which takes pixels from 0 to 255."""
+def strided(width: int) -> Any:
+    """A network with strides and padding, which takes pixels from 0 to 255.
+
+    Padding is 0 for the first layer, too. That is a pixel of 128, since pixels become x / 128 - 1.
+    """
     return tf.keras.Sequential(
         [
             layers.Rescaling(1 / 128, offset=-1, input_shape=(28, 28, 1), dtype=tf.float32),
-            lq.layers.QuantConv2D(32, 3, strides=2, padding="same", use_bias=False, **FIRST),
+            lq.layers.QuantConv2D(width, 3, strides=2, padding="same", use_bias=False, **FIRST),
             layers.BatchNormalization(),
-            lq.layers.QuantConv2D(64, 3, strides=2, padding="same", use_bias=False, **BINARY),
+            lq.layers.QuantConv2D(2 * width, 3, strides=2, padding="same", use_bias=False, **BINARY),
             layers.MaxPooling2D(2, padding="same"),
             layers.BatchNormalization(),
             layers.Flatten(),
-            lq.layers.QuantDense(64, use_bias=False, **BINARY),
+            lq.layers.QuantDense(2 * width, use_bias=False, **BINARY),
             layers.BatchNormalization(),
             lq.layers.QuantDense(10, use_bias=False, **BINARY),
             layers.BatchNormalization(),
@@ -91,6 +95,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True, help="Folder of MNIST's files.")
     parser.add_argument("-o", "--output", type=Path, default=Path("larq_tutorial.onnx"), help="ONNX file to write.")
     parser.add_argument("--network", choices=["tutorial", "strided"], default="tutorial", help="Network to train.")
+    parser.add_argument("--width", type=int, default=32, help="Channels of the strided network's first layer.")
     parser.add_argument("--epochs", type=int, default=6, help="Of training; the tutorial takes 6.")
     parser.add_argument("--seed", type=int, default=0, help="Of all randomness.")
     options = parser.parse_args()
@@ -99,7 +104,7 @@ def main() -> None:
     if options.network == "tutorial":
         model, images, kind = tutorial(), (images / 127.5 - 1).astype(np.float32), tf.float32
     else:
-        model, kind = strided(), tf.uint8
+        model, kind = strided(options.width), tf.uint8
     model.compile(optimizer="adam", loss="sparse_categorical_crossentropy", metrics=["accuracy"])
     model.fit(images, labels, batch_size=64, epochs=options.epochs, verbose=2)
     signature = [tf.TensorSpec((None, 28, 28, 1), kind, name="image")]
