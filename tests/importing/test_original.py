@@ -197,6 +197,15 @@ def test_another_file_of_the_same_network_is_a_note(tmp_path: Path, capsys: pyte
     assert "importing it gives the same program" in said
 
 
+def test_a_file_that_is_newer_than_onnx_runtime_is_refused_with_a_remedy(tmp_path: Path) -> None:
+    file = dense_file()
+    file.opset = 60
+    path = file.save(tmp_path / "net.onnx")
+    _, program = imported(path)
+    with pytest.raises(BlrcError, match=r"refuses the original: .*opset.*; install a newer onnxruntime"):
+        compared(path, program)
+
+
 @pytest.mark.parametrize("opset", [7, 8])
 def test_a_file_of_an_old_opset_is_converted_and_run(opset: int, tmp_path: Path) -> None:
     file = dense_file()

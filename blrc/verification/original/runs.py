@@ -40,7 +40,10 @@ class FilePart:
         try:
             self.session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
         except Exception as error:  # of many kinds, from a package without types
-            raise BlrcError(f"ONNX Runtime refuses the original: {_first_line(error)}") from None
+            line = _first_line(error)
+            newer = any(word in line.lower() for word in ("opset", "ir version"))
+            remedy = "; install a newer onnxruntime, or export the network with an older opset" if newer else ""
+            raise BlrcError(f"ONNX Runtime refuses the original: {line}{remedy}") from None
         self.dtype = _TYPES.get(self.session.get_inputs()[0].type, np.dtype(np.float32))
 
     def run(self, maps: NDArray[Any]) -> dict[str, NDArray[Any]]:

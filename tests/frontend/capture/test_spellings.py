@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -488,3 +488,42 @@ def test_two_random_variables_are_not_joined_by_plus() -> None:
     x = bnn.BinaryLinear(4, 3)(torch.ones(2, 4))
     with pytest.raises(TypeError, match=r"a Gaussian .* takes no \+"):
         x + x
+
+
+class Quantised(NamedTuple):
+    """A value with its scale, as Brevitas hands it from layer to layer."""
+
+    value: torch.Tensor
+    scale: torch.Tensor
+
+
+class QuantSign(nn.Module):
+    def forward(self, x: Any) -> Quantised:
+        x = x.value if isinstance(x, Quantised) else x
+        return Quantised(0.5 * sign(x), torch.tensor(0.5))
+
+
+class QuantLinear(nn.Linear):
+    def forward(self, x: Any) -> Quantised:  # type: ignore[override]
+        scale = torch.tensor(0.25)
+        return Quantised(F.linear(x.value, scale.to(x.value) * sign(self.weight), self.bias), x.scale * scale)
+
+
+class Quantising(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(4)
+        self.first, self.fc1, self.act, self.fc2 = QuantSign(), QuantLinear(40, 8), QuantSign(), QuantLinear(8, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.fc2(self.act(self.fc1(self.first(x.flatten(1))))).value  # type: ignore[no-any-return]
+
+
+def test_values_that_travel_with_their_scale_are_taken() -> None:
+    """Such modules ended in a message of NumPy's about `__cuda_array_interface__`."""
+    model = Quantising()
+    program, nets = build(taken(model), [MAP])
+    raw = np.random.default_rng(0).integers(0, 2, (50, *SHAPE)).astype(np.uint8)
+    with torch.no_grad():
+        expected = model.double()(torch.from_numpy(raw * 2.0 - 1)).numpy()
+    assert np.abs(reference.scores(program, device_layout(raw)) * score_scale(nets) - expected).max() < 1e-3
