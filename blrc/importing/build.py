@@ -71,6 +71,11 @@ class Builder:
         self.tensors.update({f"{name}.{key}": value for key, value in (tensors or {}).items()})
         return name
 
+    def note(self, text: str) -> None:
+        """Tell the user something once; nothing where the text is empty."""
+        if text and text not in self.notes:
+            self.notes.append(text)
+
     def _name(self, op: Op) -> str:
         stem = re.sub(r"[^A-Za-z0-9]+", "_", op.name).strip("_")[-LONGEST:].strip("_")
         if not stem or stem[0].isdigit():
