@@ -12,8 +12,8 @@
 #   make results-cifar10  the same for CIFAR-10 at a quarter of the width: about four CPU hours of training (it goes
 #                  on where it was stopped), half an hour of evaluation
 #   make targets   verify the exported C on every machine in emulators, write docs/targets.md
-#   make imported  import networks of other people (it downloads one and trains one; DATA=DIR has MNIST's files), compare
-#                  them with their originals, and write docs/imported.md
+#   make imported  import networks of other people (it downloads some and trains one; DATA=DIR has MNIST's files and
+#                  CIFAR10=DIR the other's), compare them with their originals, and write docs/imported.md
 #   make notorch   export, verify, bench and compile in an environment without torch, onnx and onnxruntime
 #   make consumers run the ONNX file in every runtime that reads it (about 1.3 GB of them), write docs/consumers.md
 #   make bench     the C at every level of x86-64 beside ONNX Runtime (float32, int8) and PyTorch on common layers and
@@ -162,7 +162,8 @@ results-cifar10: .venv/.installed
 	$(BIN)/python tools/pages/results.py cifar10 $(if $(DATA),--data $(DATA))
 
 imported: .venv/.installed
-	$(BIN)/python tools/pages/imported.py $(if $(DATA),--data $(DATA)) $(if $(FILES),--files $(FILES))
+	$(BIN)/python tools/pages/imported.py $(if $(DATA),--data $(DATA)) $(if $(CIFAR10),--cifar10 $(CIFAR10)) \
+	    $(if $(FILES),--files $(FILES))
 
 targets: .venv/.installed
 	$(BIN)/python tools/pages/targets.py

@@ -76,6 +76,10 @@ class Builder:
         if text and text not in self.notes:
             self.notes.append(text)
 
+    def ends_in(self, layer: str, kind: str) -> bool:
+        """Return whether a layer is the last one so far, and of a kind."""
+        return bool(self.nodes) and (self.nodes[-1].name, self.nodes[-1].kind) == (layer, kind)
+
     def _name(self, op: Op) -> str:
         stem = re.sub(r"[^A-Za-z0-9]+", "_", op.name).strip("_")[-LONGEST:].strip("_")
         if not stem or stem[0].isdigit():

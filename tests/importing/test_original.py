@@ -20,14 +20,14 @@ from blrc.importing.declared import Declared
 from blrc.program.program import Constant, Program
 from blrc.verification.inputs.stimuli import adversarial_inputs, random_inputs
 from blrc.verification.original.compare import compare_original
-from blrc.verification.original.original import open_original
+from blrc.verification.original.file import open_file
 from blrc.verification.original.report import Against
 
 FEATURES, HIDDEN, CLASSES = 9, 6, 3
 
 
 def compared(path: Path, program: Program, declared: Declared | None = None, rounding: Any = "exact") -> Against:
-    original = open_original(path, declared, rounding)
+    original = open_file(path, declared, rounding)
     raw = np.concatenate([adversarial_inputs(program.input), random_inputs(program.input, 200, 0)])
     return compare_original(program, original, [(raw, None)], lambda what, done, total: None)
 
@@ -104,6 +104,13 @@ def test_another_gamma_and_another_network_are_found(tmp_path: Path) -> None:
     assert len(found.problems) == 1 and "the original has other layers: " in found.problems[0]
 
 
+def test_another_program_with_the_same_tables_is_found(tmp_path: Path) -> None:
+    path = dense_file().save(tmp_path / "net.onnx")
+    _, program = imported(path)
+    found = compared(path, replace(program, gate=1))
+    assert found.problems == ("reading the original gives another program; give what the export was made of",)
+
+
 def test_scores_beyond_rounding_are_found(tmp_path: Path) -> None:
     path = dense_file().save(tmp_path / "net.onnx")
     _, program = imported(path)
@@ -175,6 +182,29 @@ def test_the_command_line_names_a_bit_that_is_not_explained(tmp_path: Path, caps
     plain = json.loads(capsys.readouterr().out)
     assert end.value.code == 1 and plain["original"]["problems"]
     assert "was made of another file" in plain["original"]["notes"][0]
+
+
+def test_another_file_of_the_same_network_is_a_note(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = dense_file().save(tmp_path / "net.onnx")
+    model = dense_file().model()
+    model.producer_name = "a newer version"
+    (tmp_path / "again.onnx").write_bytes(model.SerializeToString())
+    blrc.export(path, folder=tmp_path / "out", targets="onnx")
+    with pytest.raises(SystemExit) as end:
+        main(["verify", str(tmp_path / "out"), "--original", str(tmp_path / "again.onnx"), "--random", "50"])
+    said = capsys.readouterr().out
+    assert end.value.code == 0 and "note: the export was made of another file, whose SHA-256 is " in said
+    assert "importing it gives the same program" in said
+
+
+@pytest.mark.parametrize("opset", [7, 8])
+def test_a_file_of_an_old_opset_is_converted_and_run(opset: int, tmp_path: Path) -> None:
+    file = dense_file()
+    file.opset = opset
+    path = file.save(tmp_path / "net.onnx", listed=True)
+    _, program = imported(path)
+    found = compared(path, program)
+    assert found.same_program and not found.problems and found.decisions > 0
 
 
 def test_the_manifest_and_the_checkpoint_name_the_original(tmp_path: Path) -> None:

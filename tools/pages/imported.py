@@ -1,8 +1,8 @@
 """Networks of other people, imported and compared with their originals: docs/imported.md.
 
-python tools/pages/imported.py [--data DIR] [--files DIR]
+python tools/pages/imported.py [--data DIR] [--cifar10 DIR] [--files DIR]
 
-Takes each network's ONNX file from DIR, or downloads it, or trains it as its tutorial does, which needs MNIST's
+Takes each network's file from --files, or downloads it, or trains it as its tutorial does, which needs MNIST's
 training images in --data. Ends with status 1 if a label or an unexplained bit differs.
 """
 
@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from imported_integers import integer_rows
 from template import fill
 
 import blrc
@@ -28,6 +29,7 @@ ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "imported.md"
 MACHINE = "cortex-m4"
 RANDOM = 10_000
+RANDOM_GIVEN = 1_000
 ZOO = "https://github.com/fastmachinelearning/qonnx_model_zoo"
 TUTORIAL = ROOT / "examples" / "imported" / "tutorial.py"
 
@@ -136,6 +138,7 @@ def row_of(original: Original, path: Path, data: Path, work: Path) -> dict[str, 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--data", type=Path, default=ROOT / "examples" / "mnist" / "data", help="Folder of MNIST.")
+    parser.add_argument("--cifar10", type=Path, help="Folder of CIFAR-10's batches; CNV is left out without it.")
     parser.add_argument("--files", type=Path, help="Folder that has the files, or gets them.")
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as work:
@@ -144,8 +147,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         rows = [
             row_of(original, file_of(original, files, options.data), options.data, Path(work)) for original in ORIGINALS
         ]
-    write_atomically(PAGE, fill("imported.md.j2", rows=rows, random=RANDOM).encode())
-    return 0 if all(row["passed"] for row in rows) else 1
+        data = {"mnist": options.data} | ({"cifar10": options.cifar10} if options.cifar10 else {})
+        given = integer_rows(files, data, Path(work), MACHINE, RANDOM_GIVEN)
+    page = fill("imported.md.j2", rows=rows, random=RANDOM, given=given, random_given=RANDOM_GIVEN)
+    write_atomically(PAGE, page.encode())
+    return 0 if all(row["passed"] for row in rows + given) else 1
 
 
 if __name__ == "__main__":

@@ -69,10 +69,17 @@ _FIXED: Mapping[str, Mapping[str, Any]] = {
     **{key: {"dilation": 1, "ceil_mode": False, "return_indices": False} for key in ("plain_pool1d", "plain_pool2d")},
 }
 MOST_STEPS = 10_000  # of a forward; a loop that never ends while it is traced would take all memory
-_INSTEAD = {
+_INSTEAD: Mapping[type | tuple[type, ...], str] = {
     nn.Conv2d: "use blrc.nn.BinaryConv2d (or SteConv2d)",
     nn.SyncBatchNorm: "use torch.nn.BatchNorm1d or BatchNorm2d, which can load its state_dict",
+    (nn.Softmax, nn.LogSoftmax): "leave it out where it ends the network: the labels are the same",
 }
+_INSTEAD_OF = {
+    **dict.fromkeys(("sign", "sgn", "where"), "use blrc.nn.SteSign (or StochasticSign)"),
+    **dict.fromkeys(("softmax", "log_softmax"), "leave it out where it ends the network: the labels are the same"),
+    **dict.fromkeys(("hardtanh", "clamp"), "use nn.Hardtanh"),
+}
+"""What to use for a function of torch."""
 
 
 def capture(model: nn.Module) -> tuple[Node, ...]:
@@ -272,7 +279,7 @@ def _capture_node(modules: Mapping[str, nn.Module], node: fx.Node, values: Mappi
     what = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", str(node.target))
     raise BlrcError(
         f"operation {what!r} ({node.name}) has no binary form; "
-        "use the layers of blrc.nn, and nn.Flatten() for reshaping"
+        + _INSTEAD_OF.get(what, "use the layers of blrc.nn, and nn.Flatten() for reshaping")
     )
 
 

@@ -114,13 +114,17 @@ def shape(ctx: Context, op: Op, args: Args) -> Taken:
 
 def padded(x: Flow) -> tuple[int, ...]:
     """Return the file's sizes after the batch, with pending pads."""
-    dims = list(x.dims)
-    if any(x.pads):
-        top, left, bottom, right = x.pads
-        dims[-1] += left + right
-        if len(dims) > 2:
-            dims[-2] += top + bottom
-    return tuple(dims)
+    return tuple(
+        size if (side := _side(x, axis)) is None else size + x.pads[side] + x.pads[side + 2]
+        for axis, size in enumerate(x.dims)
+    )
+
+
+def _side(x: Flow, axis: int) -> int | None:
+    """Return 0 for an axis of the file that is a map's height, 1 for its width, and None for any other."""
+    behind = len(x.shape) - 1
+    group = x.axes[axis]
+    return group[0] - behind + 1 if len(group) == 1 and group[0] in (behind - 1, behind) and group[0] else None
 
 
 def reshape(ctx: Context, op: Op, args: Args) -> Taken:
@@ -233,8 +237,6 @@ def transpose(ctx: Context, op: Op, args: Args) -> Taken:
     perm: Any = op.attributes.get("perm", list(range(rank))[::-1])
     if not isinstance(perm, list) or sorted(perm) != list(range(rank)) or perm[0] != 0:
         raise RefusalError(f"its perm {str(perm)[:40]} moves the batch", "keep the batch as the first axis", then=x)
-    if any(x.pads):
-        raise RefusalError("zeros were padded around what it transposes", "pad directly before a convolution", then=x)
     if isinstance(x, Signed | Test):
         made = transpose(ctx, op, [replace(x.base, axes=x.axes)])
         base = made.outputs[0]
@@ -243,6 +245,8 @@ def transpose(ctx: Context, op: Op, args: Args) -> Taken:
     order = [axis - 1 for axis in perm[1:]]
     says = f"axes in the order {', '.join(map(str, perm))}"
     if x.layer == INPUT and x.is_natural and isinstance(x, Raw | Bits):
+        if any(x.pads):
+            raise RefusalError("zeros were padded around what it transposes", "transpose before you pad", then=x)
         if isinstance(x, Raw):
             x = replace(x, factor=x.factor.transpose(order), offset=x.offset.transpose(order))
             seen = None if x.seen is None else x.seen.transpose(0, *perm[1:])
@@ -271,16 +275,21 @@ def pad(ctx: Context, op: Op, args: Args) -> Taken:
         return Taken((x,), "nothing to do")
     if str(op.attributes.get("mode", "constant")) != "constant":
         raise RefusalError(f"it pads by mode {op.attributes['mode']!r}", "pad with zeros", then=x)
-    if any(before[:2]) or any(after[:2]):
-        raise RefusalError("it pads the batch or the channels", "pad height and width", then=x)
+    around = list(x.pads)
+    for axis, (first, last) in enumerate(zip(before, after, strict=True)):
+        side = _side(x, axis - 1) if axis else None
+        if side is not None:
+            around[side] += first
+            around[side + 2] += last
+        elif first or last:
+            raise RefusalError("it pads the batch or the channels", "pad height and width", then=x)
+    padded_map = replace(x, pads=(around[0], around[1], around[2], around[3]))
     centred = not x.offset if isinstance(x, Bits) else isinstance(x, Raw) and not any(x.offset.reshape(-1))
     zero = centred and not value
     if not zero:
         raise RefusalError(
             f"it pads with {float(value):g}, and only zeros around bits -s and +s, or around the raw input, are taken",
-            "use the padding of the convolution",
-            then=x,
+            "use the padding of the convolution (in Larq pad_values=0)",
+            then=padded_map,
         )
-    around = (before[2], before[3], after[2], after[3]) if rank == 4 else (0, before[2], 0, after[2])
-    top, left, bottom, right = (old + new for old, new in zip(x.pads, around, strict=True))
-    return Taken((replace(x, pads=(top, left, bottom, right)),), "zeros that the next convolution takes over")
+    return Taken((padded_map,), "zeros that the next convolution takes over")

@@ -18,9 +18,10 @@ from blrc.importing.inputs import as_real
 from blrc.importing.numbers import Reals, fractions, reals, signs_of
 from blrc.importing.ops.decide import HALF, settle
 from blrc.importing.ops.record import Args, Context, Taken, constant, flow, number, optional
-from blrc.importing.ops.window import Spatial, is_single, spatial
+from blrc.importing.ops.window import is_single, spatial
 from blrc.importing.refusal import RefusalError
 from blrc.net.net import INPUT
+from blrc.net.window import Window, padding_option
 
 _REMEDIES = {
     "rounding": "write the file with weights of exactly two values for each channel, s * sign(w)",
@@ -51,8 +52,8 @@ def conv(ctx: Context, op: Op, args: Args) -> Taken:
     out = window.output(*size)
     if is_single(x):
         weights = _tap(window, out, groups, weights)
-    covers = groups == 1 and out == (1, 1) and not any(window.pads) and window.dilation == (1, 1)
-    if is_single(x) or (isinstance(x, Bits) and covers and weights.shape[2:] == size):
+    covers = groups == 1 and out == (1, 1) and not any(window.padding) and window.dilation == (1, 1)
+    if is_single(x) or (isinstance(x, Bits) and covers and weights.shape[1:] == (x.dims[0], *size)):
         ones = (len(weights), *[1] * len(x.dims[1:]))
         flat = replace(x, axes=(tuple(chain.from_iterable(x.axes)),), pads=NO_PADS)
         made = dense(ctx, op, flat, weights.reshape(len(weights), -1), bias)
@@ -62,23 +63,23 @@ def conv(ctx: Context, op: Op, args: Args) -> Taken:
         "out_channels": len(weights),
         "kernel_size": list(window.kernel),
         "stride": list(window.stride),
-        "padding": window.padding,
+        "padding": list(padding_option(window.padding)),
         "dilation": list(window.dilation),
         "groups": groups,
         "bias": False,
     }
     axes = x.axes
     shape = (len(weights), *out)
-    return _binary(ctx, op, replace(x, pads=window.pads), weights, bias, options, shape, axes)
+    return _binary(ctx, op, replace(x, pads=window.padding), weights, bias, options, shape, axes)
 
 
-def _tap(window: Spatial, out: tuple[int, int], groups: int, weights: NDArray[Any]) -> NDArray[Any]:
+def _tap(window: Window, out: tuple[int, int], groups: int, weights: NDArray[Any]) -> NDArray[Any]:
     """Return the weights that meet the one position of a map; the others meet padding, which is 0.
 
     Raises:
         RefusalError: the layer gives several positions or has groups, for which there is no dense layer.
     """
-    (top, left), (down, across) = window.pads[:2], window.dilation
+    (top, left), (down, across) = window.padding[:2], window.dilation
     row, column = top // down, left // across
     meets = not top % down and not left % across and row < window.kernel[0] and column < window.kernel[1]
     if out != (1, 1) or groups != 1 or not meets:

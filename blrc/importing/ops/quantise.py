@@ -33,6 +33,8 @@ def sign(ctx: Context, op: Op, args: Args) -> Taken:
                 "one of the two values of its input is 0, whose sign is 0", "use a sign that gives +-1", x
             )
         return Taken((decide(ctx, op, x),), "a sign of bits")
+    if ctx.build.ends_in(x.layer, "relu"):  # Larq's heaviside
+        return Taken((Test(x.layer, x.shape, x.axes, base=x, strict=True),), "1 above 0, else 0")
     return Taken((Signed(x.layer, x.shape, x.axes, base=x, op=op),), "a sign with sign(0) = 0")
 
 

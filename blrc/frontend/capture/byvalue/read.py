@@ -30,9 +30,12 @@ ALIKE = 1e-3  # relative distance of real numbers that were computed in float64 
 
 
 @dataclass(frozen=True, eq=False)
-class _Run:
+class Run:
+    """Hold the layers that one run of a module showed, its result, and the names of all operations in order."""
+
     captured: Captured
     result: torch.Tensor
+    steps: tuple[str, ...]
 
 
 def read(
@@ -53,9 +56,9 @@ def read(
     check_materialised(modules)
     dtype = next((value.dtype for value in values_of(model) if value.is_floating_point()), torch.float32)
     with undisturbed(), torch.autocast("cpu", enabled=False), torch.device("cpu"):
-        first = _run(model, encoding, torch.from_numpy(x).to(dtype), None)
+        first = run(model, encoding, torch.from_numpy(x).to(dtype), None)
         for other in _others(x, example):
-            _check_constant(first.captured, _run(model, encoding, other.to("cpu", dtype), None).captured)
+            _check_constant(first.captured, run(model, encoding, other.to("cpu", dtype), None).captured)
         check_agreement(first.captured, x, dtype, samples)
         if dtype != torch.float64:
             _check_exact(model, encoding, first.captured, x, samples)
@@ -83,7 +86,9 @@ def values_of(model: nn.Module) -> list[torch.Tensor]:
             if value is not None]  # fmt: skip
 
 
-def _twin(model: nn.Module, dtype: torch.dtype | None) -> nn.Module:
+def twin_of(model: nn.Module, dtype: torch.dtype | None) -> nn.Module:
+    """Return a copy of a module on the CPU, in evaluation mode, with real numbers of `dtype`, if given."""
+
     def convert(value: torch.Tensor) -> torch.Tensor:
         return value.to("cpu", dtype if value.is_floating_point() else None, copy=True)
 
@@ -92,8 +97,13 @@ def _twin(model: nn.Module, dtype: torch.dtype | None) -> nn.Module:
     return twin
 
 
-def _run(model: nn.Module, encoding: InputEncoding, x: torch.Tensor, dtype: torch.dtype | None) -> _Run:
-    twin = _twin(model, dtype)
+def run(model: nn.Module, encoding: InputEncoding, x: torch.Tensor, dtype: torch.dtype | None) -> Run:
+    """Run a copy of a module on real inputs `x`, watch it, and return the layers that its result needs.
+
+    Args:
+        dtype: type of the copy's real numbers; None leaves them as they are.
+    """
+    twin = twin_of(model, dtype)
     modules = named_modules(twin)
     bits = encoding.kind == "bits"
     book = Book(encoding.shape, bits, {name: type(module).__name__ for name, module in modules.items()})
@@ -111,7 +121,7 @@ def _run(model: nn.Module, encoding: InputEncoding, x: torch.Tensor, dtype: torc
         raise BlrcError(f"{who} returns values that do not depend on its input, or that left torch (NumPy?)")
     held = book.firm(held, result, "")
     leaves = [name for name, module in modules.items() if name and not any(True for _ in module.children())]
-    return _Run(emit(book.atom(held, result, ""), leaves), result.clone())
+    return Run(emit(book.atom(held, result, ""), leaves), result.clone(), tuple(tape.steps))
 
 
 def _called(model: nn.Module, x: torch.Tensor, who: Callable[[], str]) -> Any:
@@ -147,7 +157,7 @@ def _check_exact(
 ) -> None:
     """Compare with the module in float64, unless its code mixes types and cannot run so."""
     try:
-        exact = _run(model, encoding, torch.from_numpy(x), torch.float64).captured
+        exact = run(model, encoding, torch.from_numpy(x), torch.float64).captured
     except BlrcError:
         return
     kinds = [[(node.name, node.kind) for node in each.nodes] for each in (captured, exact)]
@@ -164,7 +174,7 @@ def _check_plain(
     model: nn.Module, expected: torch.Tensor, x: torch.Tensor, what: str, mode: type[AbstractContextManager[Any]]
 ) -> None:
     """Run the module unwatched, and compare its output."""
-    twin = _twin(model, None)
+    twin = twin_of(model, None)
     with mode():
         result = _called(twin, x, lambda: type(model).__name__)
     if not isinstance(result, torch.Tensor) or result.shape != expected.shape:
