@@ -71,6 +71,11 @@ class Builder:
         self.tensors.update({f"{name}.{key}": value for key, value in (tensors or {}).items()})
         return name
 
+    def note(self, text: str) -> None:
+        """Tell the user something once; nothing where the text is empty."""
+        if text and text not in self.notes:
+            self.notes.append(text)
+
     def ends_in(self, layer: str, kind: str) -> bool:
         """Return whether a layer is the last one so far, and of a kind."""
         return bool(self.nodes) and (self.nodes[-1].name, self.nodes[-1].kind) == (layer, kind)

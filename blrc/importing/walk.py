@@ -21,6 +21,11 @@ from blrc.importing.refusal import RefusalError
 _AGAIN = "export the network again"
 MOST_FOLDED = 2**30
 """Bytes of all constants that are computed: two forms of 128 million weights."""
+_COARSE = ("float16", "bfloat16")
+_ROUNDS = (
+    "the file computes in float16, which rounds sums beyond 2048 and norms coarsely; what is imported computes with its "
+    "numbers exactly, as float32 all but does"
+)
 _SINGLE = float(np.finfo(np.float32).max)
 
 
@@ -129,6 +134,8 @@ def _node(
                 raise RefusalError("constants that were computed take too much memory", "fold them when you export")
             return Line(str(op), f"a constant {made.shape}"), (Constant(made),)
         _read_once(op, known, readers)
+        if any(isinstance(arg, Constant) and arg.array.dtype.name in _COARSE for arg in known):
+            ctx.build.note(_ROUNDS)
         handler = OPS.get(op.kind)
         if handler is None or not handler.owns(op.domain):
             domain = f" of the domain {shown(op.domain)!r}" if op.domain else ""

@@ -227,7 +227,7 @@ def _binary(
         except RefusalError as refused:
             raise RefusalError(refused.why, refused.remedy, then) from None
         ctx.build.encode = entry.encode
-        ctx.build.notes += [entry.note] if entry.note else []
+        ctx.build.note(entry.note)
         before, scales, offset = entry.before, [*entry.factors], entry.after
     if any(x.pads) and offset and isinstance(x, Bits):
         raise RefusalError(

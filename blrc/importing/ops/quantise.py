@@ -70,7 +70,7 @@ def quant(ctx: Context, op: Op, args: Args) -> Taken:
     if isinstance(x, Raw):
         made = as_codes(ctx.build.declared, x, step, low, high, ROUNDINGS[rounding_of(op)])
         found, ctx.build.declared, ctx.build.encode, note = made
-        ctx.build.notes += [note] if note else []
+        ctx.build.note(note)
         return Taken((found,), f"int8 codes, times {scale:g}")
     raise RefusalError(
         f"it gives {int(width.reshape(-1)[0])}-bit values ({high - low + 1} levels), and only bits are taken",
