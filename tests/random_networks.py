@@ -81,7 +81,7 @@ def checkpoint_of(
 ) -> Checkpoint:
     """A randomised checkpoint of a network."""
     encoding = encoding_of(kind, shape)
-    return from_model(randomise(model, seed, ties), encoding, raw_samples(encoding, samples, seed), source="drawn.pt")
+    return from_model(randomise(model, seed, ties), encoding, raw_samples(encoding, samples, seed), source="net.pt")
 
 
 def _sides(seed: int) -> Any:
