@@ -376,4 +376,4 @@ KINDS: dict[str, tuple[int, Callable[[Random, Path, Path], Case]]] = {
     "environment": (150, environment),
     "onnx": (600, onnx_file),
 }
-"""For each kind how many of 3,000 inputs are of it, and what makes one."""
+"""For each kind how many of 3,600 inputs are of it, and what makes one."""

@@ -102,23 +102,31 @@ class Foreign(Spelled):
         kernel = [min(int(self.rng.integers(1, 4)), n) for n in sizes]
         dilation = [self.pick(1, 1, 2) if 2 * (k - 1) < n else 1 for n, k in zip(sizes, kernel, strict=True)]
         stride = [int(self.rng.choice([1, 1, 2, 3])) for _ in sizes]
-        pads = [int(self.rng.integers(0, k)) if self.centred and self.chance(0.5) else 0 for k in kernel]
+        before, after = ([int(self.rng.integers(0, k)) for k in kernel] for _ in range(2))
+        if not self.centred or self.chance(0.4):
+            before = after = [0] * len(sizes)
+        elif self.chance(0.6):
+            after = before
         self.channels_first()
         name = self.weights((out, channels // groups, *kernel), 0)
-        sizes = [
-            (n + 2 * p - d * (k - 1) - 1) // s + 1
-            for n, p, k, s, d in zip(sizes, pads, kernel, stride, dilation, strict=True)
-        ]
-        held: dict[str, Any] = {"pads": [*pads, *pads]}
-        if any(pads) and self.chance(0.3):
-            around = self.file.constant([0, 0, *pads, 0, 0, *pads], np.int64)
-            if self.file.opset < 11:
-                self.file.node("Pad", pads=[0, 0, *pads, 0, 0, *pads])
-            else:
-                self.file.node("Pad", around)
-            held = {}
-        elif not any(pads) and self.chance(0.3):
-            held = {"auto_pad": "VALID"}
+        held: dict[str, Any] = {"pads": [*before, *after]}
+        if self.centred and max(dilation) == 1 and self.chance(0.2):
+            held = {"auto_pad": self.pick("SAME_UPPER", "SAME_LOWER")}
+            sizes = [-(-n // s) for n, s in zip(sizes, stride, strict=True)]
+        else:
+            sizes = [
+                (n + p + q - d * (k - 1) - 1) // s + 1
+                for n, p, q, k, s, d in zip(sizes, before, after, kernel, stride, dilation, strict=True)
+            ]
+            if any((*before, *after)) and self.chance(0.3):
+                around = [0, 0, *before, 0, 0, *after]
+                if self.file.opset < 11:
+                    self.file.node("Pad", pads=around)
+                else:
+                    self.file.node("Pad", self.file.constant(around, np.int64))
+                held = {}
+            elif not any((*before, *after)) and self.chance(0.3):
+                held = {"auto_pad": "VALID"}
         if max(dilation) > 1:
             held["dilations"] = dilation
         if groups > 1:
@@ -140,16 +148,18 @@ class Foreign(Spelled):
         channels, *sizes = self.shape
         if min(sizes) < 2:
             return
-        size = int(self.rng.integers(2, min(*sizes, 3) + 1))
-        pad, stride = 1 if self.chance(0.2) else 0, int(self.rng.integers(1, 3))
+        size, stride = int(self.rng.integers(2, min((*sizes, 3)) + 1)), int(self.rng.integers(1, 3))
+        before, after = (1 if self.chance(0.2) else 0 for _ in range(2))
         many = len(sizes)
         self.channels_first()
         if self.chance(0.15):
             self.file.node("GlobalMaxPool")
             sizes = [1] * many
         else:
-            self.file.node("MaxPool", kernel_shape=[size] * many, strides=[stride] * many, pads=[pad] * 2 * many)
-            sizes = [(n + 2 * pad - size) // stride + 1 for n in sizes]
+            self.file.node(
+                "MaxPool", kernel_shape=[size] * many, strides=[stride] * many, pads=[before] * many + [after] * many
+            )
+            sizes = [(n + before + after - size) // stride + 1 for n in sizes]
         self.shape = (channels, *sizes)
         self.channels_last()
 
