@@ -38,9 +38,10 @@ def check_heads(names: Sequence[str]) -> None:
             )
         if name in TAKEN:
             raise BlrcError(f"head {name!r}: a tensor of exported ONNX files has that name; {REMEDY}")
-        if (other := seen.setdefault(name.lower(), name)) is not name:
+        if (other := seen.get(name.lower())) is not None:
             also = "has that name too" if other == name else f"is called {other!r}, which macros in C do not tell apart"
             raise BlrcError(f"head {name!r}: another head {also}; {REMEDY}")
+        seen[name.lower()] = name
 
 
 def check_ends(heads: Heads, layers: Container[str]) -> None:

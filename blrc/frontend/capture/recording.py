@@ -189,6 +189,14 @@ def ends(result: Any, nodes: Sequence[Node], heads: Heads, who: str) -> list[tup
     return list(zip(layers, found, strict=True))
 
 
+def unpacked(value: Any) -> Any:
+    """Return the named tuple that a node of a trace makes, and anything else as it is."""
+    made = getattr(value, "target", None)
+    if isinstance(made, type) and issubclass(made, tuple) and hasattr(made, "_fields"):
+        return made(*value.args, **value.kwargs)
+    return value
+
+
 def heads_of(layers: Mapping[str, str], last: str, who: str) -> Heads:
     """Return the heads of a network, or none if it has one output, which its last layer has to give.
 

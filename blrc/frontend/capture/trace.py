@@ -28,7 +28,7 @@ from blrc.frontend.capture.allowed import (
 )
 from blrc.frontend.capture.copies import copied
 from blrc.frontend.capture.known import SKIPPED, kind_of, known_class
-from blrc.frontend.capture.recording import first_line, heads_of, outputs
+from blrc.frontend.capture.recording import first_line, heads_of, outputs, unpacked
 from blrc.frontend.capture.walk import all_names, named_modules
 from blrc.frontend.graph import KINDS, GraphModel
 from blrc.frontend.kinds.node import Node
@@ -140,7 +140,7 @@ def _followed(model: nn.Module, names: Sequence[str] | None) -> tuple[tuple[Node
             check_container(name, modules[name])
     nodes, values = _nodes(modules, traced)
     (result,) = next(node for node in reversed(traced.nodes) if node.op == "output").args
-    found = outputs(result, type(model).__name__, names)
+    found = outputs(unpacked(result), type(model).__name__, names)
     layers = {name: values.get(x, "") if isinstance(x, fx.Node) else "" for name, x in found.items()}
     return tuple(nodes), heads_of(layers, nodes[-1].name if nodes else INPUT, type(model).__name__)
 
@@ -222,7 +222,7 @@ def _nodes(modules: Mapping[str, nn.Module], traced: fx.Graph) -> tuple[list[Nod
             if INPUT in values.values():
                 raise BlrcError(f"{type(modules['']).__name__}.forward has several inputs; a network takes one")
             values[node] = INPUT
-        elif node.op != "output":
+        elif node.op != "output" and unpacked(node) is node:
             captured = _capture_node(modules, node, values)
             if isinstance(captured, str):
                 values[node] = captured
