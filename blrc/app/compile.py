@@ -12,7 +12,7 @@ from blrc.datasets.whitening import Whitening
 from blrc.errors import BlrcError
 from blrc.exports.again import expect_c, library_of
 from blrc.exports.door import check_digest, expect_digest, open_export
-from blrc.frontend.checkpoint import Checkpoint, load
+from blrc.frontend.checkpoint import Checkpoint
 from blrc.frontend.members import MembersRequest, ask_members
 from blrc.program import program_file
 from blrc.program.program import Program
@@ -45,7 +45,8 @@ def compile(
 
     Args:
         model: a folder that `blrc.export` wrote, whose C is compiled if it is what blrc writes for the folder's
-            program; or a program, a ``.program.npz``, or a checkpoint or its path, whose C is written first.
+            program; or a program, a ``.program.npz``, a checkpoint or its path, or the path of an ONNX file, whose C is
+            written first.
         members, seed, sample, freeze, gate: which networks of a checkpoint, as for `blrc.export`; by default ``map``.
         threads: the largest number of threads that share the samples of a call; by default, as many as this process may
             use CPUs.
@@ -118,8 +119,9 @@ def sources(
 
 def _sampled(model: str | Path | Checkpoint, members: MembersRequest) -> tuple[str, Program]:
     from blrc.app.export import build  # an exported folder and a program do without all this
+    from blrc.app.import_onnx import opened
 
-    source = model if isinstance(model, Checkpoint) else load(model)
+    source = opened(model)
     return _identifier(Path(source.source).stem), build(source, members.of(source), members.gate)[0]
 
 

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from blrc.app.export import check_random
+from blrc.app.import_onnx import opened
 from blrc.datasets import labelled
 from blrc.datasets.labelled import Labelled
 from blrc.display import Figures
 from blrc.evaluation.choice import EvalRequest, parse_entries
 from blrc.extras import require
-from blrc.frontend import checkpoint
 from blrc.frontend.checkpoint import Checkpoint
 from blrc.frontend.sample import MAP, NONE, parse_freeze, sample
 from blrc.inspection import inspection
@@ -57,7 +57,7 @@ def evaluate(
     """Measure accuracy, likelihood, calibration and certainty of a checkpoint's networks and ensembles.
 
     Args:
-        model: a checkpoint, or its path.
+        model: a checkpoint, or its path, or that of an ONNX file, which is imported.
         data: test data (see `blrc.datasets.labelled.load`); with `validation` the last 5,000 training images of a
             folder.
         members: the entries: ``map``, ``stochastic`` and numbers of members, separated by commas.
@@ -90,8 +90,7 @@ def evaluate(
         baselines=tuple(Path(path) for path in baselines),
         plots=None if plots is None else Path(plots),
     )
-    source = model if isinstance(model, Checkpoint) else checkpoint.load(model)
-    return run(source.of_head(head), request, progress)
+    return run(opened(model).of_head(head), request, progress)
 
 
 def run(source: Checkpoint, request: EvalRequest, progress: Progress) -> EvalReport:

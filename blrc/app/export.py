@@ -23,7 +23,15 @@ from blrc.frontend.checkpoint import Checkpoint
 from blrc.frontend.members import MembersRequest, ask_members
 from blrc.frontend.sample import MAP, NONE, Member, binary_layers
 from blrc.lowering.lower import lower
-from blrc.lowering.statistics import Moved, moved_by_estimation, nets_of, norms_of, parse_norms, parse_rounding
+from blrc.lowering.statistics import (
+    Moved,
+    as_saved,
+    moved_by_estimation,
+    nets_of,
+    norms_of,
+    parse_norms,
+    parse_rounding,
+)
 from blrc.net.choices import Norms, Rounding
 from blrc.net.net import Net
 from blrc.program import program_file, vectors
@@ -248,7 +256,7 @@ def run(source: Checkpoint, request: ExportRequest, say: Say = quiet) -> Exporte
         program, nets = build(source, chosen, gate, norms, request.rounding)
         for note in constant_notes(nets[0]):
             say(f"note: {note}")
-        moved = moved_by_estimation(source, nets[0]) if norms == "estimated" else None
+        moved = moved_by_estimation(as_saved(source), nets[0]) if norms == "estimated" else None
         if request.c is not None and (request.c.flash or request.c.ram):
             _check_budget(source, program, request.c, chosen[-1].layers is None)
         digest = program_file.digest(program)

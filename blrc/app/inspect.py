@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from blrc.frontend import checkpoint
+from blrc.app.import_onnx import opened
 from blrc.frontend.checkpoint import Checkpoint
 from blrc.inspection import inspection
 from blrc.inspection.report import Inspection
@@ -14,7 +14,7 @@ def inspect(model: str | Path | Checkpoint) -> Inspection:
     """Show what a checkpoint becomes: for each layer its shapes, certainty, bits, flash, RAM and operations.
 
     Args:
-        model: a checkpoint, or its path.
+        model: a checkpoint, or its path, or that of an ONNX file, which is imported.
 
     Returns:
         the figures; ``print`` and a notebook show them as a table.
@@ -22,5 +22,4 @@ def inspect(model: str | Path | Checkpoint) -> Inspection:
     Raises:
         BlrcError: there is no checkpoint, or the network cannot be compiled; the message names the layer.
     """
-    source = checkpoint.load(model) if isinstance(model, str | Path) else model
-    return inspection.inspect(source)
+    return inspection.inspect(opened(model))

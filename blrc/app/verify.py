@@ -4,21 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from blrc.app.export import build
 from blrc.app.import_onnx import opened
 from blrc.errors import BlrcError
 from blrc.frontend.checkpoint import Checkpoint
 from blrc.frontend.sample import Member
-from blrc.lowering.statistics import Moved, moved_by_estimation, parse_norms, parse_rounding
+from blrc.lowering.statistics import as_saved, parse_norms, parse_rounding
 from blrc.net.net import Net
 from blrc.program.program import Program
-from blrc.reading.given import path_of, typed
+from blrc.reading.given import is_module, path_of, typed
 from blrc.verification.devices import parse_machines
 from blrc.verification.folder import Lower, verify_folder
 from blrc.verification.report import Report
 from blrc.verification.request import VerifyRequest
 from blrc.verification.run import Progress
+
+if TYPE_CHECKING:
+    from torch import nn
+
+ORIGINAL = "the path of the original ONNX file, or the module that was saved,"
+"""What messages say is expected."""
 
 
 @typed
@@ -27,7 +34,7 @@ def verify(
     *,
     data: str | Path | None = None,
     model: str | Path | None = None,
-    original: str | Path | None = None,
+    original: str | Path | nn.Module | None = None,
     random: int | None = None,
     seed: int = 0,
     progress: Progress = lambda what, done, total: None,
@@ -43,8 +50,9 @@ def verify(
         data: test data (see `blrc.datasets.labelled.load`).
         model: the checkpoint: it is lowered again and must give the same program, and agreement with torch is measured.
             A network of whitened images takes a folder of `data` only if it is given.
-        original: the ONNX file that the network was imported from: it is run in ONNX Runtime, and every layer's bits,
-            the thresholds on every sum that can occur, the scores and the labels are compared with it.
+        original: the ONNX file that the network was imported from, which is run in ONNX Runtime, or the torch module
+            that was saved, whose own forward is run in float32: every layer's bits, the thresholds on every sum that
+            can occur, the scores and the labels are compared with it. A module with random weights has no such values.
         random: the number of random inputs; by default 10,000, fewer for networks over 6 million operations.
         seed: the seed of the random inputs.
         progress: is told what is being compared, how much of it is done, and how much there is.
@@ -68,7 +76,7 @@ def verify(
         strict=strict,
         digest=digest,
         trust_code=trust_code,
-        original=None if original is None else path_of(original, "the path of the original ONNX file"),
+        original=original if original is None or is_module(original) else path_of(original, ORIGINAL),
     )
     if model is None:
         return verify_folder(request, progress)
@@ -77,12 +85,12 @@ def verify(
 
 
 def _lower_again(folder: Path, source: Checkpoint) -> Lower:
-    def lower(members: Sequence[str], gate: int, norms: str, rounding: str) -> tuple[Program, list[Net], Moved | None]:
+    def lower(members: Sequence[str], gate: int, norms: str, rounding: str) -> tuple[Program, list[Net], Net | None]:
         try:
             parsed = [Member.parse(text) for text in members]
         except ValueError:
             raise BlrcError(f"{folder}: its program has members {', '.join(members)}; export it again") from None
         program, nets = build(source, parsed, gate, parse_norms(norms), parse_rounding(rounding))
-        return program, nets, moved_by_estimation(source, nets[0]) if norms == "estimated" else None
+        return program, nets, as_saved(source) if norms == "estimated" else None
 
     return lower

@@ -76,7 +76,7 @@ def bench(
     """Measure how fast a model's C is: in time on this machine beside its rivals, or in instructions on others.
 
     Args:
-        model: an exported folder, a checkpoint or a program, as for `blrc.compile`.
+        model: an exported folder, a checkpoint, an ONNX file or a program, as for `blrc.compile`.
         on: machines to emulate, as for `blrc.verify`. Nothing is timed on this machine then.
         rounds: number of rounds, in each of which everything that is timed has its turn; None is 15.
         others: also measure what other choices of export options would have cost.

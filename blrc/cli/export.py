@@ -9,10 +9,9 @@ from typing import Any, get_args
 import click
 
 from blrc.cli.ends import show
-from blrc.cli.options import as_json, jobs, raw_input, sampling
+from blrc.cli.options import as_json, jobs, model_of, raw_input, sampling
 from blrc.cli.progress import Progress, share_cores, spoken
 from blrc.cli.types import CPU, MEMBERS, MODEL, NORMS, OPTIMIZE, PACKAGE, PATH, ROUNDING, SHARE, SIZE, TARGET
-from blrc.errors import BlrcError
 from blrc.targets.requests import OnnxForm, OnnxOutputs, OnnxWeights
 
 
@@ -129,13 +128,7 @@ def export(
     """
     share_cores()
     import blrc
-    from blrc.app.import_onnx import SUFFIX
 
-    say, source = Progress().say, {"input": input, "mean": mean, "std": std, "scale": scale}
-    if any(value is not None for value in source.values()):
-        if model.suffix != SUFFIX:
-            raise BlrcError(f"{model}: --input, --mean, --std, --scale are about ONNX files; a checkpoint knows")
-        done = blrc.export(blrc.import_onnx(model, say=say, **source), say=say, **options)
-    else:
-        done = blrc.export(model, say=say, **options)
+    say = Progress().say
+    done = blrc.export(model_of(model, input, mean, std, scale, say), say=say, **options)
     show(json.dumps(done.to_plain(), indent=2) if as_json else str(done))

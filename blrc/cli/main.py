@@ -12,7 +12,7 @@ import click
 from blrc.cli.ends import STATUSES, Group, show
 from blrc.cli.export import export
 from blrc.cli.importing import import_
-from blrc.cli.options import SEEDS, as_json, jobs, of_folders, sampling
+from blrc.cli.options import SEEDS, as_json, jobs, model_of, of_folders, raw_input, sampling
 from blrc.cli.progress import Progress, coloured, share_cores, spoken
 from blrc.cli.train import train
 from blrc.cli.types import ENTRIES, MACHINES, MODEL, OUTPUT, PATH
@@ -62,17 +62,18 @@ def verify(folder: Path, as_json: bool, **options: Any) -> None:
 
 @main.command()
 @click.argument("model", type=MODEL)
+@raw_input
 @as_json
 @spoken
-def inspect(model: Path, as_json: bool) -> None:
+def inspect(model: Path, as_json: bool, **raw: Any) -> None:
     """Show what a checkpoint becomes: for each layer its shapes, certainty, bits, flash, RAM and operations.
 
-    MODEL is the path of a checkpoint, or - for standard input.
+    MODEL is the path of a checkpoint, or of an ONNX file to import, or - for standard input.
     """
     import blrc
     from blrc.inspection.report import to_plain, to_text
 
-    found = blrc.inspect(model)
+    found = blrc.inspect(model_of(model, **raw, say=Progress().say))
     show(json.dumps(to_plain(found), indent=2) if as_json else to_text(found, terminal_width()))
 
 
@@ -89,16 +90,20 @@ def inspect(model: Path, as_json: bool) -> None:
 )
 @click.option("--plot", type=OUTPUT, help="Draw the figures into this SVG file.")
 @of_folders
+@raw_input
 @jobs
 @as_json
 @spoken
-def bench(model: Path, as_json: bool, **options: Any) -> None:
-    """Time an exported folder or a checkpoint, layer by layer, beside ONNX Runtime and PyTorch."""
+def bench(
+    model: Path, as_json: bool, input: str | None, mean: Any, std: Any, scale: float | None, **options: Any
+) -> None:
+    """Time an exported folder, a checkpoint or an ONNX file, layer by layer, beside ONNX Runtime and PyTorch."""
     share_cores()
     import blrc
     from blrc.benchmark.show.text import to_text
 
-    found = blrc.bench(model, progress=Progress(), **options)
+    progress = Progress()
+    found = blrc.bench(model_of(model, input, mean, std, scale, progress.say), progress=progress, **options)
     show(json.dumps(found, indent=2) if as_json else to_text(found, terminal_width()))
 
 
@@ -126,18 +131,22 @@ def bench(model: Path, as_json: bool, **options: Any) -> None:
 @click.option("--baseline", "baselines", type=PATH, multiple=True, help="Evaluate another checkpoint too, as map.")
 @click.option("--plots", type=PATH, help="Write figures into this folder.")
 @click.option("--head", help="The head that the labels are for, of a network with several. [default: the first]")
+@raw_input
 @jobs
 @as_json
 @spoken
-def evaluate(model: Path, as_json: bool, **options: Any) -> None:
+def evaluate(
+    model: Path, as_json: bool, input: str | None, mean: Any, std: Any, scale: float | None, **options: Any
+) -> None:
     """Measure a checkpoint on labelled data: accuracy, likelihood, calibration, error against coverage.
 
-    MODEL is the path of a checkpoint, or - for standard input.
+    MODEL is the path of a checkpoint, or of an ONNX file to import, or - for standard input.
     """
     share_cores()
     import blrc
 
-    found = blrc.evaluate(model, progress=Progress(), **options)
+    progress = Progress()
+    found = blrc.evaluate(model_of(model, input, mean, std, scale, progress.say), progress=progress, **options)
     from blrc.evaluation.report import to_text  # it needs torch, and the line above says so where there is none
 
     show(json.dumps(found, indent=2) if as_json else to_text(found, terminal_width()))

@@ -5,11 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from blrc.cli.types import INPUT, NUMBERS, SHARE
+from blrc.errors import BlrcError
+
+if TYPE_CHECKING:
+    from blrc.frontend.checkpoint import Checkpoint
 
 Command = Callable[..., Any]
 SEEDS = click.IntRange(0, 2**64 - 1)
@@ -32,6 +37,19 @@ def raw_input(command: Command) -> Command:
     ):
         command = option(command)
     return command
+
+
+def model_of(
+    model: Path, input: str | None, mean: Any, std: Any, scale: float | None, say: Callable[[str], None]
+) -> Path | Checkpoint:
+    """Return the path of a checkpoint or a folder as it is, and import an ONNX file with the options of `raw_input`."""
+    from blrc.app.import_onnx import SUFFIX, import_onnx
+
+    if model.suffix == SUFFIX:
+        return import_onnx(model, input=input, mean=mean, std=std, scale=scale, say=say)
+    if any(value is not None for value in (input, mean, std, scale)):
+        raise BlrcError(f"{model}: --input, --mean, --std, --scale are about ONNX files; a checkpoint knows")
+    return model
 
 
 def jobs(command: Command) -> Command:

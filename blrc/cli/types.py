@@ -196,9 +196,9 @@ def _cpus() -> Collection[str]:
 
 
 def _inputs() -> Collection[str]:
-    from blrc.importing.declared import KINDS
+    from blrc.net.choices import INPUTS
 
-    return KINDS
+    return INPUTS
 
 
 def _numbers(value: Any, option: str) -> tuple[float, ...]:

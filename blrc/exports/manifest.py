@@ -225,12 +225,20 @@ _ORIGINAL = {
     "std": schema.listing(schema.number, _LAYERS),
     "scale": schema.number,
 }
+_MANY = schema.whole(0, 2**63)
+_COMPARED = {
+    "original": _WORDS,
+    "sha256": schema.optional(check_sha256),
+    **dict.fromkeys(("bits", "bits_that_differ", "bits_not_explained", "decisions", "channels_that_differ"), _MANY),
+    **dict.fromkeys(("scores", "labels", "labels_that_differ", "problems"), _MANY),
+}
 _OPTIONAL: Mapping[str, tuple[Any, schema.Check]] = {
     "notes": ([], schema.listing(_WORDS, _NOTES)),
     "norms": ("estimated", _one_of(*NORMS)),
     "rounding": ("exact", _one_of(*ROUNDINGS)),
     "heads": ([], schema.listing(_WORDS, MOST_HEADS)),
     "original": (None, schema.optional(schema.record(_ORIGINAL))),
+    "compared": (None, schema.optional(schema.record(_COMPARED))),  # `blrc verify --original` adds it
 }
 """Settings that a manifest may lack: what that means, and the check of what is there."""
 

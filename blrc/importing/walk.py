@@ -11,11 +11,10 @@ from blrc.errors import BlrcError
 from blrc.frontend.checkpoint import Checkpoint
 from blrc.frontend.sample import sample
 from blrc.importing.build import Builder
-from blrc.importing.declared import Declared
+from blrc.importing.declared import Declared, start
 from blrc.importing.file import Graph, Op, shown
 from blrc.importing.flow import Answer, Constant, Flow, Scores, Sums, Value
 from blrc.importing.folding import check_attributes, fold
-from blrc.importing.inputs import start
 from blrc.importing.ops.record import Context
 from blrc.importing.ops.table import OPS
 from blrc.importing.refusal import RefusalError
@@ -25,6 +24,11 @@ from blrc.net.pieces import pieces
 _AGAIN = "export the network again"
 MOST_FOLDED = 2**30
 """Bytes of all constants that are computed: two forms of 128 million weights."""
+_COARSE = ("float16", "bfloat16")
+_ROUNDS = (
+    "the file computes in float16, which rounds sums beyond 2048 and norms coarsely; what is imported computes with "
+    "its numbers exactly, as float32 all but does"
+)
 _SINGLE = float(np.finfo(np.float32).max)
 
 
@@ -147,6 +151,8 @@ def _node(
             return Line(str(op), f"a constant {made.shape}"), (Constant(made),)
         if len(graph.outputs) == 1:
             _read_once(op, known, readers)
+        if any(isinstance(arg, Constant) and arg.array.dtype.name in _COARSE for arg in known):
+            ctx.build.note(_ROUNDS)
         handler = OPS.get(op.kind)
         if handler is None or not handler.owns(op.domain):
             domain = f" of the domain {shown(op.domain)!r}" if op.domain else ""

@@ -91,8 +91,8 @@ class Moved:
         return asdict(self)
 
 
-def moved_by_estimation(source: Checkpoint, net: Net) -> Moved | None:
-    """Compare the thresholds of a net, whose norms were estimated, with those of the statistics in its checkpoint.
+def as_saved(source: Checkpoint) -> Net | None:
+    """Return the network as it was saved, with the statistics of training.
 
     Returns:
         None where weights are random, so that no saved network is the one to compare with, or the checkpoint holds no
@@ -101,7 +101,13 @@ def moved_by_estimation(source: Checkpoint, net: Net) -> Moved | None:
     if binary_layers(source):
         return None
     saved = sample(source, MAP, running=True)
-    if not any(isinstance(layer, Norm) and _trained(layer) for layer in saved.layers):
+    trained = any(isinstance(layer, Norm) and _trained(layer) for layer in saved.layers)
+    return saved if trained else None
+
+
+def moved_by_estimation(saved: Net | None, net: Net) -> Moved | None:
+    """Compare the thresholds of a net, whose norms were estimated, with those of the network `as_saved`, if any."""
+    if saved is None:
         return None
     thresholds = moved = most = 0
     binary = net.encoding.is_binary

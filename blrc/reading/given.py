@@ -120,12 +120,17 @@ def _held(wrapper: object, attribute: str) -> object | None:
     return held.get(attribute, modules.get(attribute) if isinstance(modules, dict) else None)
 
 
+def is_module(given: object) -> bool:
+    """Return whether something is a module of torch."""
+    return _is(given, *_MODULE)
+
+
 def check_module(model: object) -> None:
     """Raise a `BlrcError` with advice unless `model` is a torch module that does not wrap another one."""
     what = type(model).__name__
     if (instead := wrapper(model)) is not None:
         raise BlrcError(f"model: {what} is a wrapper around a network; {instead}")
-    if _is(model, *_MODULE):
+    if is_module(model):
         return
     if isinstance(model, type):
         raise BlrcError(

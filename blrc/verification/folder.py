@@ -19,7 +19,7 @@ from blrc.exports.again import code_of, private_copy, vectors_of
 from blrc.exports.door import OpenedExport, open_export
 from blrc.exports.manifest import VECTORS
 from blrc.extras import lacking
-from blrc.lowering.statistics import Moved
+from blrc.lowering.statistics import moved_by_estimation
 from blrc.net.encoding import torch_layout
 from blrc.net.net import Net
 from blrc.program import heads, program_file, reference, vectors
@@ -44,8 +44,10 @@ LOWERED_INPUTS = 256  # on which the program's bits are compared with the net's,
 RANDOM_VALUES = 1 << 26  # values of all random inputs together, where the number is not given
 RANDOM_OPERATIONS = 6e10  # multiply-adds of all random inputs together, where the number is not given
 
-Lower = Callable[[Sequence[str], int, str, str], tuple[Program, list[Net], Moved | None]]
-"""Lower the checkpoint again for members by description, a gate, a choice of the norms' statistics, and a rounding."""
+Lower = Callable[[Sequence[str], int, str, str], tuple[Program, list[Net], Net | None]]
+"""Lower the checkpoint again for members by description, a gate, a choice of the norms' statistics, and a rounding.
+
+It also returns the network as it was saved, where norms were estimated and there is one."""
 
 
 def verify_folder(
@@ -89,9 +91,7 @@ def verify_folder(
 
     against = None
     if request.original is not None and program.heads:
-        raise BlrcError(
-            f"{request.original}: --original compares networks with one output, and this one has several heads"
-        )
+        raise BlrcError(f"{folder}: --original compares networks with one output, and this one has several heads")
     if request.original is not None:
         against = against_original(opened, request.original, [(each.raw, each.labels) for each in inputs], progress)
         problems += against.problems
@@ -137,11 +137,13 @@ def verify_folder(
                     compare_inputs(program, engines, each, tally, progress)
         given = _device_inputs(program, inputs, seed)
         devices = verify_devices(private, opened.name, on, given, seed, progress) if on else ()
-    agreement = None
+    agreement, saved_labels = None, None
     if relowered is not None and not problems:
         progress("torch network", 0, 1)
         raw = test.raw if test is not None else np.concatenate([i.raw for i in inputs])[:1000]
         agreement = _agreement(program, relowered[1][0], raw)
+        if relowered[2] is not None:
+            saved_labels = _agreement(program, relowered[2], raw).same_labels
         for member, net in enumerate(relowered[1]):
             other = first_other_bits(program, net, _torch_inputs(program, net, raw[:LOWERED_INPUTS]), member)
             if other is not None:
@@ -164,7 +166,8 @@ def verify_folder(
         skipped=tuple(skipped),
         devices=devices,
         unchecked=tuple(left_out),
-        moved=None if relowered is None else relowered[2],
+        moved=None if relowered is None else moved_by_estimation(relowered[2], relowered[1][0]),
+        saved_labels=saved_labels,
         original=against,
     )
 

@@ -39,6 +39,8 @@ class Report(Preformatted):
             module cannot be compiled here to the same bytes; with ``--strict``, also that a machine's tools are
             missing, or that it has no room for the test.
         moved: how far estimating the norms anew moved thresholds, if a checkpoint was given that tells.
+        saved_labels: where norms were estimated anew, how many of the inputs of `agreement` get the same label from the
+            network as it was saved.
         original: the comparison with the original network, if one was given.
         flash, ram: bytes of the C (code as compiled here, and tables; arena), or None without C.
     """
@@ -62,6 +64,7 @@ class Report(Preformatted):
     devices: tuple[Device, ...] = ()
     unchecked: tuple[str, ...] = ()
     moved: Moved | None = None
+    saved_labels: int | None = None
     original: Against | None = None
 
     def __repr__(self) -> str:
@@ -106,7 +109,7 @@ def to_text(report: Report) -> str:
             f"decisions {a.ties} differ on an exact tie, {a.differences} elsewhere"
         )
     if report.moved is not None:
-        lines.append(str(report.moved))
+        lines.append(f"{report.moved}{_labels_changed(report)}")
     if report.original is not None:
         lines += to_lines(report.original)
     if report.devices:
@@ -124,3 +127,10 @@ def to_text(report: Report) -> str:
         lines.append(f"ram: {report.ram} bytes")
     lines.append(f"bit-exact: {report.verdict}")
     return "\n".join(lines)
+
+
+def _labels_changed(report: Report) -> str:
+    if report.saved_labels is None or report.agreement is None:
+        return ""
+    inputs = report.agreement.labels
+    return f", and changed {inputs - report.saved_labels:,} of {inputs:,} labels"

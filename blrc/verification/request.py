@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from blrc.errors import BlrcError
 from blrc.exports.door import check_digest
@@ -15,6 +16,7 @@ class VerifyRequest:
 
     Attributes:
         machines: the names of the machines, in the order of the table (`blrc.verification.devices.parse_machines`).
+        original: a path, a module of torch, or None.
 
     Raises:
         BlrcError: a number is below 0, ``strict`` is given without machines, or the digest is not a digest.
@@ -28,7 +30,7 @@ class VerifyRequest:
     strict: bool = False
     digest: str | None = None
     trust_code: bool = False
-    original: Path | None = None
+    original: Any = None
 
     def __post_init__(self) -> None:
         if self.seed < 0 or (self.random is not None and self.random < 0):

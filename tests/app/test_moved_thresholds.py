@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +12,10 @@ from torch import nn
 
 import blrc
 from blrc import nn as bnn
+from blrc.app.export import Exported
 from blrc.errors import BlrcError
+from blrc.program import reference
+from blrc.verification.inputs.stimuli import adversarial_inputs, random_inputs
 
 FEATURES, HIDDEN = 12, 5
 
@@ -28,6 +32,10 @@ def saved(path: Path, mean: float) -> Path:
     return path
 
 
+def vectors(done: Exported) -> Any:
+    return np.load(done.folder / f"{done.manifest.name}.vectors.npz")["inputs"]
+
+
 def test_estimated_norms_say_how_far_thresholds_moved(tmp_path: Path) -> None:
     path = saved(tmp_path / "net.pt", mean=6.0)
     given = blrc.export(path, folder=tmp_path / "given", targets="onnx", norms="given")
@@ -39,9 +47,15 @@ def test_estimated_norms_say_how_far_thresholds_moved(tmp_path: Path) -> None:
     assert (done.moved.thresholds, done.moved.moved, done.moved.most) == (HIDDEN, HIDDEN, far.max())
     assert f"moved 5 of 5 thresholds, by {far.max()} at most, against the network as it was saved" in str(done)
     assert done.to_plain()["moved_thresholds"] == {"thresholds": 5, "moved": 5, "most": far.max()}
-    report = blrc.verify(done.folder, model=path, random=50)
+    report = blrc.verify(done.folder, model=path, random=200)
     assert report.equal and report.moved == done.moved
-    assert "moved 5 of 5 thresholds" in str(report)
+    x = random_inputs(done.program.input, 200, 0)
+    raw = np.concatenate([vectors(done), adversarial_inputs(done.program.input), x])
+    labels = [reference.labels(reference.scores(each.program, raw)) for each in (given, done)]
+    other = int((labels[0] != labels[1]).sum())
+    assert other > 0 and report.saved_labels == len(raw) - other
+    assert f"moved 5 of 5 thresholds, by {far.max()} at most, against the network as it was saved, and " in str(report)
+    assert f"changed {other} of {len(raw)} labels" in str(report)
     assert blrc.verify(given.folder, model=path, random=50).moved is None
 
 

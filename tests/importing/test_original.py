@@ -20,14 +20,14 @@ from blrc.importing.declared import Declared
 from blrc.program.program import Constant, Program
 from blrc.verification.inputs.stimuli import adversarial_inputs, random_inputs
 from blrc.verification.original.compare import compare_original
-from blrc.verification.original.original import open_original
+from blrc.verification.original.file import open_file
 from blrc.verification.original.report import Against
 
 FEATURES, HIDDEN, CLASSES = 9, 6, 3
 
 
 def compared(path: Path, program: Program, declared: Declared | None = None, rounding: Any = "exact") -> Against:
-    original = open_original(path, declared, rounding)
+    original = open_file(path, declared, rounding)
     raw = np.concatenate([adversarial_inputs(program.input), random_inputs(program.input, 200, 0)])
     return compare_original(program, original, [(raw, None)], lambda what, done, total: None)
 
@@ -104,6 +104,13 @@ def test_another_gamma_and_another_network_are_found(tmp_path: Path) -> None:
     assert len(found.problems) == 1 and "the original has other layers: " in found.problems[0]
 
 
+def test_another_program_with_the_same_tables_is_found(tmp_path: Path) -> None:
+    path = dense_file().save(tmp_path / "net.onnx")
+    _, program = imported(path)
+    found = compared(path, replace(program, gate=1))
+    assert found.problems == ("reading the original gives another program; give what the export was made of",)
+
+
 def test_scores_beyond_rounding_are_found(tmp_path: Path) -> None:
     path = dense_file().save(tmp_path / "net.onnx")
     _, program = imported(path)
@@ -177,6 +184,38 @@ def test_the_command_line_names_a_bit_that_is_not_explained(tmp_path: Path, caps
     assert "was made of another file" in plain["original"]["notes"][0]
 
 
+def test_another_file_of_the_same_network_is_a_note(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = dense_file().save(tmp_path / "net.onnx")
+    model = dense_file().model()
+    model.producer_name = "a newer version"
+    (tmp_path / "again.onnx").write_bytes(model.SerializeToString())
+    blrc.export(path, folder=tmp_path / "out", targets="onnx")
+    with pytest.raises(SystemExit) as end:
+        main(["verify", str(tmp_path / "out"), "--original", str(tmp_path / "again.onnx"), "--random", "50"])
+    said = capsys.readouterr().out
+    assert end.value.code == 0 and "note: the export was made of another file, whose SHA-256 is " in said
+    assert "importing it gives the same program" in said
+
+
+def test_a_file_that_is_newer_than_onnx_runtime_is_refused_with_a_remedy(tmp_path: Path) -> None:
+    file = dense_file()
+    file.opset = 60
+    path = file.save(tmp_path / "net.onnx")
+    _, program = imported(path)
+    with pytest.raises(BlrcError, match=r"refuses the original: .*opset.*; install a newer onnxruntime"):
+        compared(path, program)
+
+
+@pytest.mark.parametrize("opset", [7, 8])
+def test_a_file_of_an_old_opset_is_converted_and_run(opset: int, tmp_path: Path) -> None:
+    file = dense_file()
+    file.opset = opset
+    path = file.save(tmp_path / "net.onnx", listed=True)
+    _, program = imported(path)
+    found = compared(path, program)
+    assert found.same_program and not found.problems and found.decisions > 0
+
+
 def test_the_manifest_and_the_checkpoint_name_the_original(tmp_path: Path) -> None:
     path = dense_file().save(tmp_path / "net.onnx")
     held = blrc.import_onnx(path, output=tmp_path / "net.pt")
@@ -185,6 +224,48 @@ def test_the_manifest_and_the_checkpoint_name_the_original(tmp_path: Path) -> No
     done = blrc.export(tmp_path / "net.pt", folder=tmp_path / "out", targets="onnx")
     assert done.manifest.original is not None
     assert done.manifest.original["sha256"] == hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def test_the_manifest_keeps_what_was_counted(tmp_path: Path) -> None:
+    path = dense_file(factor=-0.3, shift=0.6).save(tmp_path / "net.onnx")
+    folder = tmp_path / "out"
+    blrc.export(path, folder=folder, targets="onnx", name="net")
+    before = {each.name: each.read_bytes() for each in folder.iterdir()}
+    found = blrc.verify(folder, original=path, random=50).original
+    assert found is not None and not found.notes
+    after = {each.name: each.read_bytes() for each in folder.iterdir()}
+    held = json.loads(after["net.manifest.json"])["settings"].pop("compared")
+    assert held == {
+        "original": found.original,
+        "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
+        "bits": sum(layer.bits for layer in found.layers.values()),
+        "bits_that_differ": sum(layer.differ for layer in found.layers.values()),
+        "bits_not_explained": 0,
+        "decisions": found.decisions,
+        "channels_that_differ": len(found.channels),
+        "scores": found.scores,
+        "labels": found.labels,
+        "labels_that_differ": 0,
+        "problems": 0,
+    }
+    assert held["bits"] > 0 and held["decisions"] > 0
+    assert {name for name in before if before[name] != after[name]} == {"net.manifest.json"} and set(before) == set(
+        after
+    )
+    assert blrc.verify(folder, original=path, random=50).equal  # the manifest is one that blrc reads
+    assert {each.name: each.read_bytes() for each in folder.iterdir()} == after
+
+
+def test_counts_are_not_kept_in_a_manifest_that_somebody_changed(tmp_path: Path) -> None:
+    path = dense_file().save(tmp_path / "net.onnx")
+    blrc.export(path, folder=tmp_path / "out", targets="onnx", name="net")
+    manifest = tmp_path / "out" / "net.manifest.json"
+    manifest.write_bytes(manifest.read_bytes() + b"\n")
+    changed = manifest.read_bytes()
+    report = blrc.verify(tmp_path / "out", original=path, random=50)
+    assert report.equal and report.original is not None
+    assert [note for note in report.original.notes if note.startswith("the counts could not be kept in the manifest: ")]
+    assert manifest.read_bytes() == changed
 
 
 @pytest.mark.parametrize("mean, std", [(0.0, 1.0), (0.25, 0.5)])

@@ -221,6 +221,11 @@ def foreign_files(folder: Path) -> dict[str, tuple[Path, str]]:
             "but a torch file (a state_dict; DataParallel put 'module.' before its keys, which you have to leave out): "
             "load it into your model",
         ),
+        (
+            "compiled",
+            {f"_orig_mod.{key}": value for key, value in model.state_dict().items()},
+            "a torch file (a state_dict; torch.compile put '_orig_mod.' before its keys, which you have to leave out)",
+        ),
         ("tensor", torch.zeros(3), "a torch file (a state_dict or tensors)"),
     ]:
         torch.save(content, folder / f"{name}.pt")

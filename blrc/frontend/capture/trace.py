@@ -29,7 +29,7 @@ from blrc.frontend.capture.allowed import (
 from blrc.frontend.capture.copies import copied
 from blrc.frontend.capture.known import SKIPPED, kind_of, known_class
 from blrc.frontend.capture.recording import first_line, heads_of, outputs, unpacked
-from blrc.frontend.capture.walk import all_names, named_modules
+from blrc.frontend.capture.walk import all_names, free_name, named_modules
 from blrc.frontend.graph import KINDS, GraphModel
 from blrc.frontend.kinds.node import Node
 from blrc.net.heads import Heads
@@ -70,10 +70,17 @@ _FIXED: Mapping[str, Mapping[str, Any]] = {
     **{key: {"dilation": 1, "ceil_mode": False, "return_indices": False} for key in ("plain_pool1d", "plain_pool2d")},
 }
 MOST_STEPS = 10_000  # of a forward; a loop that never ends while it is traced would take all memory
-_INSTEAD = {
+_INSTEAD: Mapping[type | tuple[type, ...], str] = {
     nn.Conv2d: "use blrc.nn.BinaryConv2d (or SteConv2d)",
     nn.SyncBatchNorm: "use torch.nn.BatchNorm1d or BatchNorm2d, which can load its state_dict",
+    (nn.Softmax, nn.LogSoftmax): "leave it out where it ends the network: the labels are the same",
 }
+_INSTEAD_OF = {
+    **dict.fromkeys(("sign", "sgn", "where"), "use blrc.nn.SteSign (or StochasticSign)"),
+    **dict.fromkeys(("softmax", "log_softmax"), "leave it out where it ends the network: the labels are the same"),
+    **dict.fromkeys(("hardtanh", "clamp"), "use nn.Hardtanh"),
+}
+"""What to use for a function of torch."""
 
 
 def capture(model: nn.Module) -> tuple[Node, ...]:
@@ -273,7 +280,7 @@ def _capture_node(modules: Mapping[str, nn.Module], node: fx.Node, values: Mappi
             raise BlrcError(
                 f"operation 'flatten' ({node.name}): must keep the batch and nothing else: use nn.Flatten()"
             )
-        return Node(_free_name(modules, node.name), "flatten", inputs, {})
+        return Node(free_name(modules, node.name), "flatten", inputs, {})
     if node.op == "get_attr":
         raise BlrcError(
             f"{type(modules['']).__name__}.forward computes with the parameter or buffer {node.target!r} itself; use a "
@@ -282,7 +289,7 @@ def _capture_node(modules: Mapping[str, nn.Module], node: fx.Node, values: Mappi
     what = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", str(node.target))
     raise BlrcError(
         f"operation {what!r} ({node.name}) has no binary form; "
-        "use the layers of blrc.nn, and nn.Flatten() for reshaping"
+        + _INSTEAD_OF.get(what, "use the layers of blrc.nn, and nn.Flatten() for reshaping")
     )
 
 
@@ -310,11 +317,3 @@ def _check_flow(node: Node, before: Sequence[Node]) -> None:
         if instead is not None:
             cls, other = KINDS[node.kind].cls.__name__, KINDS[kinds[x]].cls.__name__
             raise BlrcError(f"layer {node.name!r} ({cls}) cannot follow {x!r} ({other}); use {instead}")
-
-
-def _free_name(modules: Mapping[str, nn.Module], name: str) -> str:
-    """Return `name`, with as many underscores appended as it takes to differ from all modules of the model."""
-    taken = {*modules, INPUT}
-    while name in taken:
-        name += "_"
-    return name

@@ -1,67 +1,86 @@
-"""Hold the original network of an export: an ONNX file, what its import makes of it, and how it is run."""
+"""Say what a comparison asks of an original network, whether it is an ONNX file or a module of torch."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
 
-from blrc.errors import BlrcError
-from blrc.extras import require
-from blrc.frontend.sample import MAP, sample
-from blrc.importing.declared import Declared
-from blrc.importing.file import MOST_BYTES, Graph, read
-from blrc.importing.flow import Flow
-from blrc.importing.walk import walk
-from blrc.net.choices import Rounding
+from numpy.typing import NDArray
+
 from blrc.net.net import Net
-from blrc.reading import regular
-from blrc.store.listing import content_of
-from blrc.verification.original.standard import standard
+from blrc.net.pieces import Stage
 
 
-@dataclass(frozen=True, eq=False)
-class Original:
-    """Hold the original network.
+@dataclass(frozen=True)
+class Tensor:
+    """Name a value that the original computes.
 
     Attributes:
-        path, sha256: its file.
-        graph, flows: what the import read, and what it makes of each tensor.
-        net: the net that it is imported to.
-        model: the file with standard operators only.
+        name: what the original calls it.
+        layer: the layer of the net whose output it is.
+        shape: of one sample, as torch lays it out.
     """
 
-    path: Path
-    sha256: str
-    graph: Graph
-    flows: Mapping[str, Flow]
-    net: Net
-    model: Any
+    name: str
+    layer: str
+    shape: tuple[int, ...]
+
+
+class Part(Protocol):
+    """Run a part of the original."""
+
+    def run(self, maps: NDArray[Any]) -> dict[str, NDArray[Any]]:
+        """Return the outputs by name, for samples of the tensor that is fed; all are ``(N, *shape)``."""
+
+
+class Original(Protocol):
+    """Give the original network's values."""
 
     @property
-    def batch(self) -> int | None:
-        """Return the batch that the file fixes, or None."""
-        shape = self.graph.source.shape
-        return shape[0] if shape and shape[0] else None
+    def name(self) -> str:
+        """Return how reports call it."""
 
+    @property
+    def sha256(self) -> str | None:
+        """Return the digest of its file, or None of a module."""
 
-def open_original(path: Path, declared: Declared | None, rounding: Rounding) -> Original:
-    """Read the original network that an export is compared with.
+    @property
+    def unit(self) -> float:
+        """Return the relative error of one of its operations."""
 
-    Args:
-        declared: what its raw input is, if the file does not say it.
-        rounding: what decides the export's bits.
+    @property
+    def net(self) -> Net:
+        """Return the net that it is read as."""
 
-    Raises:
-        BlrcError: the file cannot be imported, or be written in standard operators.
-    """
-    require("onnxruntime", "comparing an export with its original")
-    graph = read(path)
-    sha256 = content_of(regular.read(path, MOST_BYTES)).sha256
-    walked = walk(graph, declared, str(path))
-    if walked.checkpoint is None:
-        raise BlrcError(f"{path}: {walked.refusals[0]}")
-    net = replace(sample(walked.checkpoint, MAP, running=True), rounding=rounding)
-    ranks = {name: len(flow.axes) + 1 for name, flow in walked.flows.items()}
-    return Original(path, sha256, graph, walked.flows, net, standard(path, ranks))
+    @property
+    def source(self) -> Tensor:
+        """Return the tensor that is fed."""
+
+    @property
+    def scores(self) -> Tensor:
+        """Return the scores of the classes."""
+
+    def bits(self, stage: Stage) -> Tensor:
+        """Return what a stage's sign gives."""
+
+    def sums(self, stage: Stage) -> Tensor:
+        """Return what a stage's linear layer gives, perhaps with the scales and the bias behind it."""
+
+    def pooled(self, layer: str) -> Tensor:
+        """Return what a pool of bits gives."""
+
+    def is_plus(self, tensor: Tensor, values: NDArray[Any]) -> NDArray[Any]:
+        """Return which values of a tensor of bits are +1."""
+
+    def fed(self, raw: NDArray[Any]) -> NDArray[Any]:
+        """Return what the original is given for raw samples ``(N, *encoding.shape)``.
+
+        Of pixels that are rounded to codes this is what the codes stand for, so that the layers behind can be compared.
+        """
+
+    def seen(self, raw: NDArray[Any]) -> NDArray[Any] | None:
+        """Return the original's own values of pixels that `fed` rounds to codes, or None if it rounds none."""
+
+    def part(self, source: Tensor, outputs: Sequence[Tensor]) -> Part:
+        """Return the part from one tensor to others."""

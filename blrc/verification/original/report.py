@@ -47,8 +47,9 @@ class Against:
     """Hold what the comparison of an export with its original found.
 
     Attributes:
-        sha256: of the original's file.
-        same_program: whether importing it again gives the very program of the export.
+        original: what the original is called: a file by its SHA-256, a module by its class.
+        sha256: of the original's file; None of a module.
+        same_program: whether reading it again gives the very program of the export.
         layers: counts of bits by layer; each layer computes on the original's own bits of the layer before.
         decisions: sums and channels on which thresholds were compared with the original's float32 arithmetic.
         channels: the channels that float32 and exact rationals decide differently, or that are wrong.
@@ -60,7 +61,8 @@ class Against:
         notes: what else is worth knowing.
     """
 
-    sha256: str
+    original: str
+    sha256: str | None
     same_program: bool
     layers: Mapping[str, Layer]
     decisions: int
@@ -78,7 +80,7 @@ class Against:
 def to_lines(found: Against) -> list[str]:
     """Return the comparison as lines of a report."""
     same = "the same program" if found.same_program else "ANOTHER program"
-    lines = [f"original {found.sha256}: importing it gives {same}"]
+    lines = [f"original {found.original}: {'reading' if found.sha256 is None else 'importing'} it gives {same}"]
     for name, layer in found.layers.items():
         lines.append(f"  {name:<20}{layer.bits:>16,} bits   {layer}")
     lines.append(
@@ -101,3 +103,21 @@ def to_lines(found: Against) -> list[str]:
 def to_plain(found: Against) -> dict[str, Any]:
     """Return the comparison as plain data for JSON."""
     return asdict(found)
+
+
+def counts_of(found: Against) -> dict[str, Any]:
+    """Return what of a comparison the manifest holds: the original, and counts."""
+    layers = found.layers.values()
+    return {
+        "original": found.original,
+        "sha256": found.sha256,
+        "bits": sum(layer.bits for layer in layers),
+        "bits_that_differ": sum(layer.differ for layer in layers),
+        "bits_not_explained": sum(layer.differ - layer.explained for layer in layers),
+        "decisions": found.decisions,
+        "channels_that_differ": len(found.channels),
+        "scores": found.scores,
+        "labels": found.labels,
+        "labels_that_differ": found.labels - found.same_labels,
+        "problems": len(found.problems),
+    }

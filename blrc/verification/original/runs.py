@@ -1,9 +1,9 @@
-"""Run parts of an ONNX file in ONNX Runtime, and turn its tensors to the layout of programs and back."""
+"""Run parts of an ONNX file in ONNX Runtime, and turn its tensors to the layout of layers and back."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import chain
 from typing import Any
 
@@ -12,40 +12,42 @@ from numpy.typing import NDArray
 
 from blrc.errors import BlrcError
 from blrc.importing.flow import Flow
-from blrc.net.encoding import device_layout
 from blrc.verification.original.standard import cut
 
 QUIET = 4
 """ONNX Runtime's level of what it logs: fatal errors only, since it would warn of every tensor that is cut off."""
 
 
-class Part:
+class FilePart:
     """Run the part of a file from one tensor to others, with all of ONNX Runtime's rewriting of graphs turned off.
 
     Args:
         model: what `standard` returns.
         source: the tensor that is fed.
         flow: what that tensor is.
-        outputs: the tensors that are returned.
+        outputs: the tensors that are returned, and what they are.
         batch: the batch that the file fixes, or None.
     """
 
-    def __init__(self, model: Any, source: str, flow: Flow, outputs: Sequence[str], batch: int | None) -> None:
+    def __init__(self, model: Any, source: str, flow: Flow, outputs: Mapping[str, Flow], batch: int | None) -> None:
         import onnxruntime
 
-        self.source, self.flow, self.outputs, self.batch = source, flow, list(outputs), batch
+        self.source, self.flow, self.outputs, self.batch = source, flow, outputs, batch
         options = onnxruntime.SessionOptions()
         options.log_severity_level = QUIET
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-        content = cut(model, source, ("N" if batch is None else batch, *flow.dims), self.outputs)
+        content = cut(model, source, ("N" if batch is None else batch, *flow.dims), [*outputs])
         try:
             self.session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
         except Exception as error:  # of many kinds, from a package without types
-            raise BlrcError(f"ONNX Runtime refuses the original: {_first_line(error)}") from None
+            line = _first_line(error)
+            newer = any(word in line.lower() for word in ("opset", "ir version"))
+            remedy = "; install a newer onnxruntime, or export the network with an older opset" if newer else ""
+            raise BlrcError(f"ONNX Runtime refuses the original: {line}{remedy}") from None
         self.dtype = _TYPES.get(self.session.get_inputs()[0].type, np.dtype(np.float32))
 
     def run(self, maps: NDArray[Any]) -> dict[str, NDArray[Any]]:
-        """Return the outputs for values ``(N, *flow.shape)`` of the tensor that is fed."""
+        """Return the outputs, as samples of their flows' shapes, for values ``(N, *flow.shape)`` of what is fed."""
         given = to_file(self.flow, maps).astype(self.dtype)
         count = len(given)
         step = self.batch or max(1, count)
@@ -55,11 +57,11 @@ class Part:
             if len(part) < step:
                 part = np.concatenate([part, np.repeat(part[-1:], step - len(part), axis=0)])
             try:
-                found.append(self.session.run(self.outputs, {self.source: part}))
+                found.append(self.session.run([*self.outputs], {self.source: part}))
             except Exception as error:
                 raise BlrcError(f"ONNX Runtime cannot run the original: {_first_line(error)}") from None
-        joined = [np.concatenate([np.asarray(each[k]) for each in found])[:count] for k in range(len(self.outputs))]
-        return dict(zip(self.outputs, joined, strict=True))
+        joined = (np.concatenate([np.asarray(each[k]) for each in found])[:count] for k in range(len(self.outputs)))
+        return {name: from_file(self.outputs[name], values) for name, values in zip(self.outputs, joined, strict=True)}
 
 
 _TYPES: Mapping[str, np.dtype[Any]] = {
@@ -92,8 +94,3 @@ def from_file(flow: Flow, values: NDArray[Any]) -> NDArray[Any]:
         raise BlrcError(f"the original gives {values.shape[1:]} where the import says {flow.dims}")
     laid = values.reshape(len(values), *(flow.shape[axis] for axis in order))
     return laid.transpose(0, *(int(axis) + 1 for axis in np.argsort(order)))
-
-
-def to_device(flow: Flow, values: NDArray[Any]) -> NDArray[Any]:
-    """Turn the file's tensor to a program's layout, ``(N, H, W, C)``."""
-    return device_layout(from_file(flow, values))

@@ -14,6 +14,8 @@ from blrc.importing.ops.record import QONNX
 
 OLDEST = 9
 """Opset from which on there is Where."""
+APART = 4
+"""Version of the file format from which on initialisers need not be listed as inputs."""
 
 
 def standard(path: Path, ranks: Mapping[str, int]) -> Any:
@@ -23,14 +25,14 @@ def standard(path: Path, ranks: Mapping[str, int]) -> Any:
         ranks: the number of axes of tensors, the batch among them.
 
     Raises:
-        BlrcError: an operator is used in a way that has no standard form here, or the opset is too old.
+        BlrcError: an operator is used in a way that has no standard form here, or an old opset cannot be converted.
     """
     import onnx
 
     model = onnx.load(str(path))
     opset = next((each.version for each in model.opset_import if each.domain in ("", "ai.onnx")), 0)
     if opset < OLDEST:
-        raise BlrcError(f"{path}: opset {opset} cannot be run here; export the network with opset {OLDEST} or newer")
+        model = _raised(model, path, opset)
     nodes: list[Any] = []
     for node in model.graph.node:
         if not any(node.domain == name or node.domain.startswith(f"{name}.") for name in QONNX):
@@ -45,6 +47,19 @@ def standard(path: Path, ranks: Mapping[str, int]) -> Any:
     del model.opset_import[:]
     model.opset_import.extend(kept)
     return model
+
+
+def _raised(model: Any, path: Path, opset: int) -> Any:
+    """Return a file of an old opset as one of the oldest that is run here; operators of other domains stay."""
+    from onnx import version_converter
+
+    model.ir_version = max(model.ir_version, APART)
+    try:
+        return version_converter.convert_version(model, OLDEST)
+    except Exception:  # of many kinds, from a package without types
+        raise BlrcError(
+            f"{path}: opset {opset} cannot be run here, nor converted; export the network with opset {OLDEST} or newer"
+        ) from None
 
 
 def cut(model: Any, source: str, shape: Sequence[int | str], outputs: Sequence[str]) -> bytes:
@@ -122,7 +137,7 @@ def _bipolar(w: _Writer) -> list[Any]:
 def _quant(w: _Writer) -> list[Any]:
     """Write Quant out; of one signed bit it is a sign, whatever it rounds."""
     from blrc.importing.file import Op
-    from blrc.importing.folding import rounding_of, steps_of
+    from blrc.importing.quantisers import rounding_of, steps_of
 
     op = Op(w.node.name, w.node.op_type, w.node.domain, (), (), _texts(w.attributes))
     width = w.held(3)

@@ -10,22 +10,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from blrc.importing.flow import Raw
 from blrc.lowering.calibrate import fan_in
 from blrc.lowering.single import values
-from blrc.net.encoding import torch_layout
+from blrc.net.encoding import device_layout, torch_layout
 from blrc.program import reference
 from blrc.program.program import BinaryScores, Conv, Op, Program, Scores
 from blrc.verification.original.original import Original
-from blrc.verification.original.places import Place, fed, is_plus, prefix, scores_of, seen, source_of
+from blrc.verification.original.places import Place, prefix
 from blrc.verification.original.report import Layer
-from blrc.verification.original.runs import Part, from_file, to_device
+from blrc.verification.original.rounding import may_differ
 from blrc.verification.original.thresholds import Decided, with_thresholds
 
 AT_ONCE = 2**23
-"""Values of all tensors of one run in ONNX Runtime."""
-SINGLE = 2.0**-24
-"""Relative error of one operation in float32."""
+"""Values of all tensors of one run of the original."""
+BESIDE = 8
+"""Operations on a sum besides those on its terms, such as those of a bias and a scale."""
 STEP = 0.99
 """Share of one step of z by which a sum may be off at most for rounding to be the reason."""
 
@@ -39,9 +38,9 @@ class Tally:
         self, program: Program, original: Original, found: Sequence[Place], decided: Mapping[str, Decided]
     ) -> None:
         self.program, self.original, self.places = program, original, found
-        self.source, self.last = source_of(original.graph, original.flows), scores_of(original.flows)
-        outputs = list(dict.fromkeys([*(place.bits.name for place in found), self.last.name]))
-        self.part = self._part(outputs)
+        self.last = original.scores
+        outputs = list(dict.fromkeys([*(place.bits for place in found), self.last]))
+        self.part = original.part(original.source, outputs)
         self.layers = {place.layer: Layer() for place in found}
         self.variants = {
             place.layer: tuple(
@@ -54,13 +53,10 @@ class Tally:
         self.tail = program.ops[sum(len(place.ops) for place in found) :]
         inputs = prod(program.ops[-1].x.shape)
         self.bound = float(Fraction(inputs + 1) * Fraction(program.score_scale) / 2)
-        self.slack = (inputs + 16) * SINGLE * _largest_score(program) * program.score_scale
+        self.slack = (inputs + 2 * BESIDE) * original.unit * _largest_score(program) * program.score_scale
         self.scores = self.labels = self.same = self.labelled = self.correct = self.far = 0
         self.farthest = 0.0
         self.first: dict[str, str] = {}
-
-    def _part(self, outputs: Sequence[str]) -> Part:
-        return Part(self.original.model, self.source.name, self.source.flow, outputs, self.original.batch)
 
     def run(self, raw: NDArray[Any], labels: NDArray[Any] | None, progress: Progress) -> None:
         """Compare inputs in device layout, some at a time."""
@@ -72,22 +68,23 @@ class Tally:
         progress("original", len(raw), len(raw))
 
     def _chunk(self, raw: NDArray[Any], labels: NDArray[Any] | None) -> None:
-        encoding, flow = self.original.net.encoding, self.source.flow
+        encoding = self.original.net.encoding
         is_bits = self.program.input.dtype == "bits"
         samples = torch_layout(raw.astype(np.uint8) if is_bits else raw, encoding.shape)
-        given = fed(self.source, encoding, samples)
+        given = self.original.fed(samples)
         theirs = self.part.run(given)
         x = raw.astype(bool) if is_bits else raw
         for place in self.places:
-            wanted = is_plus(place.bits, theirs[place.bits.name]) != place.inverted
+            plus = self.original.is_plus(place.bits, theirs[place.bits.name])
+            wanted = device_layout(plus) != place.inverted
             ours = through(self.program, place.ops, x)
             wanted = wanted.reshape(ours.shape)
             self._compare_bits(place, x, ours, wanted, given)
             x = wanted
         real = self._scores(theirs)
         self._compare_scores(real, through(self.program, self.tail, x).reshape(len(raw), -1))
-        if isinstance(flow, Raw) and flow.seen is not None and encoding.mean:  # pixels that were rounded to codes
-            real = self._scores(self.part.run(seen(flow, samples)))
+        if (seen := self.original.seen(samples)) is not None:  # pixels that were rounded to codes
+            real = self._scores(self.part.run(seen))
         label = real.argmax(axis=1)
         self.labels += len(raw)
         self.same += int((label == reference.labels(reference.scores(self.program, raw))).sum())
@@ -96,7 +93,7 @@ class Tally:
             self.correct += int((label == labels).sum())
 
     def _scores(self, theirs: Mapping[str, NDArray[Any]]) -> NDArray[np.float64]:
-        found = from_file(self.last.flow, theirs[self.last.name])
+        found = theirs[self.last.name]
         return found.reshape(len(found), -1).astype(np.float64)
 
     def _compare_bits(
@@ -116,7 +113,7 @@ class Tally:
             by_chain = other & (exact != wanted) & (float32 == wanted)
             by_sums = other & (exact == ours) & (float32 == ours)
             if by_sums.any():
-                by_sums &= self._sums_are_close(place, x[rows], given[rows])[:, None, None, :]
+                by_sums &= self._by_sums(place, x[rows], given[rows])[:, None, None, :]
             layer.by_chain += int(by_chain.sum())
             layer.by_sums += int(by_sums.sum())
             unexplained = other & ~by_chain & ~by_sums
@@ -124,10 +121,11 @@ class Tally:
             at = [int(i[0]) for i in np.nonzero(unexplained)]
             self.first[place.layer] = f"first in channel {at[3]} at row {at[1]}, column {at[2]}"
 
-    def _sums_are_close(self, place: Place, x: NDArray[Any], given: NDArray[Any]) -> NDArray[np.bool_]:
-        """Return for each sample and channel whether all of the original's sums are right but for float32's rounding.
+    def _by_sums(self, place: Place, x: NDArray[Any], given: NDArray[Any]) -> NDArray[np.bool_]:
+        """Return for each sample and channel whether rounding of the original's sums may have decided a bit.
 
-        Where they are, and the thresholds decide the right sum alike, a bit that differs is due to that rounding.
+        It may where all of these sums are right but for that rounding, and one of them is so close to the threshold
+        that as much can move it to the other side.
         """
         assert place.decision is not None
         stage, sums, rule = place.decision.stage, place.decision.sums, place.decision.rule
@@ -136,7 +134,8 @@ class Tally:
         assert isinstance(op, Conv)
         z = op.preactivation(self.program, through(self.program, place.ops[:at], x)).astype(np.int64)
         z = np.where(rule.flip, -z, z)
-        theirs = to_device(sums.flow, self._part([sums.name]).run(given)[sums.name]).astype(np.float64)
+        run = self.original.part(self.original.source, [sums]).run
+        theirs = device_layout(run(given)[sums.name]).astype(np.float64)
         encoding = self.original.net.encoding
         peak, scale = (1, 1.0) if place.decision.binary else (encoding.peak, encoding.scale)
         inputs = fan_in(stage.linear)
@@ -147,8 +146,12 @@ class Tally:
         ideal = right(z.reshape(-1, z.shape[-1])).reshape(z.shape)
         ends = right(np.array([[-inputs * peak], [0], [1], [inputs * peak]]))
         most, step = np.abs(ends).max(axis=0), np.abs(ends[2] - ends[1])
-        close = np.minimum((inputs + 8) * SINGLE * most, STEP * step)
+        unit = (inputs + BESIDE) * self.original.unit
+        close = np.minimum(unit * most, STEP * step)
         found: NDArray[np.bool_] = (np.abs(theirs.reshape(z.shape) - ideal) <= close).all(axis=(1, 2))
+        off = unit * inputs * peak / scale
+        near = may_differ(stage, scale, z.reshape(-1, z.shape[-1]), self.original.unit, off).reshape(z.shape)
+        found &= near.any(axis=(1, 2))
         return found
 
     def _compare_scores(self, real: NDArray[np.float64], ours: NDArray[Any]) -> None:

@@ -1,29 +1,29 @@
 """Compare the thresholds of a layer with the original's own arithmetic, on every sum that can occur.
 
-The part of the file from the output of a binary layer's node to its bits is run in ONNX Runtime, for every sum z and
-every channel. So this is a proof for all inputs, up to the sums themselves: those are taken as exact, times the file's
-scale, and rounded once.
+The part of the original from the output of a binary layer to its bits is run, in ONNX Runtime or by the module's own
+code, for every sum z and every channel. So this is a proof for all inputs, up to the sums themselves: those are taken
+as exact, times the original's scale, and rounded once.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import prod
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from blrc.lowering.calibrate import fan_in
 from blrc.lowering.single import moved, reachable, values
-from blrc.net.encoding import InputEncoding
+from blrc.net.encoding import device_layout
 from blrc.net.net import MaxPool
 from blrc.program.program import Constant, Program
-from blrc.verification.original.places import Decision, is_plus, prefix
-from blrc.verification.original.runs import Part
+from blrc.verification.original.original import Original
+from blrc.verification.original.places import Decision, prefix
+from blrc.verification.original.rounding import may_differ
 
 AT_ONCE = 2**24
-"""Values of sums that are given to ONNX Runtime at once."""
+"""Values of sums that are given to the original at once."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,8 @@ class Channel:
         layer, channel: which one it is.
         z: the smallest sum of which that is so, and ``sums`` their number.
         exact, float32, exported: the thresholds; ``float32`` is None if float32 decides by no single one.
-        explained: whether the export decides every sum as exact rationals or as float32 do.
+        explained: whether the export decides every sum as exact rationals or as float32 do, and these two differ only
+            where rounding may be the reason.
     """
 
     layer: str
@@ -50,7 +51,12 @@ class Channel:
         """Return a line for reports."""
         float32 = "no single threshold" if self.float32 is None else f"threshold {self.float32}"
         more = "" if self.sums == 1 else f" and {self.sums - 1} more sums"
-        what = "" if self.explained else f", but the export has {self.exported}"
+        if self.explained:
+            what = ""
+        elif self.exported in (self.exact, self.float32):
+            what = f", which rounding does not explain; the export has {self.exported}"
+        else:
+            what = f", but the export has {self.exported}"
         return (
             f"layer {self.layer!r}, channel {self.channel}: at z = {self.z}{more}; exact threshold {self.exact}, "
             f"float32 {float32}{what}"
@@ -59,32 +65,35 @@ class Channel:
 
 @dataclass(frozen=True, eq=False)
 class Decided:
-    """Hold the channels of a layer that differ, the number of decisions compared, and float32's thresholds."""
+    """Hold the channels of a layer that differ, the number of decisions compared, and float32's thresholds.
+
+    Where rounding does not explain what float32 decides, the exact threshold stands in its place.
+    """
 
     channels: tuple[Channel, ...]
     decisions: int
     float32: NDArray[np.int32]
 
 
-def compare_thresholds(
-    program: Program, decision: Decision, encoding: InputEncoding, model: Any, batch: int | None
-) -> Decided:
+def compare_thresholds(program: Program, decision: Decision, original: Original) -> Decided:
     """Evaluate the original on every sum that can occur in a layer, and compare the thresholds with it."""
-    stage, rule = decision.stage, decision.rule
+    stage, rule, encoding = decision.stage, decision.rule, original.net.encoding
     peak, scale = (1, 1.0) if decision.binary else (encoding.peak, encoding.scale)
     bound = fan_in(stage.linear) * peak
     z = reachable(stage.linear, -bound, bound, decision.binary)
-    theirs = _theirs(decision, scale, z, model, batch)
+    theirs = _theirs(decision, scale, z, original)
+    near = may_differ(stage, scale, z[:, None], original.unit)
     exported = program.constant(f"{stage.linear.name}.thresholds")
     table, channels = exported.copy(), list[Channel]()
     for c in range(len(exported)):
         turned = -z if rule.flip[c] else z
         exact, own = ((turned >= int(at)) != rule.inverted[c] for at in (rule.threshold[c], exported[c]))
         at = moved(z, theirs[:, c], rule, c, -bound, bound)
-        table[c] = rule.threshold[c] if at is None else at
         other = (exact != theirs[:, c]) | (own != theirs[:, c])
+        rounded = bool(near[exact != theirs[:, c], c].all())
+        table[c] = rule.threshold[c] if at is None or not rounded else at
         if other.any():
-            explained = bool((own == exact)[other].all() or (own == theirs[:, c])[other].all())
+            explained = rounded and bool((own == exact)[other].all() or (own == theirs[:, c])[other].all())
             channels.append(
                 Channel(
                     stage.linear.name,
@@ -106,14 +115,14 @@ def with_thresholds(program: Program, layer: str, table: NDArray[np.int32]) -> P
     return replace(program, constants=constants)
 
 
-def _theirs(decision: Decision, scale: float, z: NDArray[np.int64], model: Any, batch: int | None) -> NDArray[np.bool_]:
+def _theirs(decision: Decision, scale: float, z: NDArray[np.int64], original: Original) -> NDArray[np.bool_]:
     """Return what the original decides for each sum and channel, ``(len(z), channels)``.
 
     Without a pool each position of a map gets a sum of its own. With one, all positions of a map have the same sum.
     """
     stage, sums = decision.stage, decision.sums
-    part = Part(model, sums.name, sums.flow, [decision.bits.name], batch)
-    channels, positions = sums.flow.shape[0], prod(sums.flow.shape[1:])
+    part = original.part(sums, [decision.bits])
+    channels, positions = sums.shape[0], prod(sums.shape[1:])
     given = values(stage.linear, prefix(stage, sums), scale, z[:, None])
     pooled = any(isinstance(step, MaxPool) for step in stage.chain)
     each = 1 if pooled else positions
@@ -125,8 +134,8 @@ def _theirs(decision: Decision, scale: float, z: NDArray[np.int64], model: Any, 
     for i in range(0, maps, step):
         block = laid[i : i + step]
         block = np.repeat(block, positions, axis=2) if pooled else block
-        out = part.run(block.reshape(len(block), *sums.flow.shape))[decision.bits.name]
-        plus = is_plus(decision.bits, out)  # (maps, H, W, channels)
+        out = part.run(block.reshape(len(block), *sums.shape))[decision.bits.name]
+        plus = device_layout(original.is_plus(decision.bits, out))  # (maps, H, W, channels)
         plus = plus[:, :1, :1] if pooled else plus
         found.append(plus.reshape(-1, channels))
     decided: NDArray[np.bool_] = np.concatenate(found)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -132,6 +132,56 @@ def test_every_spelling_of_a_sign(name: str) -> None:
     assert np.abs(found - expected).max() <= 37.001 * score_scale(nets) / 2
 
 
+PADDED: dict[str, tuple[tuple[int, int, int, int], Callable[..., Any]]] = {
+    "before a convolution": (
+        (0, 0, 1, 1),
+        lambda x, w: F.conv2d(F.pad(x, (0, 1, 0, 1)), w, stride=2),
+    ),
+    "beside its own padding": ((3, 1, 1, 2), lambda x, w: F.conv2d(F.pad(x, (0, 1, 2, 0)), w, stride=2, padding=1)),
+    "twice": ((0, 1, 1, 2), lambda x, w: F.conv2d(nn.ZeroPad2d((1, 1, 0, 0))(F.pad(x, (0, 1, 0, 1))), w, stride=2)),
+    "of columns": ((0, 0, 0, 2), lambda x, w: F.conv2d(F.pad(x, (0, 2)), w, stride=2)),
+    "same": ((0, 0, 1, 1), lambda x, w: F.conv2d(x, w[:, :, :2, :2], padding="same")),
+}
+
+
+@pytest.mark.filterwarnings("ignore:Using padding='same'")
+@pytest.mark.parametrize("name", PADDED)
+def test_zeros_around_what_a_convolution_reads(name: str) -> None:
+    """Of a first layer on bits, and of one behind a sign; torch computes with the zeros."""
+    sides, function = PADDED[name]
+    generator = torch.Generator().manual_seed(3)
+    weight = torch.randint(0, 2, (6, 6, 3, 3), generator=generator) * 2.0 - 1
+
+    class Padded(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            width = self.features(torch.ones(1, 2, 9, 8)).numel()
+            self.fc = nn.Linear(width, 4)
+
+        def features(self, x: torch.Tensor) -> torch.Tensor:
+            for inputs in (2, 6):
+                z = function(x, weight[:, :inputs].to(x)) + 0.5
+                x = sign(F.max_pool2d(F.pad(z, (0, 1, 1, 0), value=-torch.inf), 2, 1))
+            return F.max_pool2d(F.pad(x, (1, 0, 1, 0), value=-1.0), 2, ceil_mode=True)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.fc(self.features(x).flatten(1))
+
+    torch.manual_seed(4)
+    model = Padded().eval()
+    shape = (2, 9, 8)
+    checkpoint = taken(model, blrc.bits(shape))
+    found = [node.options["padding"] for node in checkpoint.nodes if "padding" in node.options]
+    assert found[0] == list(sides) and found[1] == [1, 0, 0, 1]
+    program, nets = build(checkpoint, [MAP])
+    raw = np.random.default_rng(0).integers(0, 2, (100, *shape)).astype(np.uint8)
+    with torch.no_grad():
+        expected = model.double()(torch.from_numpy(raw * 2.0 - 1)).numpy()
+    scale = score_scale(nets)
+    bound = model.fc.in_features * scale / 2 + 1e-9  # of weights rounded to steps of `scale`
+    assert np.abs(reference.scores(program, device_layout(raw)) * scale - expected).max() <= bound
+
+
 def scaled_by_data(m: Network, x: torch.Tensor) -> torch.Tensor:
     return m.fc((x.sign() * x.abs().mean(1, keepdim=True)).flatten(1))  # type: ignore[no-any-return]
 
@@ -197,12 +247,36 @@ REFUSED: dict[str, tuple[Callable[..., Any], list[str]]] = {
     "softmax of maps": (lambda m, x: scores(m, x.softmax(1)), ["softmax along another dimension"]),
     "error": (lambda m, x: m.fc(x), ["fails on an input of shape", "mat1 and mat2"]),
     "transposed": (lambda m, x: m.fc(sign(x).permute(0, 2, 3, 1).flatten(1)), ["permute", "(N, C, H, W)"]),
-    "padded": (lambda m, x: m.fc(F.pad(sign(x), (1, 0, 1, 0))[:, :, 1:, 1:].flatten(1)), ["constant_pad_nd"]),
+    "padded": (
+        lambda m, x: m.fc(F.pad(sign(x), (1, 0, 1, 0))[:, :, 1:, 1:].flatten(1)),
+        ["pads with 0 what no convolution (for 0) or max pooling (for -inf) reads next"],
+    ),
+    "padded with 1": (
+        lambda m, x: scores(m, F.conv2d(F.pad(sign(x), (0, 2, 0, 2), value=1.0), torch.ones(6, 6, 3, 3).to(x))),
+        ["a convolution whose input was padded with 1", "zeros"],
+    ),
+    "padded channels": (lambda m, x: m.fc(F.pad(sign(x), (0, 0, 0, 0, 1, 0))[:, 1:].flatten(1)), ["height and width"]),
+    "padded with 0 and pooled": (
+        lambda m, x: scores(m, F.max_pool2d(F.pad(x, (0, 1, 0, 1)), 2, 1)),
+        ["pools what was padded with 0, which may be the largest", "-inf"],
+    ),
+    "pool of a pad": (
+        lambda m, x: scores(m, F.max_pool2d(F.pad(x, (0, 2, 0, 2), value=-torch.inf), 2, 1)[:, :, :3, :2]),
+        ["pools with padding (0, 0, 2, 2)", "at most (1, 1)"],
+    ),
     "pool": (
-        lambda m, x: m.fc(sign(F.max_pool2d(x, 2, ceil_mode=True)).flatten(1).repeat(1, 3)),
-        ["dilation or ceil_mode"],
+        lambda m, x: scores(m, F.max_pool2d(x, (2, 1), 1, dilation=2).repeat(1, 1, 3, 1)),
+        ["pools with dilation"],
     ),
     "whole numbers": (lambda m, x: m.fc(x.int().to(x).flatten(1)), ["into whole numbers"]),
+    "sign of -0.0": (
+        lambda m, x: scores(m, torch.copysign(torch.ones_like(x), x)),
+        ["computes copysign, which has no binary form", "signs"],
+    ),
+    "another sign far from 0": (
+        lambda m, x: m.fc(torch.where(x > 6, torch.zeros(()).to(x), sign(x)).flatten(1)),
+        ["combines two values that both depend on the input", "chain of layers"],
+    ),
     "real inner layer": (
         lambda m, x: F.linear(sign(m.fc(sign(x).flatten(1))), torch.ones(4, 4)),
         ["'fc'", "only a last linear layer may have real ones", "sign(w)"],
@@ -356,3 +430,100 @@ def test_layers_of_blrc_are_still_read_by_class() -> None:
         model = nn.Sequential(nn.Flatten(), bnn.SteLinear(40, 64), strange, nn.Linear(64, 3))
         with pytest.raises(BlrcError, match=f"forward cannot be followed .*{words}"):
             taken(model)
+
+
+class Deterministic(nn.Module):
+    """Layers of blrc with weights that are not random, and a forward that calls functions of torch."""
+
+    def __init__(self, function: Callable[[Any, torch.Tensor], torch.Tensor]) -> None:
+        super().__init__()
+        self.layer, self.norm, self.sign = bnn.SteLinear(40, 8), nn.BatchNorm1d(8), bnn.SteSign()
+        self.out, self.factor, self.function = bnn.SoftmaxLinear(8, 3), nn.Parameter(torch.tensor(2.0)), function
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.function(self, x)
+
+
+MESSAGES: dict[str, tuple[Callable[[Any, torch.Tensor], torch.Tensor], str]] = {
+    "view": (lambda m, x: m.out(m.sign(m.norm(m.layer(x.view(-1, 40))))), "'view' .*nn.Flatten"),
+    "sign": (lambda m, x: m.out(torch.sign(m.norm(m.layer(x.flatten(1))))), "'sign' .*use blrc.nn.SteSign"),
+    "log_softmax": (
+        lambda m, x: F.log_softmax(m.out(m.sign(m.norm(m.layer(x.flatten(1))))), 1),
+        "'log_softmax' .*leave it out where it ends the network: the labels are the same",
+    ),
+    "twice": (
+        lambda m, x: m.out(m.sign(m.norm(m.layer(m.sign(x.flatten(1)))))),
+        "layer 'sign' is used twice; make a layer of its own",
+    ),
+    "parameter": (
+        lambda m, x: m.out(m.sign(m.factor * m.norm(m.layer(x.flatten(1))))),
+        "computes with the parameter or buffer 'factor' itself; use a layer for that: blrc.nn.ChannelScale",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MESSAGES)
+def test_what_layers_of_blrc_are_not_called_with_is_told_with_its_remedy(name: str) -> None:
+    function, words = MESSAGES[name]
+    with pytest.raises(BlrcError, match=words):
+        taken(Deterministic(function))
+
+
+def test_a_softmax_layer_at_the_end_is_told_to_be_left_out() -> None:
+    model = nn.Sequential(nn.Flatten(), bnn.SteLinear(40, 8), bnn.SteSign(), bnn.SoftmaxLinear(8, 3), nn.LogSoftmax(1))
+    with pytest.raises(BlrcError, match=r"layer '4' \(LogSoftmax\) .*leave it out where it ends the network"):
+        taken(model)
+
+
+@pytest.mark.parametrize("kind", [nn.LogSoftmax, nn.Softmax])
+def test_a_softmax_at_the_end_of_plain_pytorch_is_left_out_with_a_word(kind: type[nn.Module]) -> None:
+    model = nn.Sequential(Network(sign), kind(dim=1))
+    with pytest.warns(UserWarning, match=r"leaves out the softmax at the end \(1\): the labels are the same"):
+        found = from_model(model, BITS)
+    assert found.nodes[-1].kind == "softmax" and found.nodes[-1].options["out_features"] == 4
+
+
+def test_two_random_variables_are_not_joined_by_plus() -> None:
+    """It made a tuple of four, which the next layer took for something else."""
+    x = bnn.BinaryLinear(4, 3)(torch.ones(2, 4))
+    with pytest.raises(TypeError, match=r"a Gaussian .* takes no \+"):
+        x + x
+
+
+class Quantised(NamedTuple):
+    """A value with its scale, as Brevitas hands it from layer to layer."""
+
+    value: torch.Tensor
+    scale: torch.Tensor
+
+
+class QuantSign(nn.Module):
+    def forward(self, x: Any) -> Quantised:
+        x = x.value if isinstance(x, Quantised) else x
+        return Quantised(0.5 * sign(x), torch.tensor(0.5))
+
+
+class QuantLinear(nn.Linear):
+    def forward(self, x: Any) -> Quantised:  # type: ignore[override]
+        scale = torch.tensor(0.25)
+        return Quantised(F.linear(x.value, scale.to(x.value) * sign(self.weight), self.bias), x.scale * scale)
+
+
+class Quantising(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(4)
+        self.first, self.fc1, self.act, self.fc2 = QuantSign(), QuantLinear(40, 8), QuantSign(), QuantLinear(8, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.fc2(self.act(self.fc1(self.first(x.flatten(1))))).value  # type: ignore[no-any-return]
+
+
+def test_values_that_travel_with_their_scale_are_taken() -> None:
+    """Such modules ended in a message of NumPy's about `__cuda_array_interface__`."""
+    model = Quantising()
+    program, nets = build(taken(model), [MAP])
+    raw = np.random.default_rng(0).integers(0, 2, (50, *SHAPE)).astype(np.uint8)
+    with torch.no_grad():
+        expected = model.double()(torch.from_numpy(raw * 2.0 - 1)).numpy()
+    assert np.abs(reference.scores(program, device_layout(raw)) * score_scale(nets) - expected).max() < 1e-3

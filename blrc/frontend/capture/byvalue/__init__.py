@@ -3,5 +3,6 @@
 A module and samples come in; captured layers with their tensors go out. The module runs under `tape`, which sees every
 tensor operation, whoever called it and in whatever spelling. `meaning` says what each operation makes of `values`, with
 `arithmetic` and `linear` for its two large parts. `emit` names the layers that the output needs, and `agreement`
-compares them with the module. Imports capture's other modules, kinds and the net.
+compares them with the module. `replay` runs the module again where an export is compared with it. Imports capture's
+other modules, kinds and the net.
 """

@@ -49,8 +49,8 @@ def check_agreement(captured: Captured, x: Reals, dtype: torch.dtype, samples: S
         slack = own + _carried(captured, node, atom, values, slack, got.values)
         values = got.values
         if atom.tap is not None:
-            _same(node.name, atom.tap, values, slack, samples)
-            values, slack = atom.tap, np.zeros_like(slack)
+            _same(node.name, atom.tap.values, values, slack, samples)
+            values, slack = atom.tap.values, np.zeros_like(slack)
         found[node.name] = values, slack
 
 
@@ -60,8 +60,8 @@ def _signs(node: Node, atom: Atom, before: Reals, slack: Reals | None, found: Re
         return found
     tie = np.zeros(found.shape, dtype=bool) if slack is None else np.abs(before) <= slack
     tie = tie | (found == 0)
-    _same(node.name, atom.tap, found, np.where(tie, 2 + CLOSE, CLOSE), samples)
-    return np.where(atom.tap >= 0, 1.0, -1.0)
+    _same(node.name, atom.tap.values, found, np.where(tie, 2 + CLOSE, CLOSE), samples)
+    return np.where(atom.tap.values >= 0, 1.0, -1.0)
 
 
 def _carried(captured: Captured, node: Node, atom: Atom, x: Reals, slack: Reals, y: Reals) -> Any:
@@ -70,7 +70,7 @@ def _carried(captured: Captured, node: Node, atom: Atom, x: Reals, slack: Reals,
         key.rpartition(".")[2]: value for key, value in captured.tensors.items() if key.startswith(f"{node.name}.")
     }
     column = (1, -1, *[1] * (y.ndim - 2))
-    if node.kind in ("ste_conv2d", "ste_linear", "softmax"):
+    if node.kind in ("ste_conv1d", "ste_conv2d", "ste_linear", "softmax"):
         weight = np.abs(held["weight"]).reshape(len(held["weight"]), -1).astype(np.float64)
         return (atom.off * np.abs(x).max(initial=0.0) * weight.sum(1)).reshape(column)
     if node.kind == "scale":
@@ -80,7 +80,7 @@ def _carried(captured: Captured, node: Node, atom: Atom, x: Reals, slack: Reals,
     if node.kind in ("plain_norm1d", "plain_norm2d"):
         gain = 1 / np.sqrt(held["running_var"].astype(np.float64) + node.options["eps"])
         return slack * np.abs(gain * held.get("weight", 1.0)).reshape(column)
-    if node.kind == "plain_pool2d":
+    if node.kind in ("plain_pool1d", "plain_pool2d"):
         return float(slack.max(initial=0.0))
     if node.kind == "prelu":
         return slack * np.maximum(1, np.abs(held["weight"])).reshape(column)

@@ -4,20 +4,46 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from blrc.frontend.capture.byvalue.values import OPAQUE, Atom, Held, Reals, Sum, Table, Value, table_of_bits
+from blrc.frontend.capture.byvalue.values import (
+    OPAQUE,
+    Atom,
+    Held,
+    Reals,
+    Sum,
+    Table,
+    Tap,
+    Value,
+    table_of_bits,
+)
 from blrc.net.net import INPUT
 
 _SAME_TWICE = ("clip", "relu", "prelu", "scale", "shift")
 """Kinds that estimators compute twice, once to be kept and once to cancel."""
 FOLDED = 2.0**-18
 """How far a last real layer that took up what followed it may be off, relative to its weights; they become int8."""
+
+
+@dataclass(frozen=True, eq=False)
+class Padded:
+    """Hold a map, the values that the module computed of it, and numbers that were put around it.
+
+    Attributes:
+        sides: how many at the top, left, bottom and right.
+        value: the number; it is the same everywhere.
+    """
+
+    held: Held
+    tensor: torch.Tensor
+    sides: tuple[int, int, int, int] = (0, 0, 0, 0)
+    value: float = 0.0
+
 
 Bits = tuple[Atom, Reals, Reals]
 """An atom of +-1, and for each channel by what it is multiplied, and what is added then."""
@@ -29,8 +55,10 @@ class Book:
     def __init__(self, shape: tuple[int, ...], bits: bool, names: Mapping[str, str]) -> None:
         """Begin with the input: the shape of a sample, whether it is +-1, and the modules' classes by path."""
         self.names = names
+        self.number = -1  # of the operation that is explained
         self._count = 0
         self._made: dict[Any, Any] = {}
+        self._padded: dict[int, Padded] = {}
         self.input = self.layer(INPUT, "", None, shape=shape, bits=bits)
 
     def who(self, path: str) -> str:
@@ -48,14 +76,14 @@ class Book:
         bits: bool = False,
         out: torch.Tensor | None = None,
         off: float = 0.0,
-        tap: Reals | None = None,
+        tap: Tap | None = None,
     ) -> Atom:
-        """Return a new atom; its shape is that of `x` by default, and `out` is what the module computed."""
+        """Return a new atom; its shape is that of `x` by default, and `out` is what the present operation gives."""
         if shape is None:
             assert x is not None
             shape = x.shape
         if out is not None:
-            tap = out.detach().double().numpy().reshape(len(out), *shape).copy()
+            tap = Tap.of(self.number, out, shape)
         key = None
         if x is not None and kind in _SAME_TWICE:
             key = kind, x.number, repr(options), *(row.tobytes() for row in (tensors or {}).values())
@@ -82,6 +110,19 @@ class Book:
             self._made[key] = made
         same: Atom = self._made[key]
         return same
+
+    def padded(self, around: Padded, path: str, seen: tuple[int, ...]) -> Held:
+        """Return what a padded map stands for, which only a convolution or a pool can take over."""
+        why = f"pads with {around.value:g} what no convolution (for 0) or max pooling (for -inf) reads next"
+        atom = self.opaque(why, "pad directly before it, or give it the padding as an option", path, seen)
+        self._padded[atom.number] = around
+        return Held(atom, seen)
+
+    def inside(self, held: Held, tensor: torch.Tensor) -> Padded:
+        """Return what a map is without the padding that still has to be taken over."""
+        number = held.value.number if isinstance(held.value, Atom) else -1
+        around = self._padded.get(number)
+        return Padded(held, tensor) if around is None or around.held.row != held.row else around
 
     def unknown(self, why: str, shape: tuple[int, ...], path: str, x: Value | None = None) -> Held:
         """Return what a tensor stands for that no layer computes."""
@@ -147,20 +188,20 @@ class Book:
             return (value.base, factor, offset) if (factor > 0).all() or (factor.all() and not positive) else None
         key = ("bits", value.key, positive)
         if key not in self._made:
-            self._made[key] = self._sign(value, factor, offset, tensor, positive)
+            self._made[key] = self._sign(value, factor, offset, held.number, tensor, positive)
         found: Bits | None = self._made[key]
         return found
 
-    def _sign(self, table: Table, factor: Reals, offset: Reals, tensor: torch.Tensor, positive: bool) -> Bits | None:
+    def _sign(
+        self, table: Table, factor: Reals, offset: Reals, number: int, tensor: torch.Tensor, positive: bool
+    ) -> Bits | None:
         path = table.path
         below, middle, above = table.rows.double().numpy()
         if not factor.all():
             return None
         x, turned = table.base, positive & (factor < 0)
         sign = np.where(turned, -1.0, 1.0)
-        numbers = tensor.detach().double().numpy().reshape(len(tensor), *x.shape)
-        column = (-1, *[1] * (len(x.shape) - 1))
-        tap = (numbers - offset.reshape(column)) / (factor * sign).reshape(column)
+        tap = Tap.of(number, tensor, x.shape, offset, factor * sign)
         if (middle == offset).all():  # torch.sign, with 0 for 0
             x = self.scaled(x, sign, np.ones(1), path, None)
             return self.layer("strict_sign", path, x, bits=True, tap=tap), factor * sign, offset
@@ -195,7 +236,7 @@ class Book:
         key = ("flatten", x.number)
         if key not in self._made:
             shape = (math.prod(x.shape),)
-            tap = None if x.tap is None or x.bits else x.tap.reshape(len(x.tap), -1)
+            tap = None if x.tap is None or x.bits else replace(x.tap, values=x.tap.values.reshape(-1, *shape))
             self._made[key] = self.layer("flatten", path, x, shape=shape, bits=x.bits, tap=tap)
         made: Atom = self._made[key]
         return made

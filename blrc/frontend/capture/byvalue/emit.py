@@ -16,16 +16,18 @@ from blrc.net.heads import Heads
 from blrc.net.net import INPUT
 
 _WORDS = {
+    "ste_conv1d": "conv",
     "ste_conv2d": "conv",
     "ste_linear": "linear",
     "softmax": "linear",
     "plain_norm1d": "norm",
     "plain_norm2d": "norm",
+    "plain_pool1d": "pool",
     "plain_pool2d": "pool",
     "ste_sign": "sign",
     "strict_sign": "sign",
 }
-_MAIN = ("ste_conv2d", "ste_linear", "softmax", "plain_norm1d", "plain_norm2d")
+_MAIN = ("ste_conv1d", "ste_conv2d", "ste_linear", "softmax", "plain_norm1d", "plain_norm2d")
 """Kinds that bear the name of the module that computes them, whatever else it computes."""
 
 

@@ -12,6 +12,7 @@ import torch
 from blrc.frontend.capture.byvalue.book import Book
 from blrc.frontend.capture.byvalue.tape import Operation
 from blrc.frontend.capture.byvalue.values import Atom, Held, Reals
+from blrc.net.window import padding_option
 
 ROUNDINGS = 8
 """Units in the last place, of values up to 1, by which a straight-through estimator may leave weights or signs off."""
@@ -57,20 +58,35 @@ def convolution(book: Book, op: Operation) -> Held:
     """Return what a convolution gives."""
     given, seen = op.given, tuple(op.out.shape[1:])
     who = "a convolution"
-    if given["transposed"] or len(given["kernel_size"] if "kernel_size" in given else given["stride"]) != 2:
-        kind = "a transposed convolution" if given["transposed"] else f"a {len(given['stride'])}-D convolution"
-        return Held(book.opaque(f"is {kind}", "use 2-D convolutions", op.path, seen), seen)
+    axes = len(given["stride"])
+    if given["transposed"] or axes > 2:
+        kind = "a transposed convolution" if given["transposed"] else f"a {axes}-D convolution"
+        return Held(book.opaque(f"is {kind}", "use convolutions of one or two dimensions", op.path, seen), seen)
+    if "input" in op.held and op.held["input"].row:
+        why, shape = f"reads {op.held['input'].shape} as a map of one row", op.held["input"].seen
+        remedy = f"use a convolution of one dimension, or describe the input of the device with the shape {shape}"
+        return Held(book.opaque(why, remedy, op.path, seen), seen)
     weight = given["weight"]
+    around = book.inside(op.held["input"], given["input"]) if "input" in op.held else None
+    sides = [0, 0, 0, 0]
+    if around is not None and any(around.sides):
+        if around.value:
+            why = f"{who} whose input was padded with {around.value:g}"
+            return Held(book.opaque(why, "pad with zeros", op.path, seen), seen)
+        sides = list(around.sides)
+        op = replace(op, given={**given, "input": around.tensor}, held={**op.held, "input": around.held})
+    own = (0, *given["padding"])[-2:]
+    top, left, bottom, right = (n + int(own[i % 2]) for i, n in enumerate(sides))
     options = {
         "in_channels": int(weight.shape[1]) * int(given["groups"]),
         "out_channels": int(weight.shape[0]),
         "kernel_size": list(map(int, weight.shape[2:])),
         "stride": list(map(int, given["stride"])),
-        "padding": list(map(int, given["padding"])),
+        "padding": list(padding_option((top, left, bottom, right), axes)),
         "dilation": list(map(int, given["dilation"])),
         "groups": int(given["groups"]),
     }
-    return _linear(book, op, "ste_conv2d", who, "input", weight, given["bias"], options)
+    return _linear(book, op, "ste_conv1d" if axes == 1 else "ste_conv2d", who, "input", weight, given["bias"], options)
 
 
 def dense(book: Book, op: Operation) -> Held:

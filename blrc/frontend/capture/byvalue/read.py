@@ -30,9 +30,12 @@ ALIKE = 1e-3  # relative distance of real numbers that were computed in float64 
 
 
 @dataclass(frozen=True, eq=False)
-class _Run:
+class Run:
+    """Hold the layers that one run of a module showed, its outputs, and the names of all operations in order."""
+
     captured: Captured
     results: tuple[torch.Tensor, ...]
+    steps: tuple[str, ...]
 
 
 def read(
@@ -59,9 +62,9 @@ def read(
     check_materialised(modules)
     dtype = next((value.dtype for value in values_of(model) if value.is_floating_point()), torch.float32)
     with undisturbed(), torch.autocast("cpu", enabled=False), torch.device("cpu"):
-        first = _run(model, encoding, torch.from_numpy(x).to(dtype), None, names)
+        first = run(model, encoding, torch.from_numpy(x).to(dtype), None, names)
         for other in _others(x, example):
-            _check_constant(first.captured, _run(model, encoding, other.to("cpu", dtype), None, names).captured)
+            _check_constant(first.captured, run(model, encoding, other.to("cpu", dtype), None, names).captured)
         check_agreement(first.captured, x, dtype, samples)
         if dtype != torch.float64:
             _check_exact(model, encoding, first.captured, x, samples, names)
@@ -89,7 +92,9 @@ def values_of(model: nn.Module) -> list[torch.Tensor]:
             if value is not None]  # fmt: skip
 
 
-def _twin(model: nn.Module, dtype: torch.dtype | None) -> nn.Module:
+def twin_of(model: nn.Module, dtype: torch.dtype | None) -> nn.Module:
+    """Return a copy of a module on the CPU, in evaluation mode, with real numbers of `dtype`, if given."""
+
     def convert(value: torch.Tensor) -> torch.Tensor:
         return value.to("cpu", dtype if value.is_floating_point() else None, copy=True)
 
@@ -98,14 +103,20 @@ def _twin(model: nn.Module, dtype: torch.dtype | None) -> nn.Module:
     return twin
 
 
-def _run(
+def run(
     model: nn.Module,
     encoding: InputEncoding,
     x: torch.Tensor,
     dtype: torch.dtype | None,
-    names: Sequence[str] | None,
-) -> _Run:
-    twin = _twin(model, dtype)
+    names: Sequence[str] | None = None,
+) -> Run:
+    """Run a copy of a module on real inputs `x`, watch it, and return the layers that its result needs.
+
+    Args:
+        dtype: type of the copy's real numbers; None leaves them as they are.
+        names: names for the heads, in their order; None takes those that the forward gives them.
+    """
+    twin = twin_of(model, dtype)
     modules = named_modules(twin)
     bits = encoding.kind == "bits"
     book = Book(encoding.shape, bits, {name: type(module).__name__ for name, module in modules.items()})
@@ -127,7 +138,7 @@ def _run(
             raise BlrcError(f"{who} returns values that do not depend on its input, or that left torch (NumPy?)")
         atoms[name] = book.atom(book.firm(held, output, ""), output, "")
     leaves = [name for name, module in modules.items() if name and not any(True for _ in module.children())]
-    return _Run(emit(atoms, leaves), tuple(output.clone() for output in found.values()))
+    return Run(emit(atoms, leaves), tuple(output.clone() for output in found.values()), tuple(tape.steps))
 
 
 def _called(model: nn.Module, x: torch.Tensor, who: Callable[[], str]) -> Any:
@@ -168,7 +179,7 @@ def _check_exact(
 ) -> None:
     """Compare with the module in float64, unless its code mixes types and cannot run so."""
     try:
-        exact = _run(model, encoding, torch.from_numpy(x), torch.float64, names).captured
+        exact = run(model, encoding, torch.from_numpy(x), torch.float64, names).captured
     except BlrcError:
         return
     kinds = [[(node.name, node.kind) for node in each.nodes] for each in (captured, exact)]
@@ -189,7 +200,7 @@ def _check_plain(
     mode: type[AbstractContextManager[Any]],
 ) -> None:
     """Run the module unwatched, and compare its outputs."""
-    twin = _twin(model, None)
+    twin = twin_of(model, None)
     with mode():
         result = _called(twin, x, lambda: type(model).__name__)
     found = list(outputs(result, type(model).__name__).values())

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -50,6 +50,7 @@ class Operation:
         samples: how many samples go in at once.
         out: its result, of several the first.
         path: path of the module whose forward runs.
+        number: which of the run's operations it is, counted from 0, those that do not depend on the input too.
     """
 
     func: Any
@@ -59,6 +60,7 @@ class Operation:
     samples: int
     out: torch.Tensor
     path: str
+    number: int
 
     def tensor(self, name: str) -> torch.Tensor:
         """Return an argument that is a tensor, or a list that begins with one."""
@@ -75,6 +77,7 @@ class Tape(TorchDispatchMode):  # type: ignore[no-untyped-call, unused-ignore]
         super().__init__()  # type: ignore[no-untyped-call, unused-ignore]
         self.explain, self.unknown, self.samples = explain, unknown, samples
         self.path = [""]
+        self.steps: list[str] = []
         self._held: dict[int, dict[Key, Held]] = {}
         self._alive: list[torch.Tensor] = []  # so that no memory is used for something else
 
@@ -101,7 +104,8 @@ class Tape(TorchDispatchMode):  # type: ignore[no-untyped-call, unused-ignore]
         self, func: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
-        name = str(func._schema.name).rpartition("::")[2]
+        name = name_of(func)
+        self.steps.append(name)
         given = _bound(func, args, kwargs)
         held = {
             key: found
@@ -131,8 +135,9 @@ class Tape(TorchDispatchMode):  # type: ignore[no-untyped-call, unused-ignore]
         if not outs:
             return result
         base = name[:-1] if name.endswith("_") and not name.endswith("__") else name
-        operation = Operation(func, base, given, held, self.samples, outs[0], self.path[-1])
-        self.hold(outs[0], self.explain(operation))
+        number = len(self.steps) - 1
+        operation = Operation(func, base, given, held, self.samples, outs[0], self.path[-1], number)
+        self.hold(outs[0], replace(self.explain(operation), number=number))
         for other in outs[1:]:
             self.hold(other, self.unknown(f"uses a second result of {base}", tuple(other.shape[1:]), self.path[-1]))
         return result
@@ -154,6 +159,11 @@ class Tape(TorchDispatchMode):  # type: ignore[no-untyped-call, unused-ignore]
                     stack.callback(module.register_forward_hook(leave).remove)
             with self:
                 yield
+
+
+def name_of(func: Any) -> str:
+    """Return the name of an operation of torch, without its namespace and the form of its arguments."""
+    return str(func._schema.name).rpartition("::")[2]
 
 
 def _where(path: str) -> str:

@@ -24,6 +24,42 @@ LABELS = "labels"
 
 
 @dataclass(frozen=True, eq=False)
+class Tap:
+    """Hold the values of an atom that the module computed, and say where to find them in another run.
+
+    Attributes:
+        number: which of a run's operations gives them, counted from 0.
+        values: (samples, *shape), in float64.
+        offset, factor: (channels,) or (1,): value = (result - offset) / factor.
+    """
+
+    number: int
+    values: Reals
+    offset: Reals
+    factor: Reals
+
+    @classmethod
+    def of(
+        cls, number: int, result: torch.Tensor, shape: tuple[int, ...], offset: Reals | None = None,
+        factor: Reals | None = None,
+    ) -> Tap:  # fmt: skip
+        """Take the values of an atom, whose samples are of `shape`, from the result of an operation."""
+        offset, factor = np.zeros(1) if offset is None else offset, np.ones(1) if factor is None else factor
+        return cls(number, _rescaled(result, shape, offset, factor), offset, factor)
+
+    def again(self, result: torch.Tensor) -> Reals:
+        """Return the values of the same atom for the same operation's result in another run."""
+        return _rescaled(result, self.values.shape[1:], self.offset, self.factor)
+
+
+def _rescaled(result: torch.Tensor, shape: tuple[int, ...], offset: Reals, factor: Reals) -> Reals:
+    column = (-1, *[1] * (len(shape) - 1))
+    numbers = result.detach().double().numpy().reshape(len(result), *shape)
+    values: Reals = (numbers - offset.reshape(column)) / factor.reshape(column)
+    return values
+
+
+@dataclass(frozen=True, eq=False)
 class Atom:
     """Describe what one layer computes.
 
@@ -35,7 +71,7 @@ class Atom:
         x: what the layer reads; None for the network's input, and for what reads several values.
         options, tensors: those of the layer (`blrc.frontend.kinds.node.Node`).
         bits: whether all values are +-1.
-        tap: the values that the module computed, in float64; None where it does not compute them as they are.
+        tap: the values that the module computed; None where it does not compute them as they are.
         off: how far the +-1 input of a linear map is from +-1, and its weights from those of the layer, relative to 1:
             straight-through estimators round.
         odd: whether an opaque atom has the sign of `x`.
@@ -50,7 +86,7 @@ class Atom:
     options: Mapping[str, Any] = field(default_factory=dict)
     tensors: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     bits: bool = False
-    tap: Reals | None = None
+    tap: Tap | None = None
     off: float = 0.0
     odd: bool = False
     what: str = ""
@@ -105,17 +141,23 @@ class Held:
         shape: shape of one sample of the value.
         flat: whether the tensor is a map that was flattened; this is deferred, since it commutes with all but a dense
             layer.
+        row: whether the tensor is a line ``(C, L)`` that is seen as a map of one row, ``(C, 1, L)``, as pools see it.
         at: path of the module that flattened it.
+        number: which of the run's operations gave the tensor; -1 of what no operation gave.
     """
 
     value: Value
     shape: tuple[int, ...]
     flat: bool = False
+    row: bool = False
     at: str | None = None
+    number: int = -1
 
     @property
     def seen(self) -> tuple[int, ...]:
         """Return the shape of one sample of the tensor itself."""
+        if self.row:
+            return self.shape[0], 1, self.shape[1]
         return (math.prod(self.shape),) if self.flat else self.shape
 
 

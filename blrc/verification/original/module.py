@@ -1,0 +1,142 @@
+"""Hold the original network of an export: a module of torch, whose own code is run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blrc.errors import BlrcError
+from blrc.extras import require
+from blrc.frontend.checkpoint import Checkpoint
+from blrc.frontend.sample import MAP, sample
+from blrc.net.choices import Rounding
+from blrc.net.encoding import InputEncoding
+from blrc.net.net import INPUT, Net
+from blrc.net.pieces import Stage
+from blrc.verification.original.original import Tensor
+from blrc.verification.original.rounding import SINGLE
+
+if TYPE_CHECKING:
+    from blrc.frontend.capture.byvalue.replay import Replay
+
+
+@dataclass(frozen=True, eq=False)
+class OriginalModule:
+    """Hold the original network, as `blrc.verification.original.original.Original` describes it.
+
+    Its tensors have the names of the layers.
+
+    Attributes:
+        name: how reports call it.
+        net: the net that it is read as.
+        replay: runs it.
+    """
+
+    name: str
+    net: Net
+    replay: Replay
+
+    @property
+    def sha256(self) -> None:
+        """Return None: a module has no file."""
+        return
+
+    @property
+    def unit(self) -> float:
+        """Return the relative error of one operation in float32."""
+        return SINGLE
+
+    @property
+    def source(self) -> Tensor:
+        """Return the module's input."""
+        return Tensor(INPUT, INPUT, self.net.encoding.shape)
+
+    @property
+    def scores(self) -> Tensor:
+        """Return the scores: what the last layer gives, before a softmax."""
+        return self._tensor(self.replay.captured.nodes[-1].name)
+
+    def bits(self, stage: Stage) -> Tensor:
+        """Return what a stage's sign gives."""
+        return self._tensor(stage.sign.name)
+
+    def sums(self, stage: Stage) -> Tensor:
+        """Return what the operation gives that computes a stage's linear layer."""
+        names = [stage.linear.name, *(step.name for step in stage.chain)]
+        return self._tensor(next((name for name in names if name in self.replay.taps), names[0]))
+
+    def pooled(self, layer: str) -> Tensor:
+        """Return what a pool of bits gives."""
+        return self._tensor(layer)
+
+    def is_plus(self, tensor: Tensor, values: NDArray[Any]) -> NDArray[np.bool_]:
+        """Return which values of a tensor of bits are +1."""
+        return np.asarray(values > 0)
+
+    def fed(self, raw: NDArray[Any]) -> NDArray[Any]:
+        """Return what the module is given for raw samples: what their codes stand for."""
+        return self.net.encoding.real(raw)
+
+    def seen(self, raw: NDArray[Any]) -> NDArray[Any] | None:
+        """Return pixels as training standardises them, or None where they are no such pixels."""
+        encoding = self.net.encoding
+        if not encoding.mean:
+            return None
+        mean, std = (
+            np.array(row, dtype=np.float32).reshape(-1, *[1] * (len(encoding.shape) - 1))
+            for row in (encoding.mean, encoding.std)
+        )
+        return (raw.astype(np.float32) / np.float32(255) - mean) / std
+
+    def part(self, source: Tensor, outputs: Sequence[Tensor]) -> _Part:
+        """Return the part of the module from one layer to others."""
+        return _Part(self.replay, source.name, tuple(each.name for each in outputs))
+
+    def _tensor(self, layer: str) -> Tensor:
+        if layer not in self.replay.taps:
+            raise BlrcError(
+                f"original={self.name}: does not compute what layer {layer!r} gives as a value of its own, so that it "
+                "cannot be compared; compare the export with its checkpoint (--checkpoint, model=)"
+            )
+        return Tensor(layer, layer, self.replay.shapes[layer])
+
+
+@dataclass(frozen=True, eq=False)
+class _Part:
+    replay: Replay
+    source: str
+    outputs: tuple[str, ...]
+
+    def run(self, maps: NDArray[Any]) -> dict[str, NDArray[Any]]:
+        if self.source == INPUT:
+            return dict(self.replay.outputs(maps, self.outputs))
+        return dict(self.replay.from_layer(self.source, maps, self.outputs))
+
+
+def open_module(model: Any, encoding: InputEncoding, norms: str, rounding: Rounding) -> OriginalModule:
+    """Read the module that an export is compared with.
+
+    Args:
+        encoding: the export's input.
+        norms, rounding: the statistics of the export's norms, and what decides its bits.
+
+    Raises:
+        BlrcError: the module is no binary network, has random weights, or is not what was exported.
+    """
+    require("torch", "comparing an export with a module")
+    from blrc.frontend.capture.byvalue.replay import Replay
+
+    name = type(model).__name__
+    if norms == "estimated":
+        raise BlrcError(
+            f"original={name}: the export's norms were estimated anew, so that it is not the module as it is; export "
+            "with --norms given to compare the two, or see what estimating changed by verify --checkpoint"
+        )
+    replay = Replay(model, encoding)
+    name = type(replay.model).__name__
+    source = Checkpoint(replay.captured.nodes, replay.captured.tensors, encoding, None, name)
+    return OriginalModule(name, replace(sample(source, MAP, running=True), rounding=rounding), replay)
