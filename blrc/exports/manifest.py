@@ -14,6 +14,7 @@ from typing import Any
 from blrc.display import Brief
 from blrc.errors import BlrcError
 from blrc.net.choices import NORMS, ROUNDINGS, Rounding
+from blrc.net.heads import MOST as MOST_HEADS
 from blrc.program import head
 from blrc.reading import schema
 from blrc.reading.schema import MisfitError, shown
@@ -235,6 +236,7 @@ _OPTIONAL: Mapping[str, tuple[Any, schema.Check]] = {
     "notes": ([], schema.listing(_WORDS, _NOTES)),
     "norms": ("estimated", _one_of(*NORMS)),
     "rounding": ("exact", _one_of(*ROUNDINGS)),
+    "heads": ([], schema.listing(_WORDS, MOST_HEADS)),
     "original": (None, schema.optional(schema.record(_ORIGINAL))),
     "compared": (None, schema.optional(schema.record(_COMPARED))),  # `blrc verify --original` adds it
 }
