@@ -14,6 +14,7 @@
 #   make targets   verify the exported C on every machine in emulators, write docs/targets.md
 #   make imported  import networks of other people (it downloads some and trains one; DATA=DIR has MNIST's files and
 #                  CIFAR10=DIR the other's), compare them with their originals, and write docs/imported.md
+#   make larq      install Larq and tf2onnx for two of them (Python 3.10 or 3.11) in an environment of their own
 #   make notorch   export, verify, bench and compile in an environment without torch, onnx and onnxruntime
 #   make consumers run the ONNX file in every runtime that reads it (about 1.3 GB of them), write docs/consumers.md
 #   make bench     the C at every level of x86-64 beside ONNX Runtime (float32, int8) and PyTorch on common layers and
@@ -37,13 +38,14 @@ PACKAGERS := .venv-packagers
 OLDEST    := .venv-oldest
 NOTORCH   := .venv-notorch
 LCE       := .venv-lce
+LARQ      := .venv-larq
 CONSUMERS := .venv-consumers
 CONSUMERS_CI  := ort121 ort131 openvino web
 CONSUMERS_ALL := $(CONSUMERS_CI) opencv4 opencv5 tinygrad
 WITH_LCE   = $(if $(wildcard $(LCE)/.installed),BLRC_LCE_PYTHON=$(LCE)/bin/python)
 
 .PHONY: demo test nightly fuzz check oldest notorch format results results-cifar10 targets imported bench performance farm
-.PHONY: farm-summary docs dist clean distclean ort117 packagers lce consumers consumers-ci
+.PHONY: farm-summary docs dist clean distclean ort117 packagers larq lce consumers consumers-ci
 .DELETE_ON_ERROR:
 
 # torch goes first and by itself, so that its options touch no other package.
@@ -127,6 +129,15 @@ $(LCE)/.installed: constraints-lce.txt
 	$(LCE)/bin/python -m pip install --quiet -r constraints-lce.txt
 	touch $@
 
+# Larq itself and tf2onnx, with which `make imported` then trains and writes two networks.
+larq: $(LARQ)/.installed
+
+$(LARQ)/.installed: constraints-larq.txt
+	rm -rf $(LARQ)
+	$(PYTHON) -m venv $(LARQ)
+	$(LARQ)/bin/python -m pip install --quiet -r constraints-larq.txt
+	touch $@
+
 test: .venv/.installed ort117 packagers $(NOTORCH)/.installed consumers-ci
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile
 
@@ -201,4 +212,4 @@ clean:
 	find blrc tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 distclean: clean
-	rm -rf .venv $(OLDEST) $(NOTORCH) $(ORT117) $(PACKAGERS) $(LCE) $(CONSUMERS)
+	rm -rf .venv $(OLDEST) $(NOTORCH) $(ORT117) $(PACKAGERS) $(LARQ) $(LCE) $(CONSUMERS)

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import blrc
+from blrc.targets.c.native import library
 
 ROOT = Path(__file__).parent.parent
 GOLDEN = Path(__file__).parent / "golden"
@@ -41,6 +42,16 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     folder.mkdir(mode=0o700, exist_ok=True)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("BLRC_CACHE", str(folder))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _compiled_in_little_time(pytestconfig: pytest.Config) -> Iterator[None]:
+    """By day `blrc.compile` asks for less optimisation, on which its answers do not depend. Tests that name the levels
+    that users get (`test_runtime_parts.py`, `test_c_agreement.py`), commands, and the night compile with those."""
+    with pytest.MonkeyPatch.context() as patch:
+        if "nightly" not in pytestconfig.option.markexpr:
+            patch.setattr(library, "OPTIMISED", ("-O1",))
         yield
 
 

@@ -17,6 +17,7 @@ from blrc.lowering.lower import lower
 from blrc.lowering.statistics import nets_of
 from blrc.net.encoding import device_layout
 from blrc.program import head, reference
+from blrc.program.heads import Tallies
 from blrc.reading.given import typed
 
 
@@ -74,9 +75,9 @@ def _answers(checkpoint: Checkpoint, raw: NDArray[Any], first: Member) -> Iterat
     device = device_layout(raw)
     if checkpoint.encoding.kind == "bits":
         device = device.astype(bool)
-    sums: head.Sums | None = None
+    sums: Tallies | None = None
     for index in range(head.MAX_MEMBERS):
         program = lower(nets_of(checkpoint, [replace(first, index=index)]))
         scores = reference.scores(program, device)
-        sums = (sums or head.Sums.start(*scores.shape)).add(scores, head.scale_of(program.score_scale))
+        sums = (sums or Tallies.start(len(scores), program.parts)).add(scores)
         yield sums.answer()

@@ -51,6 +51,7 @@ def evaluate(
     baselines: Sequence[str | Path] = (),
     cheap: bool = False,
     plots: str | Path | None = None,
+    head: str | None = None,
     progress: Progress = lambda what, done, total: None,
 ) -> EvalReport:
     """Measure accuracy, likelihood, calibration and certainty of a checkpoint's networks and ensembles.
@@ -66,6 +67,8 @@ def evaluate(
         cheap: whether to measure cheap ensembles too (`blrc.evaluation.cheap`), of the largest number in `members`;
             those of `sample` and `freeze` are among them.
         plots: a folder for figures (needs matplotlib); the re-estimation curve is measured for it.
+        head: of a network with several heads, the one that the labels are for, and that is measured; None takes the
+            first.
         progress: is told what is being evaluated, how much of it is done, and how much there is.
 
     Returns:
@@ -87,7 +90,7 @@ def evaluate(
         baselines=tuple(Path(path) for path in baselines),
         plots=None if plots is None else Path(plots),
     )
-    return run(opened(model), request, progress)
+    return run(opened(model).of_head(head), request, progress)
 
 
 def run(source: Checkpoint, request: EvalRequest, progress: Progress) -> EvalReport:
@@ -118,6 +121,7 @@ def run(source: Checkpoint, request: EvalRequest, progress: Progress) -> EvalRep
         else ()
     )
     name = f"{request.data} (validation)" if request.validation else str(request.data)
+    name += "".join(f", head {head}" for head, _ in source.heads)
     plain = to_plain(found, source.source, name, inspection.weight_histograms(source), rows)
     if draw is not None and request.plots is not None:
         for file, content in draw(plain).items():

@@ -29,6 +29,7 @@ def import_onnx(
     mean: Sequence[float] | None = None,
     std: Sequence[float] | None = None,
     scale: float | None = None,
+    heads: Sequence[str] | None = None,
     say: Callable[[str], None] | None = None,
 ) -> Checkpoint:
     """Read a binary network from an ONNX file: QONNX (Brevitas), FINN, or plain ONNX.
@@ -43,12 +44,14 @@ def import_onnx(
             -1 and +1). A sign or a threshold directly behind the input says it: the raw input are bits.
         mean, std: of pixels, for each channel or one for all; by default 0 and 1.
         scale: codes per unit; by default 1.
+        heads: names for the outputs of a network with several, in the file's order; by default the file's own names,
+            which have to be possible in C.
         say: is told what the raw input is.
 
     Raises:
         BlrcError: a node has no exact form; the message names it, and says why and what to do.
     """
-    walked = look(path, input=input, mean=mean, std=std, scale=scale)
+    walked = look(path, input=input, mean=mean, std=std, scale=scale, heads=heads)
     refusals = walked.refusals
     if walked.checkpoint is None:
         others = len(refusals) - 1
@@ -84,12 +87,13 @@ def look(
     mean: Sequence[float] | None = None,
     std: Sequence[float] | None = None,
     scale: float | None = None,
+    heads: Sequence[str] | None = None,
 ) -> Walked:
     """Return what an import makes of every node of a file. The arguments are those of `import_onnx`."""
     place = path_of(path, "the path of the ONNX file")
     declared = parse_input(input, mean, std, scale)
     try:
-        return walk(read(place), declared, str(place))
+        return walk(read(place), declared, str(place), heads)
     except BlrcError as error:
         raise error if str(error).startswith(f"{place}: ") else BlrcError(f"{place}: {error}") from None
 

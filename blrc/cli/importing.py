@@ -12,7 +12,7 @@ import click
 from blrc.cli.ends import show
 from blrc.cli.options import as_json, raw_input
 from blrc.cli.progress import spoken
-from blrc.cli.types import OUTPUT, PATH
+from blrc.cli.types import NAMES, OUTPUT, PATH
 from blrc.errors import DIFFERS, BlrcError
 
 
@@ -20,6 +20,7 @@ from blrc.errors import DIFFERS, BlrcError
 @click.argument("file", type=PATH)
 @click.option("-o", "--output", type=OUTPUT, help="Checkpoint to write.")
 @click.option("--dry-run", is_flag=True, help="Say of every node what it is taken for, or why it is refused.")
+@click.option("--heads", type=NAMES, help="Names of the outputs of a network with several: digit,parity.")
 @raw_input
 @as_json
 @spoken

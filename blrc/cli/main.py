@@ -130,6 +130,7 @@ def bench(
 @click.option("--cheap", is_flag=True, help="Compare cheap ensembles: their accuracy, tables and networks run.")
 @click.option("--baseline", "baselines", type=PATH, multiple=True, help="Evaluate another checkpoint too, as map.")
 @click.option("--plots", type=PATH, help="Write figures into this folder.")
+@click.option("--head", help="The head that the labels are for, of a network with several. [default: the first]")
 @raw_input
 @jobs
 @as_json

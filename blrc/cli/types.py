@@ -196,9 +196,9 @@ def _cpus() -> Collection[str]:
 
 
 def _inputs() -> Collection[str]:
-    from blrc.importing.declared import KINDS
+    from blrc.net.choices import INPUTS
 
-    return KINDS
+    return INPUTS
 
 
 def _numbers(value: Any, option: str) -> tuple[float, ...]:
@@ -206,6 +206,10 @@ def _numbers(value: Any, option: str) -> tuple[float, ...]:
         return tuple(float(part) for part in str(value).split(","))
     except ValueError:
         raise BlrcError(f"{option} {str(value)[:40]!r}: expected numbers such as 0.5 or 0.49,0.48,0.45") from None
+
+
+def _names(value: Any, option: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in str(value).split(","))
 
 
 PATH, OUTPUT, MODEL = Named(), Output(), Model()
@@ -225,7 +229,7 @@ def _roundings() -> tuple[str, ...]:
 
 NORMS, ROUNDING = Choices(_norms), Choices(_roundings)
 TARGET, PACKAGE, OPTIMIZE, CPU = Choices(_targets), Choices(_packages), Choices(_optimize), Choices(_cpus)
-INPUT, NUMBERS = Choices(_inputs), Parsed("number,...", _numbers)
+INPUT, NUMBERS, NAMES = Choices(_inputs), Parsed("number,...", _numbers), Parsed("name,...", _names)
 SIZE = Parsed("bytes", _bytes)
 SHARE = Parsed("share", _share)
 MEMBERS = Parsed("map|number", _members, lambda: ("map",))

@@ -40,7 +40,8 @@ def load(
     Args:
         path: a folder with the test files of MNIST (for 28 x 28 uint8 input) or CIFAR-10 (for 32 x 32 x 3), or an
             ``.npz`` file with the arrays ``images``, ``(N, C, H, W)`` or ``(N, F)`` of the input's type, and
-            ``labels``, ``(N,)``. JPEG images may stand in place of ``images`` (`blrc.datasets.jpeg`).
+            ``labels``, ``(N,)``. For a flat input, images are flattened in this order. JPEG images may stand in place
+            of ``images`` (`blrc.datasets.jpeg`).
         validation: read the last 5,000 training images of a folder instead, on which choices are made.
         whitening: the network's whitening, which CIFAR-10's images then go through.
 
@@ -87,7 +88,7 @@ def _read_folder(
         )
     part = idx.split(read(path))[1] if validation else read(path, train=False)
     images = part.images if whitening is None else whitening.codes(part.images)
-    return images.reshape(len(images), -1) if value.shape[:2] == (1, 1) else images, part.labels
+    return images, part.labels
 
 
 def _read_npz(path: Path, value: Value) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -112,6 +113,8 @@ def _read_npz(path: Path, value: Value) -> tuple[NDArray[Any], NDArray[Any]]:
 def _fit(path: Path, images: NDArray[Any], labels: NDArray[Any], value: Value, classes: int) -> Labelled:
     if not len(images.shape) or not len(images):
         raise BlrcError(f"{path}: holds no images")
+    if value.shape[:2] == (1, 1):
+        images = images.reshape(len(images), -1)
     dimensions = (2, 3, 4) if value.shape[0] == 1 else (2, 4)  # (N, C, L) is a map of one row
     if images.ndim not in dimensions or images.dtype != ELEMENTS[value.dtype].given:
         white = value.dtype == "int8" and images.dtype == np.uint8

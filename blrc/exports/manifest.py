@@ -14,6 +14,7 @@ from typing import Any
 from blrc.display import Brief
 from blrc.errors import BlrcError
 from blrc.net.choices import NORMS, ROUNDINGS, Rounding
+from blrc.net.heads import MOST as MOST_HEADS
 from blrc.program import head
 from blrc.reading import schema
 from blrc.reading.schema import MisfitError, shown
@@ -224,11 +225,20 @@ _ORIGINAL = {
     "std": schema.listing(schema.number, _LAYERS),
     "scale": schema.number,
 }
+_MANY = schema.whole(0, 2**63)
+_COMPARED = {
+    "original": _WORDS,
+    "sha256": schema.optional(check_sha256),
+    **dict.fromkeys(("bits", "bits_that_differ", "bits_not_explained", "decisions", "channels_that_differ"), _MANY),
+    **dict.fromkeys(("scores", "labels", "labels_that_differ", "problems"), _MANY),
+}
 _OPTIONAL: Mapping[str, tuple[Any, schema.Check]] = {
     "notes": ([], schema.listing(_WORDS, _NOTES)),
     "norms": ("estimated", _one_of(*NORMS)),
     "rounding": ("exact", _one_of(*ROUNDINGS)),
+    "heads": ([], schema.listing(_WORDS, MOST_HEADS)),
     "original": (None, schema.optional(schema.record(_ORIGINAL))),
+    "compared": (None, schema.optional(schema.record(_COMPARED))),  # `blrc verify --original` adds it
 }
 """Settings that a manifest may lack: what that means, and the check of what is there."""
 

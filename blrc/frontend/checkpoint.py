@@ -10,6 +10,7 @@ The file is a sealed torch zip of tensors and plain data (`blrc.reading.sealed`)
     calibration        raw samples on which norm statistics are re-estimated, deflated, or None
     whitening          how images become raw samples (`blrc.datasets.whitening`), or None
     original           the ONNX file that the network was imported from (`blrc.frontend.origin`), or None
+    heads              of a network with several heads: [name, layer that gives its scores] for each, in order
 
 A file may come from a stranger, so everything in it is checked for its type, its range and its size before it is used.
 """
@@ -19,7 +20,7 @@ from __future__ import annotations
 import math
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +39,7 @@ from blrc.frontend.kinds.record import shown
 from blrc.frontend.kinds.table import check_nodes, tensors_of
 from blrc.frontend.origin import Origin, origin_of
 from blrc.net.encoding import InputEncoding
+from blrc.net.heads import Heads, check_ends
 from blrc.reading import sealed
 from blrc.reading.given import path_of
 
@@ -48,7 +50,7 @@ FORMAT = "blrc-checkpoint"
 REAL_FORMAT = "blrc-full-precision"
 VERSION = 1
 LOGITS = ".weight.logits"
-_KEYS = ("format", "version", "nodes", "tensors", "input", "calibration", "whitening", "original")
+_KEYS = ("format", "version", "nodes", "tensors", "input", "calibration", "whitening", "original", "heads")
 _SINGLE = np.finfo(np.float32)
 MOST_SAMPLES = 2**20  # for calibration: a few hundred suffice
 MOST_SAMPLE_BYTES = 2**28  # of all of them together, in memory
@@ -66,6 +68,7 @@ class Checkpoint(Preformatted):
         source: what messages call the checkpoint (its path).
         whitening: how images become raw input, where the network takes whitened images.
         original: the ONNX file that the network was imported from, if it was.
+        heads: the heads of a network that has several; or the only one that is looked at (`of_head`).
     """
 
     nodes: tuple[Node, ...]
@@ -75,6 +78,7 @@ class Checkpoint(Preformatted):
     source: str
     whitening: Whitening | None = None
     original: Origin | None = None
+    heads: Heads = ()
 
     def __repr__(self) -> str:
         encoding = self.encoding
@@ -84,7 +88,8 @@ class Checkpoint(Preformatted):
         samples = 0 if self.calibration is None else len(self.calibration)
         return (
             f"Checkpoint({self.source!r}: {encoding.kind} {sizes(encoding.shape)}, {len(self.nodes)} layers, "
-            f"{weights:,} weights, {samples:,} calibration samples)"
+            f"{weights:,} weights, {samples:,} calibration samples"
+            + (f", heads {' and '.join(name for name, _ in self.heads)})" if self.heads else ")")
         )
 
     def __str__(self) -> str:
@@ -101,7 +106,20 @@ class Checkpoint(Preformatted):
         from blrc.frontend.graph import build
 
         shadows = shadows_of(self)
-        return build(self.nodes, {key: self._single(key, value, shadows) for key, value in self.tensors.items()})
+        tensors = {key: self._single(key, value, shadows) for key, value in self.tensors.items()}
+        return build(self.nodes, tensors, self.heads)
+
+    def of_head(self, name: str | None) -> Checkpoint:
+        """Return the network of one head alone, by default the first, which gives the same scores as beside the others.
+
+        Raises:
+            BlrcError: there is no such head.
+        """
+        chosen = tuple(each for each in self.heads if name in (None, each[0]))[:1]
+        if name is not None and not chosen:
+            have = f"its heads are {', '.join(each for each, _ in self.heads)}" if self.heads else "it has one output"
+            raise BlrcError(f"{self.source}: has no head {shown(name)}; {have}")
+        return replace(self, heads=chosen)
 
     def _single(self, key: str, value: NDArray[Any], shadows: frozenset[str]) -> NDArray[Any]:
         """Return a tensor in float32, as a module holds it, without losing the sign of a tiny weight."""
@@ -187,7 +205,16 @@ def _decode(content: Mapping[str, Any], source: str) -> Checkpoint:
         source,
         whitening,
         None if original is None else origin_of(expect(dict, original, "the original")),
+        tuple(_head(expect(list, held, "a head")) for held in field(list, content, "heads"))
+        if "heads" in content
+        else (),
     )
+
+
+def _head(held: list[Any]) -> tuple[str, str]:
+    if len(held) != 2:
+        invalid("a head is not its name and the layer that gives its scores")
+    return expect(str, held[0], "a head's name"), expect(str, held[1], "a head's layer")
 
 
 def _node(held: Mapping[str, Any]) -> Node:
@@ -206,6 +233,7 @@ def check(checkpoint: Checkpoint) -> None:
     try:
         check_nodes(checkpoint.nodes)
         _check_tensors(checkpoint.nodes, checkpoint.tensors)
+        check_ends(checkpoint.heads, {node.name for node in checkpoint.nodes})
     except BlrcError as error:
         raise BlrcError(f"{where}: {error}") from None
     for key, value in checkpoint.tensors.items():

@@ -20,6 +20,7 @@ from blrc import nn as bnn
 from blrc.errors import BlrcError
 from blrc.frontend.kinds import table
 from blrc.frontend.kinds.node import Node
+from blrc.net.heads import Heads
 from blrc.net.net import INPUT
 
 
@@ -57,8 +58,8 @@ _CLASSES: Mapping[str, type[nn.Module]] = {
     "ste_sign": bnn.SteSign,
     "plain_norm1d": nn.BatchNorm1d,
     "plain_norm2d": nn.BatchNorm2d,
-    "plain_pool1d": nn.MaxPool1d,
-    "plain_pool2d": nn.MaxPool2d,
+    "plain_pool1d": bnn.MaxPool1d,
+    "plain_pool2d": bnn.MaxPool2d,
     "scale": bnn.ChannelScale,
     "shift": bnn.ChannelShift,
     "prelu": nn.PReLU,
@@ -79,10 +80,10 @@ class GraphModel(nn.Module):
             that every module has already, such as ``forward``.
     """
 
-    def __init__(self, nodes: tuple[Node, ...]) -> None:
+    def __init__(self, nodes: tuple[Node, ...], heads: Heads = ()) -> None:
         super().__init__()
         table.check_nodes(nodes)
-        self.nodes = nodes
+        self.nodes, self.heads = nodes, heads
         for node in nodes:
             *path, last = node.name.split(".")
             parent: nn.Module = self
@@ -97,18 +98,20 @@ class GraphModel(nn.Module):
             except KeyError:  # what every module has already, such as "forward"
                 raise BlrcError(f"layer {node.name!r}: a module has that name; give the layer another") from None
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: torch.Tensor) -> Any:
+        """Return the scores: a tensor, or of several heads a dictionary of them."""
         values: dict[str, Any] = {INPUT: x}
         for node in self.nodes:
             values[node.name] = self.get_submodule(node.name)(*(values[name] for name in node.inputs))
-        result: torch.Tensor = values[self.nodes[-1].name]
-        return result
+        if len(self.heads) > 1:
+            return {name: values[layer] for name, layer in self.heads}
+        return values[self.heads[0][1] if self.heads else self.nodes[-1].name]
 
 
-def build(nodes: tuple[Node, ...], tensors: Mapping[str, NDArray[Any]]) -> GraphModel:
+def build(nodes: tuple[Node, ...], tensors: Mapping[str, NDArray[Any]], heads: Heads = ()) -> GraphModel:
     """Return a module of these layers with copies of these parameters and buffers."""
     with torch.device("cpu"):
-        model = GraphModel(nodes).float()  # whatever torch's default device and type are
+        model = GraphModel(nodes, heads).float()  # whatever torch's default device and type are
     model.load_state_dict({key: torch.from_numpy(value.copy()) for key, value in tensors.items()})
     return model
 

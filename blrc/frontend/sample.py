@@ -184,7 +184,8 @@ def sample(checkpoint: Checkpoint, member: Member = MAP, running: bool = False) 
     if member.layers is not None:
         sampled_layers(checkpoint, member.layers)  # refuses unknown names
     layers = tuple(_layer(checkpoint, node, index, member, running) for index, node in enumerate(checkpoint.nodes))
-    return Net(checkpoint.encoding, layers, str(member))
+    net = Net(checkpoint.encoding, layers, str(member), heads=checkpoint.heads)
+    return net.upto(net.heads[0][1]) if len(net.heads) == 1 else net
 
 
 def _layer(checkpoint: Checkpoint, node: Node, index: int, member: Member, running: bool) -> Layer:

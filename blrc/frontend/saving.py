@@ -7,7 +7,7 @@ import io
 import sys
 import warnings
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -45,6 +45,7 @@ def save(
     whitening: Whitening | None = None,
     check_samples: int | None = None,
     example: torch.Tensor | None = None,
+    heads: Sequence[str] | None = None,
 ) -> None:
     """Write a checkpoint (atomically).
 
@@ -62,6 +63,9 @@ def save(
             graph, at least 1; by default 32, or 8 for a network of more than a million weights.
         example: of plain PyTorch: one more batch of inputs, as forward takes them, on which the module has to take the
             same steps.
+        heads: names for the outputs of a module that returns several, in their order. None takes the keys of a
+            dictionary or the fields of a named tuple, and head0, head1 and so on for those of a plain tuple. All heads
+            read the same bits, and all have either binary or real weights.
 
     Warns:
         UserWarning: something was left out that changes no label, such as a softmax at the end.
@@ -75,7 +79,7 @@ def save(
         raise BlrcError(
             f"whitening={type(whitening).__name__}: expected a blrc.datasets.whitening.Whitening, as blrc.load has"
         )
-    checkpoint = from_model(model, input, calibration, str(path), check_samples, example)
+    checkpoint = from_model(model, input, calibration, str(path), check_samples, example, heads)
     write(replace(checkpoint, whitening=whitening), path, compact)
 
 
@@ -106,6 +110,8 @@ def write(checkpoint: Checkpoint, path: Path, compact: bool = False) -> None:
         content["whitening"] = _tensors(whiten.pack(checkpoint.whitening))
     if checkpoint.original is not None:
         content["original"] = checkpoint.original.to_plain()
+    if checkpoint.heads:
+        content["heads"] = [list(head) for head in checkpoint.heads]
     write_sealed(content, path)
 
 
@@ -116,6 +122,7 @@ def from_model(
     source: str = "model",
     check_samples: int | None = None,
     example: torch.Tensor | None = None,
+    heads: Sequence[str] | None = None,
 ) -> Checkpoint:
     """Return the checkpoint that `save` would write, without writing it."""
     if not isinstance(input, InputEncoding):
@@ -125,20 +132,23 @@ def from_model(
     count = check_count(check_samples)
     given = array_of(calibration) if isinstance(calibration, torch.Tensor) else calibration
     model, notes = unwrapped(model)
-    nodes = captured_strictly(model)
+    strictly = captured_strictly(model, heads)
     samples = samples_of(given, input.shape, input.dtype)
-    if nodes is not None:
+    if strictly is not None:
+        nodes, named = strictly
         tensors = dict(tensors_of(model, [node.name for node in nodes]))
-        checkpoint = Checkpoint(nodes, tensors, input, samples, source)
+        checkpoint = Checkpoint(nodes, tensors, input, samples, source, heads=named)
         check(checkpoint)
-        check_equal(model, nodes, tensors, input, samples, count)
+        check_equal(model, nodes, tensors, input, samples, count, named)
+        if named:
+            pieces(sample(checkpoint, running=True))
     else:
         if samples is not None:
             input.check(samples, f"{source}: calibration samples")
         x, names, _ = inputs_of(input, samples, count, sum(value.numel() for value in values_of(model)))
-        found = read(model, input, x, names, example)
+        found = read(model, input, x, names, example, heads)
         notes += found.notes
-        checkpoint = Checkpoint(found.nodes, found.tensors, input, samples, source)
+        checkpoint = Checkpoint(found.nodes, found.tensors, input, samples, source, heads=found.heads)
         check(checkpoint)
         net = sample(checkpoint, running=True)
         check_shapes(net)

@@ -54,13 +54,31 @@ class Builder:
     def add(
         self, op: Op, kind: str, x: Flow, options: Mapping[str, Any], tensors: Mapping[str, NDArray[Any]] | None = None
     ) -> str:
-        """Add a layer that reads what `x` describes, and return its name."""
+        """Add a layer that reads what `x` describes, and return its name.
+
+        Raises:
+            RefusalError: the raw input has thresholds along an axis that is not its channels.
+        """
         if x.layer == INPUT and self.encoding is None:
+            if x.bound:
+                raise RefusalError(
+                    f"thresholds or tables of the raw input lie along its axis {x.bound + 1}, not along its channels",
+                    "transpose it to (N, C, H, W), or give all values the same",
+                )
             self.encoding = (self.encode or bits)(x.shape)
         name = self._name(op)
         self.nodes.append(Node(name, kind, (x.layer,), dict(options)))
         self.tensors.update({f"{name}.{key}": value for key, value in (tensors or {}).items()})
         return name
+
+    def note(self, text: str) -> None:
+        """Tell the user something once; nothing where the text is empty."""
+        if text and text not in self.notes:
+            self.notes.append(text)
+
+    def ends_in(self, layer: str, kind: str) -> bool:
+        """Return whether a layer is the last one so far, and of a kind."""
+        return bool(self.nodes) and (self.nodes[-1].name, self.nodes[-1].kind) == (layer, kind)
 
     def _name(self, op: Op) -> str:
         stem = re.sub(r"[^A-Za-z0-9]+", "_", op.name).strip("_")[-LONGEST:].strip("_")

@@ -42,12 +42,15 @@ class Flow:
         shape: what that layer computes, (C, H, W) or (features,); of the raw input whatever the file says.
         axes: for every axis of the file after the batch, the axes of `shape` in it, slowest first.
         pads: zeros that a Pad put around it, which the next convolution takes over.
+        bound: of the raw input, the axis of `shape` along which its thresholds or tables lie, which has to become its
+            channels; None where all values have the same.
     """
 
     layer: str
     shape: tuple[int, ...]
     axes: Axes
     pads: Pads = NO_PADS
+    bound: int | None = None
 
     @property
     def dims(self) -> tuple[int, ...]:
@@ -68,12 +71,14 @@ class Raw(Flow):
         factor, offset: value = factor x + offset, exact rationals that broadcast to `dims`.
         seen: of pixels, the value of each of the 256, computed as the file does it, in floats: (256, ...).
         integer: whether the file's type of it is an integer.
+        bent: a clip to both sides of 0, after which the value is only compared with 0; of pixels, any that `seen` has.
     """
 
     factor: NDArray[Any] = None  # type: ignore[assignment]
     offset: NDArray[Any] = None  # type: ignore[assignment]
     seen: NDArray[Any] | None = None
     integer: bool = False
+    bent: str | None = None
 
 
 @dataclass(frozen=True, eq=False)

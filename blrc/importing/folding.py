@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from functools import reduce
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from blrc.importing.file import Fault, Op, Subgraph
-from blrc.importing.numbers import Reals
+from blrc.importing.quantisers import Arrays, bipolar_quant, given, quant
 from blrc.importing.refusal import RefusalError
 
 MOST_VALUES = 2**26
 """Limit the values of a constant that is computed to those of a dense layer of 8,192 x 8,192."""
-Arrays = Sequence[NDArray[Any] | None]
 Fold = Callable[[Op, Arrays], NDArray[Any]]
 
 _TYPES: Mapping[int, str] = {
@@ -47,7 +47,7 @@ def fold(op: Op, arrays: Arrays) -> NDArray[Any]:
     return found
 
 
-_OF_FIRST = ("Flatten", "Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze")
+_OF_FIRST = ("Flatten", "Reshape", "Shape", "Slice", "Squeeze", "Transpose", "Unsqueeze")
 """Operators whose result has at most as many values as their first input."""
 
 
@@ -87,10 +87,14 @@ def _elementwise(function: Callable[..., Any], inputs: int) -> Fold:
         held = [array for array in arrays if array is not None]
         if len(held) != inputs:  # NumPy takes one more for where to write
             raise RefusalError(f"it has {len(held)} inputs, not {inputs}", "export the network again")
-        found = np.asarray(function(*held))
-        return found.astype(held[-1].dtype) if found.dtype.kind == "f" and held[-1].dtype.kind == "f" else found
+        return np.asarray(function(*held))
 
     return run
+
+
+def _of_all(function: Callable[..., Any]) -> Fold:
+    """Return how a node of any number of inputs is computed, two by two."""
+    return lambda op, arrays: np.asarray(reduce(function, [each for each in arrays if each is not None]))
 
 
 def _divide(a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
@@ -98,6 +102,7 @@ def _divide(a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
 
 
 def _power(a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
+    """Return powers, in the type of what they are of; the exponents may have another."""
     return np.asarray(np.power(a, b.astype(a.dtype) if a.dtype.kind == "f" else b)).astype(a.dtype)
 
 
@@ -121,47 +126,34 @@ def axes_of(op: Op, arrays: Arrays) -> list[int] | None:
 
 
 def _unsqueeze(op: Op, arrays: Arrays) -> NDArray[Any]:
-    return np.expand_dims(_first(arrays), tuple(axes_of(op, arrays) or ()))
+    return np.expand_dims(given(arrays), tuple(axes_of(op, arrays) or ()))
 
 
 def _squeeze(op: Op, arrays: Arrays) -> NDArray[Any]:
     axes = axes_of(op, arrays)
-    return np.squeeze(_first(arrays), None if axes is None else tuple(axes))
-
-
-def _first(arrays: Arrays) -> NDArray[Any]:
-    held = arrays[0]
-    if held is None:
-        raise RefusalError("its first input is left out", "export the network again")
-    return held
+    return np.squeeze(given(arrays), None if axes is None else tuple(axes))
 
 
 def _reshape(op: Op, arrays: Arrays) -> NDArray[Any]:
-    held, wanted = _first(arrays), _given(arrays, 1).reshape(-1).tolist()
+    held, wanted = given(arrays), given(arrays, 1).reshape(-1).tolist()
     return held.reshape([held.shape[i] if n == 0 else n for i, n in enumerate(wanted)])
 
 
-def _given(arrays: Arrays, index: int) -> NDArray[Any]:
-    held = arrays[index]
-    assert held is not None
-    return held
-
-
 def _flatten(op: Op, arrays: Arrays) -> NDArray[Any]:
-    held, axis = _first(arrays), op.attributes.get("axis", 1)
+    held, axis = given(arrays), op.attributes.get("axis", 1)
     return held.reshape(int(np.prod(held.shape[:axis])), -1)
 
 
 def _transpose(op: Op, arrays: Arrays) -> NDArray[Any]:
-    return np.transpose(_first(arrays), op.attributes.get("perm"))
+    return np.transpose(given(arrays), op.attributes.get("perm"))
 
 
 def _gather(op: Op, arrays: Arrays) -> NDArray[Any]:
-    return np.take(_first(arrays), _given(arrays, 1), axis=op.attributes.get("axis", 0))
+    return np.take(given(arrays), given(arrays, 1), axis=op.attributes.get("axis", 0))
 
 
 def _slice(op: Op, arrays: Arrays) -> NDArray[Any]:
-    held = _first(arrays)
+    held = given(arrays)
     if "starts" in op.attributes:
         starts, ends, steps = op.attributes["starts"], op.attributes["ends"], None
         axes = op.attributes.get("axes")
@@ -174,8 +166,16 @@ def _slice(op: Op, arrays: Arrays) -> NDArray[Any]:
     return held[tuple(cut)]
 
 
+def part_of_shape(op: Op) -> slice:
+    """Return which of the sizes a Shape gives."""
+    return slice(op.attributes.get("start", 0), op.attributes.get("end"))
+
+
 def _cast(op: Op, arrays: Arrays) -> NDArray[Any]:
-    return _first(arrays).astype(_TYPES[op.attributes["to"]])
+    to = op.attributes["to"]
+    if to not in _TYPES:
+        raise RefusalError(f"it casts a constant to ONNX's type {str(to)[:20]}", "cast to float32")
+    return given(arrays).astype(_TYPES[to])
 
 
 def _concat(op: Op, arrays: Arrays) -> NDArray[Any]:
@@ -183,7 +183,7 @@ def _concat(op: Op, arrays: Arrays) -> NDArray[Any]:
 
 
 def _clip(op: Op, arrays: Arrays) -> NDArray[Any]:
-    held = _first(arrays)
+    held = given(arrays)
     low, high = (*arrays[1:], None, None)[:2]
     low = op.attributes.get("min") if low is None else low
     high = op.attributes.get("max") if high is None else high
@@ -191,92 +191,34 @@ def _clip(op: Op, arrays: Arrays) -> NDArray[Any]:
 
 
 def _full(op: Op, arrays: Arrays) -> NDArray[Any]:
-    shape = _first(arrays).reshape(-1).tolist()
+    shape = given(arrays).reshape(-1).tolist()
     value = op.attributes.get("value", np.zeros(1, dtype=np.float32))
     return np.full(shape, value.reshape(-1)[0], dtype=value.dtype)
 
 
 def _expand(op: Op, arrays: Arrays) -> NDArray[Any]:
-    held = _first(arrays)
-    shape = np.broadcast_shapes(held.shape, tuple(_given(arrays, 1).reshape(-1).tolist()))
+    held = given(arrays)
+    shape = np.broadcast_shapes(held.shape, tuple(given(arrays, 1).reshape(-1).tolist()))
     return np.ascontiguousarray(np.broadcast_to(held, shape))
 
 
 def _reduce(function: Callable[..., Any]) -> Fold:
     def run(op: Op, arrays: Arrays) -> NDArray[Any]:
-        axes = axes_of(op, arrays)
+        axes, held = axes_of(op, arrays), given(arrays)
         keep = bool(op.attributes.get("keepdims", 1))
-        held = _first(arrays)
-        return np.asarray(function(held, axis=None if axes is None else tuple(axes), keepdims=keep)).astype(held.dtype)
+        if not axes and op.attributes.get("noop_with_empty_axes", 0):
+            return held
+        return np.asarray(function(held, axis=tuple(axes) if axes else None, keepdims=keep)).astype(held.dtype)
 
     return run
-
-
-def bipolar(values: Reals, scale: NDArray[Any]) -> NDArray[Any]:
-    """Return what QONNX's BipolarQuant gives: +scale from 0 on, else -scale."""
-    return np.where(values >= 0, scale, -scale)
-
-
-def _bipolar(op: Op, arrays: Arrays) -> NDArray[Any]:
-    held = _first(arrays)
-    return bipolar(held, _given(arrays, 1)).astype(held.dtype)
-
-
-ROUNDINGS: Mapping[str, Callable[[Any], Any]] = {
-    "ROUND": np.round,
-    "HALF_EVEN": np.round,
-    "CEIL": np.ceil,
-    "FLOOR": np.floor,
-}
-"""Rounding modes of QONNX's Quant that are taken."""
-
-
-def steps_of(op: Op, width: NDArray[Any]) -> tuple[int, int]:
-    """Return the least and the largest code of QONNX's Quant.
-
-    Raises:
-        RefusalError: its width is no whole number from 1 to 32.
-    """
-    bits = float(width.reshape(-1)[0]) if width.size == 1 else 0.0
-    if bits != int(bits) or not 1 <= bits <= 32:
-        raise RefusalError("its bit width is no whole number from 1 to 32", "export the network again")
-    signed, narrow = bool(op.attributes.get("signed", 1)), bool(op.attributes.get("narrow", 1))
-    if signed and bits == 1:
-        return -1, 1
-    if signed:
-        half = 2 ** (int(bits) - 1)
-        return (1 - half if narrow else -half), half - 1
-    return 0, 2 ** int(bits) - (2 if narrow else 1)
-
-
-def rounding_of(op: Op) -> str:
-    """Return the rounding mode of a Quant.
-
-    Raises:
-        RefusalError: it is not taken.
-    """
-    mode = str(op.attributes.get("rounding_mode", "ROUND")).upper()
-    if mode not in ROUNDINGS:
-        raise RefusalError(f"its rounding mode {mode[:20]!r} is not taken", f"use one of {', '.join(ROUNDINGS)}")
-    return mode
-
-
-def _quant(op: Op, arrays: Arrays) -> NDArray[Any]:
-    held, scale, zero, width = (_given(arrays, i) for i in range(4))
-    low, high = steps_of(op, width)
-    codes = held / scale + zero
-    if (low, high) == (-1, 1) and width.reshape(-1)[0] == 1:
-        codes = np.where(codes >= 0, np.float32(1), np.float32(-1))
-    else:
-        codes = ROUNDINGS[rounding_of(op)](np.clip(codes, low, high))
-    return np.asarray((codes - zero) * scale).astype(held.dtype)
 
 
 FOLDS: Mapping[str, Fold] = {
     "Abs": _elementwise(np.abs, 1),
     "Add": _elementwise(np.add, 2),
-    "BipolarQuant": _bipolar,
+    "BipolarQuant": bipolar_quant,
     "Cast": _cast,
+    "Ceil": _elementwise(np.ceil, 1),
     "Clip": _clip,
     "Concat": _concat,
     "Constant": _constant,
@@ -286,32 +228,39 @@ FOLDS: Mapping[str, Fold] = {
     "Expand": _expand,
     "Exp": _elementwise(np.exp, 1),
     "Flatten": _flatten,
+    "Floor": _elementwise(np.floor, 1),
     "Gather": _gather,
     "Greater": _elementwise(np.greater, 2),
     "GreaterOrEqual": _elementwise(np.greater_equal, 2),
-    "Identity": lambda op, arrays: _first(arrays),
-    "IntQuant": _quant,
+    "Identity": lambda op, arrays: given(arrays),
+    "IntQuant": quant,
     "Less": _elementwise(np.less, 2),
     "LessOrEqual": _elementwise(np.less_equal, 2),
-    "Max": _elementwise(np.maximum, 2),
-    "Min": _elementwise(np.minimum, 2),
+    "Max": _of_all(np.maximum),
+    "Min": _of_all(np.minimum),
     "Mul": _elementwise(np.multiply, 2),
     "Neg": _elementwise(np.negative, 1),
     "Not": _elementwise(np.logical_not, 1),
     "Pow": _elementwise(_power, 2),
-    "Quant": _quant,
+    "Quant": quant,
     "Reciprocal": _elementwise(np.reciprocal, 1),
+    "ReduceL1": _reduce(lambda x, **options: np.abs(x).sum(**options)),
     "ReduceMax": _reduce(np.max),
     "ReduceMean": _reduce(np.mean),
+    "ReduceMin": _reduce(np.min),
     "ReduceProd": _reduce(np.prod),
     "ReduceSum": _reduce(np.sum),
     "Relu": _elementwise(lambda x: np.maximum(x, x.dtype.type(0)), 1),
     "Reshape": _reshape,
+    "Round": _elementwise(np.round, 1),
+    "Shape": lambda op, arrays: np.array(given(arrays).shape, dtype=np.int64)[part_of_shape(op)],
     "Sign": _elementwise(np.sign, 1),
     "Slice": _slice,
     "Sqrt": _elementwise(np.sqrt, 1),
     "Squeeze": _squeeze,
     "Sub": _elementwise(np.subtract, 2),
+    "Sum": _of_all(np.add),
+    "Tanh": _elementwise(np.tanh, 1),
     "Transpose": _transpose,
     "Unsqueeze": _unsqueeze,
     "Where": _elementwise(np.where, 3),

@@ -20,22 +20,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blrc.errors import BlrcError
-from blrc.importing.declared import Declared
-from blrc.importing.file import Source, shown
-from blrc.importing.flow import Bits, Raw, natural
+from blrc.importing.declared import Declared, raw_of, wrong_count
+from blrc.importing.flow import Bits, Raw
 from blrc.importing.numbers import parts, quotient
 from blrc.importing.refusal import RefusalError
 from blrc.net.encoding import RAW_VALUES, InputEncoding, bits, int8_codes, pixel_bits, pixel_codes
 from blrc.net.net import INPUT
-from blrc.net.shapes import MOST_VALUES
 
 Encode = Callable[[tuple[int, ...]], InputEncoding]
 """Gives the encoding of the raw input, from the shape of a sample."""
-_FLOATS = {"DOUBLE": np.float64, "FLOAT16": np.float16}
-"""Types of inputs by ONNX's names, where they are not float32."""
 MIDDLE = 128
 """Shift values of 0 to 255 by this much, so that they are int8 codes."""
 _AXES = "the raw input is scaled along other axes than its channels"
+_FEATURES = "each feature of the raw input has a scale or a threshold of its own"
+_TURNED, _ALIKE = "some channels of the raw input are turned round, or multiplied by 0", "scale all alike"
 MOST_SHOWN = 8
 """Thresholds that a note lists."""
 _SAY = "say what the raw input is: --input pixels (with --mean and --std), --input int8 (with --scale) or --input bits"
@@ -52,84 +50,6 @@ class Entry:
     note: str = ""
 
 
-def start(source: Source, declared: Declared | None) -> tuple[Raw | Bits, Declared | None]:
-    """Return the flow of the file's input, and what it says about the raw input where the user said nothing.
-
-    Raises:
-        BlrcError: its shape is no (N, C, H, W), (N, C, L) or (N, features) with known sizes.
-    """
-    shape = source.shape[1:]
-    if not 1 <= len(shape) <= 3 or not all(n is not None and n >= 1 for n in shape):
-        sizes = ", ".join("?" if n is None else str(n) for n in source.shape)
-        raise BlrcError(
-            f"input {shown(source.name)} is ({sizes}); expected (N, C, H, W), (N, C, L) or (N, features), with all "
-            "sizes but the batch's known"
-        )
-    known = tuple(n for n in shape if n is not None)
-    if math.prod(known) > MOST_VALUES:
-        raise BlrcError(f"input {shown(source.name)} has more than {MOST_VALUES} values; make it smaller")
-    if declared is not None and declared.kind == "bits":
-        return Bits(INPUT, known, natural(known)), declared
-    factor = 1
-    kind: Any = _FLOATS.get(source.element, np.float32)
-    x = np.arange(RAW_VALUES, dtype=kind)
-    if source.element == "UINT8":
-        if declared not in (None, Declared("pixels")):
-            raise BlrcError(f"input {shown(source.name)} is uint8, so it takes --input pixels, without mean and std")
-        declared, factor = Declared("pixels"), 255
-    if source.element == "INT8":
-        if declared not in (None, Declared("int8")):
-            raise BlrcError(f"input {shown(source.name)} is int8, so it takes --input int8, without scale")
-        declared = declared or Declared("int8", stated=False)
-    integer = source.element not in ("FLOAT", "DOUBLE", "FLOAT16", "BFLOAT16")
-    if integer and factor == 1 and declared not in (None, Declared("int8")):
-        raise BlrcError(
-            f"input {shown(source.name)} is {source.element.lower()}, and pixels and scaled codes are no integers; "
-            "export it with an input of float32, or use --input int8 without scale"
-        )
-    raw = replace(_raw(known, Fraction(factor), Fraction(0)), integer=integer)
-    if declared is None or declared.kind != "pixels":
-        return raw, declared
-    seen = x.reshape(-1, *[1] * len(known))
-    if factor == 1:
-        mean, std = (
-            np.array(row, dtype=kind).reshape(_laid(name, len(row), known))
-            for name, row in (("mean", declared.mean), ("std", declared.std))
-        )
-        seen = (seen / kind(255) - mean) / std
-    return replace(raw, seen=seen), declared
-
-
-def _laid(name: str, many: int, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Return how --mean and --std lie in a sample: along its channels, which may be its last axis.
-
-    Raises:
-        BlrcError: they are not those of so many channels.
-    """
-    if many == 1:
-        return (1,) * len(shape)
-    channels = shape[0] if len(shape) == 3 else 1
-    if many == channels:
-        return many, 1, 1
-    if len(shape) == 3 and many == shape[-1]:
-        return 1, 1, many
-    raise BlrcError(_count(name, many, channels))
-
-
-def _count(name: str, many: int, channels: int) -> str:
-    has = f"{channels} channel{'s' if channels > 1 else ''}"
-    return f"--{name}: {many} numbers, but the input has {has}; give one for each channel, or one for all"
-
-
-def _raw(shape: tuple[int, ...], factor: Fraction, offset: Fraction) -> Raw:
-    held = []
-    for value in (factor, offset):
-        full = np.empty((1,) * len(shape), dtype=object)
-        full[...] = value
-        held.append(full)
-    return Raw(INPUT, shape, natural(shape), factor=held[0], offset=held[1])
-
-
 def as_bits(declared: Declared | None, raw: Raw, strict: bool = False) -> tuple[Bits, Encode, str]:
     """Take the sign of the raw input for bits: those that the caller gives, or pixels from thresholds on.
 
@@ -142,33 +62,45 @@ def as_bits(declared: Declared | None, raw: Raw, strict: bool = False) -> tuple[
             "declare --input bits, or leave --input and that quantiser out",
             then=Bits(INPUT, raw.shape, raw.axes),
         )
-    rows = _lines(Declared("pixels") if declared is None else declared, raw, per_pixel=False)
-    if not all(a > 0 for a, _ in rows) and not all(a < 0 for a, _ in rows):
-        raise RefusalError("some channels of the raw input are turned round, or multiplied by 0", "scale all alike")
-    upwards = rows[0][0] > 0
     found = Bits(INPUT, raw.shape, raw.axes)
     if raw.seen is not None:
         plus = raw.seen > 0 if strict else raw.seen >= 0
         if not (rises := (plus[1:] >= plus[:-1]).all()) and not (plus[1:] <= plus[:-1]).all():
-            raise RefusalError("some channels of the raw input are turned round", "scale all alike", then=found)
-        upwards = bool(rises)
+            raise RefusalError(_TURNED, _ALIKE, then=found)
         # Where values fall, they are +1 up to a limit: from the next pixel on they are not.
-        above = plus if upwards else ~plus
-        limits = tuple(int(n) for n in (~_by_channel(raw, above)).sum(axis=1))
-        turned = found if upwards else replace(found, scales=(Fraction(-1),))
-        return turned, lambda shape: pixel_bits(shape, at=_short(limits)), ""
+        limits = (~(plus if rises else ~plus)).sum(axis=0)
+        axis, at = _along(raw, limits), _short(tuple(int(n) for n in limits.reshape(-1)))
+        turned = found if rises else replace(found, scales=(Fraction(-1),))
+        return replace(turned, bound=axis if len(at) > 1 else None), lambda shape: pixel_bits(shape, at=at), ""
+    rows = _lines(Declared("pixels") if declared is None else declared, raw, per_pixel=False)
+    if not all(a > 0 for a, _ in rows) and not all(a < 0 for a, _ in rows):
+        raise RefusalError(_TURNED, _ALIKE, then=found)
+    upwards = rows[0][0] > 0
     sign = (">" if upwards else "<") + ("" if strict else "=")
     marks = [f"{float(-b / a):g}" for a, b in rows]
-    where = marks[0] if len({*marks}) == 1 else f"{', '.join(marks[:MOST_SHOWN])} in the order of channels"
+    axis = _along(raw, raw.factor, raw.offset)
+    order = f"in the order of {f'the axis {axis + 1}' if axis else 'channels'}"
+    more = f", ... ({len(marks)} in all)" if len(marks) > MOST_SHOWN else ""
+    where = marks[0] if len({*marks}) == 1 else f"{', '.join(marks[:MOST_SHOWN])}{more} {order}"
     return found, bits, f"the raw input is bits: 1 where the network's input {sign} {where}, else 0"
 
 
-def _by_channel(raw: Raw, table: NDArray[Any]) -> NDArray[Any]:
-    """Return what each of 256 pixels gives, for each channel or for all: (channels or 1, 256)."""
-    channels = raw.shape[0] if len(raw.shape) == 3 else 1
-    if table[0].size not in (1, channels) or (table[0].size > 1 and table.shape[1] != channels):
-        raise RefusalError(_AXES, "give one value for each channel, or one for all")
-    return table.reshape(RAW_VALUES, -1).T
+def _along(raw: Raw, *held: NDArray[Any]) -> int | None:
+    """Return the axis of the raw input along which arrays of its rank differ, or None where they have one value.
+
+    Raises:
+        RefusalError: they differ along several axes, or along the one of a vector.
+    """
+    axes = {axis for each in held for axis, size in enumerate(each.shape) if size > 1}
+    if len(axes) > 1 or (axes and len(raw.shape) == 1):
+        raise _other_axes(raw)
+    return axes.pop() if axes else None
+
+
+def _other_axes(raw: Raw) -> RefusalError:
+    if len(raw.shape) == 1:
+        return RefusalError(_FEATURES, "give one for all features, or make bits of them before the network")
+    return RefusalError(_AXES, "give one value for each channel, or one for all")
 
 
 def _short(limits: tuple[int, ...]) -> tuple[int, ...]:
@@ -178,22 +110,22 @@ def _short(limits: tuple[int, ...]) -> tuple[int, ...]:
 def _lines(declared: Declared, raw: Raw, per_pixel: bool) -> list[tuple[Fraction, Fraction]]:
     """Return slope and offset of every channel (one for a vector): in pixels from 0 to 255, or in the file's input.
 
+    In the file's input, channels are those along the axis that has several.
+
     Raises:
         RefusalError: they differ along other axes than the channels.
         BlrcError: mean and std are not those of so many channels.
     """
-    channels = raw.shape[0] if len(raw.shape) == 3 else 1
-    found = []
-    for held in (raw.factor, raw.offset):
-        if held.size not in (1, channels) or (held.size > 1 and held.shape[0] != channels):
-            raise RefusalError(_AXES, "give one value for each channel, or one for all")
-        found.append(held)
+    found = (raw.factor, raw.offset)
+    axis, channels = _along(raw, *found), raw.shape[0] if len(raw.shape) > 1 else 1
     rows = max(held.size for held in found)
     if not per_pixel:
         return [(found[0].flat[i % found[0].size], found[1].flat[i % found[1].size]) for i in range(rows)]
+    if axis:
+        raise _other_axes(raw)
     for name, row in (("mean", declared.mean), ("std", declared.std)):
         if len(row) not in (1, channels):
-            raise BlrcError(_count(name, len(row), channels))
+            raise BlrcError(wrong_count(name, len(row), channels))
         rows = max(rows, len(row))
     lines = []
     for i in range(rows):
@@ -217,7 +149,7 @@ def as_codes(
         raise RefusalError(
             f"it gives codes from {low} to {high}, and first layers take int8", "use a quantiser of at most 8 bits", raw
         )
-    codes = replace(_raw(raw.shape, step, middle * step), axes=raw.axes, pads=raw.pads)
+    codes = replace(raw_of(raw.shape, step, middle * step), axes=raw.axes, pads=raw.pads)
     if declared is None:
         less = f", minus {middle}" if middle else ""
         note = f"the raw input is int8 codes: what the first quantiser gives, divided by {float(step):g}{less}"
@@ -231,9 +163,10 @@ def as_codes(
     assert raw.seen is not None
     size = raw.seen.dtype.type(float(step))
     steps = rounded(np.clip(raw.seen / size, low, high))
-    codes = replace(codes, seen=steps * size)
-    table = tuple(tuple(int(code) - middle for code in row) for row in _by_channel(raw, steps).tolist())
+    axis = _along(raw, steps[0])
+    table = tuple(tuple(int(code) - middle for code in row) for row in steps.reshape(RAW_VALUES, -1).T.tolist())
     rows = table[:1] if len({*table}) == 1 else table
+    codes = replace(codes, seen=steps * size, bound=axis if len(rows) > 1 else None)
     return codes, Declared("int8"), lambda shape: pixel_codes(shape, table=rows), ""
 
 
@@ -248,6 +181,10 @@ def as_real(declared: Declared | None, raw: Raw, encode: Encode | None) -> Entry
     """
     if declared is None:
         raise RefusalError("the file does not say what the raw input is", _SAY)
+    if raw.bent:
+        raise RefusalError(
+            f"it reads the raw input behind {raw.bent}", "put a sign between them, or leave out the clip"
+        )
     if declared.kind == "pixels":
         return _pixels(declared, raw)
     if raw.factor.size > 1 or raw.offset.size > 1:
@@ -291,7 +228,7 @@ def _pixels(declared: Declared, raw: Raw) -> Entry:
             table = [x - MIDDLE for x in range(RAW_VALUES)]
             return replace(entry, encode=lambda shape: pixel_codes(shape, table=table))
     if not all(a > 0 for a, _ in lines) and not all(a < 0 for a, _ in lines):
-        raise RefusalError("some channels of the raw input are turned round, or multiplied by 0", "scale all alike")
+        raise RefusalError(_TURNED, _ALIKE)
     turn = 1 if lines[0][0] > 0 else -1
     means = tuple(float(-b / a / 255) for a, b in lines)
     stds = tuple(float(abs(1 / a) / 255) for a, _ in lines)

@@ -81,6 +81,8 @@ def signs_of(weights: NDArray[Any]) -> Signs | str:
     rows = weights.reshape(len(weights), -1)
     if not rows.size:
         return "are empty"
+    if not np.isfinite(rows).all():
+        return "hold NaN or infinite values"
     sizes = np.abs(rows)
     scales = sizes.max(axis=1).astype(np.float64)
     same = sizes == sizes[:, :1]

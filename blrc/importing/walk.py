@@ -9,19 +9,26 @@ import numpy as np
 
 from blrc.errors import BlrcError
 from blrc.frontend.checkpoint import Checkpoint
+from blrc.frontend.sample import sample
 from blrc.importing.build import Builder
-from blrc.importing.declared import Declared
+from blrc.importing.declared import Declared, start
 from blrc.importing.file import Graph, Op, shown
 from blrc.importing.flow import Answer, Constant, Flow, Scores, Sums, Value
 from blrc.importing.folding import check_attributes, fold
-from blrc.importing.inputs import start
 from blrc.importing.ops.record import Context
 from blrc.importing.ops.table import OPS
 from blrc.importing.refusal import RefusalError
+from blrc.net.heads import Heads, check_heads
+from blrc.net.pieces import pieces
 
 _AGAIN = "export the network again"
 MOST_FOLDED = 2**30
 """Bytes of all constants that are computed: two forms of 128 million weights."""
+_COARSE = ("float16", "bfloat16")
+_ROUNDS = (
+    "the file computes in float16, which rounds sums beyond 2048 and norms coarsely; what is imported computes with "
+    "its numbers exactly, as float32 all but does"
+)
 _SINGLE = float(np.finfo(np.float32).max)
 
 
@@ -74,8 +81,11 @@ class Walked:
         return "\n".join([*(f"{'REFUSED ' if line.refused else ''}{line}" for line in self.lines), *self.notes, end])
 
 
-def walk(graph: Graph, declared: Declared | None, source: str) -> Walked:
+def walk(graph: Graph, declared: Declared | None, source: str, heads: Sequence[str] | None = None) -> Walked:
     """Follow every node that the outputs need.
+
+    Args:
+        heads: names for the outputs of a network with several, in the file's order; None takes the file's own names.
 
     Raises:
         BlrcError: the input has no known shape, or contradicts what was declared.
@@ -96,10 +106,20 @@ def walk(graph: Graph, declared: Declared | None, source: str) -> Walked:
         line, outputs = _node(ctx, graph, op, values, readers)
         lines.append(line)
         values.update({name: value for name, value in zip(op.outputs, outputs, strict=False) if name})
-    lines += _end(ctx, graph, [values.get(name) for name in graph.outputs])
+    said, ends = _end(ctx, graph, [values.get(name) for name in graph.outputs], heads)
+    lines += said
     flows = {name: value for name, value in values.items() if isinstance(value, Flow)}
     walked = Walked(tuple(lines), tuple(build.notes), None, flows)
-    return walked if walked.refusals else replace(walked, checkpoint=build.checkpoint(source))
+    if walked.refusals:
+        return walked
+    found = replace(build.checkpoint(source), heads=ends)
+    if len(graph.outputs) > 1:  # the only files in which two nodes may read the same
+        try:
+            pieces(sample(found, running=True))
+        except BlrcError as error:
+            why, _, remedy = str(error).partition("; ")
+            return replace(walked, lines=(*walked.lines, Line(_shown_outputs(graph), why, remedy or _AGAIN)))
+    return replace(walked, checkpoint=found)
 
 
 def _needed(graph: Graph) -> set[str]:
@@ -129,7 +149,10 @@ def _node(
             if ctx.build.folded > MOST_FOLDED:
                 raise RefusalError("constants that were computed take too much memory", "fold them when you export")
             return Line(str(op), f"a constant {made.shape}"), (Constant(made),)
-        _read_once(op, known, readers)
+        if len(graph.outputs) == 1:
+            _read_once(op, known, readers)
+        if any(isinstance(arg, Constant) and arg.array.dtype.name in _COARSE for arg in known):
+            ctx.build.note(_ROUNDS)
         handler = OPS.get(op.kind)
         if handler is None or not handler.owns(op.domain):
             domain = f" of the domain {shown(op.domain)!r}" if op.domain else ""
@@ -197,40 +220,73 @@ def _remedy(op: Op) -> str:
     return _REMEDIES.get(op.kind, "replace it in the network by one of: " + ", ".join(sorted(OPS)))
 
 
-def _end(ctx: Context, graph: Graph, outputs: Sequence[Value | Lost | None]) -> list[Line]:
-    """Check that the outputs are the scores of one last layer, and add it where its weights are real."""
-    name = f"output {', '.join(shown(output) for output in graph.outputs[:4])}"
+def _shown_outputs(graph: Graph) -> str:
+    return f"output {', '.join(shown(output) for output in graph.outputs[:4])}"
+
+
+def _end(
+    ctx: Context, graph: Graph, outputs: Sequence[Value | Lost | None], names: Sequence[str] | None
+) -> tuple[list[Line], Heads]:
+    """Check that each output is the scores of a last layer, and add that layer where its weights are real.
+
+    Returns:
+        what became of the outputs, and the heads if there are several. Outputs that are computed from the same scores
+        are one head, with the name of the first.
+    """
     if any(isinstance(output, Lost) for output in outputs):
-        return []
-    held = [output.scores if isinstance(output, Answer) else output for output in outputs]
-    last = held[0]
-    if any(other is not last for other in held):
-        return [Line(name, f"the network has {len(held)} outputs", "keep the one with the scores of the classes")]
+        return [], ()
+    ends: dict[int, tuple[str, Value | Lost | None]] = {}
+    for name, output in zip(graph.outputs, outputs, strict=True):
+        held = output.scores if isinstance(output, Answer) else output
+        ends.setdefault(id(held), (name, held))
+    several = len(ends) > 1
+    if names is not None and (len(names) != len(ends) or not several):
+        why = f"{len(names)} names of heads were given, and the network has {len(ends)} outputs"
+        return [Line(_shown_outputs(graph), why, "give a name for each, and none where there is only one")], ()
+    lines, heads = [], []
+    for name, (called, last) in zip(names or [name for name, _ in ends.values()], ends.values(), strict=True):
+        line, layer = _output(ctx, f"output {shown(called)}" if several else _shown_outputs(graph), last)
+        if several and line.refused:
+            why = f"the network has {len(ends)} outputs, and not each is a head: {line.says}"
+            line = replace(line, says=why, remedy="keep the outputs that are scores of last layers")
+        lines.append(line)
+        heads.append((name, layer))
+    if several and not any(line.refused for line in lines):
+        try:
+            check_heads([name for name, _ in heads])
+        except BlrcError as error:
+            why, _, remedy = str(error).partition("; ")
+            lines.append(Line(_shown_outputs(graph), why, remedy))
+    return lines, tuple(heads) if several else ()
+
+
+def _output(ctx: Context, name: str, last: Value | Lost | None) -> tuple[Line, str]:
+    """Return what an output is taken for, and the layer that gives it."""
     if last is None or isinstance(last, Constant | Answer | Lost):
-        return [Line(name, "nothing that depends on the input computes it", _AGAIN)]
+        return Line(name, "nothing that depends on the input computes it", _AGAIN), ""
     if isinstance(last, Scores):
-        return [_scores(ctx, name, last)]
+        return _scores(ctx, name, last)
     if not isinstance(last, Sums):
-        return [
-            Line(name, "the network ends with bits or its input", "let it end with a dense layer that gives scores")
-        ]
+        remedy = "let it end with a dense layer that gives scores"
+        return Line(name, "the network ends with bits or its input", remedy), ""
     if not last.dense or last.shape[0] < 2:
         what = "a map" if not last.dense else "one score, so that the label would always be 0"
-        return [
-            Line(name, f"the network ends with {what}", "let it end with a dense layer with one score for each class")
-        ]
+        remedy = "let it end with a dense layer with one score for each class"
+        return Line(name, f"the network ends with {what}", remedy), ""
     if last.bent is not None:
-        return [Line(name, f"the scores go through {last.bent}", "let the network end with the scores")]
-    return [Line(name, f"the scores of {last.shape[0]} classes")]
+        return Line(name, f"the scores go through {last.bent}", "let the network end with the scores"), ""
+    return Line(name, f"the scores of {last.shape[0]} classes"), last.layer
 
 
-def _scores(ctx: Context, name: str, last: Scores) -> Line:
+def _scores(ctx: Context, name: str, last: Scores) -> tuple[Line, str]:
     classes, features = last.weights.shape
     if classes < 2:
-        return Line(name, "the network gives one score, so that the label would always be 0", "give one for each class")
+        why = "the network gives one score, so that the label would always be 0"
+        return Line(name, why, "give one for each class"), ""
     if not (np.abs(last.weights) <= _SINGLE).all() or not (np.abs(last.bias) <= _SINGLE).all():
-        return Line(name, "scores are NaN, infinite, or beyond float32", "use a network that did not diverge")
+        return Line(name, "scores are NaN, infinite, or beyond float32", "use a network that did not diverge"), ""
     op = Op("scores", "Gemm", "", (), (), {})
     tensors = {"weight": last.weights, "bias": last.bias}
-    ctx.build.add(op, "softmax", last, {"in_features": features, "out_features": classes, "bias": True}, tensors)
-    return Line(name, f"the scores of {classes} classes, with real weights")
+    options = {"in_features": features, "out_features": classes, "bias": True}
+    layer = ctx.build.add(op, "softmax", last, options, tensors)
+    return Line(name, f"the scores of {classes} classes, with real weights"), layer

@@ -74,6 +74,7 @@ def inspect(checkpoint: Checkpoint) -> Inspection:
         binary_operations=binary_operations,
         integer_operations=integer_operations,
         choices=choices.choices(checkpoint, layout, binary_operations + integer_operations),
+        heads=tuple((head.name, head.classes) for head in layout.program.heads),
     )
 
 

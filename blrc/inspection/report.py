@@ -76,6 +76,7 @@ class Inspection(Preformatted):
         alignment: bytes that may be lost before tables.
         flash_total: bytes of tables, code and alignment, which `blrc export --flash` and the manifest count.
         choices: what one network and ensembles of it cost.
+        heads: of a network with several heads, the name of each, and how many scores are its own.
     """
 
     source: str
@@ -99,6 +100,7 @@ class Inspection(Preformatted):
     binary_operations: int
     integer_operations: int
     choices: tuple[choices.Choice, ...]
+    heads: tuple[tuple[str, int], ...] = ()
 
     def __repr__(self) -> str:
         """Return the totals on one line; ``print`` shows the table."""
@@ -190,4 +192,5 @@ def _input_line(inspection: Inspection) -> str:
     if encoding.mean:
         mean, std = ([f"{value:.4g}" for value in values] for values in (encoding.mean, encoding.std))
         text += f" of (x/255 - mean)/std, mean {', '.join(mean)}, std {', '.join(std)}"
-    return f"{text}; {inspection.calibration_samples:,} calibration samples"
+    heads = ", ".join(f"{name} ({classes} scores)" for name, classes in inspection.heads)
+    return f"{text}; {inspection.calibration_samples:,} calibration samples" + (f"; heads {heads}" if heads else "")

@@ -172,7 +172,7 @@ def _signs_of_line(line: Affine, at: Fraction) -> Callable[[int], int]:
     """Do the same for a single map, the commonest chain, in integers: the sign of p z + q + r sqrt(d)."""
     offset = line.c - at
     unit = math.lcm(line.a.denominator, line.b.denominator, offset.denominator)
-    p, q, r = (int(number * unit) for number in (line.a, line.b, offset))
+    p, q, r = (number.numerator * (unit // number.denominator) for number in (line.a, line.b, offset))
     side, square, den = sign(offset), r * r * line.d.numerator, line.d.denominator
 
     def above(z: int) -> int:
@@ -245,8 +245,9 @@ def _moments(norm: Norm, line: tuple[Fraction, Fraction] | None, c: int) -> tupl
 def _norm(norm: Norm, line: tuple[Fraction, Fraction] | None, c: int) -> Affine:
     mean, d = _moments(norm, line, c)
     gamma, beta = Fraction(norm.gamma[c]), Fraction(norm.beta[c])
-    root = Fraction(math.isqrt(d.numerator), math.isqrt(d.denominator))
-    if root * root == d:
+    above, below = math.isqrt(d.numerator), math.isqrt(d.denominator)
+    if above**2 == d.numerator and below**2 == d.denominator:
+        root = Fraction(above, below)
         return Affine(gamma / root, beta - gamma * mean / root)
     return Affine(gamma, -gamma * mean, d, beta)
 

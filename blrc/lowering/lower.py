@@ -22,7 +22,9 @@ from blrc.lowering import affine
 from blrc.lowering.translate import Lowered, input_value, translate
 from blrc.net.net import Net, Softmax, check_finite
 from blrc.net.pieces import ScoreStage, pieces
+from blrc.net.shapes import check_shapes
 from blrc.program.head import SMALLEST_SCALE
+from blrc.program.heads import Head
 from blrc.program.legal import check
 from blrc.program.program import Constant, Conv, Pool, Program, Value
 
@@ -38,10 +40,14 @@ def lower(nets: Sequence[Net], gate: int = 0) -> Program:
     """
     if not nets:
         raise BlrcError("an ensemble needs at least one member")
-    scale = score_scale(nets)
-    members = [fuse_pools(translate(net, scale)) for net in nets]
+    ends = nets[0].heads
+    scales = [score_scale([net.upto(layer) for net in nets]) for _, layer in ends] or [score_scale(nets)]
+    members = [fuse_pools(translate(net, scales)) for net in nets]
     value = input_value(nets[0])
-    return check(replace(join(value, members, tuple(net.member for net in nets), scale), gate=gate))
+    program = join(value, members, tuple(net.member for net in nets), scales[0])
+    shapes = check_shapes(nets[0])
+    heads = [Head(name, shapes[layer][0], scale) for (name, layer), scale in zip(ends, scales, strict=False)]
+    return check(replace(program, gate=gate, heads=tuple(heads)))
 
 
 def score_scale(nets: Sequence[Net]) -> float:

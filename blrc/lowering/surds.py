@@ -63,7 +63,7 @@ def over_root(x: Real, d: Fraction) -> Real:
 def sign(x: Real) -> int:
     """Return -1, 0 or 1."""
     if not isinstance(x, Surd):
-        return (x > 0) - (x < 0)
+        return (x.numerator > 0) - (x.numerator < 0)
     a, b = sign(x.a), sign(x.b)
     if a == 0 or b == 0 or a == b:
         return a or b

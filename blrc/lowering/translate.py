@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import prod
@@ -24,6 +24,9 @@ from blrc.net.window import Window
 from blrc.program.ops.binarize import Binarize
 from blrc.program.ops.flatten import Flatten, saves_words
 from blrc.program.program import BinaryScores, Conv, Encode, Op, Pool, Scores, Value
+
+HEADS = "heads"
+"""The name of the op that makes the scores of all heads, where there are several."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,16 +64,18 @@ class _Here:
         return np.ascontiguousarray(np.where(self.inverted, -turned, turned) if self.inverted.any() else turned)
 
 
-def translate(net: Net, scale: float) -> list[Lowered]:
+def translate(net: Net, scales: Sequence[float]) -> list[Lowered]:
     """Translate each piece of the net to its ops.
 
     Args:
-        scale: the real score of one integer unit (`blrc.lowering.lower.score_scale`).
+        scales: of each head, or of the only one, the real score of one integer unit
+            (`blrc.lowering.lower.score_scale`).
     """
     check_shapes(net)
     found = pieces(net)
     here = _Here.of(input_value(net))
     lowered: list[Lowered] = []
+    ends: list[Softmax | ScoreStage] = []
     if net.encoding.kind == "uint8":
         lowered.append(_input(net.encoding, here.x, _is_packed(found, here.x.shape)))
         here = _Here(lowered[-1].op.y, here.map, np.zeros(lowered[-1].op.y.shape[2], dtype=bool))
@@ -93,10 +98,9 @@ def translate(net: Net, scale: float) -> list[Lowered]:
                 here = _Here.of(lowered[-1].op.y)
             lowered.append(_pool(piece, here.x))
             here = _Here.of(lowered[-1].op.y)
-        elif isinstance(piece, ScoreStage):
-            lowered.append(_binary_scores(piece, here, scale))
         else:
-            lowered.append(_scores(piece, here, scale))
+            ends.append(piece)
+    lowered.append(_end(ends, here, scales, {item.op.name for item in lowered}))
     return lowered
 
 
@@ -162,36 +166,45 @@ def _pool(pool: MaxPool, x: Value) -> Lowered:
     return Lowered(Pool(pool.name, x, y, pool.window), {})
 
 
-def _choice(layer: str, outputs: int) -> int:
-    """Return the number of classes of the last layer, and refuse a single one, whose label would say nothing."""
+def _choice(layer: str, outputs: int) -> None:
+    """Refuse a last layer of a single class, whose label would say nothing."""
     if outputs < 2:
         raise BlrcError(
             f"layer {layer!r}: one output is no choice: its label would always be 0; give an output for each answer"
         )
-    return outputs
 
 
-def _scores(softmax: Softmax, here: _Here, scale: float) -> Lowered:
-    classes = _choice(softmax.name, len(softmax.weights))
-    y = Value("scores", "int32", (1, 1, classes))
-    op = Scores(softmax.name, here.x, y, f"{softmax.name}.weights", f"{softmax.name}.bias")
+def _end(ends: Sequence[Softmax | ScoreStage], here: _Here, scales: Sequence[float], taken: set[str]) -> Lowered:
+    """Return the op that makes the scores: one layer, in which the rows of all heads lie side by side."""
+    name = ends[0].linear.name if isinstance(ends[0], ScoreStage) else ends[0].name
+    if len(ends) > 1:
+        name = next(word for word in (HEADS + "_" * extra for extra in range(len(taken) + 1)) if word not in taken)
+    parts = [
+        _binary_scores(end, here, scale) if isinstance(end, ScoreStage) else _scores(end, here, scale)
+        for end, scale in zip(ends, scales, strict=True)
+    ]
+    tables = {f"{name}.{role}": np.concatenate([part[role] for part in parts]) for role in parts[0]}
+    y = Value("scores", "int32", (1, 1, len(tables[f"{name}.bias"])))
+    op = (BinaryScores if isinstance(ends[0], ScoreStage) else Scores)(name, here.x, y, *tables)
+    return Lowered(op, tables)
+
+
+def _scores(softmax: Softmax, here: _Here, scale: float) -> dict[str, NDArray[Any]]:
+    _choice(softmax.name, len(softmax.weights))
     weights = np.rint(here.rows(softmax.weights) / scale).astype(np.int8)
     bias = np.rint(softmax.bias / scale)
     if np.abs(bias).max(initial=0.0) >= 2**30:
         raise BlrcError(
             f"layer {softmax.name!r}: its bias is over {2**30} times its largest weight's step; it would overflow"
         )
-    return Lowered(op, {op.weights: weights, op.bias: bias.astype(np.int32)})
+    return {"weights": weights, "bias": bias.astype(np.int32)}
 
 
-def _binary_scores(stage: ScoreStage, here: _Here, scale: float) -> Lowered:
-    name = stage.linear.name
-    y = Value("scores", "int32", (1, 1, _choice(name, len(stage.linear.weights))))
-    op = BinaryScores(name, here.x, y, f"{name}.weights", f"{name}.multiplier", f"{name}.bias")
+def _binary_scores(stage: ScoreStage, here: _Here, scale: float) -> dict[str, NDArray[Any]]:
+    _choice(stage.linear.name, len(stage.linear.weights))
     scores = affine.affine(stage, Fraction(scale))
-    tables = {
-        op.weights: pack_signs(here.rows(stage.linear.weights)),
-        op.multiplier: scores.multiplier.astype(np.int32),
-        op.bias: scores.bias.astype(np.int32),
+    return {
+        "weights": pack_signs(here.rows(stage.linear.weights)),
+        "multiplier": scores.multiplier.astype(np.int32),
+        "bias": scores.bias.astype(np.int32),
     }
-    return Lowered(op, tables)

@@ -1,4 +1,4 @@
-"""Name what an export may choose of how its bits are decided. Imports nothing, so that help may ask for the names."""
+"""Name what a user may choose of a network and its bits. Imports nothing, so that help may ask for the names."""
 
 from __future__ import annotations
 
@@ -11,3 +11,6 @@ NORMS: tuple[Norms, ...] = get_args(Norms)
 Rounding = Literal["exact", "float32"]
 """What decides a bit: rational numbers, or float32, which rounds after every step."""
 ROUNDINGS: tuple[Rounding, ...] = get_args(Rounding)
+
+INPUTS = ("pixels", "int8", "bits")
+"""Raw inputs that `--input` may declare (`blrc.importing.declared`)."""

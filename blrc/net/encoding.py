@@ -209,7 +209,7 @@ def pixels(
     if scale is None:
         _check_moments(mean, std)
         scale = 127.0 / max(max(abs(m), abs(1.0 - m)) / s for m, s in zip(mean, std, strict=True))
-    return InputEncoding("uint8", shape, float(scale), mean, std)
+    return InputEncoding("uint8", shape, _real("scale", scale), mean, std)
 
 
 def pixel_codes(shape: Sequence[int], *, table: Sequence[Any] | NDArray[Any], scale: float = 1.0) -> InputEncoding:
@@ -224,7 +224,7 @@ def pixel_codes(shape: Sequence[int], *, table: Sequence[Any] | NDArray[Any], sc
     if rows.ndim != 2 or rows.dtype.kind not in "iu":
         raise BlrcError(f"input table: expected {RAW_VALUES} whole numbers, or a row of them for each channel")
     codes = tuple(tuple(int(code) for code in row) for row in rows)
-    return InputEncoding("uint8", _sizes(shape), float(scale), given=codes)
+    return InputEncoding("uint8", _sizes(shape), _real("scale", scale), given=codes)
 
 
 def pixel_bits(shape: Sequence[int], *, at: int | Sequence[int]) -> InputEncoding:
@@ -234,13 +234,18 @@ def pixel_bits(shape: Sequence[int], *, at: int | Sequence[int]) -> InputEncodin
         shape: shape of one sample, ``(C, H, W)`` or ``(features,)``.
         at: thresholds from 0 to 256, one for all channels or one for each.
     """
-    limits = _sizes([at] if isinstance(at, int | np.integer) else at)
+    try:
+        limits = tuple(index(limit) for limit in ([at] if isinstance(at, int | np.integer) else at))
+    except TypeError:
+        limits = ()
+    if not limits:
+        raise BlrcError(f"input thresholds {at!r}: must be whole numbers, one for each channel or one for all")
     return InputEncoding("uint8", _sizes(shape), 1.0, at=limits)
 
 
 def int8_codes(shape: Sequence[int], *, scale: float) -> InputEncoding:
     """Describe int8 input that already is a code, with real value ``code / scale`` (whitened data, audio, sensors)."""
-    return InputEncoding("int8", _sizes(shape), float(scale))
+    return InputEncoding("int8", _sizes(shape), _real("scale", scale))
 
 
 def bits(shape: Sequence[int]) -> InputEncoding:
@@ -261,6 +266,13 @@ def _reals(what: str, values: Sequence[float]) -> tuple[float, ...]:
         return tuple(float(value) for value in values)
     except (TypeError, ValueError):
         raise BlrcError(f"input {what} {values!r}: expected one number for each channel, such as [0.5]") from None
+
+
+def _real(what: str, value: float) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise BlrcError(f"input {what} {value!r}: expected one number, codes per unit") from None
 
 
 def _check_moments(mean: tuple[float, ...], std: tuple[float, ...]) -> None:

@@ -7,7 +7,7 @@ output bears its own name. Layers keep the names that the user gave them. Maps a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from blrc.errors import BlrcError
 from blrc.net.choices import Rounding
 from blrc.net.encoding import InputEncoding
+from blrc.net.heads import Heads
 from blrc.net.window import Window
 
 INPUT = "input"
@@ -194,12 +195,21 @@ class Net:
         member: where the weights come from, ``map`` or ``sample SEED:INDEX``.
         rounding: what decides a bit: ``exact``, rational numbers; or ``float32``, each step rounded as frameworks do
             (`blrc.lowering.single`).
+        heads: the heads of a network that has several; it is a chain of layers up to them.
     """
 
     encoding: InputEncoding
     layers: tuple[Layer, ...]
     member: str
     rounding: Rounding = "exact"
+    heads: Heads = ()
+
+    def upto(self, last: str) -> Net:
+        """Return the network without heads that ends with layer `last`: the layers that this one needs."""
+        needed = {last}
+        for layer in reversed(self.layers):
+            needed |= {layer.x} if layer.name in needed else set()
+        return replace(self, layers=tuple(layer for layer in self.layers if layer.name in needed), heads=())
 
 
 def check_finite(name: str, what: str, values: NDArray[Any]) -> None:

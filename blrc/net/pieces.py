@@ -9,6 +9,7 @@ import numpy as np
 
 from blrc.errors import BlrcError
 from blrc.net.choices import Rounding
+from blrc.net.heads import check_heads
 from blrc.net.net import (
     INPUT,
     Clip,
@@ -83,11 +84,48 @@ def pieces(net: Net) -> list[Piece]:
     """Group a net's layers: binary layer, monotone steps and max pools, sign; pools and flattens of bits between.
 
     The last piece gives the scores: a softmax layer, or a binary dense layer and affine steps without a sign. Where a
-    dense layer's sign comes last, the scores are its bits, +1 and -1.
+    dense layer's sign comes last, the scores are its bits, +1 and -1. A network with heads ends with a piece for each,
+    all of one kind.
 
     Raises:
         BlrcError: the order of layers has no exact integer form; the message names the layer and says what to do.
     """
+    if not net.heads:
+        return _pieces(net)
+    check_heads([name for name, _ in net.heads])
+    found = [_pieces(net.upto(layer)) for _, layer in net.heads]
+    (first, _), ends = net.heads[0], [each.pop() for each in found]
+    for (name, layer), trunk, end in zip(net.heads, found, ends, strict=True):
+        if _names(trunk) != _names(found[0]):
+            raise BlrcError(
+                f"head {name!r}: does not read the bits that head {first!r} reads; several heads have to read the same "
+                "bits: let each be one last layer behind the same sign"
+            )
+        if type(end) is not type(ends[0]):
+            kinds = ("binary", "real") if isinstance(end, ScoreStage) else ("real", "binary")
+            raise BlrcError(
+                f"head {name!r}: has {kinds[0]} weights, and head {first!r} {kinds[1]} ones; give all heads of a "
+                "network weights of one kind"
+            )
+        if other := next((other for other, same in net.heads if same == layer and other != name), None):
+            raise BlrcError(f"head {name!r}: gives the same scores as head {other!r}; leave one of them out")
+    used = {layer.name for _, last in net.heads for layer in net.upto(last).layers}
+    if idle := next((layer.name for layer in net.layers if layer.name not in used), None):
+        raise BlrcError(f"layer {idle!r}: no head needs what it gives; leave it out")
+    return [*found[0], *ends]
+
+
+def _names(trunk: Sequence[Piece]) -> list[str]:
+    """Return the names of the layers that decide bits or pool them; heads may each flatten these for themselves."""
+    return [
+        piece.linear.name if isinstance(piece, Stage | ScoreStage) else piece.name
+        for piece in trunk
+        if not isinstance(piece, Flatten)
+    ]
+
+
+def _pieces(net: Net) -> list[Piece]:
+    """Return the pieces of a net that is a chain of layers."""
     layers = list(net.layers)
     _check_chain(layers)
     found: list[Piece] = []

@@ -59,6 +59,9 @@ class Window:
 def conv_window(who: str, kernel_size: Any, stride: Any, padding: Any, dilation: Any) -> Window:
     """Return the window of a convolution from its options, as in `torch.nn.Conv2d`.
 
+    Args:
+        padding: also four numbers (top, left, bottom, right).
+
     Raises:
         BlrcError: an option that is no whole number or pair of them in its range, an unknown word for the padding, or
             'same' padding with a stride. The message starts with `who`.
@@ -67,7 +70,7 @@ def conv_window(who: str, kernel_size: Any, stride: Any, padding: Any, dilation:
     dilations = pair(who, "dilation", dilation, 1)
     if isinstance(padding, str):
         if padding not in ("same", "valid"):
-            raise BlrcError(f"{who}: padding {padding!r}: a number, a pair, 'same' or 'valid'")
+            raise BlrcError(f"{who}: padding {padding!r}: a number, a pair, four numbers, 'same' or 'valid'")
         if padding == "valid":
             return Window(kernel, strides, dilation=dilations)
         if strides != (1, 1):
@@ -76,28 +79,49 @@ def conv_window(who: str, kernel_size: Any, stride: Any, padding: Any, dilation:
         height, width = (d * (k - 1) for k, d in zip(kernel, dilations, strict=True))
         top, left = height // 2, width // 2
         return Window(kernel, strides, (top, left, height - top, width - left), dilations)
-    vertical, horizontal = pair(who, "padding", padding, 0)
-    return Window(kernel, strides, (vertical, horizontal, vertical, horizontal), dilations)
+    return Window(kernel, strides, _sides(who, padding), dilations)
 
 
 def pool_window(who: str, kernel_size: Any, stride: Any, padding: Any) -> Window:
     """Return the window of a max pooling from its options, as in `torch.nn.MaxPool2d`.
 
-    A stride of None is the kernel's size.
+    A stride of None is the kernel's size. The padding may also be four numbers (top, left, bottom, right).
 
     Raises:
-        BlrcError: an option that is no whole number or pair of them in its range, or a padding of more than half of
-            the kernel, which torch refuses. The message starts with `who`.
+        BlrcError: an option that is no whole number or pair of them in its range, a padding of more than half of the
+            kernel, which torch refuses, or of the whole kernel where the sides differ. The message starts with `who`.
     """
     kernel = pair(who, "kernel_size", kernel_size, 1)
     strides = kernel if stride is None else pair(who, "stride", stride, 1)
+    sides = _sides(who, padding)
+    alike = sides[:2] == sides[2:]
+    most = [n // 2 if alike else n - 1 for n in kernel] * 2
+    if any(side > n for side, n in zip(sides, most, strict=True)):
+        too_much = f"{sides[:2]} is more than half of the kernel" if alike else f"{sides} is no less than the kernel"
+        raise BlrcError(f"{who}: padding {too_much} {kernel}: give at most {tuple(most[:2])}")
+    return Window(kernel, strides, sides)
+
+
+def padding_option(sides: tuple[int, int, int, int], dims: int = 2) -> tuple[int, ...]:
+    """Return a padding (top, left, bottom, right) as an option of a layer of so many dimensions.
+
+    That is a number for each dimension where opposite sides are alike, else all first and then all last sides.
+    """
+    first, last = sides[2 - dims : 2], sides[4 - dims :]
+    return first if first == last else first + last
+
+
+def _sides(who: str, padding: Any) -> tuple[int, int, int, int]:
+    """Return (top, left, bottom, right) from a number, a pair or four numbers.
+
+    Raises:
+        BlrcError: the value is anything else; the message starts with `who`.
+    """
+    if isinstance(padding, list | tuple) and len(padding) == 4:
+        top, left = pair(who, "padding", padding[:2], 0)
+        return (top, left, *pair(who, "padding", padding[2:], 0))
     vertical, horizontal = pair(who, "padding", padding, 0)
-    if 2 * vertical > kernel[0] or 2 * horizontal > kernel[1]:
-        raise BlrcError(
-            f"{who}: padding {(vertical, horizontal)} is more than half of the kernel {kernel}: give at most "
-            f"{(kernel[0] // 2, kernel[1] // 2)}"
-        )
-    return Window(kernel, strides, (vertical, horizontal, vertical, horizontal))
+    return vertical, horizontal, vertical, horizontal
 
 
 def pair(who: str, option: str, value: Any, least: int) -> tuple[int, int]:
@@ -120,14 +144,16 @@ BESIDE: Mapping[str, int] = {"kernel_size": 1, "stride": 1, "padding": 0, "dilat
 
 def of_line(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options of a layer over time as those of one over maps of one row."""
-    return {name: _across(value, BESIDE[name]) if name in BESIDE else value for name, value in options.items()}
+    return {name: _across(name, value) if name in BESIDE else value for name, value in options.items()}
 
 
-def _across(value: Any, beside: int) -> Any:
-    """Return an option of a one-dimensional layer as (vertical, horizontal); words, and what is no number, stay."""
+def _across(name: str, value: Any) -> Any:
+    """Return an option of a one-dimensional layer as (vertical, horizontal), and two paddings as four; words stay."""
     if isinstance(value, list | tuple) and len(value) == 1:
         value = value[0]
-    return value if value is None or isinstance(value, str | list | tuple) else (beside, value)
+    if name == "padding" and isinstance(value, list | tuple) and len(value) == 2:
+        return BESIDE[name], value[0], BESIDE[name], value[1]
+    return value if value is None or isinstance(value, str) else (BESIDE[name], value)
 
 
 def count(who: str, option: str, value: Any) -> int:

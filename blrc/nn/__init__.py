@@ -26,7 +26,7 @@ from blrc.nn.layers.binary import BinaryConv1d, BinaryConv2d, BinaryLinear, Soft
 from blrc.nn.layers.geometry import multiply_signs_in
 from blrc.nn.layers.given import ChannelScale, ChannelShift, StrictSign, Threshold
 from blrc.nn.layers.norm import StochasticBatchNorm1d, StochasticBatchNorm2d, join_norms
-from blrc.nn.layers.pool import StochasticMaxPool1d, StochasticMaxPool2d
+from blrc.nn.layers.pool import MaxPool1d, MaxPool2d, StochasticMaxPool1d, StochasticMaxPool2d
 from blrc.nn.layers.ste import SteConv1d, SteConv2d, SteLinear, SteSign, clip_, glorot_scale, squared_hinge
 from blrc.nn.noise import reuse_noise
 from blrc.nn.weights import (
@@ -47,6 +47,8 @@ __all__ = [
     "ChannelScale",
     "ChannelShift",
     "Gaussian",
+    "MaxPool1d",
+    "MaxPool2d",
     "Sign",
     "SoftmaxLinear",
     "SteConv1d",

@@ -134,7 +134,8 @@ class Answer(Brief):
     """Hold what an ensemble says of N inputs after some members.
 
     Attributes:
-        label: int64 ``(N,)``: the first maximum of `log_p`.
+        label: int64 ``(N,)``: the first maximum of `log_p`. Of a network with several heads, labels, means and
+            variances are ``(N, heads)``, and `log_p` holds those of all heads side by side (`blrc.program.heads`).
         log_p: int64 ``(N, classes)``: sum over members of log2 p, Q16.
         mean: int64 ``(N,)``: mean probability of the label, Q16, rounded down.
         variance: int64 ``(N,)``: population variance of the label's probability over members, Q32, rounded down (the
@@ -205,20 +206,24 @@ def ensemble(scores: Sequence[NDArray[Any]], scale: Scale, gate: int = 0) -> Ans
 
 
 def gated(first: Answer, whole: Answer, gate: int) -> Answer:
-    """Return `first` (one member's answer) where its probability is at least `gate`, else `whole`.
+    """Return `first` (one member's answer) where its probability is at least `gate`, for every head, else `whole`.
 
     The gate is in Q16, and 0 is no gate.
     """
     if not gate:
         return whole
-    alone = first.mean >= gate
-    return Answer(
-        np.where(alone, first.label, whole.label),
-        np.where(alone[:, None], first.log_p, whole.log_p),
-        np.where(alone, first.mean, whole.mean),
-        np.where(alone, first.variance, whole.variance),
-        np.where(alone, first.members, whole.members),
-    )
+    alone = every(first.mean >= gate)
+
+    def chosen(name: str) -> Int64s:
+        ours, theirs = getattr(first, name), getattr(whole, name)
+        return np.asarray(np.where(alone if ours.ndim == 1 else alone[:, None], ours, theirs))
+
+    return Answer(*map(chosen, ("label", "log_p", "mean", "variance", "members")))
+
+
+def every(holds: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Return where something holds for every head, ``(N,)``, from ``(N,)`` or ``(N, heads)``."""
+    return holds if holds.ndim == 1 else np.asarray(holds.all(axis=1))
 
 
 def gate_of(probability: Fraction) -> int:

@@ -7,6 +7,7 @@ from math import prod
 import numpy as np
 
 from blrc.errors import BlrcError
+from blrc.net.heads import check_heads
 from blrc.program import head
 from blrc.program.ops.op import MOST_VALUES
 from blrc.program.ops.registry import kind_of
@@ -30,11 +31,13 @@ def check(program: Program) -> Program:
         kind_of(op)
     if not program.ops or not program.ops[-1].is_scores:
         raise BlrcError("program: the last op must be the scores")
-    if not (np.isfinite(program.score_scale) and program.score_scale >= head.SMALLEST_SCALE):
-        raise BlrcError(f"program: score_scale {program.score_scale} must be finite and at least {head.SMALLEST_SCALE}")
+    for scale in (program.score_scale, *(each.score_scale for each in program.heads)):
+        if not (np.isfinite(scale) and scale >= head.SMALLEST_SCALE):
+            raise BlrcError(f"program: score_scale {scale} must be finite and at least {head.SMALLEST_SCALE}")
     if len(program.ops) > MOST_OPS:
         raise BlrcError(f"program: {len(program.ops):,} ops; at most {MOST_OPS:,} are compiled")
     _check_gate(program)
+    _check_heads(program)
     known = {program.input.name: program.input}
     names: set[str] = set()
     for op in program.ops:
@@ -61,6 +64,19 @@ def check(program: Program) -> Program:
             f"program: constants {sorted(used ^ set(program.constants))} are not used by exactly the ops that exist"
         )
     return program
+
+
+def _check_heads(program: Program) -> None:
+    if not program.heads:
+        return
+    try:
+        check_heads([each.name for each in program.heads])
+    except BlrcError as error:
+        raise BlrcError(f"program: {error}") from None
+    if any(each.classes < 1 for each in program.heads) or sum(e.classes for e in program.heads) != program.classes:
+        raise BlrcError(f"program: its heads have other classes than the {program.classes} of its scores")
+    if program.heads[0].score_scale != program.score_scale:
+        raise BlrcError("program: score_scale is not that of the first head")
 
 
 def _check_gate(program: Program) -> None:

@@ -31,6 +31,8 @@ from numpy.typing import NDArray
 from blrc.display import Brief
 from blrc.net.elements import DType
 from blrc.net.window import Window
+from blrc.program.head import scale_of
+from blrc.program.heads import Head, Part
 from blrc.program.ops.binary_scores import BinaryScores
 from blrc.program.ops.conv import Conv
 from blrc.program.ops.encode import Encode
@@ -66,9 +68,11 @@ class Program(Brief):
         ops: the ops in order of execution; the last one is the only one that makes scores.
         constants: the constants by the names that ops refer to.
         members: one description each, as `blrc.frontend.sample.Member` writes it: ``map``, ``sample SEED:INDEX``...
-        score_scale: real score = integer score x score_scale (one for all members).
+        score_scale: real score = integer score x score_scale (one for all members); of several heads, that of the
+            first.
         gate: in Q16; where the first member's top probability is at least this, it answers alone (members used: 1),
-            else all members together, the first among them. 0 is no gate.
+            else all members together, the first among them. 0 is no gate. Of several heads, each must reach it.
+        heads: the heads of a network with several, in the order of their scores; a network with one has no name for it.
     """
 
     input: Value
@@ -77,6 +81,7 @@ class Program(Brief):
     members: tuple[str, ...]
     score_scale: float
     gate: int = 0
+    heads: tuple[Head, ...] = ()
 
     @property
     def output(self) -> Value:
@@ -85,6 +90,15 @@ class Program(Brief):
     @property
     def classes(self) -> int:
         return self.output.shape[2]
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """Return where the scores of each head lie, and their scale; of a network without heads, one for all."""
+        found, start = [], 0
+        for head in self.heads or (Head("", self.classes, self.score_scale),):
+            found.append(Part(slice(start, start + head.classes), scale_of(head.score_scale)))
+            start += head.classes
+        return tuple(found)
 
     @property
     def macs(self) -> int:

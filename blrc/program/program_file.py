@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 from blrc.errors import BlrcError
 from blrc.net.elements import DType
 from blrc.net.window import LIMIT, Window
-from blrc.program.head import MAX_MEMBERS, ONE
+from blrc.program.head import MAX_CLASSES, MAX_MEMBERS, ONE
+from blrc.program.heads import Head
 from blrc.program.legal import check
 from blrc.program.ops.op import INT32_MAX, Constant, Value
 from blrc.program.ops.registry import OPS, Op, kind_of
@@ -29,7 +30,9 @@ from blrc.store.places import write_atomically
 
 OF_GATES = 2
 """The first format that knows gates."""
-FORMATS = tuple(range(1, 1 + max(OF_GATES, *(op.format for op in OPS.values()))))
+OF_HEADS = 4
+"""The first format that knows several heads."""
+FORMATS = tuple(range(1, 1 + max(OF_HEADS, *(op.format for op in OPS.values()))))
 """The formats that are read. A program is written in the first one that knows all of its parts."""
 LONGEST_STRUCTURE = 16 << 20  # bytes: 1,365 members of a thousand ops have less
 
@@ -106,7 +109,8 @@ def _read_structure(arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
 
 
 def _structure(program: Program) -> bytes:
-    number = max(OF_GATES if program.gate else 1, *(op.format for op in program.ops))
+    features = OF_HEADS if program.heads else OF_GATES if program.gate else 1
+    number = max(features, *(op.format for op in program.ops))
     content = {
         "format": number,
         "input": asdict(program.input),
@@ -115,6 +119,11 @@ def _structure(program: Program) -> bytes:
         "members": list(program.members),
         "score_scale": program.score_scale.hex(),
         **({"gate": program.gate} if number >= OF_GATES else {}),
+        **(
+            {"heads": [{**asdict(h), "score_scale": h.score_scale.hex()} for h in program.heads]}
+            if number >= OF_HEADS
+            else {}
+        ),
     }
     return json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
 
@@ -129,8 +138,9 @@ def _tables(program: Program) -> list[tuple[str, NDArray[Any]]]:
 
 def _rebuild(structure: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Program:
     """Build the program from its tables and the structure that `_structure` wrote; check the type of every field."""
-    gates = structure["format"] >= OF_GATES
-    names = ("format", "input", "ops", "constants", "members", "score_scale", *(("gate",) if gates else ()))
+    gates, heads = structure["format"] >= OF_GATES, structure["format"] >= OF_HEADS
+    later = (("gate",) if gates else ()) + (("heads",) if heads else ())
+    names = ("format", "input", "ops", "constants", "members", "score_scale", *later)
     plain.fields("it", structure, names)
     members = [plain.text("a member", member) for member in plain.items("members", structure["members"])]
     constants = {}
@@ -147,7 +157,14 @@ def _rebuild(structure: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Prog
         members=tuple(members),
         score_scale=_scale(structure["score_scale"]),
         gate=plain.whole("gate", structure["gate"], most=ONE) if gates else 0,
+        heads=tuple(map(_head, plain.items("heads", structure["heads"]))) if heads else (),
     )
+
+
+def _head(content: Any) -> Head:
+    held = plain.fields("a head", content, ("name", "classes", "score_scale"))
+    classes = plain.whole("a head: classes", held["classes"], 1, MAX_CLASSES)
+    return Head(plain.text("a head: name", held["name"]), classes, _scale(held["score_scale"]))
 
 
 def _tables_of(name: str, count: int, arrays: dict[str, NDArray[Any]]) -> tuple[NDArray[Any], ...]:

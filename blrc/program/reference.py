@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blrc.program import head
+from blrc.program.heads import ensemble
 from blrc.program.ops.conv import BLOCK
 from blrc.program.program import Program
 
@@ -64,8 +65,7 @@ def answer(program: Program, raw: NDArray[Any], members: int | None = None) -> h
         members: ask only this many members from the first on, whatever the gate says.
     """
     count, gate = (len(program.members), program.gate) if members is None else (members, 0)
-    scale = head.scale_of(program.score_scale)
-    return head.ensemble([scores(program, raw, member) for member in range(count)], scale, gate)
+    return ensemble([scores(program, raw, member) for member in range(count)], program.parts, gate)
 
 
 def labels(class_scores: NDArray[np.int32]) -> NDArray[np.int64]:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blrc.errors import BlrcError
-from blrc.program import reference
+from blrc.program import heads
 from blrc.program.head import Answer
 from blrc.program.program import Conv, Op, Program
 
@@ -59,7 +59,7 @@ def compare(
     inputs: str,
     first_sample: int = 0,
 ) -> Comparison:
-    """Compare every value of one member that the engine gives, op by op, and its labels.
+    """Compare every value of one member that the engine gives, op by op, and its labels, those of the first head.
 
     Args:
         expected: the reference's values by name, ``(N, H, W, C)``.
@@ -91,7 +91,7 @@ def compare(
             )
     if LABEL not in found:
         return Comparison(counts, None)
-    labels = reference.labels(expected[program.output.name][:, 0, 0, :])
+    labels = heads.of_first(heads.labels(expected[program.output.name][:, 0, 0, :], program.parts))
     counts[LABEL] = len(labels)
     wrong = np.flatnonzero(labels != found[LABEL])
     if len(wrong):

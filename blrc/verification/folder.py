@@ -22,7 +22,7 @@ from blrc.extras import lacking
 from blrc.lowering.statistics import moved_by_estimation
 from blrc.net.encoding import torch_layout
 from blrc.net.net import Net
-from blrc.program import program_file, reference, vectors
+from blrc.program import heads, program_file, reference, vectors
 from blrc.program.program import Program
 from blrc.targets.c.build.compiler import ToolError, find_compiler
 from blrc.targets.web.emit import MODEL
@@ -70,7 +70,8 @@ def verify_folder(
     code = code_of(opened, recorded)
     test = None
     if request.data is not None:
-        test = labelled.load(request.data, program.input, program.classes, whitening=whitening)
+        classes = program.heads[0].classes if program.heads else program.classes
+        test = labelled.load(request.data, program.input, classes, whitening=whitening)
     relowered = None if lower is None else lower(program.members, program.gate, manifest.norms, manifest.rounding)
     if relowered is not None and (again := program_file.digest(relowered[0])) != opened.digest:
         problems.append(
@@ -89,6 +90,8 @@ def verify_folder(
         inputs.append(InputSet("random inputs", random_inputs(program.input, count, seed)))
 
     against = None
+    if request.original is not None and program.heads:
+        raise BlrcError(f"{folder}: --original compares networks with one output, and this one has several heads")
     if request.original is not None:
         against = against_original(opened, request.original, [(each.raw, each.labels) for each in inputs], progress)
         problems += against.problems
@@ -196,7 +199,7 @@ def default_random(program: Program) -> int:
 
 
 def _agreement(program: Program, net: Net, raw: NDArray[Any]) -> Agreement:
-    labels = reference.labels(reference.scores(program, raw))
+    labels = heads.labels(reference.scores(program, raw), program.parts)
     return torch_agreement(net, _torch_inputs(program, net, raw), labels)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blrc.errors import BlrcError
-from blrc.program import head, reference
+from blrc.program import heads, reference
 from blrc.program.head import Answer
 from blrc.program.program import Conv, Encode, Op, Program
 from blrc.verification.compare import (
@@ -85,7 +85,7 @@ def compare_inputs(
                     first = {name: value[:count] for name, value in expected.items()}
                     found = future.result()
                     tally.add(engine.name, compare(program, member, first, found, engine.name, inputs.name, start))
-            together = head.ensemble(scores, head.scale_of(program.score_scale), program.gate)
+            together = heads.ensemble(scores, program.parts, program.gate)
             answering = [pool.submit(engine.answer, raw[:count]) for engine, count in at_work]
             for (engine, count), said in zip(at_work, answering, strict=True):
                 answer, shipped = said.result()
@@ -98,7 +98,7 @@ def compare_inputs(
                 counts = tally.inputs.setdefault(inputs.name, {})
                 counts[engine.name] = counts.get(engine.name, 0) + count
                 if inputs.labels is not None:
-                    right = int((answer.label == inputs.labels[start : start + count]).sum())
+                    right = int((heads.of_first(answer.label) == inputs.labels[start : start + count]).sum())
                     tally.correct[engine.name] = tally.correct.get(engine.name, 0) + right
             if inputs.labels is not None:
                 tally.labelled += len(raw)
@@ -118,9 +118,8 @@ def _compare_stopping(
     """Compare what an engine that may stop early answers, for each of some confidences."""
     if engine.predict is None or not len(raw):
         return
-    scale = head.scale_of(program.score_scale)
     for confidence in stopping.confidences(program, scores):
-        expected = stopping.predicted(scores, scale, program.gate, confidence)
+        expected = stopping.predicted(scores, program.parts, program.gate, confidence)
         what = f"predict with confidence {confidence}"
         found = engine.predict(raw, confidence)
         tally.add(engine.name, stopping.compare_stopping(expected, found, what, *where))

@@ -342,7 +342,7 @@ def test_any_name_of_a_layer_compiles(names: list[str], tmp_path: Path) -> None:
 
 def test_settings_are_those_of_the_checkpoint(checkpoint: Checkpoint, tmp_path: Path) -> None:
     done = blrc.export(checkpoint, folder=tmp_path / "out", targets=["onnx"])
-    plain: dict[str, Any] = json.loads((done.folder / f"drawn{SUFFIX}").read_bytes())["settings"]
+    plain: dict[str, Any] = json.loads((done.folder / f"net{SUFFIX}").read_bytes())["settings"]
     encoding = checkpoint.encoding
     assert plain["calibration_samples"] == 40
     assert plain["input"] == {

@@ -40,6 +40,17 @@ def test_npz(value: Value, images: Any, label_type: Any, tmp_path: Path) -> None
         assert found.raw[n, y, x, c] == (images[n, c, y, x] if images.ndim == 4 else images[n, c])
 
 
+@pytest.mark.parametrize("shape", [(6, 2, 3, 4), (6, 3, 8), (6, 24)])
+def test_an_npz_of_maps_for_a_network_of_flat_input(shape: tuple[int, ...], tmp_path: Path) -> None:
+    images = RNG.integers(0, 256, shape).astype(np.uint8)
+    np.savez(tmp_path / "d.npz", images=images, labels=np.zeros(6, int))
+    found = load(tmp_path / "d.npz", Value("input", "uint8", (1, 1, 24)), 5).raw
+    assert found.shape == (6, 1, 1, 24)
+    assert all(bytes(found[n]) == images[n].tobytes() for n in range(6))  # C, H, W, as torch.flatten gives it
+    with pytest.raises(BlrcError, match=r"d\.npz: images are \(1, 1, 24\) .*takes \(1, 1, 25\)"):
+        load(tmp_path / "d.npz", Value("input", "uint8", (1, 1, 25)), 5)
+
+
 def test_bits_that_are_none(tmp_path: Path) -> None:
     np.savez(tmp_path / "d.npz", images=np.array([[0, 1], [1, 2]], np.uint8), labels=np.zeros(2, int))
     with pytest.raises(BlrcError, match=r"d\.npz: bits must be 0 or 1, found 2"):

@@ -33,18 +33,18 @@ class Chain:
         out: int,
         kernel: tuple[int, int],
         stride: tuple[int, int] = (1, 1),
-        padding: tuple[int, int] | str = (0, 0),
+        padding: tuple[int, ...] | str = (0, 0),
         dilation: tuple[int, int] = (1, 1),
         groups: int = 1,
         pool: tuple[Any, ...] | None = None,
     ) -> bool:
         """A convolution [norm] [max pool] sign, unless it is too much work to look at."""
         channels, height, width = self.shape
-        sides = (0, 0) if isinstance(padding, str) and padding == "valid" else padding
+        sides: Any = (0, 0) if padding == "valid" else padding
         size = [
             n
             if isinstance(sides, str)
-            else (n + 2 * sides[axis] - dilation[axis] * (kernel[axis] - 1) - 1) // stride[axis] + 1
+            else (n + both_sides(sides, axis) - dilation[axis] * (kernel[axis] - 1) - 1) // stride[axis] + 1
             for axis, n in enumerate((height, width))
         ]
         pixels = max(size[0], 1) * max(size[1], 1)
@@ -58,7 +58,7 @@ class Chain:
         if self.rng.random() < 0.8:
             self.layers.append((nn.BatchNorm2d if self.plain else bnn.StochasticBatchNorm2d)(out))
         if pool is not None:
-            self.layers.append((nn.MaxPool2d if self.plain else bnn.StochasticMaxPool2d)(*pool))
+            self.layers.append((bnn.MaxPool2d if self.plain else bnn.StochasticMaxPool2d)(*pool))
             size = _pooled(size, pool)
         self.layers.append(self._sign())
         self.shape = (out, *size)  # type: ignore[assignment]
@@ -66,7 +66,7 @@ class Chain:
 
     def pool(self, *pool: Any) -> None:
         """Max pooling of bits, a step of its own unless a convolution takes it in."""
-        self.layers.append(nn.MaxPool2d(*pool))
+        self.layers.append(bnn.MaxPool2d(*pool))
         self.shape = (self.shape[0], *_pooled(self.shape[1:], pool))  # type: ignore[assignment]
 
     def dense(self, out: int, norm: bool | None = None) -> None:
@@ -107,7 +107,18 @@ class Chain:
 def _pooled(size: Any, pool: tuple[Any, ...]) -> list[int]:
     kernel, stride, padding = (*pool, None, (0, 0))[:3] if len(pool) < 3 else pool
     stride = kernel if stride is None else stride
-    return [(n + 2 * padding[axis] - kernel[axis]) // stride[axis] + 1 for axis, n in enumerate(size)]
+    return [(n + both_sides(padding, axis) - kernel[axis]) // stride[axis] + 1 for axis, n in enumerate(size)]
+
+
+def both_sides(padding: tuple[int, ...], axis: int) -> int:
+    """Padding on both sides together: of a pair, or of top, left, bottom, right."""
+    return padding[axis] + padding[axis - 2]
+
+
+def parted(rng: Draw, padding: tuple[int, int]) -> tuple[int, ...]:
+    """Padding of the same sums whose sides differ."""
+    top, left = (int(rng.integers(0, 2 * n + 1)) for n in padding)
+    return top, left, 2 * padding[0] - top, 2 * padding[1] - left
 
 
 def extreme(rng: Draw, kernel: int) -> tuple[int, int, int]:
@@ -129,6 +140,9 @@ def random_pool(rng: Draw, size: tuple[int, int]) -> tuple[Any, ...] | None:
     if rng.random() < 0.93:  # else it may be larger than the map
         kernel = tuple(max(1, min(k, n)) for k, n in zip(kernel, size, strict=True))
     stride = tuple(int(rng.integers(1, k + 3)) for k in kernel)
+    sides = tuple(int(rng.integers(0, k)) for k in (*kernel, *kernel))
+    if rng.random() < 0.3 and sides[:2] != sides[2:]:
+        return kernel, stride, sides
     return kernel, stride, tuple(int(rng.integers(0, k // 2 + 1)) for k in kernel)
 
 
@@ -155,9 +169,11 @@ def random_conv(chain: Chain, rng: Draw, most: int = 6) -> None:
         )
         if rng.random() < 0.04 and groups == 1:
             out = 1000
-        padding: tuple[int, int] | str = (py, px)
+        padding: tuple[int, ...] | str = (py, px)
         if (sy, sx) == (1, 1) and rng.random() < 0.2:
             padding = "same"
+        elif rng.random() < 0.3:
+            padding = parted(rng, (py, px))
         size = (
             max(1, (height + 2 * py - dy * (kernel[0] - 1) - 1) // sy + 1),
             max(1, (width + 2 * px - dx * (kernel[1] - 1) - 1) // sx + 1),

@@ -109,14 +109,15 @@ def test_the_extremes_are_reached() -> None:
         for layer in grown.model.modules():
             if not isinstance(layer, bnn.BinaryConv2d | bnn.SteConv2d) or isinstance(layer.padding, str):
                 continue
-            of_axes = zip(layer.kernel_size, layer.stride, layer.padding, layer.dilation, strict=True)
+            seen |= {"sides that differ"} if len(layer.padding) == 4 else set()
+            of_axes = zip(layer.kernel_size, layer.stride, layer.padding[:2], layer.dilation, strict=True)
             for axis, (kernel, stride, padding, dilation) in enumerate(of_axes):
                 seen |= {f"padding {padding / kernel:g}"} if padding % kernel == 0 else set()
                 seen |= {"stride beyond"} if stride > kernel else set()
                 seen |= {"dilation beyond"} if dilation > kernel else set()
                 seen |= {"kernel beyond"} if len(shape) == 3 and kernel > shape[1 + axis] else set()
     wanted_here = {"1 rows", "1 columns", "1 channels", "1000 channels", "padding 0", "padding 1", "padding 2"}
-    assert wanted_here | {"stride beyond", "dilation beyond", "kernel beyond"} <= seen
+    assert wanted_here | {"stride beyond", "dilation beyond", "kernel beyond", "sides that differ"} <= seen
 
 
 # That faults are found.

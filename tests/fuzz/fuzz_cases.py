@@ -18,6 +18,8 @@ import numpy as np
 import torch
 from checkpoint_files import content_of, rewrite
 from fuzz_mutations import BOUNDARIES, OTHERS, TEXTS, as_json, bytes_mutated, mutated, npz_mutated
+from fuzz_onnx import onnx_file
+from fuzz_onnx import prepare as prepare_onnx
 from PIL import Image
 from random_networks import encoding_of, randomise, raw_samples
 from torch import nn
@@ -56,6 +58,7 @@ def prepare(folder: Path) -> None:
     blrc.export(folder / "net.pt", folder=folder / "onnx", targets="onnx")
     blrc.export(folder / "net.pt", folder=folder / "c", targets="c")
     blrc.export(folder / "net.pt", folder=folder / "members", targets="onnx", members="2", gate="0.9")
+    prepare_onnx(folder / "files")
 
 
 def program(rng: Random, good: Path, place: Path) -> Case:
@@ -371,5 +374,6 @@ KINDS: dict[str, tuple[int, Callable[[Random, Path, Path], Case]]] = {
     "manifest": (150, manifest),
     "options": (200, options),
     "environment": (150, environment),
+    "onnx": (600, onnx_file),
 }
-"""For each kind how many of 3,000 inputs are of it, and what makes one."""
+"""For each kind how many of 3,600 inputs are of it, and what makes one."""

@@ -1,4 +1,4 @@
-"""Three thousand inputs that nobody should write; `BLRC_FUZZ_INPUTS=100000` in the environment makes it more."""
+"""Inputs by the thousand that nobody should write; `BLRC_FUZZ_INPUTS=100000` in the environment makes it more."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fuzz_worker import MEGABYTES, SECONDS, failure
 from blrc.errors import BlrcError
 
 WORKER = Path(__file__).parent / "fuzz_worker.py"
-INPUTS = int(os.environ.get("BLRC_FUZZ_INPUTS", "3000"))
+INPUTS = int(os.environ.get("BLRC_FUZZ_INPUTS", "3600"))
 
 
 @pytest.mark.slow("each of many kinds of input has a process")

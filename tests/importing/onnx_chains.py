@@ -101,18 +101,17 @@ def plain(model: Any) -> Any:
             low, high = _range(held, int(numpy_helper.to_array(table)))
             nodes += [
                 helper.make_node("Div", [node.input[0], node.input[1]], [f"{out}_d"]),
-                helper.make_node("Clip", [f"{out}_d", number(f"{out}_l", low), number(f"{out}_h", high)], [f"{out}_c"]),
+                helper.make_node("Min", [f"{out}_d", number(f"{out}_h", high)], [f"{out}_m"]),
+                helper.make_node("Max", [f"{out}_m", number(f"{out}_l", low)], [f"{out}_c"]),
                 helper.make_node("Round", [f"{out}_c"], [f"{out}_r"]),
                 helper.make_node("Mul", [f"{out}_r", node.input[1]], [out]),
             ]
         elif node.op_type == "MultiThreshold":
-            last = held.get("data_layout", b"NCHW") == b"NHWC"
+            layout = held.get("data_layout", b"NCHW").decode()
             table = next(c for c in made.graph.initializer if c.name == node.input[1])
             steps = numpy_helper.to_array(table)[:, 0]
-            flat = held.get("data_layout") == b"NC" or last
-            made.graph.initializer.append(
-                numpy_helper.from_array(steps if flat else steps.reshape(1, -1, 1, 1), f"{out}_t")
-            )
+            behind = 0 if layout.endswith("C") or len(steps) == 1 else len(layout) - 2
+            made.graph.initializer.append(numpy_helper.from_array(steps.reshape(-1, *[1] * behind), f"{out}_t"))
             scale, bias = held.get("out_scale", 1.0), held.get("out_bias", 0.0)
             low, high = number(f"{out}_low", bias), number(f"{out}_high", scale + bias)
             nodes += [
@@ -208,14 +207,15 @@ def _convolution(file: File, rng: np.random.Generator, maps: tuple[int, ...], la
     kernel, pad, stride = (int(rng.integers(1, 4)) for _ in range(3))
     kernel = min(kernel, height, width)
     pad, stride = min(pad - 1, kernel - 1), 2 if stride == 3 else 1
+    pads = _sides(rng, kernel) or [pad] * 4
     if last:
         file.node("Transpose", perm=[0, 3, 1, 2])
     name = _weights(file, rng, (out, channels // groups, kernel, kernel), 0)
     bias = [file.constant(_reals(rng, out))] if rng.random() < 0.4 else []
-    file.node("Conv", name, *bias, kernel_shape=[kernel] * 2, strides=[stride] * 2, pads=[pad] * 4, group=groups)
+    file.node("Conv", name, *bias, kernel_shape=[kernel] * 2, strides=[stride] * 2, pads=pads, group=groups)
     if last:
         file.node("Transpose", perm=[0, 2, 3, 1])
-    height, width = ((n + 2 * pad - kernel) // stride + 1 for n in (height, width))
+    height, width = ((n + pads[i] + pads[i + 2] - kernel) // stride + 1 for i, n in enumerate((height, width)))
     axis = 3 if last else 1
     pool = height > 3 and width > 3 and rng.random() < 0.6
     early = pool and rng.random() < 0.7
@@ -233,12 +233,19 @@ def _convolution(file: File, rng: np.random.Generator, maps: tuple[int, ...], la
 
 def _pool(file: File, rng: np.random.Generator, height: int, width: int, last: bool) -> tuple[int, int]:
     size, pad = int(rng.integers(2, 4)), int(rng.integers(0, 2))
+    pads = _sides(rng, size) or [pad] * 4
     if last:
         file.node("Transpose", perm=[0, 3, 1, 2])
-    file.node("MaxPool", kernel_shape=[size] * 2, strides=[2] * 2, pads=[pad] * 4)
+    file.node("MaxPool", kernel_shape=[size] * 2, strides=[2] * 2, pads=pads)
     if last:
         file.node("Transpose", perm=[0, 2, 3, 1])
-    return (height + 2 * pad - size) // 2 + 1, (width + 2 * pad - size) // 2 + 1
+    return (height + pads[0] + pads[2] - size) // 2 + 1, (width + pads[1] + pads[3] - size) // 2 + 1
+
+
+def _sides(rng: np.random.Generator, kernel: int) -> list[int] | None:
+    """Return pads below the kernel that are not the same at opposite sides, or None."""
+    sides = rng.integers(0, kernel, 4).tolist()
+    return sides if sides[:2] != sides[2:] and rng.random() < 0.5 else None
 
 
 def _weights(file: File, rng: np.random.Generator, shape: tuple[int, ...], axis: int) -> str:

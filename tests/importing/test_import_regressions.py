@@ -165,21 +165,26 @@ def test_a_norm_of_pixels_decides_as_the_file_where_a_pixel_is_the_mean(tmp_path
     assert found.encoding.at == tuple((given[:, :, 0, 0] < 0).sum(axis=0).tolist())
 
 
-def _normed_bits(variance: float) -> File:
+def _normed_bits(variance: Any, eps: float = 0.0) -> File:
     file = File(("N", 9))
-    rows = [np.full(9, value, dtype=np.float32) for value in (1.0, 0.5, 3.0, variance)]
-    file.node("BatchNormalization", *rows, epsilon=0.0)
+    rows = [np.broadcast_to(np.float32(value), 9) for value in (1.0, 0.5, 3.0, variance)]
+    file.node("BatchNormalization", *rows, epsilon=eps)
     file.node("MatMul", np.where(np.arange(18).reshape(9, 2) < 8, -1, 1))
     decided(file).node("MatMul", np.float32([[1, -1, 1], [1, 1, -1]]))
     return file
 
 
-def test_a_norm_of_bits_is_exact_or_refused(tmp_path: Path) -> None:
-    file = _normed_bits(4.0)
+@pytest.mark.parametrize(("variance", "eps"), [(4.0, 0.0), (5.0, 0.0), (2.0, 1e-5)])
+def test_a_norm_of_bits_gives_the_two_floats_of_the_file(tmp_path: Path, variance: float, eps: float) -> None:
+    file = _normed_bits(variance, eps)
     _, program = imported(file.save(tmp_path / "net.onnx"), input="bits")
     raw = np.random.default_rng(0).integers(0, 2, (400, 9)).astype(np.uint8)
     assert (scores(program, raw) == ran(file.model(), raw.astype(np.float32) * 2 - 1)).all()
-    refused(tmp_path, _normed_bits(5.0), "BatchNormalization_0 .*a norm of bits whose scale", input="bits")
+
+
+def test_a_norm_of_bits_with_other_values_in_each_channel_is_refused(tmp_path: Path) -> None:
+    words = "BatchNormalization_0 .*a norm of bits that gives each channel other values"
+    refused(tmp_path, _normed_bits(np.arange(2, 11)), words, input="bits")
 
 
 def test_a_quantiser_that_always_gives_0_is_refused(tmp_path: Path) -> None:

@@ -89,6 +89,59 @@ def test_pads_and_words_for_them(tmp_path: Path) -> None:
     expect_equal(file, tmp_path / "n.onnx", (2, 6, 5))
 
 
+CONVOLUTIONS: dict[str, dict[str, Any]] = {
+    "pads": {"pads": [0, 0, 1, 1]},
+    "pads before": {"pads": [2, 1, 0, 0]},
+    "SAME_UPPER": {"auto_pad": "SAME_UPPER"},
+    "SAME_LOWER": {"auto_pad": "SAME_LOWER"},
+}
+POOLS: dict[str, dict[str, Any]] = {
+    "pads": {"pads": [0, 0, 1, 1]},
+    "pads of two": {"pads": [0, 2, 1, 0]},
+    "SAME_UPPER": {"auto_pad": "SAME_UPPER"},
+    "SAME_LOWER": {"auto_pad": "SAME_LOWER"},
+    "ceil_mode": {"ceil_mode": 1},
+    "ceil_mode, pads": {"ceil_mode": 1, "pads": [1, 0, 0, 1]},
+}
+
+
+@pytest.mark.parametrize("pool", POOLS)
+@pytest.mark.parametrize("conv", CONVOLUTIONS)
+def test_pads_of_one_side(conv: str, pool: str, tmp_path: Path) -> None:
+    """A first layer on codes, one on bits, and pools of sums and of bits, all with stride 2."""
+    rng = np.random.default_rng(10)
+    file = File(("N", 2, 20, 17))
+    file.node("Conv", signs(rng, 5, 2, 3, 3), strides=[2, 2], **CONVOLUTIONS[conv])
+    file.node("MaxPool", kernel_shape=[3, 3], strides=[2, 1], **POOLS[pool])
+    norm(file, rng, 5)
+    file.node("Pad", file.constant([0, 0, 0, 1, 0, 0, 0, 0], np.int64))
+    file.node("Conv", signs(rng, 6, 5, 3, 2), strides=[1, 2], **CONVOLUTIONS[conv])
+    norm(file, rng, 6)
+    file.node(
+        "MaxPool", kernel_shape=[2, 3], strides=[2, 2], **(POOLS[pool] if "of" not in pool else {"pads": [1, 0, 0, 2]})
+    )
+    features = ran(file.model(), np.zeros((1, 2, 20, 17), np.float32)).size
+    file.node("Flatten")
+    file.node("MatMul", signs(rng, features, 3))
+    path = file.save(tmp_path / "n.onnx")
+    raw = rng.integers(-128, 128, (40, 2, 20, 17)).astype(np.int8)
+    _, program = imported(path, input="int8")
+    assert np.abs(scores(program, raw) - ran(file.model(), raw.astype(np.float32))).max() < 0.01
+
+
+def test_a_window_of_a_pool_sees_the_map(tmp_path: Path) -> None:
+    rng = np.random.default_rng(11)
+    file = File(("N", 2, 6, 5))
+    bits(file)
+    file.node("MaxPool", kernel_shape=[2, 2], pads=[0, 0, 2, 0])
+    file.node("Flatten")
+    file.node("MatMul", signs(rng, 2 * 7 * 4, 3))
+    with pytest.raises(
+        blrc.BlrcError, match=r"its padding \(0, 0, 2, 0\) is no less than the kernel .* at most \(1, 1\)"
+    ):
+        blrc.import_onnx(file.save(tmp_path / "n.onnx"))
+
+
 def test_bits_that_are_0_and_1(tmp_path: Path) -> None:
     rng = np.random.default_rng(5)
     file = File(("N", 20))

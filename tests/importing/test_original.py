@@ -226,6 +226,48 @@ def test_the_manifest_and_the_checkpoint_name_the_original(tmp_path: Path) -> No
     assert done.manifest.original["sha256"] == hashlib.sha256(path.read_bytes()).hexdigest()
 
 
+def test_the_manifest_keeps_what_was_counted(tmp_path: Path) -> None:
+    path = dense_file(factor=-0.3, shift=0.6).save(tmp_path / "net.onnx")
+    folder = tmp_path / "out"
+    blrc.export(path, folder=folder, targets="onnx", name="net")
+    before = {each.name: each.read_bytes() for each in folder.iterdir()}
+    found = blrc.verify(folder, original=path, random=50).original
+    assert found is not None and not found.notes
+    after = {each.name: each.read_bytes() for each in folder.iterdir()}
+    held = json.loads(after["net.manifest.json"])["settings"].pop("compared")
+    assert held == {
+        "original": found.original,
+        "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
+        "bits": sum(layer.bits for layer in found.layers.values()),
+        "bits_that_differ": sum(layer.differ for layer in found.layers.values()),
+        "bits_not_explained": 0,
+        "decisions": found.decisions,
+        "channels_that_differ": len(found.channels),
+        "scores": found.scores,
+        "labels": found.labels,
+        "labels_that_differ": 0,
+        "problems": 0,
+    }
+    assert held["bits"] > 0 and held["decisions"] > 0
+    assert {name for name in before if before[name] != after[name]} == {"net.manifest.json"} and set(before) == set(
+        after
+    )
+    assert blrc.verify(folder, original=path, random=50).equal  # the manifest is one that blrc reads
+    assert {each.name: each.read_bytes() for each in folder.iterdir()} == after
+
+
+def test_counts_are_not_kept_in_a_manifest_that_somebody_changed(tmp_path: Path) -> None:
+    path = dense_file().save(tmp_path / "net.onnx")
+    blrc.export(path, folder=tmp_path / "out", targets="onnx", name="net")
+    manifest = tmp_path / "out" / "net.manifest.json"
+    manifest.write_bytes(manifest.read_bytes() + b"\n")
+    changed = manifest.read_bytes()
+    report = blrc.verify(tmp_path / "out", original=path, random=50)
+    assert report.equal and report.original is not None
+    assert [note for note in report.original.notes if note.startswith("the counts could not be kept in the manifest: ")]
+    assert manifest.read_bytes() == changed
+
+
 @pytest.mark.parametrize("mean, std", [(0.0, 1.0), (0.25, 0.5)])
 def test_pixels_are_given_to_the_original_as_it_takes_them(mean: float, std: float, tmp_path: Path) -> None:
     rng = np.random.default_rng(3)

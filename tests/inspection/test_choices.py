@@ -55,7 +55,7 @@ def mixed() -> nn.Module:
 
 @pytest.mark.parametrize(("which", "kind"), [("deep", "uint8"), ("mixed", "uint8"), ("mixed", "bits")])
 def test_tables_are_those_of_exports(which: str, kind: str, tmp_path: Path) -> None:
-    model, shape = deep_network(4) if which == "deep" else (mixed(), (2, 6, 6))
+    model, shape = deep_network(3) if which == "deep" else (mixed(), (2, 6, 6))
     checkpoint = checkpoint_of(model, kind, shape, 4)
     found = of(checkpoint, 3)
     assert list(found) == [
@@ -75,7 +75,7 @@ def test_tables_are_those_of_exports(which: str, kind: str, tmp_path: Path) -> N
 @pytest.mark.parametrize("members", range(1, 8))
 def test_early_stopping_needs_half_of_the_members(members: int) -> None:
     """Each is as sure as can be of the first class, which wins ties."""
-    model, shape = deep_network(4)
+    model, shape = deep_network(3)
     found = of(checkpoint_of(model, "bits", shape, 4), members)
     sums, used = head.Sums.start(1, 3), 0
     while not used or not sums.settled(members - used)[0]:
@@ -94,7 +94,7 @@ def test_what_would_be_the_same_is_not_shown() -> None:
 
 
 def test_the_inspection_shows_them() -> None:
-    model, shape = deep_network(4)
+    model, shape = deep_network(3)
     found = inspect(checkpoint_of(model, "uint8", shape, 4))
     assert len(found.choices) == 4
     first = found.choices[0]

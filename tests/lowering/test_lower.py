@@ -187,7 +187,7 @@ def test_pool_fuses_only_into_the_convolution_before_it() -> None:
     checkpoint = checkpoint_of(model, "uint8", shape)
     assert checkpoint.calibration is not None
     net = calibrate(sample(checkpoint), checkpoint.calibration)
-    items = translate(net, score_scale([net]))
+    items = translate(net, [score_scale([net])])
     assert sum(isinstance(i.op, Pool) for i in items) == 1
     fused = fuse_pools(items)
     assert len(fused) == len(items) - 1

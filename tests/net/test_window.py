@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 
 from blrc.errors import BlrcError
-from blrc.net.window import LIMIT, Window, conv_window, count, pair, pool_window
+from blrc.net.window import LIMIT, Window, conv_window, count, of_line, padding_option, pair, pool_window
 
 NOT_WHOLE: list[Any] = [1.5, 1.0, math.nan, math.inf, "2", None, True, (1,), (1, 2, 3), [], (1, 1.5), (1, True), {1: 2}]
 
@@ -53,6 +53,25 @@ def test_pooling_refuses_the_paddings_that_torch_refuses() -> None:
                 expected = Window((kernel, 1), (kernel, 1), (padding, 0, padding, 0))
                 assert pool_window("p", (kernel, 1), None, (padding, 0)) == expected
     assert refused > 5
+
+
+def test_each_side_may_have_a_padding_of_its_own() -> None:
+    assert conv_window("c", 3, 2, (0, 0, 1, 1), 1) == Window((3, 3), (2, 2), (0, 0, 1, 1))
+    assert conv_window("c", 3, 2, [4, 3, 2, 1], 1).padding == (4, 3, 2, 1)
+    assert pool_window("p", (3, 2), None, (2, 0, 0, 1)) == Window((3, 2), (3, 2), (2, 0, 0, 1))
+    assert conv_window("c", **of_line({"kernel_size": 3, "stride": 2, "padding": (0, 1), "dilation": 1})) == Window(
+        (1, 3), (1, 2), (0, 0, 0, 1)
+    )
+    for sides, dims, option in (((1, 2, 1, 2), 2, (1, 2)), ((1, 2, 1, 3), 2, (1, 2, 1, 3)), ((0, 2, 0, 2), 1, (2,)),
+                                ((0, 2, 0, 1), 1, (2, 1))):  # fmt: skip
+        assert padding_option(sides, dims) == option
+    for wrong in ((0, 0, 1, -1), (0, 1.5, 1, 1), (0, 1, 2), (0, 1, 2, 3, 4), (LIMIT + 1, 0, 0, 0)):
+        with pytest.raises(BlrcError, match=r"^c: padding .*: give a whole number from 0"):
+            conv_window("c", 3, 1, wrong, 1)
+    with pytest.raises(BlrcError, match=r"^p: padding \(0, 0, 3, 1\) is no less than the kernel .* \(2, 2\)$"):
+        pool_window("p", 3, None, (0, 0, 3, 1))
+    with pytest.raises(BlrcError, match=r"^p: kernel_size \(1, \(3, 3\)\): give a whole number from 1"):
+        pool_window("p", **of_line({"kernel_size": (3, 3), "stride": None, "padding": 0}))
 
 
 @pytest.mark.filterwarnings("ignore:Using padding='same'")

@@ -10,7 +10,15 @@ import torch
 import torch.nn.functional as F
 
 from blrc.errors import BlrcError
-from blrc.nn import Gaussian, StochasticMaxPool2d, reuse_noise
+from blrc.nn import (
+    Gaussian,
+    MaxPool1d,
+    MaxPool2d,
+    StochasticMaxPool1d,
+    StochasticMaxPool2d,
+    deterministic,
+    reuse_noise,
+)
 
 CONFIGURATIONS = [(2, None, 0), (3, 2, 1), ((2, 3), (1, 2), (1, 0)), (3, 1, 0)]
 
@@ -50,6 +58,30 @@ def test_mean_and_variance_are_of_one_position_in_the_window(
         assert position % 63 in padded[:, at % windows]
         assert position // 63 == at // windows  # the same sample and channel
         assert variance == var.expand_as(mean).flatten()[position]
+
+
+@pytest.mark.parametrize("channels_last", [False, True])
+@pytest.mark.parametrize("sides", [(0, 0, 1, 1), (2, 0, 0, 1), (0, 1, 2, 0)], ids=str)
+def test_sides_of_their_own(sides: tuple[int, int, int, int], channels_last: bool) -> None:
+    """Against torch's pooling of a map with -inf around it; the variance is that of the position that was chosen."""
+    mean = torch.randn(2, 3, 7, 9)
+    if channels_last:
+        mean = mean.to(memory_format=torch.channels_last)
+    top, left, bottom, right = sides
+    framed = F.pad(mean, (left, right, top, bottom), value=-math.inf)
+    expected = F.max_pool2d(framed, 3, 2)
+    pool = StochasticMaxPool2d(3, 2, sides)
+    pooled = pool(Gaussian(mean, torch.zeros(2, 3, 7, 9)))
+    assert torch.equal(pooled.mean, expected) and pool.padding == sides
+    squares = pool(Gaussian(mean, 1e-12 * mean.square()))  # so little that it decides nothing
+    assert torch.allclose(squares.var, 1e-12 * expected.square(), rtol=1e-4, atol=0)
+    assert torch.equal(MaxPool2d(3, 2, sides)(mean), expected)
+    fixed = deterministic(pool)
+    assert type(fixed) is MaxPool2d and torch.equal(fixed(mean), expected)
+    line = F.max_pool1d(F.pad(mean[:, :, 0], (left, right), value=-math.inf), 3, 2)
+    assert torch.equal(MaxPool1d(3, 2, (left, right))(mean[:, :, 0]), line)
+    one = StochasticMaxPool1d(3, 2, (left, right))(Gaussian(mean[:, :, 0], torch.zeros(1, 3, 1)))
+    assert torch.equal(one.mean, line)
 
 
 def test_choice_probability_of_two() -> None:

@@ -5,6 +5,7 @@ A comment before a block says otherwise, with the reason:
     <!-- not run: needs the board -->         is never run
     <!-- fails: the budget is too small -->   has to end in status 1
     <!-- model: mnist --members 2 -->         the export for which a block of C is compiled
+    <!-- model: heads digit and parity -->    likewise, of a network with these heads
 
 The blocks of a page run one after the other in a folder that has the repository's examples. Pages that a script has
 made are left out: what they show, that script has run.
@@ -20,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from head_networks import saved, stochastic
 
 import blrc
 
@@ -103,7 +105,10 @@ def test_the_c_of_a_page_compiles(page: Path, tmp_path: Path) -> None:
         assert name, "the first line includes the network's header"
         folder = tmp_path / str(number)
         members = block.reason.partition("--members ")[2] or "map"
-        blrc.export(ROOT / "tests" / "golden" / "tiny.pt", folder=folder, targets=["c"], name=name[1], members=members)
+        model = (
+            saved(stochastic()) if block.reason == "heads digit and parity" else ROOT / "tests" / "golden" / "tiny.pt"
+        )
+        blrc.export(model, folder=folder, targets=["c"], name=name[1], members=members)
         (folder / "page.c").write_text(block.code)
         command = ["cc", "-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-fsyntax-only", "page.c"]
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True)

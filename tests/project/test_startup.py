@@ -23,7 +23,12 @@ print([name for name in ("torch", "numpy", "onnx", "onnxruntime") if name in sys
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--help"], ["--version"], ["export", "--help"], ["verify", "--help"], ["bench", "--help"]]
+    "arguments",
+    [
+        ["--help"],
+        ["--version"],
+        *([name, "--help"] for name in ("export", "verify", "bench", "inspect", "eval", "import")),
+    ],
 )
 def test_help_loads_nothing_heavy(arguments: list[str]) -> None:
     done = subprocess.run([sys.executable, "-c", SCRIPT, *arguments], capture_output=True, text=True, check=True)

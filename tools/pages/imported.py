@@ -3,7 +3,8 @@
 python tools/pages/imported.py [--data DIR] [--cifar10 DIR] [--files DIR]
 
 Takes each network's file from --files, or downloads it, or trains it as its tutorial does, which needs MNIST's
-training images in --data. Ends with status 1 if a label or an unexplained bit differs.
+training images in --data, and for Larq's networks the environment of `make larq`; without it they are left out. Ends
+with status 1 if a label or an unexplained bit differs.
 """
 
 from __future__ import annotations
@@ -31,7 +32,10 @@ MACHINE = "cortex-m4"
 RANDOM = 10_000
 RANDOM_GIVEN = 1_000
 ZOO = "https://github.com/fastmachinelearning/qonnx_model_zoo"
-TUTORIAL = ROOT / "examples" / "imported" / "tutorial.py"
+EXAMPLES = ROOT / "examples" / "imported"
+LARQ = ROOT / ".venv-larq" / "bin" / "python"
+LARQ_SOURCE = "[examples/imported/larq_tutorial.py](../examples/imported/larq_tutorial.py)"
+MNIST_TUTORIAL = "[Larq's tutorial](https://docs.larq.dev/larq/tutorials/mnist/)"
 
 
 @dataclass(frozen=True)
@@ -44,6 +48,8 @@ class Original:
         url: where its file lies; empty for a network that is trained here.
         sha256: of the file, where it is downloaded.
         options: of `blrc import`.
+        trained: the script that trains it, with its options.
+        python: the interpreter of that script.
     """
 
     name: str
@@ -53,6 +59,8 @@ class Original:
     url: str
     sha256: str
     options: dict[str, Any]
+    trained: Sequence[str] = ()
+    python: str = sys.executable
 
     @property
     def written(self) -> str:
@@ -78,25 +86,54 @@ ORIGINALS = (
         "Larq's MNIST tutorial, in PyTorch",
         "Three binary convolutions and two binary dense layers, trained for six epochs as the tutorial says, in plain "
         "PyTorch, and written by torch.onnx. Pooling comes before the norm. The first layer takes 8-bit pixels.",
-        "[examples/imported/tutorial.py](../examples/imported/tutorial.py), after "
-        "[Larq's tutorial](https://docs.larq.dev/larq/tutorials/mnist/)",
+        f"[examples/imported/tutorial.py](../examples/imported/tutorial.py), after {MNIST_TUTORIAL}",
         "",
         "",
         {"input": "pixels", "mean": [0.5], "std": [0.5]},
+        ["tutorial.py"],
+    ),
+    Original(
+        "larq_tutorial",
+        "Larq's MNIST tutorial, in Larq",
+        "The same network, trained by Larq itself for the tutorial's six epochs, and written by tf2onnx. Its images "
+        "have channels last.",
+        f"{LARQ_SOURCE}, after {MNIST_TUTORIAL}",
+        "",
+        "",
+        {"input": "pixels", "mean": [0.5], "std": [0.5]},
+        ["larq_tutorial.py"],
+        str(LARQ),
+    ),
+    Original(
+        "larq_strided",
+        "Larq, with strides",
+        "Two binary convolutions with stride 2, a pool and two binary dense layers, trained by Larq for three epochs "
+        'and written by tf2onnx. TensorFlow pads them by "same", here at the bottom and the right alone. The network '
+        "takes pixels as uint8.",
+        LARQ_SOURCE,
+        "",
+        "",
+        {"input": "pixels"},
+        ["larq_tutorial.py", "--network", "strided", "--epochs", "3"],
+        str(LARQ),
     ),
 )
 
 
-def file_of(original: Original, files: Path, data: Path) -> Path:
-    """The original's file, which is downloaded or trained where it is not there."""
+def file_of(original: Original, files: Path, data: Path) -> Path | None:
+    """The original's file, which is downloaded or trained where it is not there; None if what trains it is missing."""
     path = files / f"{original.name}.onnx"
     if not path.exists():
         if original.url:
             print(f"downloading {original.url}", flush=True)
             with urllib.request.urlopen(original.url) as answer:  # an address of this file, by https
                 write_atomically(path, answer.read())
+        elif not Path(original.python).exists():
+            print(f"{original.title}: left out, since {original.python} is missing (make larq)", flush=True)
+            return None
         else:
-            subprocess.run([sys.executable, TUTORIAL, "--data", data, "-o", path], check=True)
+            script, *rest = original.trained
+            subprocess.run([original.python, EXAMPLES / script, *rest, "--data", data, "-o", path], check=True)
     found = hashlib.sha256(path.read_bytes()).hexdigest()
     if original.sha256 not in ("", found):
         raise SystemExit(f"{path}: SHA-256 {found}, expected {original.sha256}; delete the file")
@@ -145,7 +182,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         files = options.files or Path(work)
         files.mkdir(parents=True, exist_ok=True)
         rows = [
-            row_of(original, file_of(original, files, options.data), options.data, Path(work)) for original in ORIGINALS
+            row_of(original, path, options.data, Path(work))
+            for original in ORIGINALS
+            if (path := file_of(original, files, options.data)) is not None
         ]
         data = {"mnist": options.data} | ({"cifar10": options.cifar10} if options.cifar10 else {})
         given = integer_rows(files, data, Path(work), MACHINE, RANDOM_GIVEN)

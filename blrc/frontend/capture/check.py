@@ -25,13 +25,14 @@ from torch import nn
 from blrc.errors import BlrcError
 from blrc.frontend.capture.copies import copied
 from blrc.frontend.capture.evaluate import Reals, output
-from blrc.frontend.capture.recording import begin_evaluation, run
+from blrc.frontend.capture.recording import begin_evaluation, ends, run
 from blrc.frontend.capture.trace import undisturbed
 from blrc.frontend.capture.walk import named_modules
 from blrc.frontend.capture.wiring import check_wiring, own_type
 from blrc.frontend.kinds.node import Node
 from blrc.net.elements import ELEMENTS
 from blrc.net.encoding import InputEncoding
+from blrc.net.heads import Heads
 from blrc.net.net import INPUT
 from blrc.nn import Bernoulli
 from blrc.nn.layers.activation import StochasticSign
@@ -68,6 +69,7 @@ def check_equal(
     encoding: InputEncoding,
     calibration: NDArray[Any] | None,
     count: int | None = None,
+    heads: Heads = (),
 ) -> None:
     """Compare a module with its captured graph on calibration samples (spread evenly), or on random ones.
 
@@ -80,26 +82,31 @@ def check_equal(
     x, samples, what = inputs_of(encoding, calibration, count, sum(value.size for value in tensors.values()))
     with undisturbed(), torch.autocast("cpu", enabled=False):
         with torch.device("cpu"):
-            _check_values(model, nodes, tensors, x, samples)
-        check_wiring(model, nodes, tensors, x, f"{what}s")
+            _check_values(model, nodes, tensors, x, samples, heads)
+        check_wiring(model, nodes, tensors, x, f"{what}s", heads)
 
 
 def _check_values(
-    model: nn.Module, nodes: Sequence[Node], tensors: Mapping[str, NDArray[Any]], x: Reals, samples: Sequence[str]
+    model: nn.Module,
+    nodes: Sequence[Node],
+    tensors: Mapping[str, NDArray[Any]],
+    x: Reals,
+    samples: Sequence[str],
+    heads: Heads,
 ) -> None:
     running = _likeliest(model, torch.float64)
     # All in batches; then, should the module look at the size of its batch or at gradients, one sample with them.
     for begin in range(0, len(x), BATCH):
         part = slice(begin, begin + BATCH)
         with torch.no_grad():
-            _compare(running, nodes, tensors, torch.from_numpy(x[part]), samples[part])
+            _compare(running, nodes, tensors, torch.from_numpy(x[part]), samples[part], heads)
     with torch.enable_grad():
-        _compare(running, nodes, tensors, torch.from_numpy(x[:1]), samples)
+        _compare(running, nodes, tensors, torch.from_numpy(x[:1]), samples, heads)
     # And in its own type, should it look at that: what rounding may do is as much larger.
     dtype, _ = own_type(model, nodes)
     if dtype != torch.float64:
         with torch.inference_mode():
-            _compare(_likeliest(model, None), nodes, tensors, torch.from_numpy(x).to(dtype), samples)
+            _compare(_likeliest(model, None), nodes, tensors, torch.from_numpy(x).to(dtype), samples, heads)
 
 
 def inputs_of(
@@ -159,6 +166,7 @@ def _compare(
     tensors: Mapping[str, NDArray[Any]],
     x: torch.Tensor,
     samples: Sequence[str],
+    heads: Heads,
 ) -> None:
     modules = named_modules(model)
     begun = x.detach().clone()
@@ -177,9 +185,9 @@ def _compare(
         expected = output(node, tensors, given)
         _same(node.name, "what it computes", found, expected.values, expected.slack * coarser + underflow, samples)
         values[node.name] = found
-    last = nodes[-1].name if nodes else INPUT
-    result = _array(done.result, f"the network's output on {samples[0]}")
-    _same(last, "the network's output, which it gives,", result, values[last], 0.0, samples)
+    for last, given in ends(done.result, nodes, heads, type(model).__name__):
+        result = _array(given, f"the network's output on {samples[0]}")
+        _same(last, "the network's output, which it gives,", result, values[last], 0.0, samples)
 
 
 def _array(value: Any, who: str) -> Reals:

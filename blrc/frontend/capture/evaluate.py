@@ -103,8 +103,12 @@ def _line(options: Mapping[str, Any]) -> dict[str, Any]:
     beside = {"kernel_size": 1, "stride": 1, "padding": 0, "dilation": 1}
     found = dict(options)
     for name in beside.keys() & options.keys():
-        value = options[name][0] if isinstance(options[name], list | tuple) else options[name]
-        found[name] = value if value is None or isinstance(value, str) else (beside[name], value)
+        value = options[name]
+        numbers = value if isinstance(value, list | tuple) else [value]
+        if len(numbers) == 2:  # paddings before and behind
+            found[name] = (0, numbers[0], 0, numbers[1])
+        else:
+            found[name] = value if value is None or isinstance(value, str) else (beside[name], numbers[0])
     return found
 
 
@@ -188,8 +192,8 @@ def _norm(x: Reals, mean: Reals, variance: Reals, gamma: Reals | None, beta: Rea
 def _max_pool(x: Reals, options: Mapping[str, Any]) -> Reals:
     kernel = _pair(options["kernel_size"])
     sy, sx = kernel if options["stride"] is None else _pair(options["stride"])
-    py, px = _pair(options["padding"])
-    padded = np.pad(x, ((0, 0), (0, 0), (py, py), (px, px)), constant_values=-np.inf)
+    top, left, bottom, right = _padding(options["padding"], kernel, (1, 1))
+    padded = np.pad(x, ((0, 0), (0, 0), (top, bottom), (left, right)), constant_values=-np.inf)
     height, width = (padded.shape[2] - kernel[0]) // sy + 1, (padded.shape[3] - kernel[1]) // sx + 1
     result = np.full((*x.shape[:2], height, width), -np.inf)
     for i in range(kernel[0]):
@@ -209,6 +213,8 @@ def _padding(padding: Any, kernel: tuple[int, ...], dilation: tuple[int, int]) -
     if padding == "same":
         height, width = dilation[0] * (kernel[0] - 1), dilation[1] * (kernel[1] - 1)
         return height // 2, width // 2, height - height // 2, width - width // 2
+    if isinstance(padding, list | tuple) and len(padding) == 4:
+        return int(padding[0]), int(padding[1]), int(padding[2]), int(padding[3])
     vertical, horizontal = _pair(padding)
     return vertical, horizontal, vertical, horizontal
 

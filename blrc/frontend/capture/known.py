@@ -25,6 +25,8 @@ SKIPPED: tuple[type[nn.Module], ...] = (
 _KIND_OF_CLASS: dict[type[nn.Module], str] = {
     **{known.cls: kind for kind, known in KINDS.items()},
     nn.Linear: "softmax",
+    nn.MaxPool1d: "plain_pool1d",
+    nn.MaxPool2d: "plain_pool2d",
     # In evaluation they are torch's own norms.
     JointBatchNorm1d: "plain_norm1d",
     JointBatchNorm2d: "plain_norm2d",

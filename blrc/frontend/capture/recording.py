@@ -1,4 +1,4 @@
-"""Run a module and record what goes into each of its layers and what comes out."""
+"""Run a module and record what goes into each of its layers and what comes out, of its heads too."""
 
 from __future__ import annotations
 
@@ -12,9 +12,12 @@ from torch import nn
 
 from blrc.errors import BlrcError
 from blrc.frontend.kinds.node import Node
+from blrc.net.heads import Heads
 from blrc.net.net import INPUT
 
 Visit = Callable[[str, nn.Module], None]
+ONE = ""
+"""The name of the output of a network that has only one."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,3 +141,73 @@ def first_line(error: BaseException) -> str:
         lines = []
     line = "".join(c if c.isprintable() else "?" for c in lines[0]) if lines else ""
     return line if line and isinstance(error, Exception) else f"{type(error).__name__} {line}".strip()
+
+
+def outputs(result: Any, who: str, names: Sequence[str] | None = None) -> dict[str, Any]:
+    """Return what a forward returned by the heads' names; without names of their own they are head0, head1 and so on.
+
+    A dictionary or tuple of one value is that value.
+
+    Args:
+        who: what messages call the network.
+        names: the names to give in place of those, in the order of the outputs.
+
+    Raises:
+        BlrcError: there are other names than text, or not as many as outputs.
+    """
+    if isinstance(result, Mapping):
+        if not all(isinstance(name, str) for name in result):
+            raise BlrcError(f"{who}.forward returns a dictionary whose keys are not text; name each head by a text")
+        found = dict(result)
+    elif isinstance(result, tuple | list):
+        given = getattr(result, "_fields", None) or [f"head{index}" for index in range(len(result))]
+        found = dict(zip(given, result, strict=True))
+    else:
+        found = {ONE: result}
+    if not found:
+        raise BlrcError(f"{who}.forward returns nothing; it must return the scores")
+    if names is None:
+        return found if len(found) > 1 else {ONE: next(iter(found.values()))}
+    if len(names) != len(found) or len(names) < 2 or len(set(names)) < len(names):
+        raise BlrcError(
+            f"heads={list(names)}: {who}.forward returns {len(found)} outputs; give each a name of its own, "
+            "and none where there is only one"
+        )
+    return dict(zip(names, found.values(), strict=True))
+
+
+def ends(result: Any, nodes: Sequence[Node], heads: Heads, who: str) -> list[tuple[str, Any]]:
+    """Return the layers that give a network's outputs, each with that output of a run.
+
+    Raises:
+        BlrcError: the run gave another number of outputs.
+    """
+    found = list(outputs(result, who).values())
+    layers = [layer for _, layer in heads] or [nodes[-1].name if nodes else INPUT]
+    if len(found) != len(layers):
+        raise BlrcError(f"{who}.forward returns {len(layers)} outputs when it is traced, and {len(found)} when it runs")
+    return list(zip(layers, found, strict=True))
+
+
+def unpacked(value: Any) -> Any:
+    """Return the named tuple that a node of a trace makes, and anything else as it is."""
+    made = getattr(value, "target", None)
+    if isinstance(made, type) and issubclass(made, tuple) and hasattr(made, "_fields"):
+        return made(*value.args, **value.kwargs)
+    return value
+
+
+def heads_of(layers: Mapping[str, str], last: str, who: str) -> Heads:
+    """Return the heads of a network, or none if it has one output, which its last layer has to give.
+
+    Args:
+        layers: the layer that gives each output, by the names of the heads; empty where none does.
+
+    Raises:
+        BlrcError: an output is given by no layer, or the only one not by the last.
+    """
+    if layers == {ONE: last}:
+        return ()
+    if ONE in layers or not all(layers.values()):
+        raise BlrcError(f"{who}.forward must return the output of its last layer, or of several last layers by name")
+    return tuple(layers.items())

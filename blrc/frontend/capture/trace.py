@@ -28,10 +28,11 @@ from blrc.frontend.capture.allowed import (
 )
 from blrc.frontend.capture.copies import copied
 from blrc.frontend.capture.known import SKIPPED, kind_of, known_class
-from blrc.frontend.capture.recording import first_line
-from blrc.frontend.capture.walk import all_names, named_modules
+from blrc.frontend.capture.recording import first_line, heads_of, outputs, unpacked
+from blrc.frontend.capture.walk import all_names, free_name, named_modules
 from blrc.frontend.graph import KINDS, GraphModel
 from blrc.frontend.kinds.node import Node
+from blrc.net.heads import Heads
 from blrc.net.net import INPUT
 from blrc.reading.given import check_module, wrapper
 
@@ -83,13 +84,21 @@ _INSTEAD_OF = {
 
 
 def capture(model: nn.Module) -> tuple[Node, ...]:
-    """Return the graph of a module.
+    """Return the layers of a module, as `capture_heads` does."""
+    return capture_heads(model)[0]
+
+
+def capture_heads(model: nn.Module, names: Sequence[str] | None = None) -> tuple[tuple[Node, ...], Heads]:
+    """Return the graph of a module, and its heads if it returns several outputs.
 
     The module may be a user's own, or one that `GraphModel` built and that may have been changed since.
 
+    Args:
+        names: names for the heads, in their order; None takes those that the forward gives them.
+
     Raises:
         BlrcError: a layer or operation without a binary form (named, with what to use instead), a layer that computes
-            something else than its class (see `blrc.frontend.capture.allowed`), several inputs or outputs, a
+            something else than its class (see `blrc.frontend.capture.allowed`), several inputs, a
             ``forward`` that cannot be followed, or something that is no module.
     """
     check_module(model)
@@ -108,7 +117,7 @@ def capture(model: nn.Module) -> tuple[Node, ...]:
         twin = copied(model)
         try:
             twin.eval()  # What is exported is what evaluation computes, whatever mode the module is in.
-            return _followed(twin)
+            return _followed(twin, names)
         except BaseException as error:
             if type(error) is KeyboardInterrupt:
                 raise
@@ -129,14 +138,18 @@ def _reason(error: BaseException) -> str:
     return line
 
 
-def _followed(model: nn.Module) -> tuple[Node, ...]:
+def _followed(model: nn.Module, names: Sequence[str] | None) -> tuple[tuple[Node, ...], Heads]:
     modules = named_modules(model)
     tracer = _Tracer(modules)
     traced = tracer.trace(model)
     for name in tracer.called:
         if known_class(modules[name]) is None:
             check_container(name, modules[name])
-    return tuple(_nodes(modules, traced))
+    nodes, values = _nodes(modules, traced)
+    (result,) = next(node for node in reversed(traced.nodes) if node.op == "output").args
+    found = outputs(unpacked(result), type(model).__name__, names)
+    layers = {name: values.get(x, "") if isinstance(x, fx.Node) else "" for name, x in found.items()}
+    return tuple(nodes), heads_of(layers, nodes[-1].name if nodes else INPUT, type(model).__name__)
 
 
 class _Tracer(fx.Tracer):
@@ -208,7 +221,7 @@ def _check_names(model: GraphModel) -> None:
             )
 
 
-def _nodes(modules: Mapping[str, nn.Module], traced: fx.Graph) -> list[Node]:
+def _nodes(modules: Mapping[str, nn.Module], traced: fx.Graph) -> tuple[list[Node], dict[fx.Node, str]]:
     values: dict[fx.Node, str] = {}
     nodes: list[Node] = []
     for node in traced.nodes:
@@ -216,10 +229,7 @@ def _nodes(modules: Mapping[str, nn.Module], traced: fx.Graph) -> list[Node]:
             if INPUT in values.values():
                 raise BlrcError(f"{type(modules['']).__name__}.forward has several inputs; a network takes one")
             values[node] = INPUT
-        elif node.op == "output":
-            if not isinstance(node.args[0], fx.Node) or values[node.args[0]] != (nodes[-1].name if nodes else INPUT):
-                raise BlrcError(f"{type(modules['']).__name__}.forward must return the output of its last layer")
-        else:
+        elif node.op != "output" and unpacked(node) is node:
             captured = _capture_node(modules, node, values)
             if isinstance(captured, str):
                 values[node] = captured
@@ -231,7 +241,7 @@ def _nodes(modules: Mapping[str, nn.Module], traced: fx.Graph) -> list[Node]:
             _check_flow(captured, nodes)
             nodes.append(captured)
             values[node] = captured.name
-    return nodes
+    return nodes, values
 
 
 def _capture_node(modules: Mapping[str, nn.Module], node: fx.Node, values: Mapping[fx.Node, str]) -> Node | str:
@@ -270,7 +280,7 @@ def _capture_node(modules: Mapping[str, nn.Module], node: fx.Node, values: Mappi
             raise BlrcError(
                 f"operation 'flatten' ({node.name}): must keep the batch and nothing else: use nn.Flatten()"
             )
-        return Node(_free_name(modules, node.name), "flatten", inputs, {})
+        return Node(free_name(modules, node.name), "flatten", inputs, {})
     if node.op == "get_attr":
         raise BlrcError(
             f"{type(modules['']).__name__}.forward computes with the parameter or buffer {node.target!r} itself; use a "
@@ -307,11 +317,3 @@ def _check_flow(node: Node, before: Sequence[Node]) -> None:
         if instead is not None:
             cls, other = KINDS[node.kind].cls.__name__, KINDS[kinds[x]].cls.__name__
             raise BlrcError(f"layer {node.name!r} ({cls}) cannot follow {x!r} ({other}); use {instead}")
-
-
-def _free_name(modules: Mapping[str, nn.Module], name: str) -> str:
-    """Return `name`, with as many underscores appended as it takes to differ from all modules of the model."""
-    taken = {*modules, INPUT}
-    while name in taken:
-        name += "_"
-    return name

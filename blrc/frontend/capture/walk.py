@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from blrc.errors import BlrcError
+from blrc.net.net import INPUT
 from blrc.reading.given import wrapper
 
 MOST_NAMES = 100_000  # of modules, all paths counted; shared modules in shared modules have exponentially many
@@ -110,3 +111,11 @@ def tensors_of(model: nn.Module, layers: Sequence[str]) -> Iterator[tuple[str, N
                 full = f"{name}.{key}" if name else key
                 if value is not None and full.startswith(prefixes):
                     yield full, array_of(value)
+
+
+def free_name(modules: Mapping[str, nn.Module], name: str) -> str:
+    """Return `name`, with as many underscores appended as it takes to differ from all modules of the model."""
+    taken = {*modules, INPUT}
+    while name in taken:
+        name += "_"
+    return name

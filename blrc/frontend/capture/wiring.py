@@ -22,10 +22,11 @@ from torch import nn
 
 from blrc.errors import BlrcError
 from blrc.frontend.capture.copies import Kept
-from blrc.frontend.capture.recording import begin_evaluation, run
+from blrc.frontend.capture.recording import begin_evaluation, ends, run
 from blrc.frontend.capture.walk import array_of, named_modules
 from blrc.frontend.graph import KINDS
 from blrc.frontend.kinds.node import Node
+from blrc.net.heads import Heads
 from blrc.net.net import INPUT
 
 MANY = 12  # samples at once at least; the full-width CIFAR-10 network takes 0.1 s for each on a core
@@ -64,7 +65,12 @@ _CONDITIONS = (
 
 
 def check_wiring(
-    model: nn.Module, nodes: Sequence[Node], tensors: Tensors, x: NDArray[np.float64], samples: str
+    model: nn.Module,
+    nodes: Sequence[Node],
+    tensors: Tensors,
+    x: NDArray[np.float64],
+    samples: str,
+    heads: Heads = (),
 ) -> None:
     """Run a module itself under several conditions.
 
@@ -89,7 +95,7 @@ def check_wiring(
             part = _laid_out(part, condition.layout)
             what = f"{samples} ({len(part)} at once, {str(dtype).removeprefix('torch.')}, {condition.what})"
             with condition.mode():
-                _check_run(model, nodes, tensors, part.requires_grad_(condition.of_input), what)
+                _check_run(model, nodes, tensors, part.requires_grad_(condition.of_input), what, heads)
 
 
 def _laid_out(x: torch.Tensor, layout: torch.memory_format | None) -> torch.Tensor:
@@ -111,7 +117,9 @@ def _of_layers(model: nn.Module, nodes: Sequence[Node]) -> list[torch.Tensor]:
     return [value for node in nodes if node.name in modules for value in named_tensors(modules[node.name]).values()]
 
 
-def _check_run(model: nn.Module, nodes: Sequence[Node], tensors: Tensors, x: torch.Tensor, what: str) -> None:
+def _check_run(
+    model: nn.Module, nodes: Sequence[Node], tensors: Tensors, x: torch.Tensor, what: str, heads: Heads
+) -> None:
     kinds = {node.name: node for node in nodes}
 
     def visit(name: str, layer: nn.Module) -> None:
@@ -138,9 +146,9 @@ def _check_run(model: nn.Module, nodes: Sequence[Node], tensors: Tensors, x: tor
         if not _equal(call.x, before):
             raise _differs(node.name, what, f"its input is not what {node.inputs[0]!r} gives")
         values[node.name] = call.y
-    last = nodes[-1].name if nodes else INPUT
-    if not _equal(done.result, values[last]):
-        raise _differs(last, what, "the network's output is not what it gives")
+    for last, given in ends(done.result, nodes, heads, type(model).__name__):
+        if not _equal(given, values[last]):
+            raise _differs(last, what, "the network's output is not what it gives")
 
 
 def named_tensors(layer: nn.Module) -> dict[str, torch.Tensor]:

@@ -143,9 +143,11 @@ def _is_real(value: Any) -> bool:
 
 
 def _check_plain(who: str, option: str, value: Any) -> None:
-    """Refuse anything but None, a number, a short text, and a pair of numbers."""
-    numbers = value if type(value) in (list, tuple) and len(value) <= 2 else (value,)
+    """Refuse anything but None, a number, a short text, and up to four numbers."""
+    numbers = value if type(value) in (list, tuple) and len(value) <= 4 else (value,)
     for number in numbers:
         short = type(number) is str and len(number) <= LONGEST and number is value
         if not (number is None or type(number) is bool or _is_real(number) or short):
-            raise BlrcError(f"{who}: option {option!r} {shown(number)}: give a number, a pair, a short text or None")
+            raise BlrcError(
+                f"{who}: option {option!r} {shown(number)}: give a number, up to four, a short text or None"
+            )

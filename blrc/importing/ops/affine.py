@@ -131,6 +131,8 @@ def add(ctx: Context, op: Op, x: Flow, held: Reals) -> Flow:
     if isinstance(x, Raw):
         if any(x.pads) and held.any():
             raise RefusalError("it adds to an input that was padded with zeros", "pad behind it", then=x)
+        if x.bent and x.seen is None and held.any():
+            raise RefusalError(f"it adds to the raw input behind {x.bent}", "add before the clip", then=x)
         by = _fitted(x, held)
         seen = None if x.seen is None else x.seen + by.astype(x.seen.dtype)
         return replace(x, offset=x.offset + _rational(by), seen=seen)
@@ -214,11 +216,7 @@ def norm(ctx: Context, op: Op, args: Args) -> Taken:
 
 
 def _folded(ctx: Context, op: Op, x: Flow, rows: tuple[Reals, Reals, Reals, Reals], eps: float) -> Flow:
-    """Return a norm as arithmetic, exact where the root of its variance is; x - mean is 0 where it is in the file.
-
-    Raises:
-        RefusalError: x are bits, and the root is no float.
-    """
+    """Return a norm as arithmetic, exact where the root of its variance is; x - mean is 0 where it is in the file."""
     tail = (-1, *[1] * (len(x.dims) - 1))
     gamma, beta, mean, variance = (row.reshape(tail) for row in rows)
     spread = np.sqrt(variance + eps)
@@ -227,19 +225,38 @@ def _folded(ctx: Context, op: Op, x: Flow, rows: tuple[Reals, Reals, Reals, Real
         for root, value in zip(spread.reshape(-1), variance.reshape(-1), strict=True)
     )
     if isinstance(x, Bits) and not exact:
-        raise RefusalError(
-            "it is a norm of bits whose scale, 1 / sqrt(variance + epsilon), is not exact",
-            "put the norm before the sign, or a factor and a shift in its place",
-            then=x,
-        )
+        return _normed_bits(x, (gamma, beta, mean, variance), eps)
     made = add(ctx, op, x, -mean)
     made = multiply(ctx, op, multiply(ctx, op, made, gamma), spread, inverse=True)
     made = add(ctx, op, made, beta)
     if not isinstance(x, Raw) or x.seen is None or not isinstance(made, Raw):
         return made
-    # As ONNX Runtime does it: a factor and a shift for each channel, computed before.
     kind: Any = np.float64 if x.seen.dtype == np.float64 else np.float32
-    held = [row.astype(kind) for row in (gamma, beta, mean, variance)]
-    factor = held[0] * (kind(1) / np.sqrt(held[3] + kind(eps)))
-    seen = (x.seen.astype(kind) * factor + (held[1] - held[2] * factor)).astype(x.seen.dtype)
-    return replace(made, seen=seen)
+    return replace(made, seen=_normed(x.seen.astype(kind), (gamma, beta, mean, variance), eps).astype(x.seen.dtype))
+
+
+def _normed(values: NDArray[Any], rows: tuple[Reals, Reals, Reals, Reals], eps: float) -> NDArray[Any]:
+    """Return a norm of values as ONNX Runtime computes it: a factor and a shift for each channel, computed before."""
+    kind: Any = values.dtype.type
+    gamma, beta, mean, variance = (row.astype(kind) for row in rows)
+    factor = gamma * (kind(1) / np.sqrt(variance + kind(eps)))
+    return np.asarray(values * factor + (beta - mean * factor))
+
+
+def _normed_bits(x: Bits, rows: tuple[Reals, Reals, Reals, Reals], eps: float) -> Bits:
+    """Return the two float32 that a norm makes of bits.
+
+    Raises:
+        RefusalError: they are others in each channel, or the same.
+    """
+    if any(x.pads):
+        raise RefusalError("it is a norm of bits that were padded with zeros", "pad behind it", then=x)
+    low, high = (np.unique(_normed(np.full(1, float(value), dtype=np.float32), rows, eps)) for value in x.values)
+    if len(low) > 1 or len(high) > 1 or low[0] == high[0]:
+        raise RefusalError(
+            "it is a norm of bits that gives each channel other values, or both bits the same",
+            "put the norm before the sign, or give all channels the same",
+            then=x,
+        )
+    ends = [Fraction(float(end[0])) for end in (low, high)]
+    return replace(x, scales=((ends[1] - ends[0]) / 2,), offset=(ends[0] + ends[1]) / 2)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blrc.importing.file import Op
-from blrc.importing.flow import Bits, Flow, Scores, Sums, by_channel
+from blrc.importing.flow import Bits, Flow, Raw, Scores, Sums, by_channel
 from blrc.importing.numbers import reals
 from blrc.importing.ops.decide import settle
 from blrc.importing.ops.quantise import two_values
@@ -33,21 +33,44 @@ def clip(ctx: Context, op: Op, args: Args) -> Taken:
     bounds: list[float | None] = []
     for index, name in ((1, "min"), (2, "max")):
         held = optional(args, index, name)
-        if held is not None and np.isnan(np.asarray(held, dtype=np.float64)).any():
-            raise RefusalError(f"its {name} is NaN", "give a finite bound, or none", then=x)
-        value = op.attributes.get(name) if held is None else scalar(name, np.asarray(held, dtype=np.float64))
-        if value is None or abs(value) >= float(np.finfo(np.float32).max):  # also what old opsets write for none
-            value = None
-        elif not math.isfinite(value):
-            raise RefusalError(f"its {name} is NaN", "give a finite bound, or none", then=x)
-        bounds.append(value)
-    low, high = bounds
+        bounds.append(_bound(name, op.attributes.get(name) if held is None else held, x))
+    return _clipped(ctx, op, x, *bounds)
+
+
+def least(ctx: Context, op: Op, args: Args) -> Taken:
+    """Take Max and Min of a flow and one number, in either order."""
+    index = next((i for i, each in enumerate(args) if isinstance(each, Flow)), 0)
+    x = settle(ctx, op, flow(args, index))
+    if len(args) != 2:
+        raise RefusalError(f"it has {len(args)} inputs", "give it one number beside what is computed", then=x)
+    if isinstance(args[1 - index], Flow):
+        raise RefusalError("it joins two branches", "networks are chains of layers; train one without branches", then=x)
+    at = _bound("constant", constant(args, 1 - index, "constant"), x)
+    return _clipped(ctx, op, x, *((at, None) if op.kind == "Max" else (None, at)))
+
+
+def _bound(name: str, given: Any, x: Flow) -> float | None:
+    """Return a bound of a clip, or None where it is beyond what float32 holds, as old opsets write none."""
+    if given is None:
+        return None
+    held = np.asarray(given, dtype=np.float64)
+    if np.isnan(held).any():
+        raise RefusalError(f"its {name} is NaN", "give a finite bound, or none", then=x)
+    value = scalar(name, held)
+    return None if abs(value) >= float(np.finfo(np.float32).max) else value
+
+
+def _clipped(ctx: Context, op: Op, x: Flow, low: float | None, high: float | None) -> Taken:
     if low is not None and high is not None and low > high:
         raise RefusalError(f"it clips to [{low:g}, {high:g}], which is empty", "export the network again", then=x)
     if isinstance(x, Bits):
         ends = [np.array(math.copysign(math.inf, side) if b is None else b) for b, side in ((low, -1), (high, 1))]
-        return Taken((two_values(replace(op, attributes={}), x, (ends[0], ends[1])),), "a clip of bits")
+        made = two_values(replace(op, kind="Clip", attributes={}), x, (ends[0], ends[1]))
+        return Taken((made,), "a clip of bits")
     says = f"a clip to [{'-inf' if low is None else f'{low:g}'}, {'inf' if high is None else f'{high:g}'}]"
+    if isinstance(x, Raw) and (x.seen is not None or ((low or -1) < 0 < (high or 1) and 0 not in (low, high))):
+        seen = x.seen if x.seen is None or low is high is None else np.clip(x.seen, low, high).astype(x.seen.dtype)
+        return Taken((replace(x, seen=seen, bent=str(op)),), f"{says}, which the sign behind it decides")
     return _bend(ctx, op, x, "clip", {"min_val": low, "max_val": high}, {}, says)
 
 

@@ -54,7 +54,7 @@ def decide(
         x = settle(ctx, op, x)
     if isinstance(x, Raw):
         found, ctx.build.encode, note = as_bits(ctx.build.declared, x, strict)
-        ctx.build.notes += [note] if note else []
+        ctx.build.note(note)
         return replace(found, scales=(found.scale * (-scale if negated else scale),), offset=offset)
     if isinstance(x, Bits):
         first, second = (value > 0 or (value == 0 and not strict) for value in x.values)

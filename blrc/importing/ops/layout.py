@@ -22,7 +22,7 @@ from blrc.importing.flow import (
     natural,
     reshaped,
 )
-from blrc.importing.folding import axes_of
+from blrc.importing.folding import axes_of, part_of_shape
 from blrc.importing.numbers import reals
 from blrc.importing.ops.decide import settle
 from blrc.importing.ops.record import Args, Context, Taken, constant, flow, optional, scalar
@@ -109,19 +109,22 @@ def shape(ctx: Context, op: Op, args: Args) -> Taken:
     """Take Shape, whose result is a constant."""
     x = flow(args)
     dims = np.array([ctx.batch, *padded(x)], dtype=np.int64)
-    first, last = op.attributes.get("start", 0), op.attributes.get("end")
-    return Taken((Constant(dims[slice(first, last)]),), "arithmetic on shapes")
+    return Taken((Constant(dims[part_of_shape(op)]),), "arithmetic on shapes")
 
 
 def padded(x: Flow) -> tuple[int, ...]:
     """Return the file's sizes after the batch, with pending pads."""
-    dims = list(x.dims)
-    if any(x.pads):
-        top, left, bottom, right = x.pads
-        dims[-1] += left + right
-        if len(dims) > 2:
-            dims[-2] += top + bottom
-    return tuple(dims)
+    return tuple(
+        size if (side := _side(x, axis)) is None else size + x.pads[side] + x.pads[side + 2]
+        for axis, size in enumerate(x.dims)
+    )
+
+
+def _side(x: Flow, axis: int) -> int | None:
+    """Return 0 for an axis of the file that is a map's height, 1 for its width, and None for any other."""
+    behind = len(x.shape) - 1
+    group = x.axes[axis]
+    return group[0] - behind + 1 if len(group) == 1 and group[0] in (behind - 1, behind) and group[0] else None
 
 
 def reshape(ctx: Context, op: Op, args: Args) -> Taken:
@@ -195,6 +198,8 @@ def _laid(x: Flow, dims: tuple[int, ...]) -> Taken:
         base = _laid(replace(x.base, axes=x.axes), dims).outputs[0]
         assert isinstance(base, Flow)
         return Taken((replace(x, shape=base.shape, axes=base.axes, base=base),), says)
+    if isinstance(x, Bits) and x.bound is not None:
+        return Taken((reshaped(_channels_first(x), dims),), says)
     if x.layer == INPUT and x.is_natural and isinstance(x, Raw | Bits):
         if isinstance(x, Raw):
             x = _constants(x, dims)
@@ -202,8 +207,17 @@ def _laid(x: Flow, dims: tuple[int, ...]) -> Taken:
     return Taken((reshaped(x, dims),), says)
 
 
+def _channels_first(x: Bits) -> Bits:
+    """Return bits of the raw input as the file sees them, whose thresholds lie along the first axis of the input."""
+    if not x.bound:
+        return x
+    order = [x.bound, *(axis for axis in range(len(x.shape)) if axis != x.bound)]
+    axes = tuple((order.index(axis),) for axis in range(len(order)))
+    return replace(x, shape=tuple(x.shape[axis] for axis in order), axes=axes, bound=0)
+
+
 def _constants(x: Raw, dims: tuple[int, ...]) -> Raw:
-    if x.factor.size > 1 or x.offset.size > 1 or (x.seen is not None and x.seen[0].size > 1):
+    if x.bound is not None or x.factor.size > 1 or x.offset.size > 1 or (x.seen is not None and x.seen[0].size > 1):
         raise RefusalError(
             "it reshapes an input that has another scale for each channel",
             "scale behind the reshape, or all alike",
@@ -223,8 +237,6 @@ def transpose(ctx: Context, op: Op, args: Args) -> Taken:
     perm: Any = op.attributes.get("perm", list(range(rank))[::-1])
     if not isinstance(perm, list) or sorted(perm) != list(range(rank)) or perm[0] != 0:
         raise RefusalError(f"its perm {str(perm)[:40]} moves the batch", "keep the batch as the first axis", then=x)
-    if any(x.pads):
-        raise RefusalError("zeros were padded around what it transposes", "pad directly before a convolution", then=x)
     if isinstance(x, Signed | Test):
         made = transpose(ctx, op, [replace(x.base, axes=x.axes)])
         base = made.outputs[0]
@@ -233,11 +245,14 @@ def transpose(ctx: Context, op: Op, args: Args) -> Taken:
     order = [axis - 1 for axis in perm[1:]]
     says = f"axes in the order {', '.join(map(str, perm))}"
     if x.layer == INPUT and x.is_natural and isinstance(x, Raw | Bits):
+        if any(x.pads):
+            raise RefusalError("zeros were padded around what it transposes", "transpose before you pad", then=x)
         if isinstance(x, Raw):
             x = replace(x, factor=x.factor.transpose(order), offset=x.offset.transpose(order))
             seen = None if x.seen is None else x.seen.transpose(0, *perm[1:])
             x = replace(x, seen=seen)
-        return Taken((replace(x, shape=tuple(x.shape[axis] for axis in order)),), says)
+        bound = None if x.bound is None else order.index(x.bound)
+        return Taken((replace(x, shape=tuple(x.shape[axis] for axis in order), bound=bound),), says)
     return Taken((replace(x, axes=tuple(x.axes[axis] for axis in order)),), says)
 
 
@@ -260,16 +275,21 @@ def pad(ctx: Context, op: Op, args: Args) -> Taken:
         return Taken((x,), "nothing to do")
     if str(op.attributes.get("mode", "constant")) != "constant":
         raise RefusalError(f"it pads by mode {op.attributes['mode']!r}", "pad with zeros", then=x)
-    if any(before[:2]) or any(after[:2]):
-        raise RefusalError("it pads the batch or the channels", "pad height and width", then=x)
+    around = list(x.pads)
+    for axis, (first, last) in enumerate(zip(before, after, strict=True)):
+        side = _side(x, axis - 1) if axis else None
+        if side is not None:
+            around[side] += first
+            around[side + 2] += last
+        elif first or last:
+            raise RefusalError("it pads the batch or the channels", "pad height and width", then=x)
+    padded_map = replace(x, pads=(around[0], around[1], around[2], around[3]))
     centred = not x.offset if isinstance(x, Bits) else isinstance(x, Raw) and not any(x.offset.reshape(-1))
     zero = centred and not value
     if not zero:
         raise RefusalError(
             f"it pads with {float(value):g}, and only zeros around bits -s and +s, or around the raw input, are taken",
-            "use the padding of the convolution",
-            then=x,
+            "use the padding of the convolution (in Larq pad_values=0)",
+            then=padded_map,
         )
-    around = (before[2], before[3], after[2], after[3]) if rank == 4 else (0, before[2], 0, after[2])
-    top, left, bottom, right = (old + new for old, new in zip(x.pads, around, strict=True))
-    return Taken((replace(x, pads=(top, left, bottom, right)),), "zeros that the next convolution takes over")
+    return Taken((padded_map,), "zeros that the next convolution takes over")

@@ -18,9 +18,10 @@ from blrc.importing.inputs import as_real
 from blrc.importing.numbers import Reals, fractions, reals, signs_of
 from blrc.importing.ops.decide import HALF, settle
 from blrc.importing.ops.record import Args, Context, Taken, constant, flow, number, optional
-from blrc.importing.ops.window import Spatial, spatial
+from blrc.importing.ops.window import is_single, spatial
 from blrc.importing.refusal import RefusalError
 from blrc.net.net import INPUT
+from blrc.net.window import Window, padding_option
 
 _REMEDIES = {
     "rounding": "write the file with weights of exactly two values for each channel, s * sign(w)",
@@ -47,11 +48,14 @@ def conv(ctx: Context, op: Op, args: Args) -> Taken:
     bias = None if held is None else _bias(held, len(weights))
     if weights.ndim == 3:
         weights = weights[:, :, None]
-    out = window.output(*(1, *x.dims[1:])[-2:])
-    covers = groups == 1 and out == (1, 1) and not any(window.pads) and window.dilation == (1, 1)
-    if isinstance(x, Bits) and covers and weights.shape[1:] == (1, *x.dims)[-3:]:
+    size = (1, *x.dims[1:])[-2:]
+    out = window.output(*size)
+    if is_single(x):
+        weights = _tap(window, out, groups, weights)
+    covers = groups == 1 and out == (1, 1) and not any(window.padding) and window.dilation == (1, 1)
+    if is_single(x) or (isinstance(x, Bits) and covers and weights.shape[1:] == (x.dims[0], *size)):
         ones = (len(weights), *[1] * len(x.dims[1:]))
-        flat = replace(x, axes=(tuple(chain.from_iterable(x.axes)),))
+        flat = replace(x, axes=(tuple(chain.from_iterable(x.axes)),), pads=NO_PADS)
         made = dense(ctx, op, flat, weights.reshape(len(weights), -1), bias)
         return replace(made, outputs=tuple(_unflat(value, ones) for value in made.outputs))
     options = {
@@ -59,18 +63,31 @@ def conv(ctx: Context, op: Op, args: Args) -> Taken:
         "out_channels": len(weights),
         "kernel_size": list(window.kernel),
         "stride": list(window.stride),
-        "padding": _padding(window),
+        "padding": list(padding_option(window.padding)),
         "dilation": list(window.dilation),
         "groups": groups,
         "bias": False,
     }
     axes = x.axes
     shape = (len(weights), *out)
-    return _binary(ctx, op, replace(x, pads=window.pads), weights, bias, options, shape, axes)
+    return _binary(ctx, op, replace(x, pads=window.padding), weights, bias, options, shape, axes)
 
 
-def _padding(window: Spatial) -> Any:
-    return window.padding
+def _tap(window: Window, out: tuple[int, int], groups: int, weights: NDArray[Any]) -> NDArray[Any]:
+    """Return the weights that meet the one position of a map; the others meet padding, which is 0.
+
+    Raises:
+        RefusalError: the layer gives several positions or has groups, for which there is no dense layer.
+    """
+    (top, left), (down, across) = window.padding[:2], window.dilation
+    row, column = top // down, left // across
+    meets = not top % down and not left % across and row < window.kernel[0] and column < window.kernel[1]
+    if out != (1, 1) or groups != 1 or not meets:
+        raise RefusalError(
+            "its input is a map of one position, and it is no dense layer: it has groups, or pads to several positions",
+            "put a dense layer there",
+        )
+    return weights[:, :, row : row + 1, column : column + 1]
 
 
 def _unflat(value: Any, dims: tuple[int, ...]) -> Any:
@@ -170,7 +187,7 @@ def _flattened(ctx: Context, op: Op, x: Flow, weights: NDArray[Any]) -> tuple[Fl
         turned = np.empty_like(weights)
         turned[:, place] = weights
         weights = turned
-    if x.layer == INPUT and ctx.build.encoding is None:
+    if x.layer == INPUT and ctx.build.encoding is None and x.bound is None:
         return replace(x, shape=(features,), axes=((0,),)), weights
     layer = ctx.build.add(op, "flatten", x, {})
     return replace(x, layer=layer, shape=(features,), axes=((0,),)), weights
@@ -210,7 +227,7 @@ def _binary(
         except RefusalError as refused:
             raise RefusalError(refused.why, refused.remedy, then) from None
         ctx.build.encode = entry.encode
-        ctx.build.notes += [entry.note] if entry.note else []
+        ctx.build.note(entry.note)
         before, scales, offset = entry.before, [*entry.factors], entry.after
     if any(x.pads) and offset and isinstance(x, Bits):
         raise RefusalError(

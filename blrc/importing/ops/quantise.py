@@ -10,12 +10,13 @@ from numpy.typing import NDArray
 
 from blrc.importing.file import Op
 from blrc.importing.flow import Bits, Constant, Flow, Raw, Signed, Sums, Test, along
-from blrc.importing.folding import ROUNDINGS, fold, rounding_of, steps_of
+from blrc.importing.folding import fold
 from blrc.importing.inputs import as_codes
 from blrc.importing.numbers import reals
 from blrc.importing.ops.affine import add
 from blrc.importing.ops.decide import HALF, decide, settle
 from blrc.importing.ops.record import Args, Context, Taken, constant, flow, number, scalar
+from blrc.importing.quantisers import ROUNDINGS, rounding_of, steps_of
 from blrc.importing.refusal import RefusalError
 
 _FROM_0 = "+1 from 0 on, else -1"
@@ -32,6 +33,8 @@ def sign(ctx: Context, op: Op, args: Args) -> Taken:
                 "one of the two values of its input is 0, whose sign is 0", "use a sign that gives +-1", x
             )
         return Taken((decide(ctx, op, x),), "a sign of bits")
+    if ctx.build.ends_in(x.layer, "relu"):  # Larq's heaviside
+        return Taken((Test(x.layer, x.shape, x.axes, base=x, strict=True),), "1 above 0, else 0")
     return Taken((Signed(x.layer, x.shape, x.axes, base=x, op=op),), "a sign with sign(0) = 0")
 
 
@@ -67,7 +70,7 @@ def quant(ctx: Context, op: Op, args: Args) -> Taken:
     if isinstance(x, Raw):
         made = as_codes(ctx.build.declared, x, step, low, high, ROUNDINGS[rounding_of(op)])
         found, ctx.build.declared, ctx.build.encode, note = made
-        ctx.build.notes += [note] if note else []
+        ctx.build.note(note)
         return Taken((found,), f"int8 codes, times {scale:g}")
     raise RefusalError(
         f"it gives {int(width.reshape(-1)[0])}-bit values ({high - low + 1} levels), and only bits are taken",
@@ -108,9 +111,13 @@ def multi_threshold(ctx: Context, op: Op, args: Args) -> Taken:
             then=_as_if(x, scale / 2),
         )
     last = str(op.attributes.get("data_layout", "NCHW")).endswith("C")
-    rows = along("its thresholds", x, steps[:, 0], len(x.dims) if last else 1)
-    axis = x.axes.index((0,)) if (0,) in x.axes else 0
-    held = rows.reshape(-1, *[1] * (len(x.dims) - 1 - axis)) if len(rows) > 1 else rows
+    axis = len(x.dims) if last else 1
+    if isinstance(x, Raw):
+        held = steps[:, 0].reshape(-1, *[1] * (len(x.dims) - axis))
+    else:
+        rows = along("its thresholds", x, steps[:, 0], axis)
+        axis = x.axes.index((0,)) if (0,) in x.axes else 0
+        held = rows.reshape(-1, *[1] * (len(x.dims) - 1 - axis)) if len(rows) > 1 else rows
     moved = add(ctx, op, x, -held)
     return Taken((decide(ctx, op, moved, scale + bias, bias),), "bits: a threshold for each channel")
 

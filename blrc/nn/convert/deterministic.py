@@ -10,8 +10,9 @@ from torch import Tensor, nn
 
 from blrc.nn.layers.activation import StochasticSign
 from blrc.nn.layers.binary import BinaryConv1d, BinaryConv2d, BinaryLinear
+from blrc.nn.layers.geometry import padded
 from blrc.nn.layers.norm import StochasticBatchNorm1d, StochasticBatchNorm2d
-from blrc.nn.layers.pool import StochasticMaxPool1d, StochasticMaxPool2d
+from blrc.nn.layers.pool import MaxPool1d, MaxPool2d, StochasticMaxPool1d, StochasticMaxPool2d
 from blrc.nn.layers.ste import SteConv1d, SteConv2d, SteLinear, SteSign, signs
 
 
@@ -29,12 +30,31 @@ class Sign(nn.Module):
         return signs(x)
 
 
+class PaddedConv1d(nn.Conv1d):
+    """Apply a convolution behind `sides`: zeros before and behind."""
+
+    sides: tuple[int, ...] = ()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(padded(x, self.sides, 1)[0])
+
+
+class PaddedConv2d(nn.Conv2d):
+    """Apply a convolution behind `sides`: zeros on top, to the left, at the bottom and to the right."""
+
+    sides: tuple[int, ...] = ()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(padded(x, self.sides, 2)[0])
+
+
 def deterministic(model: nn.Module, sample: bool = False, generator: torch.Generator | None = None) -> nn.Module:
     """Return a copy of a network with fixed +-1 weights: the MAP weights, or one sample (paper, section 4.5).
 
     The layers are replaced by torch's: `BinaryLinear` by `torch.nn.Linear`, and so on for convolutions, norms and
-    pools. `StochasticSign` becomes `Sign`. Names stay the same. The layers of a Binarized NN are replaced in the same
-    way. Their weights are the signs of the shadow weights, whatever `sample` says.
+    pools, or by subclasses of these where opposite sides are padded differently. `StochasticSign` becomes `Sign`. Names
+    stay the same. The layers of a Binarized NN are replaced in the same way. Their weights are the signs of the shadow
+    weights, whatever `sample` says.
 
     The norms keep the statistics of the stochastic network, which do not fit the deterministic one: call `reestimate`.
 
@@ -97,17 +117,21 @@ def _replace(module: nn.Module, sample: bool, generator: torch.Generator | None)
         if isinstance(module, BinaryLinear | SteLinear):
             layer = nn.Linear(module.in_features, module.out_features, module.bias is not None)
         else:
-            convolution: Any = nn.Conv1d if module.dims == 1 else nn.Conv2d
-            layer = convolution(
+            sided = not isinstance(module.padding, str) and len(module.padding) > module.dims
+            kinds: Any = (PaddedConv1d, PaddedConv2d) if sided else (nn.Conv1d, nn.Conv2d)
+            made = kinds[module.dims - 1](
                 module.in_channels,
                 module.out_channels,
                 module.kernel_size,
                 module.stride,
-                module.padding,
+                0 if sided else module.padding,
                 module.dilation,
                 module.groups,
                 module.bias is not None,
             )
+            if sided:
+                made.sides = module.padding
+            layer = made
         layer.to(weight)
         layer.weight.copy_(weight)
         if layer.bias is not None and module.bias is not None:
@@ -120,7 +144,8 @@ def _replace(module: nn.Module, sample: bool, generator: torch.Generator | None)
         norm.load_state_dict(module.state_dict())
         return norm
     if isinstance(module, StochasticMaxPool1d | StochasticMaxPool2d):
-        pool: Any = nn.MaxPool1d if module.dims == 1 else nn.MaxPool2d
-        pooling: nn.Module = pool(module.kernel_size, module.stride, module.padding)
+        sided = len(module.padding) > module.dims
+        pools: Any = (MaxPool1d, MaxPool2d) if sided else (nn.MaxPool1d, nn.MaxPool2d)
+        pooling: nn.Module = pools[module.dims - 1](module.kernel_size, module.stride, module.padding)
         return pooling
     return Sign() if isinstance(module, StochasticSign | SteSign) else None

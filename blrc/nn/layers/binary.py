@@ -95,13 +95,14 @@ class BinaryConv2d(_BinaryConv):
     so units at the border have a smaller variance (paper, section 4.2).
 
     Args:
-        in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias: as in `torch.nn.Conv2d`.
+        in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias: as in `torch.nn.Conv2d`. The
+            padding may also be four numbers: top, left, bottom, right.
 
     Attributes:
         weight: a `WeightDistribution` of shape ``(C', C / groups, kH, kW)``.
         bias: real parameter ``(C',)`` or None.
         kernel_size, stride, dilation: pairs of whole numbers.
-        padding: a pair of whole numbers, ``'same'`` or ``'valid'``.
+        padding: a pair of whole numbers, or four where opposite sides differ, ``'same'`` or ``'valid'``.
 
     Raises:
         BlrcError: an option is no whole number (or pair of them) in its range, the groups do not divide the channels,

@@ -10,10 +10,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from blrc.errors import BlrcError
-from blrc.net.window import conv_window, count, of_line
+from blrc.net.window import conv_window, count, of_line, padding_option
 from blrc.nn.gaussian import expect_tensor
 
 Pair = int | tuple[int, int]
+Sides = tuple[int, int, int, int]
+"""Paddings: top, left, bottom, right."""
 Device = torch.device | str | None
 
 
@@ -34,6 +36,18 @@ class _Weighted(nn.Module, ABC):
 def last(sizes: tuple[int, int], dims: int) -> tuple[int, ...]:
     """Return the sizes of a window (vertical, horizontal) along its last `dims` dimensions."""
     return sizes[2 - dims :]
+
+
+def padded(x: Tensor, padding: Any, dims: int, value: float = 0.0) -> tuple[Tensor, Any]:
+    """Return maps, and the padding that torch's own functions can add to them.
+
+    They take a number for each dimension. Where each side has its own, the maps are padded here, with `value`, and
+    none is left.
+    """
+    if isinstance(padding, str | int) or len(padding) == dims:
+        return x, padding
+    first, behind = padding[:dims], padding[dims:]
+    return F.pad(x, [n for pair in zip(first[::-1], behind[::-1], strict=True) for n in pair], value=value), 0
 
 
 class DenseLayer(_Weighted):
@@ -101,7 +115,7 @@ class ConvLayer(_Weighted):
         out_channels: int,
         kernel_size: Pair,
         stride: Pair = 1,
-        padding: Pair | Literal["same", "valid"] = 0,
+        padding: Pair | Sides | Literal["same", "valid"] = 0,
         dilation: Pair = 1,
         groups: int = 1,
         bias: bool = False,
@@ -119,7 +133,7 @@ class ConvLayer(_Weighted):
         window = conv_window(name, **(of_line(options) if self.dims == 1 else options))
         self.kernel_size, self.stride = last(window.kernel, self.dims), last(window.stride, self.dims)
         self.dilation = last(window.dilation, self.dims)
-        pads = last(window.padding[:2], self.dims)
+        pads = padding_option(window.padding, self.dims)
         self.padding: tuple[int, ...] | str = padding if isinstance(padding, str) else pads
         self._fill((out_channels, in_channels // groups, *self.kernel_size), bias, device, dtype)
 
@@ -138,7 +152,8 @@ class ConvLayer(_Weighted):
             z = self.convolve(x.to(self.signs_in), weight.to(self.signs_in), None).to(x.dtype)
             return z if bias is None else z + bias.reshape(-1, *[1] * self.dims)
         convolve = F.conv1d if self.dims == 1 else F.conv2d
-        return convolve(x, weight, bias, self.stride, self.padding, self.dilation, self.groups)
+        x, padding = padded(x, self.padding, self.dims)
+        return convolve(x, weight, bias, self.stride, padding, self.dilation, self.groups)
 
     def extra_repr(self) -> str:
         return (

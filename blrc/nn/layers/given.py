@@ -7,12 +7,15 @@ for all channels. They are buffers, so no optimiser changes them.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from blrc.errors import BlrcError
 
+LARGEST = 2**53
+"""Sums are computed in float64, which holds integers up to this one."""
 Numbers = Tensor | Sequence[float] | float
 
 
@@ -78,10 +81,11 @@ class Threshold(nn.Module):
 
     def __init__(self, at: Tensor | Sequence[int] | int, inverted: Tensor | Sequence[bool] | bool = False) -> None:
         super().__init__()
-        limits = torch.as_tensor(at).reshape(-1)
-        turned = torch.as_tensor(inverted).reshape(-1)
+        limits, turned = _numbers("Threshold", "at", at), _numbers("Threshold", "inverted", inverted)
         if limits.is_floating_point() and not (limits == limits.round()).all():
             raise BlrcError("Threshold: at must be integers; a sum of +-1 reaches t exactly if it reaches ceil(t)")
+        if not (limits.double().abs() < LARGEST).all():
+            raise BlrcError("Threshold: at must lie between -2^53 and 2^53, which no sum reaches")
         if len(turned) not in (1, len(limits)):
             raise BlrcError(f"Threshold: {len(limits)} thresholds, but {len(turned)} values of inverted; give as many")
         self.register_buffer("at", limits.to(torch.int64))
@@ -103,10 +107,21 @@ class StrictSign(nn.Module):
         return torch.sign(x)
 
 
+def _numbers(who: str, what: str, values: Any) -> Tensor:
+    """Return real numbers as a vector that is not empty."""
+    try:
+        row = torch.as_tensor(values).reshape(-1)
+    except (TypeError, ValueError, RuntimeError, OverflowError):
+        row = torch.zeros(0)
+    if not len(row) or row.is_complex():
+        raise BlrcError(f"{who}: {what} must be numbers, one for each channel or one for all")
+    return row
+
+
 def _row(what: str, values: Numbers) -> Tensor:
-    row = torch.as_tensor(values).reshape(-1)
+    row = _numbers("ChannelScale or ChannelShift", what, values)
     row = row if row.is_floating_point() else row.to(torch.get_default_dtype())
-    if not len(row) or not torch.isfinite(row).all():
+    if not torch.isfinite(row).all():
         raise BlrcError(f"{what}: give finite numbers, one for each channel or one for all")
     return row
 

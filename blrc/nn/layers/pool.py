@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from blrc.errors import BlrcError
-from blrc.net.window import of_line, pool_window
+from blrc.net.window import of_line, padding_option, pool_window
 from blrc.nn.gaussian import Gaussian, expect_gaussian
-from blrc.nn.layers.geometry import last
+from blrc.nn.layers.geometry import Pair, Sides, last, padded
 from blrc.nn.noise import Noise, Noisy
-
-Pair = int | tuple[int, int]
 
 
 class _StochasticMaxPool(Noisy):
@@ -22,11 +21,11 @@ class _StochasticMaxPool(Noisy):
 
     dims: ClassVar[int] = 2
 
-    def __init__(self, kernel_size: Pair, stride: Pair | None = None, padding: Pair = 0) -> None:
+    def __init__(self, kernel_size: Pair, stride: Pair | None = None, padding: Pair | Sides = 0) -> None:
         super().__init__()
         window = pool_window(type(self).__name__, **self._over_maps(kernel_size, stride, padding))
         self.kernel_size, self.stride = last(window.kernel, self.dims), last(window.stride, self.dims)
-        self.padding = last(window.padding[:2], self.dims)
+        self.padding = padding_option(window.padding, self.dims)
         self.noise = Noise(torch.Tensor.normal_)
 
     def forward(self, x: Gaussian) -> Gaussian:
@@ -49,7 +48,12 @@ class _StochasticMaxPool(Noisy):
         options = self._over_maps(self.kernel_size, self.stride, self.padding)
         with torch.no_grad():
             samples = torch.addcmul(mean, self.noise.like(mean), var.sqrt())
-            index = F.max_pool2d(samples, **options, return_indices=True)[1]
+            framed, padding = padded(samples, options["padding"], 2, -math.inf)
+            index = F.max_pool2d(framed, **{**options, "padding": padding}, return_indices=True)[1]
+            if framed is not samples:  # back to positions in the map
+                top, left = options["padding"][:2]
+                row, column = index // framed.shape[3], index % framed.shape[3]
+                index = (row - top) * samples.shape[3] + column - left
         if var.shape == (1, *mean.shape[1:]):
             return Gaussian(_take(mean, index), _take_shared(var, index))
         return Gaussian(_take(mean, index), _take(var.expand_as(mean), index))
@@ -80,12 +84,12 @@ class StochasticMaxPool2d(_StochasticMaxPool):
     choice itself has no gradient. Noise comes from torch's default generator, in training and in evaluation.
 
     Args:
-        kernel_size, stride, padding: as in `torch.nn.MaxPool2d`. The stride defaults to the kernel's size. Padding is
-            never chosen.
+        kernel_size, stride, padding: as in `torch.nn.MaxPool2d`. The stride defaults to the kernel's size. The padding
+            may also be four numbers (top, left, bottom, right). It is never chosen.
 
     Raises:
         BlrcError: an option is no whole number (or pair of them) in its range, the padding is more than half of the
-            kernel, or the input is no Gaussian over maps.
+            kernel (of four: not less than the kernel), or the input is no Gaussian over maps.
 
     Source: paper, section 4.2 ("stochastic max pooling").
 
@@ -97,6 +101,41 @@ class StochasticMaxPool2d(_StochasticMaxPool):
         tensor([[[[ 5.,  7.],
                   [13., 15.]]]])
     """
+
+
+class MaxPool1d(nn.MaxPool1d):
+    """Apply `torch.nn.MaxPool1d`, with a padding that may also be two numbers, before and behind.
+
+    Example:
+        >>> MaxPool1d(2, padding=(0, 1))(torch.arange(3.0)[None])
+        tensor([[1., 2.]])
+    """
+
+    def __init__(self, kernel_size: Any, stride: Any = None, padding: Any = 0) -> None:
+        super().__init__(kernel_size, stride, padding)
+        pool_window("MaxPool1d", **of_line({"kernel_size": kernel_size, "stride": stride, "padding": padding}))
+
+    def forward(self, x: Tensor) -> Tensor:
+        x, padding = padded(x, self.padding, 1, -math.inf)
+        return F.max_pool1d(x, self.kernel_size, self.stride, padding)
+
+
+class MaxPool2d(nn.MaxPool2d):
+    """Apply `torch.nn.MaxPool2d`, with a padding that may also be four numbers: top, left, bottom, right.
+
+    Example:
+        >>> MaxPool2d(2, padding=(0, 0, 1, 1))(torch.arange(9.0).reshape(1, 1, 3, 3))
+        tensor([[[[4., 5.],
+                  [7., 8.]]]])
+    """
+
+    def __init__(self, kernel_size: Any, stride: Any = None, padding: Any = 0) -> None:
+        super().__init__(kernel_size, stride, padding)
+        pool_window("MaxPool2d", kernel_size, stride, padding)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x, padding = padded(x, self.padding, 2, -math.inf)
+        return F.max_pool2d(x, self.kernel_size, self.stride, padding)
 
 
 def _take(x: Tensor, index: Tensor) -> Tensor:

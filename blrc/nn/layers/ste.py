@@ -96,13 +96,14 @@ class SteConv2d(_SteConv):
     """Apply a convolution with the signs of its weights and zero padding: ``(N, C, H, W)`` to ``(N, C', H', W')``.
 
     Args:
-        in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias: as in `torch.nn.Conv2d`.
+        in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias: as in `torch.nn.Conv2d`. The
+            padding may also be four numbers: top, left, bottom, right.
 
     Attributes:
         weight: shadow weights ``(C', C / groups, kH, kW)``, initially uniform in [-1, 1].
         bias: real parameter ``(C',)`` or None.
         kernel_size, stride, dilation: pairs of whole numbers.
-        padding: a pair of whole numbers, ``'same'`` or ``'valid'``.
+        padding: a pair of whole numbers, or four where opposite sides differ, ``'same'`` or ``'valid'``.
 
     Raises:
         BlrcError: an option is no whole number (or pair of them) in its range, the groups do not divide the channels,

@@ -15,7 +15,11 @@ A user of the file sees these tensors:
             members, classes)               shape where there are several members
 ==========  ==============================  ====================================================================
 
-``--onnx-outputs scores`` leaves out all but `scores`. ``--onnx-form float`` (`blrc.targets.onnx.float_form`) has a
+Where the network has several heads, the scores of each are an output of its name in place of `scores`, the others are
+``NAME.label``, ``NAME.log_p``, ``NAME.mean`` and ``NAME.variance``, and `members` is common to all; the metadata have
+``blrc.heads`` and ``blrc.score_scale.NAME``.
+
+``--onnx-outputs scores`` leaves out all but the scores. ``--onnx-form float`` (`blrc.targets.onnx.float_form`) has a
 float32 `input` and float32 `scores`, which hold the same integers, and no other output.
 
 N is dynamic. Inside, every value of the program is a tensor of its own name. What members compute alike is computed
@@ -69,16 +73,17 @@ def emit(program: Program, options: EmitOptions) -> Emitted:
     has_head = options.onnx_outputs == "all" and options.onnx_form == "integer"
     with _counted(graph, head_cost):
         scores = [tensor_name(program, program.output, k) for k in range(len(members))]
-        if has_head:
+        if program.heads:
+            (onnx_head.lower_heads if has_head else onnx_head.split_heads)(graph, scores, program)
+        elif has_head:
             onnx_head.lower_head(graph, scores, head.scale_of(program.score_scale), program.classes, program.gate)
         else:
             onnx_head.stack_scores(graph, scores, program.classes)
     inner = {info.name: info for k in range(len(members)) for info in _infos(program, k, form)}
-    scores_info = onnx_head.scores_info(len(members), program.classes, form.scores)
     model = graph.model(
         options.name,
         inputs=[value_info(tensor_name(program, program.input), program.input, form.raw(program))],
-        outputs=[*(onnx_head.outputs(program.classes) if has_head else []), scores_info],
+        outputs=_outputs(program, form.scores, has_head),
         inner=[info for name, info in inner.items() if name != "scores"],
     )
     model.producer_version = options.version
@@ -86,7 +91,7 @@ def emit(program: Program, options: EmitOptions) -> Emitted:
     properties = {
         "blrc.digest": program_file.digest(program),
         "blrc.members": json.dumps(list(program.members)),
-        "blrc.score_scale": repr(program.score_scale),
+        **_scales(program),
         "blrc.version": options.version,
         **({"model_author": options.author} if options.author else {}),
         **({"model_license": options.license} if options.license else {}),
@@ -168,6 +173,27 @@ def _counted(graph: Graph, cost: _Cost) -> Iterator[None]:
     cost.nbytes += sum(array.nbytes for name, array in graph.constants.items() if name not in known)
 
 
+def _outputs(program: Program, kind: int, has_head: bool) -> list[onnx.ValueInfoProto]:
+    members, found = len(program.members), list[onnx.ValueInfoProto]()
+    if not program.heads:
+        found += onnx_head.outputs(program.classes) if has_head else []
+        return [*found, onnx_head.scores_info(members, program.classes, kind)]
+    for each in program.heads:
+        found.append(onnx_head.scores_info(members, each.classes, kind, each.name))
+        found += onnx_head.outputs(each.classes, each.name) if has_head else []
+    return [*found, *([onnx_head.members_info()] if has_head else [])]
+
+
+def _scales(program: Program) -> dict[str, str]:
+    """Return the metadata that give the scale of the scores: of the only head, or of each by its name."""
+    if not program.heads:
+        return {"blrc.score_scale": repr(program.score_scale)}
+    return {
+        "blrc.heads": json.dumps([each.name for each in program.heads]),
+        **{f"blrc.score_scale.{each.name}": repr(each.score_scale) for each in program.heads},
+    }
+
+
 def _infos(program: Program, member: int, form: Form) -> list[onnx.ValueInfoProto]:
     return [form.info(program, op.y, member) for op in program.ops]
 
@@ -176,9 +202,13 @@ def _describe(program: Program, options: EmitOptions) -> str:
     raw = "0 and 1" if program.input.dtype == "bits" else program.input.dtype
     what = "network" if len(program.members) == 1 else f"network, an ensemble of {len(program.members)} members"
     said = f"Binary neural {what}: {options.name}, compiled by blrc {options.version}. input: raw {raw}; "
+    scores, scale = "scores", "blrc.score_scale"
+    if program.heads:
+        scores, scale = ", ".join(each.name for each in program.heads), "blrc.score_scale.NAME"
+        said += "the outputs of a head are its scores by its name, and NAME.label and so on; "
     if options.onnx_form == "float":
         return (
-            f"{said}as float32; scores: integers as float32, real score = score x blrc.score_scale. "
+            f"{said}as float32; {scores}: integers as float32, real score = score x {scale}. "
             "Inner bits are -1 and +1; inner codes are -128 to 127."
         )
     if options.onnx_outputs == "all":
@@ -187,7 +217,7 @@ def _describe(program: Program, options: EmitOptions) -> str:
             "mean: of the label's probability over members x 2^16; variance: likewise x 2^32; members: how many; "
         )
     return (
-        f"{said}scores: int32, real score = score x blrc.score_scale. "
+        f"{said}{scores}: int32, real score = score x {scale}. "
         "Inner bits are uint8 0 and 2 with zero point 1; inner codes are uint8 code + 128."
     )
 

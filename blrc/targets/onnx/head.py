@@ -14,32 +14,49 @@ OpenVINO 2026.4 computes other scores where a file has them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
 from blrc.program import head
+from blrc.program.program import Program
 from blrc.targets.onnx.ints import EXACT, ROOM, Arithmetic, Digits, Int
 from blrc.targets.onnx.nodes import Graph
 from blrc.targets.onnx.softmax import bits_behind, log2, powers_sum, probability
 
 OUTPUTS = ("label", "log_p", "mean", "variance", "members")
+MEMBERS = "members"
 LARGEST_BEHIND = 2**31 - 2  # legal.py keeps scores within 2^30 of 0
 LARGEST_VARIANCE = 2**30  # of numbers from 0 to 2^16: (2^16 / 2)^2
 
 
-def outputs(classes: int) -> list[onnx.ValueInfoProto]:
-    """Describe the tensors of `OUTPUTS`."""
+def outputs(classes: int, head: str = "") -> list[onnx.ValueInfoProto]:
+    """Describe the tensors of `OUTPUTS`, those of a head of several under its name; all have `members` in common."""
     shape: dict[str, list[str | int]] = {"log_p": ["N", classes]}
-    return [helper.make_tensor_value_info(name, TensorProto.INT64, shape.get(name, ["N"])) for name in OUTPUTS]
+    names = {name: output_name(name, head) for name in OUTPUTS}
+    return [
+        helper.make_tensor_value_info(called, TensorProto.INT64, shape.get(name, ["N"]))
+        for name, called in names.items()
+        if name != MEMBERS or not head
+    ]
 
 
-def scores_info(members: int, classes: int, kind: int = TensorProto.INT32) -> onnx.ValueInfoProto:
-    """Describe the tensor `scores`."""
+def output_name(name: str, head: str) -> str:
+    """Return what an output of `OUTPUTS` is called: as it is, or behind the name of its head."""
+    return f"{head}.{name}" if head and name != MEMBERS else name
+
+
+def members_info() -> onnx.ValueInfoProto:
+    """Describe the tensor `members`, which all heads have in common."""
+    return helper.make_tensor_value_info(MEMBERS, TensorProto.INT64, ["N"])
+
+
+def scores_info(members: int, classes: int, kind: int = TensorProto.INT32, name: str = "scores") -> onnx.ValueInfoProto:
+    """Describe the tensor of the scores, which bears the name of its head where there are several."""
     shape: list[str | int] = ["N", classes] if members == 1 else ["N", members, classes]
-    return helper.make_tensor_value_info("scores", kind, shape)
+    return helper.make_tensor_value_info(name, kind, shape)
 
 
 def stack_scores(graph: Graph, scores: Sequence[str], classes: int) -> str:
@@ -53,6 +70,36 @@ def stack_scores(graph: Graph, scores: Sequence[str], classes: int) -> str:
     return graph.node("Reshape", [row, graph.integers(-1, len(scores), classes)], "scores")
 
 
+def split_heads(graph: Graph, scores: Sequence[str], program: Program) -> None:
+    """Add the scores of each head as an output of its name, in the shape of `stack_scores`."""
+    members = len(scores)
+    stack = stack_scores(graph, scores, program.classes)
+    for each, part in zip(program.heads, program.parts, strict=True):
+        bounds = (graph.integers(n) for n in (part.place.start, part.place.stop, 1 if members == 1 else 2))
+        graph.node("Slice", [stack, *bounds], each.name)
+
+
+def lower_heads(graph: Graph, scores: Sequence[str], program: Program) -> None:
+    """Add the nodes from the members' scores to the scores of each head, `OUTPUTS` of each, and `members`."""
+    split_heads(graph, scores, program)
+    members, ints = len(scores), Arithmetic(graph)
+    logs = [
+        _logs(ints, each.name, members, part.scale, each.classes, f"{each.name}/")
+        for each, part in zip(program.heads, program.parts, strict=True)
+    ]
+    alone = None
+    if program.gate:
+        gates = [
+            _alone(ints, log, program.gate, f"{each.name}/")
+            for each, (_, log, _) in zip(program.heads, logs, strict=True)
+        ]
+        alone = gates[0]
+        for i, other in enumerate(gates[1:], 1):
+            alone = graph.node("And", [alone, other], f"heads/alone{i}")
+    for each, (lost, log, best) in zip(program.heads, logs, strict=True):
+        _give_head(ints, lost, log, best, members, lambda: alone, each.name)
+
+
 def lower_head(graph: Graph, scores: Sequence[str], scale: head.Scale, classes: int, gate: int = 0) -> None:
     """Add the nodes from the members' scores, int32 (N, classes) each, to `scores` and `OUTPUTS`.
 
@@ -61,54 +108,79 @@ def lower_head(graph: Graph, scores: Sequence[str], scale: head.Scale, classes: 
     """
     ints, members = Arithmetic(graph), len(scores)
     stack = stack_scores(graph, scores, classes)
-    axis = 1 if members == 1 else 2
-    best = graph.node("ArgMax", [stack], "head/best", axis=axis, keepdims=1, select_last_index=0)
-    graph.node("GatherElements", [stack, best], "head/top", axis=axis)
-    graph.node("Sub", ["head/top", stack], "head/behind")
-    d = bits_behind(ints, Int("head/behind", 0, LARGEST_BEHIND), scale, "head/d")
-    log = log2(ints, powers_sum(ints, d, axis, classes, "head/sum"), axis, classes, "head/log")
-    lost = ints.clip(ints.add(d, log, "head/far"), 0, head.FLOOR, "head/lost")
-    if members == 1:
-        graph.node("Squeeze", [best, graph.integers(1)], "label")
-        _wide(graph, graph.node("Neg", [lost.name], "head/log_p"), "log_p")
-        p = probability(ints, log, "head/p")
-        _give(graph, p, "mean")
-        _give(graph, ints.clip(p, 0, 0, "head/variance"), "variance")
-        _give(graph, ints.clip(p, 1, 1, "head/members"), "members")
-    else:
-        _ensemble(ints, lost, log, members, gate)
+    lost, log, best = _logs(ints, stack, members, scale, classes)
+    _give_head(ints, lost, log, best, members, lambda: _alone(ints, log, gate) if gate else None)
 
 
-def _ensemble(ints: Arithmetic, lost: Int, log: Int, members: int, gate: int) -> None:
-    """Add the answer of several members: `lost` is (N, members, classes), `log` is (N, members, 1)."""
-    graph = ints.graph
-    digits = ints.total(lost, 1, members, "head/all_lost", keepdims=False)
-    all_lost = ints.joined(digits, members * head.FLOOR, "head/all_lost/number")
-    alone = _alone(ints, log, gate) if gate else None
+Alone = Callable[[], str | None]
+"""Add the nodes that tell where the first member answers alone, bool (N, 1); None without a gate."""
+
+
+def _logs(
+    ints: Arithmetic, stack: str, members: int, scale: head.Scale, classes: int, at: str = ""
+) -> tuple[Int, Int, str]:
+    """Return by how much each class is less likely than certain, log2 of the sum, and the position of the best score.
+
+    Args:
+        stack: the scores of all members.
+        at: what the names of the nodes begin with.
+    """
+    graph, axis = ints.graph, 1 if members == 1 else 2
+    best = graph.node("ArgMax", [stack], f"{at}head/best", axis=axis, keepdims=1, select_last_index=0)
+    top = graph.node("GatherElements", [stack, best], f"{at}head/top", axis=axis)
+    behind = graph.node("Sub", [top, stack], f"{at}head/behind")
+    d = bits_behind(ints, Int(behind, 0, LARGEST_BEHIND), scale, f"{at}head/d")
+    log = log2(ints, powers_sum(ints, d, axis, classes, f"{at}head/sum"), axis, classes, f"{at}head/log", at)
+    return ints.clip(ints.add(d, log, f"{at}head/far"), 0, head.FLOOR, f"{at}head/lost"), log, best
+
+
+def _give_head(ints: Arithmetic, lost: Int, log: Int, best: str, members: int, alone: Alone, name: str = "") -> None:
+    """Add the outputs of one head, which is called `name` if there are several."""
+    graph, at = ints.graph, f"{name}/" if name else ""
+    if members > 1:
+        _ensemble(ints, lost, members, alone, name)
+        return
+    graph.node("Squeeze", [best, graph.integers(1)], output_name("label", name))
+    _wide(graph, graph.node("Neg", [lost.name], f"{at}head/log_p"), output_name("log_p", name))
+    p = probability(ints, log, f"{at}head/p")
+    _give(graph, p, output_name("mean", name))
+    _give(graph, ints.clip(p, 0, 0, f"{at}head/variance"), output_name("variance", name))
+    if MEMBERS not in graph.made:
+        _give(graph, ints.clip(p, 1, 1, f"{at}head/members"), MEMBERS)
+
+
+def _ensemble(ints: Arithmetic, lost: Int, members: int, only: Alone, name: str) -> None:
+    """Add the answer of several members: `lost` is (N, members, classes)."""
+    graph, at = ints.graph, f"{name}/" if name else ""
+    digits = ints.total(lost, 1, members, f"{at}head/all_lost", keepdims=False)
+    all_lost = ints.joined(digits, members * head.FLOOR, f"{at}head/all_lost/number")
+    alone = only()
     if alone:
-        all_lost = _choose(graph, alone, _first(graph, lost), all_lost, "head/used_lost")
-    log_p = graph.node("Neg", [all_lost.name], "head/log_p")
-    _wide(graph, log_p, "log_p")
-    label = graph.node("ArgMax", [log_p], "head/label", axis=1, keepdims=1, select_last_index=0)
-    graph.node("Squeeze", [label, graph.integers(1)], "label")
+        all_lost = _choose(graph, alone, _first(graph, lost), all_lost, f"{at}head/used_lost")
+    log_p = graph.node("Neg", [all_lost.name], f"{at}head/log_p")
+    _wide(graph, log_p, output_name("log_p", name))
+    label = graph.node("ArgMax", [log_p], f"{at}head/label", axis=1, keepdims=1, select_last_index=0)
+    graph.node("Squeeze", [label, graph.integers(1)], output_name("label", name))
     # The label's probability by every member.
-    label = graph.node("Unsqueeze", [label, graph.integers(2)], "head/label/one")
-    label = graph.node("Tile", [label, graph.integers(1, members, 1)], "head/label/every")
-    graph.node("GatherElements", [lost.name, label], "head/label/lost", axis=2)
-    p = probability(ints, Int("head/label/lost", lost.low, lost.high), "head/p")
-    mean, variance = moments(ints, p, members)
+    label = graph.node("Unsqueeze", [label, graph.integers(2)], f"{at}head/label/one")
+    label = graph.node("Tile", [label, graph.integers(1, members, 1)], f"{at}head/label/every")
+    of_label = graph.node("GatherElements", [lost.name, label], f"{at}head/label/lost", axis=2)
+    p = probability(ints, Int(of_label, lost.low, lost.high), f"{at}head/p")
+    mean, variance = moments(ints, p, members, at)
     if alone:
-        mean = _choose(graph, alone, _first(graph, p), mean, "head/used_mean")
-        variance = _choose(graph, alone, Int(graph.scalar("int32", 0), 0, 0), variance, "head/used_variance")
+        mean = _choose(graph, alone, _first(graph, p), mean, f"{at}head/used_mean")
+        zero = Int(graph.scalar("int32", 0), 0, 0)
+        variance = _choose(graph, alone, zero, variance, f"{at}head/used_variance")
         one, every = Int(graph.scalar("int32", 1), 1, 1), Int(graph.scalar("int32", members), members, members)
-        _give(graph, _choose(graph, alone, one, every, "head/members"), "members")
-    else:
-        _give(graph, ints.clip(mean, members, members, "head/members"), "members")
-    _give(graph, mean, "mean")
-    _give(graph, variance, "variance")
+        if MEMBERS not in graph.made:
+            _give(graph, _choose(graph, alone, one, every, f"{at}head/members"), MEMBERS)
+    elif MEMBERS not in graph.made:
+        _give(graph, ints.clip(mean, members, members, f"{at}head/members"), MEMBERS)
+    _give(graph, mean, output_name("mean", name))
+    _give(graph, variance, output_name("variance", name))
 
 
-def moments(ints: Arithmetic, p: Int, members: int) -> tuple[Int, Int]:
+def moments(ints: Arithmetic, p: Int, members: int, at: str = "") -> tuple[Int, Int]:
     """Return mean and variance over members, (N, 1) each, of p, which is (N, members, 1).
 
     The sum of p divided by n gives the mean and a rest. With deviations from that mean, the law's variance is
@@ -120,24 +192,24 @@ def moments(ints: Arithmetic, p: Int, members: int) -> tuple[Int, Int]:
     def total(x: Int, shift: int, name: str) -> Digits:
         return [(digit, at + shift) for digit, at in ints.total(x, 1, members, name, keepdims=False, limit=ROOM)]
 
-    mean, rest = ints.quotient(total(p, 0, "head/sum_p"), members, head.ONE, "head/mean")
-    every = ints.graph.node("Unsqueeze", [mean.name, ints.graph.integers(1)], "head/mean/every")
-    deviation = ints.subtract(p, Int(every, mean.low, mean.high), "head/deviation")
-    size = Int(ints.graph.node("Abs", [deviation.name], "head/deviation/size"), 0, head.ONE)
-    a, b = ints.divide(size, 256, "head/deviation/high"), ints.remainder(size, 256, "head/deviation/low")
+    mean, rest = ints.quotient(total(p, 0, f"{at}head/sum_p"), members, head.ONE, f"{at}head/mean")
+    every = ints.graph.node("Unsqueeze", [mean.name, ints.graph.integers(1)], f"{at}head/mean/every")
+    deviation = ints.subtract(p, Int(every, mean.low, mean.high), f"{at}head/deviation")
+    size = Int(ints.graph.node("Abs", [deviation.name], f"{at}head/deviation/size"), 0, head.ONE)
+    a, b = ints.divide(size, 256, f"{at}head/deviation/high"), ints.remainder(size, 256, f"{at}head/deviation/low")
     digits = [
-        *total(ints.multiply(a, a, "head/square/high"), 16, "head/squares/high"),
-        *total(ints.multiply(a, b, "head/square/middle"), 9, "head/squares/middle"),
-        *total(ints.multiply(b, b, "head/square/low"), 0, "head/squares/low"),
+        *total(ints.multiply(a, a, f"{at}head/square/high"), 16, f"{at}head/squares/high"),
+        *total(ints.multiply(a, b, f"{at}head/square/middle"), 9, f"{at}head/squares/middle"),
+        *total(ints.multiply(b, b, f"{at}head/square/low"), 0, f"{at}head/squares/low"),
     ]
     digits.sort(key=lambda digit: -digit[1])
     # Subtract the ceiling from n and the lowest digit, which stays positive; the quotient is then one too large.
-    squared = ints.add(ints.multiply(rest, rest, "head/rest/squared"), members - 1, "head/rest/up")
-    ceiling = ints.divide(squared, members, "head/rest/ceiling")
-    last = ints.add(digits[-1][0], members, "head/squares/lifted")
-    last = ints.known(ints.subtract(last, ceiling, "head/squares/corrected"), 0, last.high)
-    above, _ = ints.quotient([*digits[:-1], (last, 0)], members, LARGEST_VARIANCE + 1, "head/variance")
-    return mean, ints.subtract(above, 1, "head/variance/number")
+    squared = ints.add(ints.multiply(rest, rest, f"{at}head/rest/squared"), members - 1, f"{at}head/rest/up")
+    ceiling = ints.divide(squared, members, f"{at}head/rest/ceiling")
+    last = ints.add(digits[-1][0], members, f"{at}head/squares/lifted")
+    last = ints.known(ints.subtract(last, ceiling, f"{at}head/squares/corrected"), 0, last.high)
+    above, _ = ints.quotient([*digits[:-1], (last, 0)], members, LARGEST_VARIANCE + 1, f"{at}head/variance")
+    return mean, ints.subtract(above, 1, f"{at}head/variance/number")
 
 
 def last_alone(gate: int, largest: int) -> int:
@@ -149,13 +221,13 @@ def last_alone(gate: int, largest: int) -> int:
     return int(np.flatnonzero(head.probabilities(-lost) >= gate)[-1])
 
 
-def _alone(ints: Arithmetic, log: Int, gate: int) -> str:
+def _alone(ints: Arithmetic, log: Int, gate: int, at: str = "") -> str:
     """Return where the first member answers alone, bool (N, 1); the log-probability of its label is -log."""
     graph = ints.graph
     assert log.low >= 0 and log.high <= EXACT
     first = _first(graph, log)
     limit = graph.scalar("int32", last_alone(gate, log.high))
-    return graph.node("GreaterOrEqual", [limit, first.name], "head/alone")
+    return graph.node("GreaterOrEqual", [limit, first.name], f"{at}head/alone")
 
 
 def _first(graph: Graph, x: Int) -> Int:

@@ -16,10 +16,11 @@ from numpy.typing import NDArray
 from blrc.errors import BlrcError
 from blrc.net.elements import ELEMENTS
 from blrc.program import head
+from blrc.program.heads import ensemble
 from blrc.program.program import Op, Program, Value
 from blrc.targets.onnx import worker
 from blrc.targets.onnx.emit import FORMS, op_model
-from blrc.targets.onnx.head import OUTPUTS
+from blrc.targets.onnx.head import MEMBERS, OUTPUTS, output_name
 from blrc.targets.onnx.tensors import is_flat, tensor_name
 from blrc.targets.requests import OnnxForm
 
@@ -55,21 +56,32 @@ class OnnxRun:
     def classify(self, raw: NDArray[Any]) -> tuple[head.Answer, NDArray[np.int32]]:
         """Run the unchanged file: return the answer, as `reference.answer`, and scores ``(N, members, classes)``.
 
-        Where the file has no head, the answer is `head.ensemble` of the file's scores.
+        Where the file has no head, the answer is that of the reference for the file's scores.
 
         Args:
             raw: input in device layout, ``(N, H, W, C)``.
         """
         count, members, classes = len(raw), len(self.program.members), self.program.classes
+        names = [each.name for each in self.program.heads]
         if count == 0:
             none, log_p = np.empty(0, np.int64), np.empty((0, classes), np.int64)
-            return head.Answer(none, log_p, none, none, none), np.empty((0, members, classes), np.int32)
+            by_head = np.empty((0, len(names)), np.int64) if names else none
+            answer = head.Answer(by_head, log_p, by_head, by_head, none)
+            return answer, np.empty((0, members, classes), np.int32)
         found = self._engine(self.model, {"input": _input_tensor(self.program.input, raw, self.form)})
-        scores = integers("scores", found["scores"]).astype(np.int32, copy=False).reshape(count, members, classes)
-        if OUTPUTS[0] not in found:
-            scale = head.scale_of(self.program.score_scale)
-            return head.ensemble(list(scores.transpose(1, 0, 2)), scale, self.program.gate), scores
-        return head.Answer(*(found[name] for name in OUTPUTS)), scores
+        parts = [integers(name, found[name]).reshape(count, members, -1) for name in names or ["scores"]]
+        scores = np.concatenate(parts, axis=2).astype(np.int32, copy=False)
+        if MEMBERS not in found:
+            return ensemble(list(scores.transpose(1, 0, 2)), self.program.parts, self.program.gate), scores
+        if not names:
+            return head.Answer(*(found[name] for name in OUTPUTS)), scores
+
+        def joined(output: str) -> NDArray[Any]:
+            each = [found[output_name(output, name)] for name in names]
+            return np.concatenate(each, axis=1) if output == "log_p" else np.stack(each, axis=1)
+
+        label, log_p, mean, variance = map(joined, ("label", "log_p", "mean", "variance"))
+        return head.Answer(label, log_p, mean, variance, found[MEMBERS]), scores
 
     def run(self, raw: NDArray[Any], member: int = 0) -> Arrays:
         """Return all values of one member, as `reference.run` does, from a copy of the file in which each is an output.

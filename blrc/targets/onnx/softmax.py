@@ -116,20 +116,21 @@ def powers_sum(ints: Arithmetic, d: Int, axis: int, classes: int, name: str) -> 
     return ints.known(total, 1 << (head.EXP_BITS - radix), classes << (head.EXP_BITS - radix)), rest, radix
 
 
-def log2(ints: Arithmetic, total: tuple[Int, Int, int], axis: int, classes: int, name: str) -> Int:
+def log2(ints: Arithmetic, total: tuple[Int, Int, int], axis: int, classes: int, name: str, at: str = "") -> Int:
     """Return `head.log2` of a sum over `classes`.
 
     tail = (sum >> (power + 6)) - 2^24 has 24 bits. The law interpolates between 257 entries. The table here has four
     entries for each of these, on the same lines and with the fractions that they have there. So 14 bits are left to
-    interpolate, seven at a time: (start + step r1 + (step r0 >> 7)) >> 17 is exact.
+    interpolate, seven at a time: (start + step r1 + (step r0 >> 7)) >> 17 is exact. The names of the tables whose
+    length depends on `classes` begin with `at`.
     """
     upper, lower, radix = total
     powers = np.arange(max(classes.bit_length(), 2))
     reached = ints.at_least(upper, 1 << (head.EXP_BITS - radix + powers[1:]), f"{name}/reached")
     ones = ints.from_booleans(reached, f"{name}/ones")
     power = ints.joined(ints.total(ones, axis, len(powers) - 1, f"{name}/power"), int(powers[-1]), f"{name}/power")
-    raised = ints.look_up(1 << np.maximum(radix - 6 - powers, 0), power, f"head/log2/raise{radix}", f"{name}/raise")
-    kept = ints.look_up(1 << (powers + 6), power, "head/log2/kept", f"{name}/kept")
+    raised = ints.look_up(1 << np.maximum(radix - 6 - powers, 0), power, f"{at}head/log2/raise{radix}", f"{name}/raise")
+    kept = ints.look_up(1 << (powers + 6), power, f"{at}head/log2/kept", f"{name}/kept")
     # upper x 2^radix is below 2^(31 + power), so this is below 2^25.
     scaled = Int(ints.graph.node("Mul", [upper.name, raised.name], f"{name}/upper"), 0, 2**25 - 1)
     scaled = ints.add(scaled, ints.divide(lower, kept, f"{name}/lower"), f"{name}/scaled")

@@ -69,9 +69,15 @@ def check_input(program: Program) -> None:
     """Refuse a network whose input a page cannot show.
 
     Raises:
-        BlrcError: the input is bits or int8, has neither one channel nor three, or has only one pixel.
+        BlrcError: the input is bits or int8, has neither one channel nor three, or has only one pixel; or there are
+            several heads.
     """
     height, width, channels = program.input.shape
+    if program.heads:
+        raise BlrcError(
+            f"target web: a page shows one answer, and the network has the heads "
+            f"{', '.join(each.name for each in program.heads)}; export another target"
+        )
     if program.input.dtype != "uint8":
         raise BlrcError(
             f"target web: the network takes {program.input.dtype}, and a page has pixels, which are uint8; train it on "

@@ -37,7 +37,7 @@ class Agreement:
         ties: the number of decisions in which float64 and the exact threshold differ on a tie.
         differences: the number of decisions that differ elsewhere; it must be 0.
         labels: the number of inputs that were compared.
-        same_labels: the number of inputs to which the torch network gives the same label.
+        same_labels: the number of inputs to which the torch network gives the same label, for every head.
     """
 
     decisions: int
@@ -52,7 +52,7 @@ def torch_agreement(net: Net, raw: NDArray[Any], labels: NDArray[np.int64]) -> A
 
     Args:
         raw: the inputs, ``(N, *shape)``.
-        labels: the program's labels for them.
+        labels: the program's labels for them, ``(N,)``, or ``(N, heads)``.
     """
     stages: dict[str, _Decisions] = {}
     binary = net.encoding.is_binary
@@ -62,7 +62,9 @@ def torch_agreement(net: Net, raw: NDArray[Any], labels: NDArray[np.int64]) -> A
             binary = True
     same = 0
     for i in range(0, len(raw), CHUNK):
-        same += _same_labels(net, stages, raw[i : i + CHUNK], labels[i : i + CHUNK])
+        same += _same_labels(
+            net, stages, raw[i : i + CHUNK], labels[i : i + CHUNK].reshape(len(raw[i : i + CHUNK]), -1)
+        )
     counts = sum((stage.compare() for stage in stages.values()), np.zeros(3, dtype=np.int64))
     decisions, ties, differences = map(int, counts)
     return Agreement(decisions, ties, differences, len(raw), same)
@@ -129,9 +131,9 @@ class _Decisions:
 
 
 def _same_labels(net: Net, stages: Mapping[str, _Decisions], raw: NDArray[Any], labels: NDArray[np.int64]) -> int:
-    """Run a batch through all stages, and return how many labels are the program's."""
+    """Run a batch through all stages, and return on how many inputs the labels of all heads are the program's."""
     x: NDArray[np.int8] = net.encoding.maps(raw)
-    same = 0
+    same: list[NDArray[np.bool_]] = []
     for piece in pieces(net):
         if isinstance(piece, Stage):
             x = stages[piece.linear.name].run(x)
@@ -141,8 +143,8 @@ def _same_labels(net: Net, stages: Mapping[str, _Decisions], raw: NDArray[Any], 
             x = x.reshape(len(x), -1)
         elif isinstance(piece, Softmax):
             scores = x.reshape(len(x), -1).astype(np.float64) @ piece.weights.T + piece.bias
-            same = int((scores.argmax(axis=1) == labels).sum())
+            same.append(scores.argmax(axis=1) == labels[:, len(same)])
         elif isinstance(piece, ScoreStage):
             scores = real_scores(piece, preactivation(piece.linear, x, 1))
-            same = int((scores.argmax(axis=1) == labels).sum())
-    return same
+            same.append(scores.argmax(axis=1) == labels[:, len(same)])
+    return int(np.all(same, axis=0).sum())

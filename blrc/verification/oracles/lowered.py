@@ -45,7 +45,9 @@ def _chunk(program: Program, net: Net, raw: NDArray[Any], member: int) -> str | 
     x: NDArray[np.int8] = net.encoding.maps(raw)
     binary = net.encoding.is_binary
     inverted = np.zeros(program.input.shape[2], dtype=bool)
-    name = ""
+    name, done = "", 0
+    scores = values[program.output.name][:, 0, 0]
+    scales = [each.score_scale for each in program.heads] or [program.score_scale]
     for piece in pieces(net):
         if isinstance(piece, Stage):
             rule = folded(piece, net.encoding, binary)
@@ -58,15 +60,18 @@ def _chunk(program: Program, net: Net, raw: NDArray[Any], member: int) -> str | 
             inverted = np.zeros_like(inverted)
             name = piece.name if piece.name in outputs else name
         elif isinstance(piece, ScoreStage):
-            numbers = affine(piece, Fraction(program.score_scale))
-            scores = numbers.multiplier * preactivation(piece.linear, x, 1) + numbers.bias
-            return None if np.array_equal(values[program.output.name][:, 0, 0], scores) else piece.linear.name
+            numbers = affine(piece, Fraction(scales[done]))
+            expected = numbers.multiplier * preactivation(piece.linear, x, 1) + numbers.bias
         elif isinstance(piece, Softmax):
-            rows, bias = (np.rint(real / program.score_scale).astype(np.int64) for real in (piece.weights, piece.bias))
-            scores = x.reshape(len(x), -1).astype(np.int64) @ rows.T + bias
-            return None if np.array_equal(values[program.output.name][:, 0, 0], scores) else piece.name
+            rows, bias = (np.rint(real / scales[done]).astype(np.int64) for real in (piece.weights, piece.bias))
+            expected = x.reshape(len(x), -1).astype(np.int64) @ rows.T + bias
         else:
             x = x.reshape(len(x), -1) if isinstance(piece, Flatten) else x
+            continue
+        if isinstance(piece, ScoreStage | Softmax):
+            if not np.array_equal(scores[:, program.parts[done].place], expected):
+                return piece.linear.name if isinstance(piece, ScoreStage) else piece.name
+            done += 1
             continue
         bits = (device_layout(x) > 0) != inverted
         # A pool of bits that follows may be fused into the layer; then the pool's output is compared.

@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from blrc.program import head
-from blrc.program.head import FLOOR, ONE, Answer, Scale, Sums
+from blrc.program.head import FLOOR, ONE, Answer, Sums, every
+from blrc.program.heads import Parts, Tallies
 from blrc.program.program import Program
 from blrc.targets.c.build.answers import Answers
 from blrc.verification.compare import Comparison, Difference
@@ -20,24 +20,25 @@ STOPPING = "predict"
 FIELDS = ("label", "log_p", "p", "p_squared", "mean", "variance", "members", "settled")
 
 
-def predicted(scores: Sequence[NDArray[np.int32]], scale: Scale, gate: int, confidence: int) -> Answers:
+def predicted(scores: Sequence[NDArray[np.int32]], parts: Parts, gate: int, confidence: int) -> Answers:
     """Return what ``NAME_predict`` must give, from the scores ``(N, classes)`` of each member.
 
     Args:
+        parts: where the scores of each head lie (`Program.parts`).
         gate: Q16; 0 stands for no gate.
         confidence: Q16; 0 turns stopping at a confidence off.
     """
-    sums = Sums.start(*scores[0].shape)
+    sums = Tallies.start(len(scores[0]), parts)
     running = np.ones(len(scores[0]), np.bool_)
     result: Answers | None = None
-    for member in scores:
-        sums = sums.add(member, scale)
-        answer, settled = sums.answer(), sums.settled(len(scores) - sums.members)
+    for index, member in enumerate(scores, 1):
+        sums = sums.add(member)
+        answer, settled = sums.answer(), sums.settled(len(scores) - index)
         now = _all(sums, answer, settled)
         result = now if result is None else _where(running, now, result)
-        stops = settled | ((confidence != 0) & (answer.mean >= confidence))
-        if sums.members == 1 and gate:
-            stops |= answer.mean >= gate
+        stops = settled | ((confidence != 0) & every(answer.mean >= confidence))
+        if index == 1 and gate:
+            stops |= every(answer.mean >= gate)
         running &= ~stops
     assert result is not None
     return result
@@ -51,8 +52,9 @@ def confidences(program: Program, scores: Sequence[NDArray[np.int32]]) -> tuple[
     """
     if len(scores) == 1:
         return (0,)
-    first = Sums.start(*scores[0].shape).add(scores[0], head.scale_of(program.score_scale))
+    first = Tallies.start(len(scores[0]), program.parts).add(scores[0])
     mean = first.answer().mean
+    mean = mean if mean.ndim == 1 else mean.min(axis=1)  # what decides is the head that is least sure
     goes_on = ~first.settled(len(scores) - 1) & ((program.gate == 0) | (mean < program.gate))
     mean = np.sort(mean[goes_on] if goes_on.any() else mean)
     exact = int(mean[len(mean) // 2])
@@ -63,31 +65,40 @@ def ties(program: Program) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return sums of log p ``(N, classes)`` and numbers of members ``(N,)`` whose label is just settled, or just not.
 
     In them the label leads an earlier and a later class by what the remaining members can take away, by one less and by
-    one and two more.
+    one and two more. Each head is tried so, while the others are settled.
     """
-    classes, total = program.classes, len(program.members)
+    total = len(program.members)
     rows, members = [], []
     for used in range(1, total + 1):
-        for label in range(min(classes, 3)):
-            for other in range(min(classes, 4)):
-                for beside in (-1, 0, 1, 2):
-                    lead = (total - used) * FLOOR + beside
-                    if other != label and lead >= 0:
-                        row = np.full(classes, -used * FLOOR, np.int64)
-                        row[label] = 0
-                        row[other] = -lead
-                        rows.append(row)
-                        members.append(used)
-    return np.array(rows, np.int64).reshape(-1, classes), np.array(members, np.int64)
+        settled = np.full(program.classes, -used * FLOOR - total * FLOOR, np.int64)
+        for part in program.parts:
+            settled[part.place.start] = 0
+        for part in program.parts:
+            start, classes = part.place.start, part.place.stop - part.place.start
+            for label in range(min(classes, 3)):
+                for other in range(min(classes, 4)):
+                    for beside in (-1, 0, 1, 2):
+                        lead = (total - used) * FLOOR + beside
+                        if other != label and lead >= 0:
+                            row = settled.copy()
+                            row[part.place] = -used * FLOOR
+                            row[start + label] = 0
+                            row[start + other] = -lead
+                            rows.append(row)
+                            members.append(used)
+    return np.array(rows, np.int64).reshape(-1, program.classes), np.array(members, np.int64)
 
 
 def compare_ties(program: Program, found: NDArray[np.bool_], engine: str) -> Comparison:
-    """Compare what the C's ``NAME_is_final`` says of all `ties` with `head.Sums.settled`."""
+    """Compare what the C's ``NAME_is_final`` says of all `ties` with `head.Sums.settled` of every head."""
     log_p, members = ties(program)
     expected = np.array(
         [
-            Sums(row[None], row[None], row[None], int(used)).settled(len(program.members) - int(used))[0]
-            for row, used in zip(log_p, members, strict=True)
+            all(
+                Sums(row[None], row[None], row[None], int(used)).settled(len(program.members) - int(used))[0]
+                for row in (whole[part.place] for part in program.parts)
+            )
+            for whole, used in zip(log_p, members, strict=True)
         ],
         np.bool_,
     )
@@ -113,10 +124,9 @@ def compare_stopping(expected: Answers, found: Answers, what: str, engine: str, 
     return Comparison({STOPPING: count}, None)
 
 
-def _all(sums: Sums, answer: Answer, settled: NDArray[np.bool_]) -> Answers:
-    return Answers(
-        answer.label, sums.log_p, sums.p, sums.p_squared, answer.mean, answer.variance, answer.members, settled
-    )
+def _all(sums: Tallies, answer: Answer, settled: NDArray[np.bool_]) -> Answers:
+    log_p, p, p_squared = map(sums.side_by_side, ("log_p", "p", "p_squared"))
+    return Answers(answer.label, log_p, p, p_squared, answer.mean, answer.variance, answer.members, settled)
 
 
 def _where(running: NDArray[np.bool_], now: Answers, before: Answers) -> Answers:

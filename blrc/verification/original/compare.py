@@ -12,17 +12,20 @@ from numpy.typing import NDArray
 
 from blrc.errors import BlrcError
 from blrc.exports.door import OpenedExport
+from blrc.exports.manifest import SUFFIX, to_bytes
 from blrc.frontend.origin import origin_of
 from blrc.importing.declared import Declared
 from blrc.lowering.lower import lower
 from blrc.net.encoding import InputEncoding
 from blrc.program import program_file
 from blrc.program.program import Encode, Program
+from blrc.store.claim import claimed
+from blrc.store.listing import content_of
 from blrc.verification.original.file import open_file
 from blrc.verification.original.module import open_module
 from blrc.verification.original.original import Original
 from blrc.verification.original.places import places
-from blrc.verification.original.report import Against
+from blrc.verification.original.report import Against, counts_of
 from blrc.verification.original.tally import Tally
 from blrc.verification.original.thresholds import Decided, compare_thresholds
 
@@ -36,11 +39,23 @@ def against_original(
     inputs: Sequence[tuple[NDArray[Any], NDArray[Any] | None]],
     progress: Callable[[str, int, int], None],
 ) -> Against:
-    """Compare an exported folder with its original, as `compare_original` does, and the files' digests.
+    """Compare an exported folder with its original, and keep the counts in the folder's manifest.
 
     Args:
         given: the path of an ONNX file, or a module of torch.
     """
+    found = _against(opened, given, inputs, progress)
+    unkept = keep(opened, found)
+    return found if unkept is None else replace(found, notes=(*found.notes, unkept))
+
+
+def _against(
+    opened: OpenedExport,
+    given: Any,
+    inputs: Sequence[tuple[NDArray[Any], NDArray[Any] | None]],
+    progress: Callable[[str, int, int], None],
+) -> Against:
+    """Compare an exported folder with its original, as `compare_original` does, and the files' digests."""
     manifest = opened.manifest
     if not isinstance(given, Path):
         module = open_module(given, encoding_of(opened), manifest.norms, manifest.rounding)
@@ -60,6 +75,26 @@ def against_original(
     if origin is None or origin.sha256 == original.sha256:
         return found
     return replace(found, notes=(f"the export was made of another file, whose SHA-256 is {origin.sha256}",))
+
+
+def keep(opened: OpenedExport, found: Against) -> str | None:
+    """Write the counts of a comparison into the manifest; all other files stay as they are.
+
+    Returns:
+        Why that cannot be done, or None: nobody may write into the folder, or it is no longer the export that was
+        compared.
+    """
+    manifest, name = opened.manifest, f"{opened.name}{SUFFIX}"
+    known = to_bytes(manifest)
+    counted = to_bytes(replace(manifest, settings={**manifest.settings, "compared": counts_of(found)}))
+    if counted == known:
+        return None
+    try:
+        with claimed(opened.folder) as place:
+            place.write({name: counted}, {name: content_of(known)})
+    except BlrcError as error:
+        return f"the counts could not be kept in the manifest: {error}"
+    return None
 
 
 def encoding_of(opened: OpenedExport) -> InputEncoding:

@@ -103,3 +103,21 @@ def to_lines(found: Against) -> list[str]:
 def to_plain(found: Against) -> dict[str, Any]:
     """Return the comparison as plain data for JSON."""
     return asdict(found)
+
+
+def counts_of(found: Against) -> dict[str, Any]:
+    """Return what of a comparison the manifest holds: the original, and counts."""
+    layers = found.layers.values()
+    return {
+        "original": found.original,
+        "sha256": found.sha256,
+        "bits": sum(layer.bits for layer in layers),
+        "bits_that_differ": sum(layer.differ for layer in layers),
+        "bits_not_explained": sum(layer.differ - layer.explained for layer in layers),
+        "decisions": found.decisions,
+        "channels_that_differ": len(found.channels),
+        "scores": found.scores,
+        "labels": found.labels,
+        "labels_that_differ": found.labels - found.same_labels,
+        "problems": len(found.problems),
+    }

@@ -137,7 +137,7 @@ def _bipolar(w: _Writer) -> list[Any]:
 def _quant(w: _Writer) -> list[Any]:
     """Write Quant out; of one signed bit it is a sign, whatever it rounds."""
     from blrc.importing.file import Op
-    from blrc.importing.folding import rounding_of, steps_of
+    from blrc.importing.quantisers import rounding_of, steps_of
 
     op = Op(w.node.name, w.node.op_type, w.node.domain, (), (), _texts(w.attributes))
     width = w.held(3)

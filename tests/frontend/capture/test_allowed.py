@@ -29,7 +29,7 @@ def layer_of(cls: type[nn.Module]) -> nn.Module:
         return cls(2, 2, bias=True)
     if issubclass(cls, nn.BatchNorm1d | nn.BatchNorm2d | bnn.StochasticBatchNorm1d | bnn.StochasticBatchNorm2d):
         return cls(2)
-    pools = (bnn.StochasticMaxPool1d, bnn.StochasticMaxPool2d, nn.MaxPool1d, nn.MaxPool2d)
+    pools = (bnn.StochasticMaxPool1d, bnn.StochasticMaxPool2d, bnn.MaxPool1d, bnn.MaxPool2d, nn.MaxPool1d, nn.MaxPool2d)
     given = (bnn.ChannelScale, bnn.ChannelShift, bnn.Threshold)
     return cls(2) if cls in (*pools, *given) else cls()
 

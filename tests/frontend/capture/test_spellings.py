@@ -132,6 +132,56 @@ def test_every_spelling_of_a_sign(name: str) -> None:
     assert np.abs(found - expected).max() <= 37.001 * score_scale(nets) / 2
 
 
+PADDED: dict[str, tuple[tuple[int, int, int, int], Callable[..., Any]]] = {
+    "before a convolution": (
+        (0, 0, 1, 1),
+        lambda x, w: F.conv2d(F.pad(x, (0, 1, 0, 1)), w, stride=2),
+    ),
+    "beside its own padding": ((3, 1, 1, 2), lambda x, w: F.conv2d(F.pad(x, (0, 1, 2, 0)), w, stride=2, padding=1)),
+    "twice": ((0, 1, 1, 2), lambda x, w: F.conv2d(nn.ZeroPad2d((1, 1, 0, 0))(F.pad(x, (0, 1, 0, 1))), w, stride=2)),
+    "of columns": ((0, 0, 0, 2), lambda x, w: F.conv2d(F.pad(x, (0, 2)), w, stride=2)),
+    "same": ((0, 0, 1, 1), lambda x, w: F.conv2d(x, w[:, :, :2, :2], padding="same")),
+}
+
+
+@pytest.mark.filterwarnings("ignore:Using padding='same'")
+@pytest.mark.parametrize("name", PADDED)
+def test_zeros_around_what_a_convolution_reads(name: str) -> None:
+    """Of a first layer on bits, and of one behind a sign; torch computes with the zeros."""
+    sides, function = PADDED[name]
+    generator = torch.Generator().manual_seed(3)
+    weight = torch.randint(0, 2, (6, 6, 3, 3), generator=generator) * 2.0 - 1
+
+    class Padded(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            width = self.features(torch.ones(1, 2, 9, 8)).numel()
+            self.fc = nn.Linear(width, 4)
+
+        def features(self, x: torch.Tensor) -> torch.Tensor:
+            for inputs in (2, 6):
+                z = function(x, weight[:, :inputs].to(x)) + 0.5
+                x = sign(F.max_pool2d(F.pad(z, (0, 1, 1, 0), value=-torch.inf), 2, 1))
+            return F.max_pool2d(F.pad(x, (1, 0, 1, 0), value=-1.0), 2, ceil_mode=True)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.fc(self.features(x).flatten(1))
+
+    torch.manual_seed(4)
+    model = Padded().eval()
+    shape = (2, 9, 8)
+    checkpoint = taken(model, blrc.bits(shape))
+    found = [node.options["padding"] for node in checkpoint.nodes if "padding" in node.options]
+    assert found[0] == list(sides) and found[1] == [1, 0, 0, 1]
+    program, nets = build(checkpoint, [MAP])
+    raw = np.random.default_rng(0).integers(0, 2, (100, *shape)).astype(np.uint8)
+    with torch.no_grad():
+        expected = model.double()(torch.from_numpy(raw * 2.0 - 1)).numpy()
+    scale = score_scale(nets)
+    bound = model.fc.in_features * scale / 2 + 1e-9  # of weights rounded to steps of `scale`
+    assert np.abs(reference.scores(program, device_layout(raw)) * scale - expected).max() <= bound
+
+
 def scaled_by_data(m: Network, x: torch.Tensor) -> torch.Tensor:
     return m.fc((x.sign() * x.abs().mean(1, keepdim=True)).flatten(1))  # type: ignore[no-any-return]
 
@@ -197,10 +247,26 @@ REFUSED: dict[str, tuple[Callable[..., Any], list[str]]] = {
     "softmax of maps": (lambda m, x: scores(m, x.softmax(1)), ["softmax along another dimension"]),
     "error": (lambda m, x: m.fc(x), ["fails on an input of shape", "mat1 and mat2"]),
     "transposed": (lambda m, x: m.fc(sign(x).permute(0, 2, 3, 1).flatten(1)), ["permute", "(N, C, H, W)"]),
-    "padded": (lambda m, x: m.fc(F.pad(sign(x), (1, 0, 1, 0))[:, :, 1:, 1:].flatten(1)), ["constant_pad_nd"]),
+    "padded": (
+        lambda m, x: m.fc(F.pad(sign(x), (1, 0, 1, 0))[:, :, 1:, 1:].flatten(1)),
+        ["pads with 0 what no convolution (for 0) or max pooling (for -inf) reads next"],
+    ),
+    "padded with 1": (
+        lambda m, x: scores(m, F.conv2d(F.pad(sign(x), (0, 2, 0, 2), value=1.0), torch.ones(6, 6, 3, 3).to(x))),
+        ["a convolution whose input was padded with 1", "zeros"],
+    ),
+    "padded channels": (lambda m, x: m.fc(F.pad(sign(x), (0, 0, 0, 0, 1, 0))[:, 1:].flatten(1)), ["height and width"]),
+    "padded with 0 and pooled": (
+        lambda m, x: scores(m, F.max_pool2d(F.pad(x, (0, 1, 0, 1)), 2, 1)),
+        ["pools what was padded with 0, which may be the largest", "-inf"],
+    ),
+    "pool of a pad": (
+        lambda m, x: scores(m, F.max_pool2d(F.pad(x, (0, 2, 0, 2), value=-torch.inf), 2, 1)[:, :, :3, :2]),
+        ["pools with padding (0, 0, 2, 2)", "at most (1, 1)"],
+    ),
     "pool": (
-        lambda m, x: m.fc(sign(F.max_pool2d(x, 2, ceil_mode=True)).flatten(1).repeat(1, 3)),
-        ["dilation or ceil_mode"],
+        lambda m, x: scores(m, F.max_pool2d(x, (2, 1), 1, dilation=2).repeat(1, 1, 3, 1)),
+        ["pools with dilation"],
     ),
     "whole numbers": (lambda m, x: m.fc(x.int().to(x).flatten(1)), ["into whole numbers"]),
     "sign of -0.0": (

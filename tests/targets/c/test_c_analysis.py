@@ -202,10 +202,12 @@ def test_an_old_language_gets_one_error_from_every_file(every_file: list[Path], 
 @pytest.mark.parametrize("most", HOW_MANY)
 @pytest.mark.slow("clang-tidy takes seconds for a file")
 def test_clang_tidy_finds_nothing(folders: list[Path], most: int | None) -> None:
+    """Clang's static analyzer, which takes most of the time, runs by night; by day gcc's reads the same files."""
+    by_day = ["--checks=-clang-analyzer-*"] if most else []
     for folder in folders[: most and 1]:
         sources = [path for path in different(folders) if path.parent == folder][:most]
         assert not complaints(
-            ["clang-tidy-19", "--quiet", f"--config-file={TIDY}", *sources, "--", "-std=c99", f"-I{folder}"]
+            ["clang-tidy-19", "--quiet", f"--config-file={TIDY}", *by_day, *sources, "--", "-std=c99", f"-I{folder}"]
         )
 
 

@@ -60,7 +60,7 @@ from blrc.program import reference
 from blrc.targets.c.native.network import Native
 from blrc.targets.c.native.library import library_files
 from blrc.targets.c.native.slots import Slots
-flags = ("-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+flags = ("-Og", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 cpu, *kinds = sys.argv[1:]
 library.host_cpu = slots.host_cpu = lambda: cpu
 for seed, kind in enumerate(kinds):

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+import torch
 from c_exports import export, longest_strips, one_conv
 from cortex_m_sizes import (
     COMPILER,
@@ -19,12 +20,14 @@ from cortex_m_sizes import (
     measure_folder,
     runtime_figures,
 )
+from head_networks import saved, stochastic
 from hypothesis import given
 from hypothesis import strategies as st
 from random_programs import gated, random_program
 
+from blrc.app.export import build
 from blrc.frontend import checkpoint
-from blrc.frontend.sample import sample
+from blrc.frontend.sample import MAP, Member, sample
 from blrc.lowering.lower import lower
 from blrc.program.program import Program, Window
 from blrc.program.vectors import record
@@ -281,6 +284,21 @@ def test_the_bound_on_the_stack_holds_whatever_gcc_inlines(tmp_path: Path, monke
         whole = CallGraph({**graph.frames, **runtime}, graph.calls)
         for call, nbytes in footprint.measure(layout).calls.items():
             assert deepest(whole, f"net_{call}", pointers=0) <= nbytes, (call, seed, shape, layers, members)
+
+
+@pytest.mark.parametrize(
+    ("heads", "members", "gate"),
+    [(2, 1, 0), (12, 3, 30000), *(pytest.param(*case, marks=pytest.mark.nightly) for case in ((5, 1, 0), (3, 3, 0)))],
+)
+@pytest.mark.needs(*COMPILER, "arm-none-eabi-size")
+def test_stated_sizes_bound_several_heads(tmp_path: Path, heads: int, members: int, gate: int) -> None:
+    torch.manual_seed(heads)
+    checkpoint = saved(stochastic({f"h{place}": 2 + place % 3 for place in range(heads)}))
+    drawn = [MAP, Member(1, 0), Member(1, 1)][:members]
+    program, _ = build(checkpoint, drawn, gate)
+    stated = check_stated(program, tmp_path, CORTEX_M55 if heads == 5 else PORTABLE)
+    sums = [part.nbytes for part in stated.ram if part.what == "sums of members"]
+    assert sums == ([8 + 16 * program.classes + 16 * heads] if members > 1 else [])
 
 
 @pytest.mark.parametrize("members", [1, 3])

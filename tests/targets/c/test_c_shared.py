@@ -24,6 +24,7 @@ from blrc.targets.c.native.library import Shared, in_library, library_files
 from blrc.targets.c.native.network import Native
 
 QUICK = ("-O0",)
+OPTIMISED = library.OPTIMISED  # what users get: conftest.py asks for less
 
 
 @pytest.fixture(autouse=True)
@@ -242,6 +243,7 @@ def test_flags_are_those_of_the_machine(
 ) -> None:
     if cpuinfo is not None:
         (tmp_path / "cpuinfo").write_text(cpuinfo, encoding="ascii")
+    monkeypatch.setattr(library, "OPTIMISED", OPTIMISED)
     monkeypatch.setattr(library, "CPUINFO", tmp_path / "cpuinfo")
     monkeypatch.setattr(library.platform, "machine", lambda: machine)
     library._cpuinfo.cache_clear()

@@ -14,6 +14,7 @@ from blrc.frontend.capture.byvalue.emit import Captured
 from blrc.frontend.capture.byvalue.values import Atom
 from blrc.frontend.capture.evaluate import Reals, output
 from blrc.frontend.kinds.node import Node
+from blrc.net.net import INPUT
 
 CLOSE = 2.0**-6
 """How far from +-1 the module's signs may be: straight-through estimators round, and a wrong sign is off by 2."""
@@ -35,21 +36,22 @@ def check_agreement(captured: Captured, x: Reals, dtype: torch.dtype, samples: S
     """
     coarser = torch.finfo(dtype).eps / torch.finfo(torch.float64).eps
     underflow = torch.finfo(dtype).tiny
-    values: Reals = x
-    slack: Reals = np.zeros_like(x)
+    found: dict[str, tuple[Reals, Reals]] = {INPUT: (x, np.zeros_like(x))}
     for node in captured.nodes:
         atom = captured.atoms[node.name]
+        values, slack = found[node.inputs[0]]
         got = output(node, captured.tensors, values)
         own = np.broadcast_to(np.asarray(got.slack) * coarser + underflow, got.values.shape)
         if atom.bits:
             carried = slack if slack.shape == got.values.shape else None
-            values, slack = _signs(node, atom, values, carried, got.values, samples), np.zeros_like(got.values)
+            found[node.name] = _signs(node, atom, values, carried, got.values, samples), np.zeros_like(got.values)
             continue
         slack = own + _carried(captured, node, atom, values, slack, got.values)
         values = got.values
         if atom.tap is not None:
             _same(node.name, atom.tap.values, values, slack, samples)
             values, slack = atom.tap.values, np.zeros_like(slack)
+        found[node.name] = values, slack
 
 
 def _signs(node: Node, atom: Atom, before: Reals, slack: Reals | None, found: Reals, samples: Sequence[str]) -> Reals:

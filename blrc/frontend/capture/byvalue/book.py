@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,22 @@ _SAME_TWICE = ("clip", "relu", "prelu", "scale", "shift")
 FOLDED = 2.0**-18
 """How far a last real layer that took up what followed it may be off, relative to its weights; they become int8."""
 
+
+@dataclass(frozen=True, eq=False)
+class Padded:
+    """Hold a map, the values that the module computed of it, and numbers that were put around it.
+
+    Attributes:
+        sides: how many at the top, left, bottom and right.
+        value: the number; it is the same everywhere.
+    """
+
+    held: Held
+    tensor: torch.Tensor
+    sides: tuple[int, int, int, int] = (0, 0, 0, 0)
+    value: float = 0.0
+
+
 Bits = tuple[Atom, Reals, Reals]
 """An atom of +-1, and for each channel by what it is multiplied, and what is added then."""
 
@@ -42,6 +58,7 @@ class Book:
         self.number = -1  # of the operation that is explained
         self._count = 0
         self._made: dict[Any, Any] = {}
+        self._padded: dict[int, Padded] = {}
         self.input = self.layer(INPUT, "", None, shape=shape, bits=bits)
 
     def who(self, path: str) -> str:
@@ -93,6 +110,19 @@ class Book:
             self._made[key] = made
         same: Atom = self._made[key]
         return same
+
+    def padded(self, around: Padded, path: str, seen: tuple[int, ...]) -> Held:
+        """Return what a padded map stands for, which only a convolution or a pool can take over."""
+        why = f"pads with {around.value:g} what no convolution (for 0) or max pooling (for -inf) reads next"
+        atom = self.opaque(why, "pad directly before it, or give it the padding as an option", path, seen)
+        self._padded[atom.number] = around
+        return Held(atom, seen)
+
+    def inside(self, held: Held, tensor: torch.Tensor) -> Padded:
+        """Return what a map is without the padding that still has to be taken over."""
+        number = held.value.number if isinstance(held.value, Atom) else -1
+        around = self._padded.get(number)
+        return Padded(held, tensor) if around is None or around.held.row != held.row else around
 
     def unknown(self, why: str, shape: tuple[int, ...], path: str, x: Value | None = None) -> Held:
         """Return what a tensor stands for that no layer computes."""

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from blrc.errors import BlrcError
 from blrc.frontend.capture.byvalue.values import LABELS, OPAQUE, Atom
 from blrc.frontend.kinds.node import Node
+from blrc.net.heads import Heads
 from blrc.net.net import INPUT
 
 _WORDS = {
@@ -38,45 +39,55 @@ class Captured:
         nodes, tensors: those of a checkpoint.
         atoms: what the module computed, by the name of the layer.
         notes: what is worth telling.
+        heads: of a network with several outputs, the layer that gives each.
     """
 
     nodes: tuple[Node, ...]
     tensors: Mapping[str, NDArray[Any]]
     atoms: Mapping[str, Atom]
     notes: tuple[str, ...]
+    heads: Heads = ()
 
 
-def emit(last: Atom, leaves: Sequence[str]) -> Captured:
-    """Return the layers from the network's input to its last atom.
+def emit(outputs: Mapping[str, Atom], leaves: Sequence[str]) -> Captured:
+    """Return the layers from the network's input to its last atoms.
 
     Args:
+        outputs: what the network gives, by the names of its heads.
         leaves: paths of the modules that hold no others.
 
     Raises:
         BlrcError: no layer computes one of the atoms; the message is that of the first.
     """
-    notes = []
-    while last.kind == LABELS and last.x is not None:
-        notes.append(
-            f"leaves out the softmax at the end ({last.path or 'in forward'}): the labels are the same, and the scores "
-            "are those before it"
-        )
-        last = last.x
-    chain = _chain(last)
-    for atom in chain:
-        if atom.kind == OPAQUE or (atom.kind == "softmax" and atom is not last):
-            raise BlrcError(atom.what)
-        if atom.kind == LABELS:
-            raise BlrcError(f"layer {atom.path!r}: computes a softmax before the end; leave it out")
-    named = _named(chain, frozenset(leaves))
+    notes: list[str] = []
+    layers: list[Atom] = []
+    lasts = {}
+    for head, given in outputs.items():
+        last = given
+        while last.kind == LABELS and last.x is not None:
+            notes.append(
+                f"leaves out the softmax at the end ({last.path or 'in forward'}): the labels are the same, and the "
+                "scores are those before it"
+            )
+            last = last.x
+        chain = _chain(last)
+        for atom in chain:
+            if atom.kind == OPAQUE or (atom.kind == "softmax" and atom is not last):
+                raise BlrcError(atom.what)
+            if atom.kind == LABELS:
+                raise BlrcError(f"layer {atom.path!r}: computes a softmax before the end; leave it out")
+        layers += [atom for atom in chain if atom.number not in {other.number for other in layers}]
+        lasts[head] = last
+    named = _named(layers, frozenset(leaves))
+    names = {atom.number: name for name, atom in named.items()}
     nodes: list[Node] = []
     tensors: dict[str, NDArray[Any]] = {}
-    before = INPUT
     for name, atom in named.items():
+        before = INPUT if atom.x is None else names.get(atom.x.number, INPUT)
         nodes.append(Node(name, atom.kind, (before,), atom.options))
         tensors |= {f"{name}.{key}": _single(value) for key, value in atom.tensors.items()}
-        before = name
-    return Captured(tuple(nodes), tensors, named, tuple(notes))
+    heads = tuple((head, names.get(last.number, INPUT)) for head, last in lasts.items() if len(lasts) > 1)
+    return Captured(tuple(nodes), tensors, named, tuple(notes), heads)
 
 
 def _chain(last: Atom) -> list[Atom]:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import nn
 
 from blrc.errors import BlrcError
 from blrc.frontend.capture.known import known_class
-from blrc.frontend.capture.trace import capture
+from blrc.frontend.capture.trace import capture_heads
 from blrc.frontend.capture.walk import named_modules
 from blrc.frontend.kinds.node import Node
+from blrc.net.heads import Heads
 from blrc.nn import StochasticBatchNorm1d, StochasticBatchNorm2d, StochasticMaxPool2d, WeightDistribution
 from blrc.nn.layers.geometry import ConvLayer, DenseLayer
 from blrc.nn.noise import Noisy
@@ -35,23 +38,27 @@ def unwrapped(model: nn.Module) -> tuple[nn.Module, tuple[str, ...]]:
     return inner, (f"saved the module inside of {type(model).__name__}, its .{'.'.join(path)}",)
 
 
-def captured_strictly(model: nn.Module) -> tuple[Node, ...] | None:
-    """Return the layers of a module of `blrc.nn` layers, or None if it is one to be read by value.
+def captured_strictly(model: nn.Module, names: Sequence[str] | None) -> tuple[tuple[Node, ...], Heads] | None:
+    """Return the layers and heads of a module of `blrc.nn` layers, or None if it is one to be read by value.
+
+    Args:
+        names: names for the heads (`blrc.frontend.capture.trace.capture_heads`).
 
     Raises:
         BlrcError: it is of `blrc.nn` layers, or no network, and cannot be captured.
     """
     try:
-        nodes = capture(model)
+        nodes, heads = capture_heads(model, names)
     except BlrcError:
         check_module(model)
         if known_class(model) is not None or _has_ours(model):
             raise
         return None
     if _has_ours(model):
-        return nodes
-    real = [node for node in nodes[:-1] if node.kind == "softmax"]
-    return None if real or _is_binary(model, nodes) else nodes
+        return nodes, heads
+    ends = {layer for _, layer in heads} or {node.name for node in nodes[-1:]}
+    real = [node for node in nodes if node.kind == "softmax" and node.name not in ends]
+    return None if real or any(_is_binary(model, node) for node in nodes if node.name in ends) else (nodes, heads)
 
 
 def _has_ours(model: nn.Module) -> bool:
@@ -59,11 +66,11 @@ def _has_ours(model: nn.Module) -> bool:
     return any(isinstance(module, _OURS) for module in named_modules(model).values())
 
 
-def _is_binary(model: nn.Module, nodes: tuple[Node, ...]) -> bool:
-    """Return whether the last layer, which has no class of its own, has weights of one size for each output."""
-    if not nodes or nodes[-1].kind != "softmax":
+def _is_binary(model: nn.Module, node: Node) -> bool:
+    """Return whether a last layer, which has no class of its own, has weights of one size for each output."""
+    if node.kind != "softmax":
         return False
-    weight = named_modules(model)[nodes[-1].name]._parameters["weight"]
+    weight = named_modules(model)[node.name]._parameters["weight"]
     assert isinstance(weight, torch.Tensor)
     size = weight.detach().abs()
-    return type(named_modules(model)[nodes[-1].name]) is nn.Linear and bool((size == size[:, :1]).all())
+    return type(named_modules(model)[node.name]) is nn.Linear and bool((size == size[:, :1]).all())

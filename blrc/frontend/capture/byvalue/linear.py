@@ -12,6 +12,7 @@ import torch
 from blrc.frontend.capture.byvalue.book import Book
 from blrc.frontend.capture.byvalue.tape import Operation
 from blrc.frontend.capture.byvalue.values import Atom, Held, Reals
+from blrc.net.window import padding_option
 
 ROUNDINGS = 8
 """Units in the last place, of values up to 1, by which a straight-through estimator may leave weights or signs off."""
@@ -66,12 +67,22 @@ def convolution(book: Book, op: Operation) -> Held:
         remedy = f"use a convolution of one dimension, or describe the input of the device with the shape {shape}"
         return Held(book.opaque(why, remedy, op.path, seen), seen)
     weight = given["weight"]
+    around = book.inside(op.held["input"], given["input"]) if "input" in op.held else None
+    sides = [0, 0, 0, 0]
+    if around is not None and any(around.sides):
+        if around.value:
+            why = f"{who} whose input was padded with {around.value:g}"
+            return Held(book.opaque(why, "pad with zeros", op.path, seen), seen)
+        sides = list(around.sides)
+        op = replace(op, given={**given, "input": around.tensor}, held={**op.held, "input": around.held})
+    own = (0, *given["padding"])[-2:]
+    top, left, bottom, right = (n + int(own[i % 2]) for i, n in enumerate(sides))
     options = {
         "in_channels": int(weight.shape[1]) * int(given["groups"]),
         "out_channels": int(weight.shape[0]),
         "kernel_size": list(map(int, weight.shape[2:])),
         "stride": list(map(int, given["stride"])),
-        "padding": list(map(int, given["padding"])),
+        "padding": list(padding_option((top, left, bottom, right), axes)),
         "dilation": list(map(int, given["dilation"])),
         "groups": int(given["groups"]),
     }

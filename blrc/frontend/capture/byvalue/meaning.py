@@ -10,11 +10,13 @@ from typing import Any
 import numpy as np
 import torch
 
+from blrc.errors import BlrcError
 from blrc.frontend.capture.byvalue.arithmetic import ELEMENTWISE, elementwise
 from blrc.frontend.capture.byvalue.book import Book
 from blrc.frontend.capture.byvalue.linear import convolution, dense
 from blrc.frontend.capture.byvalue.tape import Operation
 from blrc.frontend.capture.byvalue.values import LABELS, Held, Table, Tap, origin, table_of_bits
+from blrc.net.window import padding_option, pool_window
 
 Rule = Callable[[Book, Operation], Held]
 _CHAIN = "make the network a chain of layers"
@@ -25,7 +27,6 @@ _REMEDIES = {
     "cat": _CHAIN,
     "slice": _CHAIN,
     "select": _CHAIN,
-    "constant_pad_nd": "give the convolution its padding, as an option",
     "permute": "keep maps as (N, C, H, W)",
     "transpose": "keep maps as (N, C, H, W)",
     "bernoulli": "drop values in training only: F.dropout(x, training=self.training)",
@@ -98,18 +99,48 @@ def _norm(book: Book, op: Operation) -> Held:
     return replace(firm, value=book.layer(kind, op.path, x, options, tensors, out=op.out))
 
 
+def _padded(book: Book, op: Operation) -> Held:
+    """Return a map with numbers around it, which the next convolution or pool takes over."""
+    seen, pad, value = tuple(op.out.shape[1:]), list(map(int, op.given["pad"])), float(op.given["value"])
+    before = book.inside(op.held["self"], op.given["self"])
+    left, right, top, bottom = (*pad, 0, 0, 0, 0)[:4]
+    axes, held = len(seen) - 1, op.held["self"]
+    over_maps = axes in (1, 2) and not held.flat and not held.row and not any(pad[2 * axes :]) and min(pad) >= 0
+    if not over_maps or (any(before.sides) and before.value != value):
+        above = origin(op.held["self"].value)
+        why = "pads by negative numbers, other dimensions than height and width, or by several values"
+        return Held(book.opaque(why, "pad height and width with zeros", op.path, seen, above), seen)
+    top, left, bottom, right = map(sum, zip(before.sides, (top, left, bottom, right), strict=True))
+    return book.padded(replace(before, sides=(top, left, bottom, right), value=value), op.path, seen)
+
+
 def _max_pool(book: Book, op: Operation) -> Held:
     given, held = op.given, op.held["self"]
     seen = tuple(op.out.shape[1:])
-    kernel, padding = _pair(given["kernel_size"]), _pair(given["padding"])
-    stride = _pair(given["stride"]) if given["stride"] else kernel
-    floor = tuple((n + 2 * p - k) // s + 1 for n, p, k, s in zip(held.seen[1:], padding, kernel, stride, strict=True))
+    around = book.inside(held, given["self"])
     tall = held.row and seen[1] != 1  # padding gave a line more rows
-    if held.flat or tall or _pair(given["dilation"]) != [1, 1] or floor != seen[1:]:
+    if held.flat or tall or _pair(given["dilation"]) != [1, 1]:
         above = origin(held.value)
-        why = "pools with dilation or ceil_mode"
-        return Held(book.opaque(why, "use plain max pooling", op.path, seen, above), seen)
-    return _pooled(book, op, {"kernel_size": kernel, "stride": stride, "padding": padding})
+        return Held(
+            book.opaque(
+                "pools with dilation, or over several rows of a line", "use plain max pooling", op.path, seen, above
+            ),
+            seen,
+        )
+    kernel, own = _pair(given["kernel_size"]), _pair(given["padding"])
+    stride = _pair(given["stride"]) if given["stride"] else kernel
+    sides = [n + own[i % 2] for i, n in enumerate(around.sides)]
+    for axis, size in enumerate(around.held.seen[1:]):  # with ceil_mode, windows may reach farther
+        reached = (seen[1 + axis] - 1) * stride[axis] + kernel[axis]
+        sides[2 + axis] = max(sides[2 + axis], reached - size - sides[axis])
+    padding = padding_option((sides[0], sides[1], sides[2], sides[3]))
+    options = {"kernel_size": kernel, "stride": stride, "padding": list(padding)}
+    try:
+        pool_window("max pooling", **options)
+    except BlrcError as error:
+        why, _, remedy = str(error).removeprefix("max pooling: ").partition(": ")
+        return Held(book.opaque(f"pools with {why}", remedy, op.path, seen), seen)
+    return _pooled(book, op, options)
 
 
 def _adaptive_pool(book: Book, op: Operation) -> Held:
@@ -123,11 +154,16 @@ def _adaptive_pool(book: Book, op: Operation) -> Held:
 
 def _pooled(book: Book, op: Operation, options: Mapping[str, Any]) -> Held:
     """Return the largest value of each window; of two values that is an OR of bits."""
-    held, tensor, seen, kind = op.held["self"], op.given["self"], tuple(op.out.shape[1:]), "plain_pool2d"
+    around, seen, kind = book.inside(op.held["self"], op.given["self"]), tuple(op.out.shape[1:]), "plain_pool2d"
+    held, tensor = around.held, around.tensor
     if held.row:
         seen, kind = (seen[0], seen[2]), "plain_pool1d"
-        options = {name: pair[1:] for name, pair in options.items()}
+        options = {name: sides[1::2] for name, sides in options.items()}
     found = book.bits(held, tensor, op.path, positive=True) if isinstance(held.value, Table) else None
+    least = -math.inf if found is None else float((found[2] - found[1]).min())
+    if any(around.sides) and around.value > max(least, torch.finfo(tensor.dtype).min):
+        why = f"pools what was padded with {around.value:g}, which may be the largest value of a window"
+        return Held(book.opaque(why, "pad with -inf before max pooling", op.path, seen), seen)
     if found is None:
         x = book.atom(held, tensor, op.path)
         pool = book.layer(kind, op.path, x, options, shape=seen, bits=x.bits, out=op.out)
@@ -176,6 +212,7 @@ _RULES: Mapping[str, Rule] = {
     "convolution": convolution,
     "addmm": dense,
     "mm": dense,
+    "constant_pad_nd": _padded,
     "max_pool2d_with_indices": _max_pool,
     "adaptive_max_pool2d": _adaptive_pool,
     "_log_softmax": _softmax,

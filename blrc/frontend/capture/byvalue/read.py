@@ -20,7 +20,7 @@ from blrc.frontend.capture.byvalue.meaning import explain
 from blrc.frontend.capture.byvalue.tape import Tape
 from blrc.frontend.capture.byvalue.values import Held, Reals, table_of_bits
 from blrc.frontend.capture.copies import copied
-from blrc.frontend.capture.recording import begin_evaluation, first_line
+from blrc.frontend.capture.recording import begin_evaluation, first_line, outputs
 from blrc.frontend.capture.trace import undisturbed
 from blrc.frontend.capture.walk import named_modules
 from blrc.net.encoding import InputEncoding
@@ -31,15 +31,20 @@ ALIKE = 1e-3  # relative distance of real numbers that were computed in float64 
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """Hold the layers that one run of a module showed, its result, and the names of all operations in order."""
+    """Hold the layers that one run of a module showed, its outputs, and the names of all operations in order."""
 
     captured: Captured
-    result: torch.Tensor
+    results: tuple[torch.Tensor, ...]
     steps: tuple[str, ...]
 
 
 def read(
-    model: nn.Module, encoding: InputEncoding, x: Reals, samples: Sequence[str], example: torch.Tensor | None
+    model: nn.Module,
+    encoding: InputEncoding,
+    x: Reals,
+    samples: Sequence[str],
+    example: torch.Tensor | None,
+    names: Sequence[str] | None = None,
 ) -> Captured:
     """Return the layers of a module, compared with what it computes.
 
@@ -47,6 +52,7 @@ def read(
         x: real inputs, at least one.
         samples: what messages call each of them.
         example: another batch of inputs.
+        names: names for the heads, in their order; None takes those that the forward gives them.
 
     Raises:
         BlrcError: a step has no exact integer form (the layer, the reason and what to do are named), the module takes
@@ -56,14 +62,14 @@ def read(
     check_materialised(modules)
     dtype = next((value.dtype for value in values_of(model) if value.is_floating_point()), torch.float32)
     with undisturbed(), torch.autocast("cpu", enabled=False), torch.device("cpu"):
-        first = run(model, encoding, torch.from_numpy(x).to(dtype), None)
+        first = run(model, encoding, torch.from_numpy(x).to(dtype), None, names)
         for other in _others(x, example):
-            _check_constant(first.captured, run(model, encoding, other.to("cpu", dtype), None).captured)
+            _check_constant(first.captured, run(model, encoding, other.to("cpu", dtype), None, names).captured)
         check_agreement(first.captured, x, dtype, samples)
         if dtype != torch.float64:
-            _check_exact(model, encoding, first.captured, x, samples)
+            _check_exact(model, encoding, first.captured, x, samples, names)
         for what, mode in (("in inference mode", torch.inference_mode), ("with gradients", torch.enable_grad)):
-            _check_plain(model, first.result, torch.from_numpy(x).to(dtype), what, mode)
+            _check_plain(model, first.results, torch.from_numpy(x).to(dtype), what, mode)
     return first.captured
 
 
@@ -97,11 +103,18 @@ def twin_of(model: nn.Module, dtype: torch.dtype | None) -> nn.Module:
     return twin
 
 
-def run(model: nn.Module, encoding: InputEncoding, x: torch.Tensor, dtype: torch.dtype | None) -> Run:
+def run(
+    model: nn.Module,
+    encoding: InputEncoding,
+    x: torch.Tensor,
+    dtype: torch.dtype | None,
+    names: Sequence[str] | None = None,
+) -> Run:
     """Run a copy of a module on real inputs `x`, watch it, and return the layers that its result needs.
 
     Args:
         dtype: type of the copy's real numbers; None leaves them as they are.
+        names: names for the heads, in their order; None takes those that the forward gives them.
     """
     twin = twin_of(model, dtype)
     modules = named_modules(twin)
@@ -112,16 +125,20 @@ def run(model: nn.Module, encoding: InputEncoding, x: torch.Tensor, dtype: torch
     with torch.no_grad(), tape.watching(modules):
         result = _called(twin, x, lambda: book.who(tape.path[-1]))
     who = f"{type(model).__name__}.forward"
-    if not isinstance(result, torch.Tensor):
-        raise BlrcError(
-            f"{who} returns a {type(result).__name__}; it must return one tensor, the scores of the classes"
-        )
-    held = tape.held(result)
-    if held is None:
-        raise BlrcError(f"{who} returns values that do not depend on its input, or that left torch (NumPy?)")
-    held = book.firm(held, result, "")
+    found = outputs(result, type(model).__name__, names)
+    atoms = {}
+    for name, output in found.items():
+        if not isinstance(output, torch.Tensor):
+            raise BlrcError(
+                f"{who} returns a {type(output).__name__}; it must return one tensor, the scores of the classes, or a "
+                "dictionary of them by the names of its heads"
+            )
+        held = tape.held(output)
+        if held is None:
+            raise BlrcError(f"{who} returns values that do not depend on its input, or that left torch (NumPy?)")
+        atoms[name] = book.atom(book.firm(held, output, ""), output, "")
     leaves = [name for name, module in modules.items() if name and not any(True for _ in module.children())]
-    return Run(emit(book.atom(held, result, ""), leaves), result.clone(), tuple(tape.steps))
+    return Run(emit(atoms, leaves), tuple(output.clone() for output in found.values()), tuple(tape.steps))
 
 
 def _called(model: nn.Module, x: torch.Tensor, who: Callable[[], str]) -> Any:
@@ -137,7 +154,7 @@ def _called(model: nn.Module, x: torch.Tensor, who: Callable[[], str]) -> Any:
 
 def _check_constant(first: Captured, again: Captured) -> None:
     """Refuse steps or numbers that another input changes."""
-    if first.nodes != again.nodes:
+    if (first.nodes, first.heads) != (again.nodes, again.heads):
         pairs = zip(first.nodes, again.nodes, strict=False)
         name = next((a.name for a, b in pairs if a != b), (*first.nodes, *again.nodes)[-1].name)
         raise BlrcError(
@@ -153,11 +170,16 @@ def _check_constant(first: Captured, again: Captured) -> None:
 
 
 def _check_exact(
-    model: nn.Module, encoding: InputEncoding, captured: Captured, x: Reals, samples: Sequence[str]
+    model: nn.Module,
+    encoding: InputEncoding,
+    captured: Captured,
+    x: Reals,
+    samples: Sequence[str],
+    names: Sequence[str] | None,
 ) -> None:
     """Compare with the module in float64, unless its code mixes types and cannot run so."""
     try:
-        exact = run(model, encoding, torch.from_numpy(x), torch.float64).captured
+        exact = run(model, encoding, torch.from_numpy(x), torch.float64, names).captured
     except BlrcError:
         return
     kinds = [[(node.name, node.kind) for node in each.nodes] for each in (captured, exact)]
@@ -171,14 +193,20 @@ def _check_exact(
 
 
 def _check_plain(
-    model: nn.Module, expected: torch.Tensor, x: torch.Tensor, what: str, mode: type[AbstractContextManager[Any]]
+    model: nn.Module,
+    expected: Sequence[torch.Tensor],
+    x: torch.Tensor,
+    what: str,
+    mode: type[AbstractContextManager[Any]],
 ) -> None:
-    """Run the module unwatched, and compare its output."""
+    """Run the module unwatched, and compare its outputs."""
     twin = twin_of(model, None)
     with mode():
         result = _called(twin, x, lambda: type(model).__name__)
-    if not isinstance(result, torch.Tensor) or result.shape != expected.shape:
+    found = list(outputs(result, type(model).__name__).values())
+    if [getattr(each, "shape", None) for each in found] != [each.shape for each in expected]:
         raise BlrcError(f"{type(model).__name__}.forward returns something else {what} than without gradients")
-    slack = ALIKE * float(expected.abs().max())
-    if not torch.allclose(result.detach(), expected, rtol=ALIKE, atol=slack, equal_nan=True):
-        raise BlrcError(f"{type(model).__name__}.forward computes something else {what} than without gradients")
+    for ours, theirs in zip(found, expected, strict=True):
+        slack = ALIKE * float(theirs.abs().max())
+        if not torch.allclose(ours.detach(), theirs, rtol=ALIKE, atol=slack, equal_nan=True):
+            raise BlrcError(f"{type(model).__name__}.forward computes something else {what} than without gradients")

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blrc.display import Brief
+from blrc.program.program import Program
 
 Int64s = NDArray[np.int64]
 
@@ -20,10 +21,11 @@ class Answers(Brief):
     All are int64 except `settled`. Unlike in `Sums`, the members are counted separately for each input.
 
     Attributes:
-        label, mean, variance: ``(N,)``, Q16 and Q32, as in `blrc.program.head.Answer`.
+        label, mean, variance: ``(N,)``, or ``(N, heads)`` of several heads, Q16 and Q32, as in
+            `blrc.program.head.Answer`.
         log_p, p, p_squared: ``(N, classes)``, as in `blrc.program.head.Sums`.
         members: ``(N,)``, the number of members that were used.
-        settled: bool ``(N,)``, whether no remaining member can change the label.
+        settled: bool ``(N,)``, whether no remaining member can change the label of any head.
     """
 
     label: Int64s
@@ -36,18 +38,23 @@ class Answers(Brief):
     settled: NDArray[np.bool_]
 
 
-def record(classes: int, order: str) -> np.dtype[Any]:
+def record(program: Program, order: str) -> np.dtype[Any]:
     """Return the NumPy type of what the driver writes for one input; `order` is ``<`` or ``>``."""
+    classes, heads = program.classes, len(program.heads)
     sums = [("log_p", f"{order}i4", classes), ("p", f"{order}u4", classes), ("p_squared", f"{order}u8", classes)]
-    rest = [(name, f"{order}{kind}") for name, kind in zip(_ANSWER, ("i4", "u4", "u4", "u4", "i4"), strict=True)]
+    rest = [
+        (name, f"{order}{kind}", heads if heads and name in _BY_HEAD else ())
+        for name, kind in zip(_ANSWER, ("i4", "u4", "u4", "u4", "i4"), strict=True)
+    ]
     return np.dtype([*sums, *rest])
 
 
 _ANSWER = ("label", "members", "mean", "variance", "settled")
+_BY_HEAD = ("label", "mean", "variance")
 
 
-def read(data: NDArray[np.uint8], classes: int, order: str) -> Answers:
+def read(data: NDArray[np.uint8], program: Program, order: str) -> Answers:
     """Decode the answers from bytes ``(N, record size)``."""
-    fields = np.ascontiguousarray(data).view(record(classes, order)).reshape(-1)
+    fields = np.ascontiguousarray(data).view(record(program, order)).reshape(-1)
     found = {name: fields[name].astype(np.int64) for name in fields.dtype.names or ()}
     return Answers(**{**found, "settled": found["settled"] != 0})

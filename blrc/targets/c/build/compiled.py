@@ -115,9 +115,9 @@ class Compiled:
         if not 1 <= count <= len(self.program.members):
             raise BlrcError(f"{self.name}: {count} members asked for, there are {len(self.program.members)}")
         mode, argument = ("predict", confidence) if stop else ("add", members or 0)
-        size = answers.record(self.program.classes, self._order).itemsize
+        size = answers.record(self.program, self._order).itemsize
         output = self._batches(mode, str(argument), 0, self.program.input, raw, size)
-        return answers.read(output, self.program.classes, self._order)
+        return answers.read(output, self.program, self._order)
 
     def settled(self, log_p: NDArray[Any], members: NDArray[Any]) -> NDArray[np.bool_]:
         """Return what ``NAME_is_final`` says of given sums of log p, as bool ``(N,)``.

@@ -62,6 +62,7 @@ def core(symbols: Symbols) -> str:
         f"#define DRIVER_OPS {len(layout.steps)}\n"
         f"#define DRIVER_MEMBERS {len(program.members)}\n"
         f"#define DRIVER_CLASSES {program.classes}\n"
+        f"#define DRIVER_HEADS {len(program.parts)}\n"
         f"#define DRIVER_INPUT_BYTES {program.input.nbytes}\n"
         f"#define DRIVER_MOST_WORDS {most_words(layout)}\n\n"
         f"#ifndef DRIVER_NO_WHOLE\n{whole}#endif\n\n"
@@ -90,7 +91,7 @@ _WHOLE = """\
 static uint32_t driver_arena[(NAME_ARENA_SIZE + 3) / 4];
 static int32_t driver_scores[NAME_CLASSES];
 static name_ensemble driver_ensemble;
-static name_answer driver_got;
+static name_answer driver_got[DRIVER_HEADS];
 
 /* All steps; the observer sees each output, where steps run row by row in parts. */
 static int driver_run(uint32_t member, const void *x, name_observer observer, void *context)
@@ -118,7 +119,7 @@ static int driver_ask(int predict, uint32_t argument, const void *x)
     int status;
 
     if (predict) {
-        status = name_predict(input, driver_arena, &driver_ensemble, argument, &driver_got);
+        status = name_predict(input, driver_arena, &driver_ensemble, argument, driver_got);
     } else {
         status = name_init(&driver_ensemble);
         for (k = 0; k < (argument == 0 ? DRIVER_MEMBERS : argument) && status == 0; ++k) {
@@ -128,7 +129,7 @@ static int driver_ask(int predict, uint32_t argument, const void *x)
             }
         }
         if (status == 0) {
-            status = name_result(&driver_ensemble, &driver_got);
+            status = name_result(&driver_ensemble, driver_got);
         }
     }
     return status < 0 ? status : name_is_final(&driver_ensemble);
@@ -137,13 +138,21 @@ static int driver_ask(int predict, uint32_t argument, const void *x)
 /* What driver_ask found: the sums, the answer, and whether it is settled (answers.record). */
 static void driver_tell(void (*write)(const void *data, uint32_t bytes), int32_t settled)
 {
+    int32_t head;
+
     write(driver_ensemble.log_p, sizeof driver_ensemble.log_p);
     write(driver_ensemble.p, sizeof driver_ensemble.p);
     write(driver_ensemble.p_squared, sizeof driver_ensemble.p_squared);
-    write(&driver_got.label, sizeof driver_got.label);
-    write(&driver_got.members, sizeof driver_got.members);
-    write(&driver_got.mean, sizeof driver_got.mean);
-    write(&driver_got.variance, sizeof driver_got.variance);
+    for (head = 0; head < DRIVER_HEADS; ++head) {
+        write(&driver_got[head].label, sizeof driver_got[head].label);
+    }
+    write(&driver_got[0].members, sizeof driver_got[0].members);
+    for (head = 0; head < DRIVER_HEADS; ++head) {
+        write(&driver_got[head].mean, sizeof driver_got[head].mean);
+    }
+    for (head = 0; head < DRIVER_HEADS; ++head) {
+        write(&driver_got[head].variance, sizeof driver_got[head].variance);
+    }
     write(&settled, sizeof settled);
 }
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from blrc.datasets.whitening import Whitening
 from blrc.errors import BlrcError
+from blrc.program.heads import labels as labels_of
 from blrc.program.program import Program, Value
 from blrc.targets.c.build.answers import Answers
 from blrc.targets.c.layout.layout import Step
@@ -65,7 +66,7 @@ class Native:
             self.calls = Calls(shared.path, name, max(1, macs), slots)
 
     def __call__(self, raw: NDArray[Any], threads: int | None = None, order: Order = "NHWC") -> NDArray[np.int64]:
-        """Return labels ``(N,)``; those of an ensemble are its joint answer.
+        """Return labels ``(N,)``, of several heads ``(N, heads)``; those of an ensemble are its joint answer.
 
         Members of an ensemble that cannot change the label any more are not asked.
 
@@ -78,7 +79,9 @@ class Native:
             BlrcError: the batch has another shape or type than the program takes.
         """
         x = self._batch(self.program.input, raw, order)
-        labels = np.empty(len(x), np.int64)
+        if len(self.program.members) == 1 and self.program.heads:
+            return labels_of(self.scores(raw, threads=threads, order=order), self.program.parts)
+        labels = np.empty(self._by_head(x), np.int64)
         if len(self.program.members) == 1:
             self._spread("scores", x, lambda i, work: (0, work, None, labels[i:]), threads)
         else:
@@ -131,7 +134,8 @@ class Native:
         x = self._batch(self.program.input, raw, order)
         classes = self.program.classes
         sums = [np.empty((len(x), classes), np.int64) for _ in range(3)]
-        rest = [np.empty(len(x), np.int64) for _ in range(4)]
+        by_head = self._by_head(x)
+        rest = [np.empty(shape, np.int64) for shape in (by_head, len(x), by_head, by_head)]
         settled = np.empty(len(x), np.bool_)
 
         def arguments(i: int, work: Work) -> tuple[Any, ...]:
@@ -217,6 +221,10 @@ class Native:
         self, function: str, x: NDArray[Any], arguments: Arguments, threads: int | None, first: tuple[int, ...] = ()
     ) -> None:
         self.calls.spread(function, x, arguments, self.threads if threads is None else checked(threads), first)
+
+    def _by_head(self, x: NDArray[Any]) -> tuple[int, ...]:
+        """Return the shape of the labels for a batch."""
+        return (len(x), len(self.program.heads)) if self.program.heads else (len(x),)
 
     def _member(self, member: int) -> int:
         if not 0 <= member < len(self.program.members):

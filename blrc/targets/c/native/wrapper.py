@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import re
 
-from blrc.program.program import Value
 from blrc.targets.c.build.driver import most_words, step_cases
+from blrc.targets.c.native.maps import MAPS, map_of
 from blrc.targets.c.text.symbols import Symbols, element
 
 FILE = "blrc_host_wrapper.c"
@@ -30,7 +30,8 @@ def host_wrapper(symbols: Symbols) -> str:
 
     - ``scores(x, count, member, work, scores, labels)`` computes scores and labels; ``scores`` may be null.
     - ``answers(x, count, predict, argument, work, log_p, p, p_squared, label, members, mean, variance, settled)`` does
-      what the driver's ``add`` and ``predict`` do. Where ``log_p`` is null, it writes only ``label``.
+      what the driver's ``add`` and ``predict`` do. Where ``log_p`` is null, it writes only ``label``. A sample
+      has as many labels, means and variances as there are heads.
     - ``run(x, count, member, work, outputs, labels)`` writes every step's output; ``outputs`` has one pointer for each.
     - ``op(index, repeats, x, count, member, work, y)`` runs one step alone, `repeats` times on each sample.
     """
@@ -40,12 +41,13 @@ def host_wrapper(symbols: Symbols) -> str:
     words = {
         "STEP_CASES": step_cases(symbols, "scratch"),
         "STEP_SCRATCH": f"    uint32_t scratch[{scratch // 4}];\n\n" if scratch else "",
-        "X_MAPS": ",\n    ".join(_map(step.x) for step in steps),
-        "Y_MAPS": ",\n    ".join(_map(step.y) for step in steps),
-        "INPUT_MAP": _map(value),
+        "X_MAPS": ",\n    ".join(map_of(step.x) for step in steps),
+        "Y_MAPS": ",\n    ".join(map_of(step.y) for step in steps),
+        "INPUT_MAP": map_of(value),
         "INPUT_TYPE": element(value),
         "STEPS": str(len(steps)),
         "MOST_WORDS": str(most_words(layout)),
+        "HOST_HEADS": str(len(layout.program.parts)),
         "GATED": f"{symbols.name}_gated(&work->ensemble)" if layout.program.gate else "0",
         "REFUSE": symbols.refuse(),
         "host_": entry(symbols.name, ""),
@@ -53,15 +55,8 @@ def host_wrapper(symbols: Symbols) -> str:
         "name_": f"{symbols.name}_",
     }
     # In one pass: what is put in may hold the words, a model may be called steps.
-    text = re.sub(rf"\b({'|'.join(words)})", lambda found: words[found[1]], _TEXT)
+    text = re.sub(rf"\b({'|'.join(words)})", lambda found: words[found[1]], _TEXT.replace("MAPS\n", MAPS))
     return f'#include "{symbols.name}.c"\n' + text
-
-
-def _map(value: Value) -> str:
-    height, width, channels = value.shape
-    bits = value.dtype == "bits"
-    outside = height * width * channels if bits else value.nbytes
-    return f"{{{int(bits)}, {height * width}u, {channels}u, {value.nbytes}u, {outside}u}}"
 
 
 _TEXT = """\
@@ -74,14 +69,8 @@ REFUSE
 #define NAME_SHOWN
 #endif
 
+MAPS
 #define NAME_TOO_MUCH (-100) /* a step told of more or fewer bytes than its map has */
-#define NAME_UNUSED_BIT (-101) /* a bit behind the last channel is set */
-
-/* A map: are its elements bits, how many pixels and channels; its bytes in the network, and outside. */
-typedef struct host_map {
-    int bits;
-    uint32_t pixels, channels, inside, outside;
-} host_map;
 
 typedef struct host_work {
     uint32_t arena[(NAME_ARENA_SIZE + 3) / 4];
@@ -102,53 +91,6 @@ static const host_map host_x_maps[STEPS] = {
     X_MAPS};
 static const host_map host_y_maps[STEPS] = {
     Y_MAPS};
-
-/* A sample as the network reads it: bits are packed into `packed`, all else stays where it is. */
-static const void *host_pack(const host_map *map, const unsigned char *from, uint32_t *packed)
-{
-    uint32_t *to = packed;
-    uint32_t pixel, c;
-
-    if (!map->bits) {
-        return from;
-    }
-    for (pixel = 0; pixel < map->pixels; ++pixel) {
-        uint32_t word = 0;
-
-        for (c = 0; c < map->channels; ++c) {
-            word |= (uint32_t)(*from++ != 0) << (c % 32);
-            if (c % 32 == 31 || c + 1 == map->channels) {
-                *to++ = word;
-                word = 0;
-            }
-        }
-    }
-    return packed;
-}
-
-/* Pixels as the network wrote them, to the caller; their bytes there, or an error. */
-static int64_t host_unpack(const host_map *map, const void *written, uint32_t bytes, unsigned char *to)
-{
-    const uint32_t *words = (const uint32_t *)written;
-    const uint32_t words_a_pixel = (map->channels + 31) / 32;
-    const uint32_t pixels = bytes / 4 / words_a_pixel;
-    uint32_t pixel, c;
-
-    if (!map->bits) {
-        memcpy(to, written, bytes);
-        return (int64_t)bytes;
-    }
-    for (pixel = 0; pixel < pixels; ++pixel) {
-        for (c = 0; c < map->channels; ++c) {
-            *to++ = (unsigned char)(words[c / 32] >> (c % 32) & 1);
-        }
-        words += words_a_pixel;
-        if (map->channels % 32 != 0 && words[-1] >> (map->channels % 32) != 0) {
-            return NAME_UNUSED_BIT;
-        }
-    }
-    return (int64_t)pixels * (int64_t)map->channels;
-}
 
 static void host_step(uint32_t op, uint32_t member, const void *x, void *y)
 {
@@ -215,14 +157,16 @@ NAME_SHOWN int host_answers(const unsigned char *x, uint64_t count, int predict,
 
     for (i = 0; i < count; ++i) {
         const INPUT_TYPE *const input = (const INPUT_TYPE *)host_pack(&host_input_map, x, work->x);
-        name_answer answer;
-        const int status = host_ask(predict, argument, work, input, &answer);
+        name_answer answer[HOST_HEADS];
+        const int status = host_ask(predict, argument, work, input, answer);
         const int done = status < 0 ? status : name_is_final(&work->ensemble);
 
         if (done < 0) {
             return done;
         }
-        label[i] = answer.label;
+        for (c = 0; c < HOST_HEADS; ++c) {
+            *label++ = answer[c].label;
+        }
         x += host_input_map.outside;
         if (log_p == 0) {
             continue;
@@ -232,9 +176,11 @@ NAME_SHOWN int host_answers(const unsigned char *x, uint64_t count, int predict,
             *p++ = work->ensemble.p[c];
             *p_squared++ = (int64_t)work->ensemble.p_squared[c];
         }
-        members[i] = answer.members;
-        mean[i] = answer.mean;
-        variance[i] = answer.variance;
+        for (c = 0; c < HOST_HEADS; ++c) {
+            *mean++ = answer[c].mean;
+            *variance++ = answer[c].variance;
+        }
+        members[i] = answer[0].members;
         settled[i] = (unsigned char)done;
     }
     return 0;

@@ -52,7 +52,7 @@ void setup()
 void loop()
 {{
     const unsigned long start = micros();
-    const int label = name_predict(name_image, arena, &members, 0, &answer);
+    const int label = name_predict(name_image, arena, &members, 0, ONE(&answer)ONEHEADS(answer)HEADS);
     const unsigned long spent = micros() - start;
 
     report(label, spent);
@@ -68,7 +68,12 @@ Library. Then File, Examples, @name@, classify is a complete sketch.
 
 def files(library: Library) -> dict[str, str]:
     """Return the package's files by path."""
-    functions = [*_FUNCTIONS, *(["classify"] if len(library.symbols.layout.program.members) == 1 else [])]
+    program = library.symbols.layout.program
+    functions = [
+        *_FUNCTIONS,
+        *(["classify"] if len(program.members) == 1 else []),
+        *(["label"] if program.heads else []),
+    ]
     keywords = [f"{library.name}_{word}\tKEYWORD1" for word in _TYPES]
     keywords += [f"{library.name}_{word}\tKEYWORD2" for word in sorted(functions)]
     known = library.publication

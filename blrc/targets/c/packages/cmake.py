@@ -76,7 +76,7 @@ HOST_MAIN = f"""\
 int main(void)
 {{
     const clock_t start = clock();
-    const int label = name_predict(name_image, arena, &members, 0, &answer);
+    const int label = name_predict(name_image, arena, &members, 0, ONE(&answer)ONEHEADS(answer)HEADS);
     const uint64_t ticks = (uint64_t)(clock() - start);
 
     report(label, (unsigned long)(ticks * 1000000 / (uint64_t)CLOCKS_PER_SEC));

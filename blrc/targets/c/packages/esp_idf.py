@@ -57,7 +57,7 @@ _MAIN = f"""\
 void app_main(void)
 {{
     const int64_t start = esp_timer_get_time();
-    const int label = name_predict(name_image, arena, &members, 0, &answer);
+    const int label = name_predict(name_image, arena, &members, 0, ONE(&answer)ONEHEADS(answer)HEADS);
     const int64_t spent = esp_timer_get_time() - start;
 
     report(label, (unsigned long)spent);

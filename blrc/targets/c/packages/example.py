@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blrc.net.elements import ELEMENTS
-from blrc.program.head import ensemble, scale_of
+from blrc.program.heads import ensemble
 from blrc.program.program import Value
 from blrc.program.vectors import Vectors, memory
 from blrc.targets.c.text import text
@@ -26,12 +26,13 @@ def image_header(symbols: Symbols, version: str, vectors: Vectors) -> str:
     """
     program, upper = symbols.layout.program, symbols.upper
     scores = [member.scores[:1] for member in vectors.members]
-    label = int(ensemble(scores, scale_of(program.score_scale), program.gate).label[0])
+    labels = np.atleast_1d(ensemble(scores, program.parts, program.gate).label[0]).tolist()
     flat = memory(program.input, vectors.inputs[:1]).reshape(-1)
     c_type = element(program.input)
     body = (
         "#include <stdint.h>\n\n"
-        + text.define(f"{upper}_IMAGE_LABEL", label, "what the reference says of it")
+        + text.define(f"{upper}_IMAGE_LABEL", labels[0], "what the reference says of it")
+        + (text.define(f"{upper}_IMAGE_LABELS", f"{{{', '.join(map(str, labels))}}}") if program.heads else "")
         + "\n"
         + drawing(program.input, vectors.inputs[0])
         + text.array(f"static const {c_type} {symbols.name}_image[{len(flat)}]", flat)
@@ -55,21 +56,34 @@ def drawing(value: Value, image: NDArray[np.generic]) -> str:
 REPORT = """\
 static uint32_t arena[(NAME_ARENA_SIZE + 3) / 4]; /* of words, so that it is aligned */
 static name_ensemble members;
-static name_answer answer;
-
+ONE(static name_answer answer;
+)ONEHEADS(static name_answer answer[NAME_HEADS];
+static const char *const heads[NAME_HEADS] = NAME_HEAD_NAMES;
+static const int recorded[NAME_HEADS] = NAME_IMAGE_LABELS;
+)HEADS
 static void report(int label, unsigned long microseconds)
 {
-    const unsigned long percent = ((unsigned long)answer.mean * 10000 + 32768) / 65536; /* its hundredths */
+ONE(    const unsigned long percent = ((unsigned long)answer.mean * 10000 + 32768) / 65536; /* its hundredths */
     const unsigned long variance = (unsigned long)(((uint64_t)answer.variance * 1000000) >> 32); /* millionths */
-
+)ONEHEADS(    int i;
+)HEADS
     if (label < 0) {
         @print@("error %d (see @name@.h)\\n", label);
         return;
     }
-    @print@("label: %d (%s)\\n", label, label == NAME_IMAGE_LABEL ? "as recorded" : "NOT what was recorded");
+ONE(    @print@("label: %d (%s)\\n", label, label == NAME_IMAGE_LABEL ? "as recorded" : "NOT what was recorded");
     @print@("certainty: %lu.%02lu %%, variance 0.%06lu, members asked: %lu of %d\\n",
     @space@ percent / 100, percent % 100, variance, (unsigned long)answer.members, NAME_MEMBERS);
-    @print@("time: %lu us\\n", microseconds);
+)ONEHEADS(    for (i = 0; i < NAME_HEADS; ++i) {
+        const unsigned long percent = ((unsigned long)answer[i].mean * 10000 + 32768) / 65536; /* its hundredths */
+        const unsigned long variance = (unsigned long)(((uint64_t)answer[i].variance * 1000000) >> 32);
+
+        @print@("%s: label %d (%s)\\n", heads[i], (int)answer[i].label,
+        @space@ answer[i].label == recorded[i] ? "as recorded" : "NOT what was recorded");
+        @print@("certainty: %lu.%02lu %%, variance 0.%06lu\\n", percent / 100, percent % 100, variance);
+    }
+    @print@("members asked: %lu of %d\\n", (unsigned long)answer[0].members, NAME_MEMBERS);
+)HEADS    @print@("time: %lu us\\n", microseconds);
 }
 """
 """Label, mean probability and variance of the members asked, and time, without floats. Its printer is @print@."""

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from blrc.targets.c.text import text
+from blrc.targets.c.text.ensemble import chosen
 from blrc.targets.c.text.symbols import Symbols, describe
 from blrc.targets.publication import UNSPECIFIED, Publication, markdown
 from blrc.targets.runtime_licence import LICENCE, RUNTIME_LICENCE
@@ -47,7 +48,10 @@ class Library:
         program = self.symbols.layout.program
         members = len(program.members)
         what = "a binary neural network" if members == 1 else f"an ensemble of {members} binary neural networks"
-        return f"{self.name}: {what} in integers, {describe(program.input)} to {program.classes} classes"
+        classes = f"{program.classes} classes"
+        if program.heads:
+            classes = " and ".join(f"{head.classes} classes of {head.name}" for head in program.heads)
+        return f"{self.name}: {what} in integers, {describe(program.input)} to {classes}"
 
     @property
     def _input(self) -> str:
@@ -65,7 +69,8 @@ class Library:
     def fill(self, template: str, **more: str) -> str:
         """Return `template` with its placeholders filled in.
 
-        The model's name replaces ``name_``, ``NAME_``, ``@name@`` and ``@NAME@``. The version of blrc, the package's
+        Passages for several heads or for one are chosen first (`blrc.targets.c.text.ensemble.chosen`). The model's
+        name replaces ``name_``, ``NAME_``, ``@name@`` and ``@NAME@``. The version of blrc, the package's
         version, the description, the digest, the sentences on the input and the values of `more` replace their words
         between ``@``.
         """
@@ -79,6 +84,7 @@ class Library:
             "digest": self.symbols.digest,
             "input": self._input,
         }
+        template = chosen(template, self.symbols.layout.program)
         return text.fill(template, {**text.model(self.name), **{f"@{word}@": value for word, value in known.items()}})
 
     def placed(self, how: str, include: str = "include", src: str = "src") -> dict[str, str]:

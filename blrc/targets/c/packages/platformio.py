@@ -68,7 +68,7 @@ static unsigned long now()
 static int classify()
 {{
     const unsigned long start = now();
-    const int label = name_predict(name_image, arena, &members, 0, &answer);
+    const int label = name_predict(name_image, arena, &members, 0, ONE(&answer)ONEHEADS(answer)HEADS);
     const unsigned long spent = now() - start;
 
     report(label, spent);

@@ -84,7 +84,7 @@ _MAIN = f"""\
 int main(void)
 {{
     const uint32_t start = k_cycle_get_32();
-    const int label = name_predict(name_image, arena, &members, 0, &answer);
+    const int label = name_predict(name_image, arena, &members, 0, ONE(&answer)ONEHEADS(answer)HEADS);
     const uint32_t cycles = k_cycle_get_32() - start;
 
     report(label, (unsigned long)k_cyc_to_us_floor32(cycles));

@@ -27,6 +27,11 @@ STRIP_BYTES = 24  # added for each step in strips: its state, and the address of
 PART_BYTES = 112  # added for each group of strips: the geometry of the rows at hand
 ENSEMBLE_CODE = 332
 GATE_CODE = 64
+HEADS_CODE = 52  # what several heads add: NAME_label, and the limits of the scores
+HEAD_BYTES = 12  # for each head: where its scores begin, a multiplier and a shift
+HEADS_ENSEMBLE_CODE = 172  # the loops over heads
+HEADS_GATE_CODE = 40
+HEADS_FRAME = 32  # added to the frames of predict and add
 SHAPE_BYTES = {"conv": 27 * 4, "pool": 13 * 4, "": 0}
 ALIGNMENT = 3  # bytes that may be lost before each table
 
@@ -118,14 +123,14 @@ def measure(layout: Layout) -> Memory:
         for table in step.tables
         for pointers in [4 * len(table.of_member) if len(table.arrays) > 1 else 0]
     ]
-    certainty = code_of["head"] + ENSEMBLE_CODE + (GATE_CODE if program.gate else 0)
+    certainty = code_of["head"] + _ensemble_code(layout)
     code = [
         Part("", "code", _own_code(layout)),
         *(Part("", "code", code_of[name]) for name in sorted(runtime_files(layout))),
         *([Part("", "code", certainty)] if together else []),
     ]
     calls = call_stacks(layout)
-    step_stack = {name: PREDICT_FRAMES + nbytes for name, nbytes in step_stacks(layout).items()}
+    step_stack = {name: _predict_frames(layout) + nbytes for name, nbytes in step_stacks(layout).items()}
     ram = [*given(layout), Part("", "stack", max(calls.values()))]
     slots = [Part(step.op.name, "map", layout.slot_bytes(step.y)) for step in layout.steps]
     gaps = ALIGNMENT * sum(len(table.arrays) for step in layout.steps for table in step.tables)
@@ -143,7 +148,20 @@ def call_stacks(layout: Layout) -> dict[str, int]:
     """Return the stack that ``NAME_predict`` takes, and for a single network also ``NAME_classify``, by call."""
     deepest = max(step_stacks(layout).values())
     classify = {} if len(layout.program.members) > 1 else {"classify": CLASSIFY_FRAME + deepest}
-    return {**classify, "predict": max(PREDICT_FRAMES + deepest, PREDICT_OTHER)}
+    frames = _predict_frames(layout)
+    return {**classify, "predict": max(frames + deepest, PREDICT_OTHER + frames - PREDICT_FRAMES)}
+
+
+def _predict_frames(layout: Layout) -> int:
+    """Return the bytes of the frames of predict and add, above observe."""
+    return PREDICT_FRAMES + (HEADS_FRAME if layout.program.heads else 0)
+
+
+def _ensemble_code(layout: Layout) -> int:
+    """Return the bytes of the functions of ``<name>.c`` that combine the answers of members."""
+    several, gate = bool(layout.program.heads), layout.program.gate > 0
+    heads = several * (HEADS_ENSEMBLE_CODE + gate * HEADS_GATE_CODE)
+    return ENSEMBLE_CODE + gate * GATE_CODE + heads
 
 
 def given(layout: Layout) -> list[Part]:
@@ -153,7 +171,7 @@ def given(layout: Layout) -> list[Part]:
         Part("", "arena", layout.arena_bytes),
         Part("", "input", program.input.nbytes),
         Part("", "scores", 0 if together else program.output.nbytes),
-        Part("", "sums of members", 8 + 16 * program.classes + 16 if together else 0),
+        Part("", "sums of members", 8 + 16 * program.classes + 16 * len(program.parts) if together else 0),
     ]
 
 
@@ -203,4 +221,6 @@ def _own_code(layout: Layout) -> int:
     shapes = sum(SHAPE_BYTES[step.record.geometry] for step in layout.steps)
     choices = sum(len(table.arrays) > 1 for step in layout.steps for table in step.tables)
     strips = sum(72 + 12 * steps for steps in _strip_groups(layout))
-    return 104 + 56 * len(layout.steps) + 4 * choices + strips + shapes
+    count = len(layout.program.heads)
+    heads = HEADS_CODE + HEAD_BYTES * count if count else 0
+    return 104 + 56 * len(layout.steps) + 4 * choices + strips + shapes + heads

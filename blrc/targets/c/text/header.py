@@ -100,6 +100,7 @@ def _macros(symbols: Symbols, vectors: int) -> str:
     if program.gate:
         note = "Q16: where the first member's probability is at least this, it answers alone"
         facts.insert(3, ("GATE", program.gate, note))
+    facts[next(i for i, fact in enumerate(facts) if fact[0] == "ARENA_SIZE") : 0] = _heads(program)
     lines = [text.define(f"{upper}_{name}", value, note) for name, value, note in facts]
     align = text.define(f"{upper}_ARENA_ALIGN", layout.align, "bytes: the arena's address is a multiple of it")
     anywhere = text.define(f"{upper}_ARENA_ALIGN", 1, "arrays lie at any address there")
@@ -112,6 +113,33 @@ def _macros(symbols: Symbols, vectors: int) -> str:
     names = ", \\\n    ".join(text.string(step.op.name) for step in layout.steps)
     note = f"Their names: static const char *const names[{upper}_OPS] = {upper}_STEP_NAMES;"
     return "".join(lines) + text.comment(note) + f"#define {upper}_STEP_NAMES {{ \\\n    {names} }}\n"
+
+
+def _heads(program: Program) -> list[tuple[str, object, str]]:
+    """Return the macros of a network with several heads: how many, and for each its number and where its scores lie."""
+    if not program.heads:
+        return []
+    names = ", ".join(text.string(each.name) for each in program.heads)
+    found: list[tuple[str, object, str]] = [
+        ("HEADS", len(program.heads), "parts of the scores with a label of their own")
+    ]
+    for index, (each, part) in enumerate(zip(program.heads, program.parts, strict=True)):
+        word = each.name.upper()
+        found += [
+            (f"HEAD_{word}", index, f"the head {each.name}: its number,"),
+            (f"START_{word}", part.place.start, "where its scores begin,"),
+            (f"CLASSES_{word}", each.classes, "and how many there are"),
+        ]
+    return [*found, ("HEAD_NAMES", f"{{{names}}}", "")]
+
+
+def _label(symbols: Symbols) -> list[str]:
+    name, upper = symbols.name, symbols.upper
+    says = f"The class of one head ({upper}_HEAD_*) by the scores of a member: the first of the head's largest."
+    return [
+        text.comment(f"{says}\n\nOr {upper}_ERROR_NULL, or {upper}_ERROR_EMPTY if there is no such head."),
+        f"int {name}_label(uint32_t head, const int32_t *scores);\n\n",
+    ]
 
 
 def _functions(symbols: Symbols, vectors: int) -> str:
@@ -127,15 +155,18 @@ def _functions(symbols: Symbols, vectors: int) -> str:
     parts = [
         text.comment(f"Everywhere:\n\ninput: {upper}_INPUT_SIZE elements; {layout_of_input}.\n{arena}") + "\n",
     ]
+    heads = symbols.layout.program.heads
+    of_first, largest = ("", "of the largest") if not heads else (" by the first head", "of its largest")
     if len(symbols.layout.program.members) == 1:
         parts += [
             text.comment(
-                f"The class of one input, or a negative {upper}_ERROR_*.\n\n"
-                f"scores: {upper}_CLASSES results. The class is the first of the largest."
+                f"The class of one input{of_first}, or a negative {upper}_ERROR_*.\n\n"
+                f"scores: {upper}_CLASSES results. The class is the first {largest}."
             ),
             f"int {name}_classify({pointer}, void *arena, int32_t *scores);\n\n",
         ]
     parts += [
+        *(_label(symbols) if heads else []),
         declarations(symbols) + "\n",
         text.comment(
             "Called after every step of a member with what it wrote; op is the step's index."
@@ -143,8 +174,8 @@ def _functions(symbols: Symbols, vectors: int) -> str:
         ),
         text.wrap(f"typedef void (*{name}_observer)(", OBSERVED, ");") + "\n",
         text.comment(
-            f"One member's class by itself, or a negative {upper}_ERROR_*; tells `observer`, if not null, of every "
-            f"step.\n\nscores: {upper}_CLASSES results. The class is the first of the largest."
+            f"One member's class by itself{of_first}, or a negative {upper}_ERROR_*; tells `observer`, if not null, of "
+            f"every step.\n\nscores: {upper}_CLASSES results. The class is the first {largest}."
         ),
         text.wrap(f"int {name}_observe(", observe_arguments(symbols), ");"),
         "\n",

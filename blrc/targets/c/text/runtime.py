@@ -48,7 +48,7 @@ def runtime_sources(layout: Layout, name: str) -> dict[str, str]:
     needed = _reached(texts, sources)
     apart = _reached(texts, {file for file in needed if is_for_hosts(paths[file])}) - {HEADER, AVR}
     inside = {file: texts[file] for file in needed - apart - {HEADER, AVR}}
-    rest = {file: _of_language(file, texts[file]) for file in apart}
+    rest = {file: _of_language(file, texts[file]) for file in sorted(apart)}
     files = {HEADER: _header(texts, {**inside, **rest}), SOURCE: _source(inside), **rest}
     number = hashlib.sha256("".join(files[file] for file in sorted(files)).encode("ascii")).hexdigest()[:8]
     files |= {file: files[file].replace("@number@", f"0x{number}UL") for file in (HEADER, SOURCE)}

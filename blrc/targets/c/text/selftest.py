@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from blrc.program.head import ensemble, scale_of
+from blrc.program.heads import ensemble
 from blrc.program.vectors import Vectors, memory
 from blrc.targets.c.text import stored, text
+from blrc.targets.c.text.ensemble import chosen
 from blrc.targets.c.text.reflow import reflow
 from blrc.targets.c.text.symbols import Symbols, element, elements, head
 
@@ -33,8 +34,9 @@ def selftest_file(symbols: Symbols, version: str, vectors: Vectors) -> str:
         2, 0, 1
     )
     scores = [member.scores[:n] for member in vectors.members]
-    answer = ensemble(scores, scale_of(program.score_scale), program.gate)
-    moments = np.stack([answer.label, answer.members, answer.mean, answer.variance], axis=1)
+    answer = ensemble(scores, program.parts, program.gate)
+    used = np.broadcast_to(answer.members if not program.heads else answer.members[:, None], answer.label.shape)
+    moments = np.stack([answer.label, used, answer.mean, answer.variance], axis=-1)
     inputs = memory(program.input, vectors.inputs[:n])
 
     def table(role: str, array: NDArray[Any]) -> str:
@@ -52,7 +54,7 @@ def selftest_file(symbols: Symbols, version: str, vectors: Vectors) -> str:
         + table("digests", digests)
         + text.comment("for each input what all members say: the sums of log2 p")
         + table("log_p", answer.log_p.astype(np.int32))
-        + text.comment("and label, members, mean, variance")
+        + text.comment("and label, members, mean, variance" + (" of each head" if program.heads else ""))
         + table("answers", moments.astype(np.int32))
         + "\n"
         + reflow(_functions(symbols))
@@ -65,11 +67,12 @@ def _functions(symbols: Symbols) -> str:
     return (
         _digest(symbols)
         + text.fill(
-            _SELFTEST,
+            chosen(_SELFTEST, program),
             {
                 **text.model(name),
                 " GATED": f" && {name}_gated(&ensemble) != 1" if program.gate else "",
                 "INPUT_TYPE": element(program.input),
+                "ENDS": ", ".join(str(part.place.stop) for part in program.parts),
             },
         )
         + text.fill(_MAIN, text.model(name))
@@ -111,7 +114,28 @@ static void name_vector_add(void *context, uint32_t member, int32_t op, const vo
     digests[op] = name_vector_digest(digests[op], op, output, bytes);
 }
 
-/* One member's steps on one input. */
+HEADS(/* Whether the label of every head is the first largest of its scores. */
+static int name_vector_labels(const int32_t *scores)
+{
+    static const int32_t ends[NAME_HEADS] = {ENDS};
+    int32_t i = 0;
+    uint32_t head;
+
+    for (head = 0; head < NAME_HEADS; ++head) {
+        const int32_t from = i;
+        const int32_t label = from + name_label(head, scores);
+
+        for (; i < ends[head]; ++i) {
+            if (label < from || label >= ends[head] || scores[i] > scores[label] ||
+                (i < label && scores[i] == scores[label])) {
+                return 0;
+            }
+        }
+    }
+    return 1;
+}
+
+)HEADS/* One member's steps on one input. */
 static int name_vector_member(int32_t vector, uint32_t member, const INPUT_TYPE *input, void *arena)
 {
     const uint32_t at = (uint32_t)vector * NAME_MEMBERS + member;
@@ -132,23 +156,30 @@ static int name_vector_member(int32_t vector, uint32_t member, const INPUT_TYPE 
     for (first = 0; first < NAME_OPS && digests[first] == NAME_BLRC_READ(uint32_t, expected, first);) {
         ++first;
     }
-    for (i = 0; i < NAME_CLASSES && first == NAME_OPS; ++i) {
+ONE(    for (i = 0; i < NAME_CLASSES && first == NAME_OPS; ++i) {
         if (scores[i] > scores[label] || (i < label && scores[i] == scores[label])) {
             first = NAME_OPS - 1;
         }
     }
-    return first == NAME_OPS ? 0 : (int)(1 + (int32_t)member * NAME_OPS + first);
+)ONEHEADS(    if (first == NAME_OPS && (label != name_label(0, scores) || !name_vector_labels(scores))) {
+        first = NAME_OPS - 1;
+    }
+)HEADS    return first == NAME_OPS ? 0 : (int)(1 + (int32_t)member * NAME_OPS + first);
 }
 
 /* All members' answer to one input. */
 static int name_vector_ensemble(int32_t vector, const INPUT_TYPE *input, void *arena)
 {
     NAME_BLRC_TABLE(int32_t) const log_p =
-        NAME_BLRC_SKIP(int32_t, NAME_BLRC_FAR(name_vector_log_p), vector * NAME_CLASSES);
+        NAME_BLRC_SKIP(int32_t, NAME_BLRC_FAR(name_vector_log_p), vector * NAME_CLASSES);ONE(
     NAME_BLRC_TABLE(int32_t) const expected = NAME_BLRC_SKIP(int32_t, NAME_BLRC_FAR(name_vector_answers), vector * 4);
-    name_ensemble ensemble;
-    name_answer answer = {-1, 0, 0, 0};
-    int32_t i;
+)ONEHEADS(
+    NAME_BLRC_TABLE(int32_t) const expected =
+        NAME_BLRC_SKIP(int32_t, NAME_BLRC_FAR(name_vector_answers), vector * (4 * NAME_HEADS));
+)HEADS    name_ensemble ensemble;
+ONE(    name_answer answer = {-1, 0, 0, 0};
+)ONEHEADS(    name_answer answer[NAME_HEADS];
+)HEADS    int32_t i;
     int status = name_init(&ensemble);
 
     for (i = 0; i < NAME_MEMBERS && status == 0 GATED; ++i) {
@@ -157,7 +188,7 @@ static int name_vector_ensemble(int32_t vector, const INPUT_TYPE *input, void *a
     if (status != 0) {
         return status;
     }
-    status = name_result(&ensemble, &answer);
+    status = name_result(&ensemble, ONE(&answer)ONEHEADS(answer)HEADS);
     if (status < 0) {
         return status;
     }
@@ -166,14 +197,25 @@ static int name_vector_ensemble(int32_t vector, const INPUT_TYPE *input, void *a
             return 1 + NAME_MEMBERS * NAME_OPS;
         }
     }
-    if (answer.label != NAME_BLRC_READ(int32_t, expected, 0) ||
+ONE(    if (answer.label != NAME_BLRC_READ(int32_t, expected, 0) ||
         answer.members != (uint32_t)NAME_BLRC_READ(int32_t, expected, 1) ||
         answer.mean != (uint32_t)NAME_BLRC_READ(int32_t, expected, 2) ||
         answer.variance != (uint32_t)NAME_BLRC_READ(int32_t, expected, 3) ||
         (answer.members == NAME_MEMBERS && name_is_final(&ensemble) != 1)) {
         return 1 + NAME_MEMBERS * NAME_OPS;
     }
-    return 0;
+)ONEHEADS(    for (i = 0; i < NAME_HEADS; ++i) {
+        if (answer[i].label != NAME_BLRC_READ(int32_t, expected, 4 * i) ||
+            answer[i].members != (uint32_t)NAME_BLRC_READ(int32_t, expected, 4 * i + 1) ||
+            answer[i].mean != (uint32_t)NAME_BLRC_READ(int32_t, expected, 4 * i + 2) ||
+            answer[i].variance != (uint32_t)NAME_BLRC_READ(int32_t, expected, 4 * i + 3)) {
+            return 1 + NAME_MEMBERS * NAME_OPS;
+        }
+    }
+    if (status != answer[0].label || (ensemble.members == NAME_MEMBERS && name_is_final(&ensemble) != 1)) {
+        return 1 + NAME_MEMBERS * NAME_OPS;
+    }
+)HEADS    return 0;
 }
 
 #if defined(NAME_BLRC_FAR_TABLES)

@@ -287,6 +287,12 @@ def _public(symbols: Symbols) -> str:
         f"    if ((uintptr_t)arena % {upper}_ARENA_ALIGN != 0) {{\n        return {upper}_ERROR_ALIGN;\n    }}\n"
         f"    if (member >= {upper}_MEMBERS) {{\n        return {upper}_ERROR_MEMBERS;\n    }}\n"
         f"    {name}_run(member, input, arena, scores, observer, context);\n"
-        f"    return (int){symbols.runtime('argmax')}({upper}_CLASSES, scores);\n}}\n"
+        f"    return (int){symbols.runtime('argmax')}({_first_classes(symbols)}, scores);\n}}\n"
         + (classify if len(symbols.layout.program.members) == 1 else "")
     )
+
+
+def _first_classes(symbols: Symbols) -> str:
+    """Return how many scores the label of a member is taken from: those of the first head."""
+    heads = symbols.layout.program.heads
+    return f"{symbols.upper}_CLASSES_{heads[0].name.upper()}" if heads else f"{symbols.upper}_CLASSES"

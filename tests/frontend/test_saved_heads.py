@@ -1,0 +1,222 @@
+"""Modules with several outputs: what is captured of them, what torch gives for each head, and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from head_networks import HEADS, SHAPE, Headed, binarized, by_torch, drawn_heads, saved, stochastic, written
+from random_networks import encoding_of, randomise, raw_samples
+from torch import nn
+
+import blrc
+from blrc import nn as bnn
+from blrc.app.export import build
+from blrc.errors import BlrcError
+from blrc.frontend.checkpoint import Checkpoint
+from blrc.frontend.sample import MAP
+from blrc.frontend.saving import from_model
+from blrc.net.encoding import device_layout
+from blrc.program import reference
+from blrc.program.heads import labels
+from blrc.verification.oracles.agreement import torch_agreement
+from blrc.verification.oracles.lowered import first_other_bits
+
+
+def agrees(checkpoint: Checkpoint, model: nn.Module, seed: int) -> None:
+    """Compare the program's scores and labels with torch's, for every head."""
+    program, nets = build(checkpoint, [MAP], norms="given")
+    raw = raw_samples(checkpoint.encoding, 60, seed + 100)
+    scores = reference.scores(program, device_layout(raw))
+    found = labels(scores, program.parts)
+    inputs = program.ops[-1].fan_in
+    sure = 0
+    for place, real in enumerate(by_torch(model, checkpoint.encoding, raw)):
+        each = program.heads[place]
+        assert real.shape == (60, each.classes)
+        bound = (inputs + 1) * each.score_scale / 2 + 1e-6 * np.abs(real).max()
+        assert np.abs(scores[:, program.parts[place].place] * each.score_scale - real).max() <= bound
+        ordered = np.sort(real, axis=1)
+        clear = ordered[:, -1] - ordered[:, -2] > 2 * bound
+        assert (found[:, place] == real.argmax(axis=1))[clear].all()
+        sure += int(clear.sum())
+    assert sure > 30
+    agreement = torch_agreement(nets[0], raw, found)
+    assert agreement.differences == 0
+    assert torch_agreement(nets[0], raw, np.roll(found, 1, axis=1)).same_labels < agreement.same_labels
+    assert first_other_bits(program, nets[0], raw) is None
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_random_heads_are_what_torch_computes(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    torch.manual_seed(seed)
+    form = ("dict", "tuple")[seed % 2]
+    model = binarized(drawn_heads(rng), form)
+    checkpoint = saved(model, ("uint8", "int8", "bits")[seed % 3], seed)
+    names = list(model.ends) if form == "dict" else [f"head{place}" for place in range(len(model.ends))]
+    assert [name for name, _ in checkpoint.heads] == names
+    agrees(checkpoint, model, seed)
+
+
+def binary(x: torch.Tensor) -> torch.Tensor:
+    return torch.where(x >= 0, 1.0, -1.0).to(x.dtype)
+
+
+class Plain(nn.Module):
+    """As people write it: signs by torch.where, two linear layers, and a softmax behind one of them."""
+
+    def __init__(self, binary: bool) -> None:
+        super().__init__()
+        self.first, self.norm = nn.Linear(int(np.prod(SHAPE)), 40), nn.BatchNorm1d(40)
+        self.left, self.right, self.binary = nn.Linear(40, 5), nn.Linear(40, 3), binary
+
+    def forward(self, x: torch.Tensor) -> Any:
+        bits = binary(self.norm(nn.functional.linear(x.flatten(1), binary(self.first.weight))))
+        if self.binary:
+            left, right = (binary(each.weight) for each in (self.left, self.right))
+            return {"left": nn.functional.linear(bits, left) * 0.25, "right": nn.functional.linear(bits, right)}
+        return {"left": self.left(bits), "right": torch.log_softmax(self.right(bits), 1)}
+
+
+def test_binary_heads_of_plain_pytorch_are_read_by_value() -> None:
+    torch.manual_seed(0)
+    model = randomise(Plain(binary=True), 0, ties=False)
+    encoding = encoding_of("int8", SHAPE)
+    checkpoint = from_model(model, encoding, raw_samples(encoding, 40, 0))
+    assert [name for name, _ in checkpoint.heads] == ["left", "right"]
+    agrees(checkpoint, model, 0)
+
+
+def test_real_heads_of_plain_pytorch_are_read_by_value() -> None:
+    torch.manual_seed(0)
+    model = Plain(binary=False)
+    encoding = encoding_of("int8", SHAPE)
+    with pytest.warns(UserWarning, match="leaves out the softmax at the end"):
+        checkpoint = from_model(model, encoding, raw_samples(encoding, 40, 0))
+    assert [name for name, _ in checkpoint.heads] == ["left", "right"]
+    program, _ = build(checkpoint, [MAP])
+    raw = raw_samples(encoding, 60, 1)
+    found = labels(reference.scores(program, device_layout(raw)), program.parts)
+    for place, real in enumerate(by_torch(model, encoding, raw)):
+        assert (found[:, place] == real.argmax(axis=1)).sum() >= 57  # real weights are rounded to 8 bits
+
+
+def test_a_checkpoint_keeps_heads_and_state(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model = stochastic()
+    checkpoint = saved(model)
+    loaded = blrc.load(written(checkpoint, tmp_path / "net.pt"))
+    assert "heads digit and parity" in repr(loaded)
+    again = loaded.model()
+    assert list(again.state_dict()) == list(model.state_dict())
+    x = torch.from_numpy(checkpoint.encoding.real(checkpoint.samples())).float()
+    torch.manual_seed(1)
+    ours = model.float().eval()(x)
+    torch.manual_seed(1)
+    theirs = again.eval()(x)
+    assert list(theirs) == list(HEADS)
+    for name in HEADS:
+        assert torch.equal(ours[name], theirs[name])
+    assert from_model(again, checkpoint.encoding, checkpoint.samples()).heads == checkpoint.heads
+    alone = loaded.of_head("parity")
+    assert alone.model().eval()(x).shape == (40, 2)
+    with pytest.raises(BlrcError, match="has no head 'digits'; its heads are digit, parity"):
+        loaded.of_head("digits")
+
+
+def test_outputs_get_the_names_that_are_given() -> None:
+    torch.manual_seed(0)
+    assert [n for n, _ in saved(stochastic(form="fields")).heads] == ["digit", "parity"]
+    assert [n for n, _ in saved(stochastic(form="tuple")).heads] == ["head0", "head1"]
+    assert [n for n, _ in saved(stochastic(form="tuple"), heads=["a", "b"]).heads] == ["a", "b"]
+    assert [n for n, _ in saved(stochastic(), heads=["a", "b"]).heads] == ["a", "b"]
+    assert saved(stochastic({"only": 4})).heads == ()
+    for form in ("dict", "tuple"):
+        assert saved(stochastic({"only": 4}, form)).heads == ()
+    for names in (["a"], ["a", "b", "c"], ["a", "a"]):
+        with pytest.raises(BlrcError, match=r"Headed\.forward returns 2 outputs; give each a name of its own"):
+            saved(stochastic(), heads=names)
+    with pytest.raises(BlrcError, match="returns 1 outputs; give each a name"):
+        saved(stochastic({"only": 4}), heads=["a"])
+
+
+class Deeper(Headed):
+    """Its second head has a hidden layer of its own."""
+
+    def __init__(self, make: Callable[[], Headed], hidden: nn.Module) -> None:
+        made = make()
+        super().__init__(made.trunk, made.ends, "dict")
+        self.hidden = hidden
+
+    def forward(self, x: torch.Tensor) -> Any:
+        bits = self.trunk(x)
+        return {"digit": self.ends["digit"](bits), "parity": self.ends["parity"](self.hidden(bits))}
+
+
+class Same(Headed):
+    def forward(self, x: torch.Tensor) -> Any:
+        found = self.ends["digit"](self.trunk(x))
+        return {"digit": found, "parity": found}
+
+
+def refused(model: nn.Module, words: str) -> None:
+    with pytest.raises(BlrcError, match=words):
+        saved(model)
+
+
+def test_heads_at_other_depths_and_of_other_kinds_are_refused() -> None:
+    torch.manual_seed(0)
+    same_bits = (
+        "head 'parity': does not read the bits that head 'digit' reads; several heads have to read the same bits"
+    )
+    hidden = nn.Sequential(bnn.BinaryLinear(36, 36), bnn.StochasticBatchNorm1d(36), bnn.StochasticSign())
+    refused(Deeper(stochastic, hidden), same_bits)
+    ste = nn.Sequential(bnn.SteLinear(81, 81), nn.BatchNorm1d(81), bnn.SteSign())
+    refused(Deeper(binarized, ste), same_bits)
+    mixed = binarized()
+    mixed.ends["parity"] = bnn.SoftmaxLinear(81, 2)
+    refused(mixed, "head 'parity': has real weights, and head 'digit' binary ones; give all heads of a network")
+    signed = binarized()
+    signed.ends["parity"] = nn.Sequential(bnn.SteLinear(81, 2), nn.BatchNorm1d(2), bnn.SteSign())
+    refused(signed, same_bits)
+    one = stochastic()
+    refused(Same(one.trunk, {"digit": one.ends["digit"]}), "gives the same scores as head 'parity'|same scores as")
+    odd = stochastic({"digit": 10, "is even?": 2}, "dict")
+    refused(odd, r"head 'is even\?': its name becomes a part of names in C")
+    single = stochastic({"digit": 10, "even": 1})
+    with pytest.raises(BlrcError, match=r"layer 'ends\.even': one output is no choice"):
+        build(saved(single), [MAP])
+
+
+class Idle(Headed):
+    """One of its last layers is computed and returned by nobody."""
+
+    def forward(self, x: torch.Tensor) -> Any:
+        found = super().forward(x)
+        return {name: found[name] for name in ("digit", "parity")}
+
+
+def test_a_layer_that_no_head_needs_is_refused() -> None:
+    torch.manual_seed(0)
+    made = stochastic({**HEADS, "unused": 3})
+    refused(Idle(made.trunk, made.ends), "layer 'ends.unused': no head needs what it gives; leave it out")
+
+
+class Turned(Headed):
+    """Its heads change places when it runs on one sample."""
+
+    def forward(self, x: torch.Tensor) -> Any:
+        found = super().forward(x)
+        turned = not isinstance(x, torch.fx.Proxy) and len(x) == 1
+        return dict(zip(found, reversed(found.values()), strict=True)) if turned else found
+
+
+def test_outputs_that_change_places_are_found() -> None:
+    torch.manual_seed(0)
+    made = stochastic({"left": 3, "right": 3})
+    refused(Turned(made.trunk, made.ends), "the module differs from its captured graph on .*the network's output")

@@ -1,0 +1,168 @@
+"""ONNX files with several outputs: the heads' scores and labels are those of ONNX Runtime; odd files are refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+from click.testing import CliRunner
+from numpy.typing import NDArray
+from onnx import helper
+from onnx_chains import BREVITAS, File, plain, signs
+
+import blrc
+from blrc.app.export import build
+from blrc.app.import_onnx import look
+from blrc.cli.main import main
+from blrc.errors import BlrcError
+from blrc.frontend.sample import MAP
+from blrc.net.encoding import device_layout
+from blrc.program import reference
+from blrc.program.heads import labels
+
+SIZES = {"digit": 7, "parity": 2, "colour": 4}
+
+
+def trunk(rng: np.random.Generator, features: int = 24) -> File:
+    file = File(("N", 2, 6, 6))
+    file.node("BipolarQuant", np.float32(1), domain=BREVITAS)
+    file.node("Conv", signs(rng, 5, 2, 3, 3), kernel_shape=[3, 3])
+    file.node("Add", rng.normal(size=(1, 5, 1, 1)) + 0.5)
+    file.node("BipolarQuant", np.float32(1), domain=BREVITAS)
+    file.node("Flatten")
+    file.node("MatMul", signs(rng, 80, features))
+    file.node("Add", rng.normal(size=features) + 0.5)
+    file.node("BipolarQuant", np.float32(1), domain=BREVITAS)
+    return file
+
+
+def heads(file: File, rng: np.random.Generator, real: bool) -> dict[str, str]:
+    """Add a last layer for each of `SIZES`, with softmax or argmax behind some; return the outputs' tensors."""
+    found, bits = {}, file.at
+    for name, size in SIZES.items():
+        features = 24
+        weights = rng.normal(size=(features, size)).astype(np.float32) if real else signs(rng, features, size)
+        at = file.node("MatMul", weights, on=bits)
+        at = file.node("Mul", np.float32(0.37), on=at)
+        at = file.node("Add", rng.normal(size=size), on=at)
+        found[name] = file.node("Softmax", on=at, axis=1) if name == "parity" else at
+    return found
+
+
+def model_of(file: File, outputs: dict[str, str]) -> Any:
+    """The file with outputs of these names."""
+    model = file.model()
+    del model.graph.output[:]
+    for name, tensor in outputs.items():
+        model.graph.node.append(helper.make_node("Identity", [tensor], [name], f"give_{name}"))
+        model.graph.output.append(helper.make_empty_tensor_value_info(name))
+    return model
+
+
+def saved(model: Any, path: Path) -> Path:
+    path.write_bytes(model.SerializeToString())
+    return path
+
+
+def by_runtime(model: Any, x: NDArray[np.float32]) -> dict[str, NDArray[Any]]:
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = onnxruntime.InferenceSession(plain(model).SerializeToString(), options)
+    names = [output.name for output in session.get_outputs()]
+    return dict(zip(names, session.run(None, {"x": x}), strict=True))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_each_output_is_what_onnx_runtime_gives(tmp_path: Path, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    real = seed % 2 == 0
+    file = trunk(rng)
+    model = model_of(file, heads(file, rng, real))
+    checkpoint = blrc.import_onnx(saved(model, tmp_path / "net.onnx"))
+    assert [name for name, _ in checkpoint.heads] == list(SIZES)
+    program = build(checkpoint, [MAP])[0]
+    assert [each.classes for each in program.heads] == list(SIZES.values())
+    raw = rng.integers(0, 2, (80, 2, 6, 6)).astype(np.uint8)
+    scores = reference.scores(program, device_layout(raw).astype(bool))
+    label = labels(scores, program.parts)
+    found = by_runtime(model, 2 * raw.astype(np.float32) - 1)
+    sure = 0
+    for place, (name, each) in enumerate(zip(SIZES, program.heads, strict=True)):
+        theirs, ours = found[name].astype(np.float64), scores[:, program.parts[place].place] * each.score_scale
+        bound = 25 * each.score_scale / 2 + 1e-4
+        if name == "parity":
+            assert np.abs(np.exp(ours) / np.exp(ours).sum(axis=1, keepdims=True) - theirs).max() < bound
+            theirs = np.log(theirs)
+        else:
+            assert np.abs(ours - theirs).max() < bound
+        ordered = np.sort(theirs, axis=1)
+        clear = ordered[:, -1] - ordered[:, -2] > 2 * bound
+        assert (label[:, place] == theirs.argmax(axis=1))[clear].all()
+        sure += int(clear.sum())
+    assert sure > 150
+
+
+def test_outputs_of_the_same_scores_are_one_head(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    file = trunk(rng)
+    scores = file.node("MatMul", rng.normal(size=(24, 3)))
+    outputs = {"scores": scores, "probabilities": file.node("Softmax", on=scores, axis=1)}
+    checkpoint = blrc.import_onnx(saved(model_of(file, outputs), tmp_path / "net.onnx"))
+    assert checkpoint.heads == ()
+    other = file.node("MatMul", rng.normal(size=(24, 3)), on="t7")
+    path = saved(
+        model_of(file, {"label": file.node("ArgMax", on=scores, axis=1), "p": scores, "q": other}), tmp_path / "b.onnx"
+    )
+    assert [name for name, _ in blrc.import_onnx(path).heads] == ["label", "q"]
+
+
+def test_names_may_be_given(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    file = trunk(rng)
+    found = heads(file, rng, True)
+    path = saved(model_of(file, {"12": found["digit"], "net/parity:0": found["parity"]}), tmp_path / "net.onnx")
+    with pytest.raises(BlrcError, match=r"head '12': its name becomes a part of names in C.*--heads of blrc import"):
+        blrc.import_onnx(path)
+    assert [n for n, _ in blrc.import_onnx(path, heads=["digit", "parity"]).heads] == ["digit", "parity"]
+    for names, words in ((["a"], "1 names of heads were given"), (["a", "A"], "macros in C do not tell apart")):
+        with pytest.raises(BlrcError, match=words):
+            blrc.import_onnx(path, heads=names)
+    done = CliRunner().invoke(main, ["import", str(path), "--heads", "digit, parity", "--dry-run"])
+    assert done.exit_code == 0
+    assert "output 12: the scores of 7 classes, with real weights" in done.output
+    assert "output net/parity:0: the scores of 2 classes, with real weights" in done.output
+
+
+def refused(model: Any, tmp_path: Path, words: str) -> None:
+    path = saved(model, tmp_path / "net.onnx")
+    with pytest.raises(BlrcError, match=words) as raised:
+        blrc.import_onnx(path)
+    assert "\n" not in str(raised.value)
+    assert look(path).refusals
+
+
+def test_outputs_that_are_no_heads_are_refused(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    file = trunk(rng)
+    bits = file.at
+    found = heads(file, rng, False)
+    refused(
+        model_of(file, {"digit": found["digit"], "bits": bits}), tmp_path, "2 outputs, and not each is a head: .*bits"
+    )
+    real = file.node("MatMul", rng.normal(size=(24, 3)), on=bits)
+    refused(
+        model_of(file, {"digit": found["digit"], "real": real}), tmp_path, "head 'real': has real weights, and head"
+    )
+    early = file.node("MatMul", signs(rng, 80, 3), on="t4")
+    same_bits = "head 'early': does not read the bits that head 'digit' reads; several heads have to read the same bits"
+    refused(model_of(file, {"digit": found["digit"], "early": early}), tmp_path, same_bits)
+    deep = file.node("MatMul", signs(rng, 24, 24), on=bits)
+    deep = file.node("BipolarQuant", np.float32(1), domain=BREVITAS, on=deep)
+    deep = file.node("MatMul", signs(rng, 24, 3), on=deep)
+    refused(model_of(file, {"digit": found["digit"], "deep": deep}), tmp_path, "head 'deep': does not read the bits")
+    added = file.alone("Add", [found["digit"], file.node("MatMul", signs(rng, 24, 7), on=bits)])
+    refused(model_of(file, {"digit": found["digit"], "added": added}), tmp_path, "Add_")
