@@ -64,6 +64,8 @@ def verify(
         BlrcError: the folder is no export or does not fit its manifest, or tools are missing. A difference is no error;
             it is in the report.
     """
+    if original is not None and not is_module(original):
+        original = path_of(original, "the path of the original ONNX file")
     request = VerifyRequest(
         folder=path_of(folder, "the path of an exported folder"),
         data=None if data is None else Path(data),
@@ -73,9 +75,7 @@ def verify(
         strict=strict,
         digest=digest,
         trust_code=trust_code,
-        original=original
-        if original is None or is_module(original)
-        else path_of(original, "the path of the original ONNX file"),
+        original=original,
     )
     if model is None:
         return verify_folder(request, progress)

@@ -78,7 +78,7 @@ def test_a_network_is_its_module(name: str) -> None:
     model = network(name)
     before = copy.deepcopy(model.state_dict())
     found = compared(model, program_of(model, PIXELS), PIXELS)
-    assert found.same_program and not found.problems and found.name == name
+    assert found.same_program and not found.problems and found.original == name
     assert all(layer.bits and not layer.differ for layer in found.layers.values()) and len(found.layers) >= 2
     assert found.decisions > 1000 and not found.channels
     assert 0 < found.farthest <= found.bound

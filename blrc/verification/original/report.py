@@ -47,7 +47,7 @@ class Against:
     """Hold what the comparison of an export with its original found.
 
     Attributes:
-        name: what the original is called: a file by its SHA-256, a module by its class.
+        original: what the original is called: a file by its SHA-256, a module by its class.
         sha256: of the original's file; None of a module.
         same_program: whether reading it again gives the very program of the export.
         layers: counts of bits by layer; each layer computes on the original's own bits of the layer before.
@@ -61,7 +61,7 @@ class Against:
         notes: what else is worth knowing.
     """
 
-    name: str
+    original: str
     sha256: str | None
     same_program: bool
     layers: Mapping[str, Layer]
@@ -80,7 +80,7 @@ class Against:
 def to_lines(found: Against) -> list[str]:
     """Return the comparison as lines of a report."""
     same = "the same program" if found.same_program else "ANOTHER program"
-    lines = [f"original {found.name}: {'reading' if found.sha256 is None else 'importing'} it gives {same}"]
+    lines = [f"original {found.original}: {'reading' if found.sha256 is None else 'importing'} it gives {same}"]
     for name, layer in found.layers.items():
         lines.append(f"  {name:<20}{layer.bits:>16,} bits   {layer}")
     lines.append(
