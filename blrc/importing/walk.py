@@ -22,9 +22,10 @@ _AGAIN = "export the network again"
 MOST_FOLDED = 2**30
 """Bytes of all constants that are computed: two forms of 128 million weights."""
 _COARSE = ("float16", "bfloat16")
+"""Types of constants by which a file computes in so few digits that sums of bits are rounded."""
 _ROUNDS = (
-    "the file computes in float16, which rounds sums beyond 2048 and norms coarsely; what is imported computes with its "
-    "numbers exactly, as float32 all but does"
+    "the file computes in float16, which rounds sums beyond 2048, and norms coarsely; what is imported computes with "
+    "its numbers exactly, as float32 all but does"
 )
 _SINGLE = float(np.finfo(np.float32).max)
 
