@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from blrc.importing.file import Fault, Op, Subgraph
+from blrc.importing.file import Fault, Op, Subgraph, shown
 from blrc.importing.quantisers import Arrays, bipolar_quant, given, quant
 from blrc.importing.refusal import RefusalError
 
@@ -32,7 +32,8 @@ def fold(op: Op, arrays: Arrays) -> NDArray[Any]:
     """
     if op.kind not in FOLDS:
         raise RefusalError(
-            f"constants go through {op.kind}, which is not computed here", "fold constants when you export the network"
+            f"constants go through {shown(op.kind)}, which is not computed here",
+            "fold constants when you export the network",
         )
     check_attributes(op)
     try:

@@ -24,9 +24,12 @@ from blrc.net.pieces import pieces
 _AGAIN = "export the network again"
 MOST_FOLDED = 2**30
 """Bytes of all constants that are computed: two forms of 128 million weights."""
+SCREEN = 24
+"""Nodes of a file whose refusals are listed again at the end, since others hide them."""
 _COARSE = ("float16", "bfloat16")
+"""Types of constants by which a file computes in so few digits that sums of bits are rounded."""
 _ROUNDS = (
-    "the file computes in float16, which rounds sums beyond 2048 and norms coarsely; what is imported computes with "
+    "the file computes in float16, which rounds sums beyond 2048, and norms coarsely; what is imported computes with "
     "its numbers exactly, as float32 all but does"
 )
 _SINGLE = float(np.finfo(np.float32).max)
@@ -76,9 +79,12 @@ class Walked:
         return tuple(line for line in self.lines if line.refused)
 
     def __str__(self) -> str:
-        count = len(self.refusals)
-        end = f"{count} of {len(self.lines)} refused" if count else "all can be imported"
-        return "\n".join([*(f"{'REFUSED ' if line.refused else ''}{line}" for line in self.lines), *self.notes, end])
+        refused = [f"REFUSED {line}" for line in self.refusals]
+        end = f"{len(refused)} of {len(self.lines)} refused" if refused else "all can be imported"
+        if refused and len(self.lines) > SCREEN:
+            end = "\n".join([f"{end}:", *refused])
+        lines = [f"{'REFUSED ' if line.refused else ''}{line}" for line in self.lines]
+        return "\n".join([*lines, *self.notes, end])
 
 
 def walk(graph: Graph, declared: Declared | None, source: str, heads: Sequence[str] | None = None) -> Walked:

@@ -23,8 +23,7 @@ from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from random import Random
 
-sys.path[:0] = [str(place) for place in (Path(__file__).parents[1], Path(__file__).parent)]
-sys.path.append(str(Path(__file__).parents[1] / "importing"))
+sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parent)]
 
 from fuzz_cases import KINDS, prepare  # noqa: E402
 

@@ -238,3 +238,9 @@ def test_a_file_in_float16_is_taken_for_its_numbers_and_says_so(tmp_path: Path) 
     assert (found[TensorProto.FLOAT] == found[TensorProto.FLOAT16]).all()
     assert said[TensorProto.FLOAT] == [] and len(said[TensorProto.FLOAT16]) == 1
     assert said[TensorProto.FLOAT16][0].startswith("the file computes in float16, which rounds")
+
+
+def test_an_operator_of_several_lines_is_named_in_one(tmp_path: Path) -> None:
+    file = File(("N", 9))
+    file.node("MatMul", file.node("A\nB", on=file.constant(np.ones((9, 4)))))
+    refused(tmp_path / "net.onnx", file, r"A.*constants go through A\\nB, which is not computed here", input="bits")
