@@ -175,6 +175,20 @@ def test_a_dry_run_lists_every_node_and_all_refusals(tmp_path: Path) -> None:
     assert not (tmp_path / "net.pt").exists()
 
 
+def test_refusals_of_a_long_file_are_listed_again_at_its_end(tmp_path: Path) -> None:
+    file = start()
+    for _ in range(12):
+        file.node("Identity")
+        file.node("Dropout")
+    file.node("Sin")
+    path = end(hidden(file)).save(tmp_path / "net.onnx")
+    lines = CliRunner().invoke(main, ["import", str(path), "--dry-run"]).output.splitlines()
+    refused = [line for line in lines if line.startswith("REFUSED ")]
+    count = len(refused) // 2
+    assert count >= 1 and refused[:count] == refused[count:] == lines[-count:]
+    assert lines[-count - 1].endswith(" refused:")
+
+
 def test_an_import_is_an_ordinary_checkpoint(tmp_path: Path) -> None:
     file = hidden(start())
     file.node("Mul", RNG.normal(size=12).astype(np.float32))
