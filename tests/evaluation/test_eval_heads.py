@@ -43,7 +43,7 @@ def test_each_head_is_measured_as_it_is_exported(tmp_path: Path) -> None:
     done = CliRunner().invoke(main, ["eval", str(path), "--data", str(data), "--members", "map", "--head", "parity"])
     assert done.exit_code == 0, done.output
     assert "parity.npz, head parity" in done.output
-    with pytest.raises(BlrcError, match="net.pt: has no head 'colour'; its heads are digit, parity"):
+    with pytest.raises(BlrcError, match=r"net\.pt: has no head 'colour'; its heads are digit, parity"):
         blrc.evaluate(path, data=data, members="map", head="colour")
 
 

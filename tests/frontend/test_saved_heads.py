@@ -139,7 +139,7 @@ def test_outputs_get_the_names_that_are_given() -> None:
     for form in ("dict", "tuple"):
         assert saved(stochastic({"only": 4}, form)).heads == ()
     for names in (["a"], ["a", "b", "c"], ["a", "a"]):
-        with pytest.raises(BlrcError, match="Headed.forward returns 2 outputs; give each a name of its own"):
+        with pytest.raises(BlrcError, match=r"Headed\.forward returns 2 outputs; give each a name of its own"):
             saved(stochastic(), heads=names)
     with pytest.raises(BlrcError, match="returns 1 outputs; give each a name"):
         saved(stochastic({"only": 4}), heads=["a"])
@@ -189,7 +189,7 @@ def test_heads_at_other_depths_and_of_other_kinds_are_refused() -> None:
     odd = stochastic({"digit": 10, "is even?": 2}, "dict")
     refused(odd, r"head 'is even\?': its name becomes a part of names in C")
     single = stochastic({"digit": 10, "even": 1})
-    with pytest.raises(BlrcError, match="layer 'ends.even': one output is no choice"):
+    with pytest.raises(BlrcError, match=r"layer 'ends\.even': one output is no choice"):
         build(saved(single), [MAP])
 
 

@@ -125,7 +125,7 @@ def test_names_may_be_given(tmp_path: Path) -> None:
     file = trunk(rng)
     found = heads(file, rng, True)
     path = saved(model_of(file, {"12": found["digit"], "net/parity:0": found["parity"]}), tmp_path / "net.onnx")
-    with pytest.raises(BlrcError, match="head '12': its name becomes a part of names in C.*--heads of blrc import"):
+    with pytest.raises(BlrcError, match=r"head '12': its name becomes a part of names in C.*--heads of blrc import"):
         blrc.import_onnx(path)
     assert [n for n, _ in blrc.import_onnx(path, heads=["digit", "parity"]).heads] == ["digit", "parity"]
     for names, words in ((["a"], "1 names of heads were given"), (["a", "A"], "macros in C do not tell apart")):
