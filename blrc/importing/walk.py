@@ -246,6 +246,7 @@ def _end(
         held = output.scores if isinstance(output, Answer) else output
         ends.setdefault(id(held), (name, held))
     several = len(ends) > 1
+    names = [names] if isinstance(names, str) else names
     if names is not None and (len(names) != len(ends) or not several):
         why = f"{len(names)} names of heads were given, and the network has {len(ends)} outputs"
         return [Line(_shown_outputs(graph), why, "give a name for each, and none where there is only one")], ()

@@ -14,6 +14,7 @@ from random_programs import gated, random_inputs, random_program, top_probabilit
 
 from blrc.program import head, reference
 from blrc.program.head import FLOOR, Scale
+from blrc.program.heads import Part
 from blrc.program.program import Program
 from blrc.targets.c.build.host import HostBuild
 from blrc.verification.engines import c_engine
@@ -50,7 +51,7 @@ def test_the_reference_stops_where_one_input_alone_does(gate: int, confidence: i
     # From undecided to certain, so that some stop after each number of members.
     scores = [rng.integers(-1, 2, (300, 4)) * rng.integers(0, 40, (300, 1)) for _ in range(MEMBERS)]
     scale = head.scale_of(0.5)
-    found = stopping.predicted(scores, scale, gate, confidence)
+    found = stopping.predicted(scores, [Part(slice(0, scores[0].shape[1]), scale)], gate, confidence)
     used = set()
     for i in range(300):
         expected = one_by_one([member[i].tolist() for member in scores], scale, gate, confidence)

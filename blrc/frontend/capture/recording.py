@@ -168,6 +168,7 @@ def outputs(result: Any, who: str, names: Sequence[str] | None = None) -> dict[s
         raise BlrcError(f"{who}.forward returns nothing; it must return the scores")
     if names is None:
         return found if len(found) > 1 else {ONE: next(iter(found.values()))}
+    names = [names] if isinstance(names, str) else names
     if len(names) != len(found) or len(names) < 2 or len(set(names)) < len(names):
         raise BlrcError(
             f"heads={list(names)}: {who}.forward returns {len(found)} outputs; give each a name of its own, "
