@@ -67,12 +67,14 @@ class Walked:
         notes: what a user has to know about the input.
         checkpoint: the network; None if a node was refused.
         flows: what each tensor that depends on the input is, by its name, in the order of the nodes.
+        scores: the names of the tensors of scores, of each head in order.
     """
 
     lines: tuple[Line, ...]
     notes: tuple[str, ...]
     checkpoint: Checkpoint | None
     flows: Mapping[str, Flow] = field(default_factory=dict)
+    scores: tuple[str, ...] = ()
 
     @property
     def refusals(self) -> tuple[Line, ...]:
@@ -115,7 +117,7 @@ def walk(graph: Graph, declared: Declared | None, source: str, heads: Sequence[s
     said, ends = _end(ctx, graph, [values.get(name) for name in graph.outputs], heads)
     lines += said
     flows = {name: value for name, value in values.items() if isinstance(value, Flow)}
-    walked = Walked(tuple(lines), tuple(build.notes), None, flows)
+    walked = Walked(tuple(lines), tuple(build.notes), None, flows, _scores_of(graph, values, flows))
     if walked.refusals:
         return walked
     found = replace(build.checkpoint(source), heads=ends)
@@ -126,6 +128,14 @@ def walk(graph: Graph, declared: Declared | None, source: str, heads: Sequence[s
             why, _, remedy = str(error).partition("; ")
             return replace(walked, lines=(*walked.lines, Line(_shown_outputs(graph), why, remedy or _AGAIN)))
     return replace(walked, checkpoint=found)
+
+
+def _scores_of(graph: Graph, values: Mapping[str, Value | Lost], flows: Mapping[str, Flow]) -> tuple[str, ...]:
+    """Return the tensor that each output is or is computed from; those of one tensor are one head."""
+    held = [values.get(name) for name in graph.outputs]
+    ends = {id(end.scores if isinstance(end, Answer) else end): None for end in held}
+    first = {id(flow): name for name, flow in reversed([*flows.items()])}
+    return tuple(first[end] for end in ends if end in first)
 
 
 def _needed(graph: Graph) -> set[str]:

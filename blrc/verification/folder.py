@@ -90,8 +90,6 @@ def verify_folder(
         inputs.append(InputSet("random inputs", random_inputs(program.input, count, seed)))
 
     against = None
-    if request.original is not None and program.heads:
-        raise BlrcError(f"{folder}: --original compares networks with one output, and this one has several heads")
     if request.original is not None:
         against = against_original(opened, request.original, [(each.raw, each.labels) for each in inputs], progress)
         problems += against.problems

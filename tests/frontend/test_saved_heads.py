@@ -25,6 +25,8 @@ from blrc.program import reference
 from blrc.program.heads import labels
 from blrc.verification.oracles.agreement import torch_agreement
 from blrc.verification.oracles.lowered import first_other_bits
+from blrc.verification.original.compare import compare_original
+from blrc.verification.original.module import open_module
 
 
 def agrees(checkpoint: Checkpoint, model: nn.Module, seed: int) -> None:
@@ -90,6 +92,23 @@ def test_binary_heads_of_plain_pytorch_are_read_by_value() -> None:
     checkpoint = from_model(model, encoding, raw_samples(encoding, 40, 0))
     assert [name for name, _ in checkpoint.heads] == ["left", "right"]
     agrees(checkpoint, model, 0)
+
+
+def test_a_module_with_heads_is_the_original_of_its_export() -> None:
+    torch.manual_seed(1)
+    model = randomise(Plain(binary=True), 1, ties=False)
+    encoding = encoding_of("int8", SHAPE)
+    checkpoint = from_model(model, encoding, raw_samples(encoding, 40, 0), heads=["a", "b"])
+    program, _ = build(checkpoint, [MAP], norms="given")
+    raw = device_layout(raw_samples(encoding, 60, 2))
+    original = open_module(model, encoding, "given", "exact", ["a", "b"])
+    found = compare_original(program, original, [(raw, None)], lambda what, done, total: None)
+    assert found.same_program and not found.problems and (found.labels, found.scores) == (60, 60 * 8)
+    assert found.same_labels == 60
+    with torch.no_grad():
+        model.right.weight[2] *= -1
+    changed = open_module(model, encoding, "given", "exact", ["a", "b"])
+    assert compare_original(program, changed, [(raw, None)], lambda what, done, total: None).problems
 
 
 def test_real_heads_of_plain_pytorch_are_read_by_value() -> None:

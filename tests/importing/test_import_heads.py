@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,11 @@ from blrc.frontend.sample import MAP
 from blrc.net.encoding import device_layout
 from blrc.program import reference
 from blrc.program.heads import labels
+from blrc.program.program import Constant, Program
+from blrc.verification.inputs.stimuli import random_inputs
+from blrc.verification.original.compare import compare_original
+from blrc.verification.original.file import open_file
+from blrc.verification.original.report import Against
 
 SIZES = {"digit": 7, "parity": 2, "colour": 4}
 
@@ -166,3 +172,42 @@ def test_outputs_that_are_no_heads_are_refused(tmp_path: Path) -> None:
     refused(model_of(file, {"digit": found["digit"], "deep": deep}), tmp_path, "head 'deep': does not read the bits")
     added = file.alone("Add", [found["digit"], file.node("MatMul", signs(rng, 24, 7), on=bits)])
     refused(model_of(file, {"digit": found["digit"], "added": added}), tmp_path, "Add_")
+
+
+@pytest.mark.parametrize("real", [False, True])
+def test_an_export_is_compared_with_every_head_of_its_original(tmp_path: Path, real: bool) -> None:
+    rng = np.random.default_rng(3)
+    file = trunk(rng)
+    path = saved(model_of(file, heads(file, rng, real)), tmp_path / "net.onnx")
+    names = ["number", "even", "hue"]
+    program = build(blrc.import_onnx(path, heads=names), [MAP])[0]
+    raw = random_inputs(program.input, 200, 0)
+    original = open_file(path, None, "exact", names)
+    assert [end.shape for end in original.ends] == [(size,) for size in SIZES.values()]
+
+    def compared(ours: Program) -> Against:
+        return compare_original(ours, original, [(raw, None)], lambda what, done, total: None)
+
+    found = compared(program)
+    assert found.same_program and not found.problems and found.scores == 200 * sum(SIZES.values())
+    assert found.labels == 200 and (real or found.same_labels == 200)
+    for place, head in enumerate(program.heads):  # a bias of one head alone, and the scale of one
+        at = program.parts[place].place.start
+        bias = program.constant(program.ops[-1].bias).copy()  # type: ignore[attr-defined]
+        bias[at] += 3 * np.abs(bias).max() + 5000
+        name = program.ops[-1].bias  # type: ignore[attr-defined]
+        other = replace(program, constants={**program.constants, name: Constant((bias,), (0,))})
+        assert any("scores are not the original's" in problem for problem in compared(other).problems)
+        wrong = [replace(each, score_scale=each.score_scale * (1.5 if each is head else 1)) for each in program.heads]
+        other = replace(program, heads=tuple(wrong), score_scale=wrong[0].score_scale)
+        assert any(f"scale of head {head.name!r} is" in problem for problem in compared(other).problems)
+
+
+def test_the_command_compares_heads_with_the_original(tmp_path: Path) -> None:
+    rng = np.random.default_rng(4)
+    file = trunk(rng)
+    path = saved(model_of(file, heads(file, rng, False)), tmp_path / "net.onnx")
+    blrc.export(path, folder=tmp_path / "out", targets="onnx")
+    done = CliRunner().invoke(main, ["verify", str(tmp_path / "out"), "--original", str(path), "--random", "50"])
+    assert done.exit_code == 0, done.output
+    assert "importing it gives the same program" in done.output and " 0 differ" in done.output

@@ -21,7 +21,7 @@ from blrc.frontend.sample import MAP
 from blrc.importing.declared import Declared
 from blrc.program.ops.conv import Conv
 from blrc.verification.original.compare import compare_original
-from blrc.verification.original.original import open_original
+from blrc.verification.original.file import open_file
 
 STRIDED = Path(__file__).parent / "larq_strided.onnx"
 SHAPE = (9, 8, 2)  # height, width, channels
@@ -38,7 +38,7 @@ def test_a_network_that_larq_trained_equals_its_original() -> None:
     assert [w.padding for w in windows[:3]] == [(0, 0, 1, 1)] * 3
     raw = np.random.default_rng(0).integers(0, 256, (300, 28, 28, 1)).astype(np.uint8)
     raw[:100] = np.where(raw[:100] > 200, raw[:100], 0)  # dark, as digits are
-    found = compare_original(program, open_original(STRIDED, declared, "exact"), [(raw, None)], lambda *_: None)
+    found = compare_original(program, open_file(STRIDED, declared, "exact"), [(raw, None)], lambda *_: None)
     assert not found.problems and found.same_labels == found.labels == 300
     layers = found.layers.values()
     assert (

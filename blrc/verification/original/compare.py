@@ -57,8 +57,9 @@ def _against(
 ) -> Against:
     """Compare an exported folder with its original, as `compare_original` does, and the files' digests."""
     manifest = opened.manifest
+    names = [head.name for head in opened.program.heads] or None
     if not isinstance(given, Path):
-        module = open_module(given, encoding_of(opened), manifest.norms, manifest.rounding)
+        module = open_module(given, encoding_of(opened), manifest.norms, manifest.rounding, names)
         return compare_original(opened.program, module, inputs, progress)
     if given.suffix in OF_TORCH:
         raise BlrcError(
@@ -70,7 +71,7 @@ def _against(
     declared = None
     if origin is not None and origin.input:
         declared = Declared(origin.input, origin.mean, origin.std, origin.scale)
-    original = open_file(given, declared, manifest.rounding)
+    original = open_file(given, declared, manifest.rounding, names)
     found = compare_original(opened.program, original, inputs, progress)
     if origin is None or origin.sha256 == original.sha256:
         return found
@@ -188,6 +189,12 @@ def _other_tables(program: Program, again: Program) -> list[str]:
                     f"layer {op.name!r}: {name} is not what the original gives, first in channel {rows[0]} "
                     f"({len(rows)} of {len(a)})"
                 )
-    if program.score_scale != again.score_scale:
-        problems.append(f"the scores' scale is {program.score_scale:g}, and from the original {again.score_scale:g}")
+    for (name, scale), (_, other) in zip(_scales(program), _scales(again), strict=False):
+        if scale != other:
+            problems.append(f"the scores' scale{name} is {scale:g}, and from the original {other:g}")
     return problems
+
+
+def _scales(program: Program) -> list[tuple[str, float]]:
+    """Return the scores' scale of each head, and how messages call the head."""
+    return [(f" of head {head.name!r}", head.score_scale) for head in program.heads] or [("", program.score_scale)]

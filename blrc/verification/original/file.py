@@ -15,7 +15,7 @@ from blrc.extras import require
 from blrc.frontend.sample import MAP, sample
 from blrc.importing.declared import Declared
 from blrc.importing.file import MOST_BYTES, Graph, read
-from blrc.importing.flow import Bits, Flow, Raw, Scores, Signed, Sums, Test
+from blrc.importing.flow import Bits, Flow, Raw, Signed, Sums, Test
 from blrc.importing.walk import walk
 from blrc.net.choices import Rounding
 from blrc.net.net import INPUT, Net
@@ -35,6 +35,7 @@ class OriginalFile:
     Attributes:
         path, sha256: its file.
         graph, flows: what the import read, and what it makes of each tensor.
+        scores: the names of the tensors of scores, of each head in order.
         net: the net that it is imported to.
         model: the file with standard operators only.
     """
@@ -43,6 +44,7 @@ class OriginalFile:
     sha256: str
     graph: Graph
     flows: Mapping[str, Flow]
+    scores: tuple[str, ...]
     net: Net
     model: Any
 
@@ -66,9 +68,9 @@ class OriginalFile:
         return found
 
     @property
-    def scores(self) -> Tensor:
-        """Return the tensor of the scores."""
-        return [*self._of(Scores | Sums)][-1]
+    def ends(self) -> tuple[Tensor, ...]:
+        """Return the tensors of the scores, of each head in order."""
+        return tuple(map(self._tensor, self.scores))
 
     def bits(self, stage: Stage) -> Tensor:
         """Return the file's tensor of a stage's bits; a Sign or a comparison may be read as it is."""
@@ -146,12 +148,15 @@ def _seen(flow: Raw, raw: NDArray[Any]) -> NDArray[Any]:
     return np.asarray(table[(pixels, *np.ogrid[tuple(slice(n) for n in (1, *flow.shape))][1:])])
 
 
-def open_file(path: Path, declared: Declared | None, rounding: Rounding) -> OriginalFile:
+def open_file(
+    path: Path, declared: Declared | None, rounding: Rounding, heads: Sequence[str] | None = None
+) -> OriginalFile:
     """Read the ONNX file that an export is compared with.
 
     Args:
         declared: what its raw input is, if the file does not say it.
         rounding: what decides the export's bits.
+        heads: the names of the export's heads, where it has several.
 
     Raises:
         BlrcError: the file cannot be imported, or be written in standard operators.
@@ -159,9 +164,9 @@ def open_file(path: Path, declared: Declared | None, rounding: Rounding) -> Orig
     require("onnxruntime", "comparing an export with its original")
     graph = read(path)
     sha256 = content_of(regular.read(path, MOST_BYTES)).sha256
-    walked = walk(graph, declared, str(path))
+    walked = walk(graph, declared, str(path), heads)
     if walked.checkpoint is None:
         raise BlrcError(f"{path}: {walked.refusals[0]}")
     net = replace(sample(walked.checkpoint, MAP, running=True), rounding=rounding)
     ranks = {name: len(flow.axes) + 1 for name, flow in walked.flows.items()}
-    return OriginalFile(path, sha256, graph, walked.flows, net, standard(path, ranks))
+    return OriginalFile(path, sha256, graph, walked.flows, walked.scores, net, standard(path, ranks))

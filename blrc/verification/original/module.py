@@ -56,9 +56,11 @@ class OriginalModule:
         return Tensor(INPUT, INPUT, self.net.encoding.shape)
 
     @property
-    def scores(self) -> Tensor:
-        """Return the scores: what the last layer gives, before a softmax."""
-        return self._tensor(self.replay.captured.nodes[-1].name)
+    def ends(self) -> tuple[Tensor, ...]:
+        """Return the scores, of each head in order: what its last layer gives, before a softmax."""
+        captured = self.replay.captured
+        layers = [layer for _, layer in captured.heads] or [captured.nodes[-1].name]
+        return tuple(self._tensor(layer) for layer in layers)
 
     def bits(self, stage: Stage) -> Tensor:
         """Return what a stage's sign gives."""
@@ -117,12 +119,15 @@ class _Part:
         return dict(self.replay.from_layer(self.source, maps, self.outputs))
 
 
-def open_module(model: Any, encoding: InputEncoding, norms: str, rounding: Rounding) -> OriginalModule:
+def open_module(
+    model: Any, encoding: InputEncoding, norms: str, rounding: Rounding, heads: Sequence[str] | None = None
+) -> OriginalModule:
     """Read the module that an export is compared with.
 
     Args:
         encoding: the export's input.
         norms, rounding: the statistics of the export's norms, and what decides its bits.
+        heads: the names of the export's heads, where it has several.
 
     Raises:
         BlrcError: the module is no binary network, has random weights, or is not what was exported.
@@ -136,7 +141,9 @@ def open_module(model: Any, encoding: InputEncoding, norms: str, rounding: Round
             f"original={name}: the export's norms were estimated anew, so that it is not the module as it is; export "
             "with --norms given to compare the two, or see what estimating changed by verify --checkpoint"
         )
-    replay = Replay(model, encoding)
+    replay = Replay(model, encoding, heads)
     name = type(replay.model).__name__
-    source = Checkpoint(replay.captured.nodes, replay.captured.tensors, encoding, None, name)
+    source = Checkpoint(
+        replay.captured.nodes, replay.captured.tensors, encoding, None, name, heads=replay.captured.heads
+    )
     return OriginalModule(name, replace(sample(source, MAP, running=True), rounding=rounding), replay)

@@ -58,8 +58,8 @@ class Original(Protocol):
         """Return the tensor that is fed."""
 
     @property
-    def scores(self) -> Tensor:
-        """Return the scores of the classes."""
+    def ends(self) -> tuple[Tensor, ...]:
+        """Return the scores of the classes, of each head in order."""
 
     def bits(self, stage: Stage) -> Tensor:
         """Return what a stage's sign gives."""

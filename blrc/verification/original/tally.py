@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from blrc.lowering.calibrate import fan_in
 from blrc.lowering.single import values
 from blrc.net.encoding import device_layout, torch_layout
-from blrc.program import reference
+from blrc.program import head, heads, reference
+from blrc.program.heads import Head
 from blrc.program.program import BinaryScores, Conv, Op, Program, Scores
 from blrc.verification.original.original import Original
 from blrc.verification.original.places import Place, prefix
@@ -38,8 +39,8 @@ class Tally:
         self, program: Program, original: Original, found: Sequence[Place], decided: Mapping[str, Decided]
     ) -> None:
         self.program, self.original, self.places = program, original, found
-        self.last = original.scores
-        outputs = list(dict.fromkeys([*(place.bits for place in found), self.last]))
+        self.ends = original.ends
+        outputs = list(dict.fromkeys([*(place.bits for place in found), *self.ends]))
         self.part = original.part(original.source, outputs)
         self.layers = {place.layer: Layer() for place in found}
         self.variants = {
@@ -52,8 +53,10 @@ class Tally:
         }
         self.tail = program.ops[sum(len(place.ops) for place in found) :]
         inputs = prod(program.ops[-1].x.shape)
-        self.bound = float(Fraction(inputs + 1) * Fraction(program.score_scale) / 2)
-        self.slack = (inputs + 2 * BESIDE) * original.unit * _largest_score(program) * program.score_scale
+        ends = program.heads or (Head("", program.classes, program.score_scale),)
+        self.scale = np.repeat([end.score_scale for end in ends], [end.classes for end in ends])
+        self.bounds = np.array([float(Fraction(inputs + 1) * Fraction(scale) / 2) for scale in self.scale.tolist()])
+        self.slack = (inputs + 2 * BESIDE) * original.unit * _largest_score(program) * self.scale
         self.scores = self.labels = self.same = self.labelled = self.correct = self.far = 0
         self.farthest = 0.0
         self.first: dict[str, str] = {}
@@ -85,16 +88,18 @@ class Tally:
         self._compare_scores(real, through(self.program, self.tail, x).reshape(len(raw), -1))
         if (seen := self.original.seen(samples)) is not None:  # pixels that were rounded to codes
             real = self._scores(self.part.run(seen))
-        label = real.argmax(axis=1)
+        label, ours = (
+            heads.labels(scores, self.program.parts) for scores in (real, reference.scores(self.program, raw))
+        )
         self.labels += len(raw)
-        self.same += int((label == reference.labels(reference.scores(self.program, raw))).sum())
+        self.same += int(head.every(label == ours).sum())
         if labels is not None:
             self.labelled += len(raw)
-            self.correct += int((label == labels).sum())
+            self.correct += int((heads.of_first(label) == labels).sum())
 
     def _scores(self, theirs: Mapping[str, NDArray[Any]]) -> NDArray[np.float64]:
-        found = theirs[self.last.name]
-        return found.reshape(len(found), -1).astype(np.float64)
+        found = [theirs[end.name] for end in self.ends]
+        return np.concatenate([each.reshape(len(each), -1).astype(np.float64) for each in found], axis=1)
 
     def _compare_bits(
         self, place: Place, x: NDArray[Any], ours: NDArray[Any], wanted: NDArray[np.bool_], given: NDArray[Any]
@@ -155,10 +160,15 @@ class Tally:
         return found
 
     def _compare_scores(self, real: NDArray[np.float64], ours: NDArray[Any]) -> None:
-        far = np.abs(ours.astype(np.float64) * self.program.score_scale - real)
+        far = np.abs(ours.astype(np.float64) * self.scale - real)
         self.scores += real.size
         self.farthest = max(self.farthest, float(far.max(initial=0.0)))
-        self.far += int((~(far <= self.bound + self.slack)).sum())
+        self.far += int((~(far <= self.bounds + self.slack)).sum())
+
+    @property
+    def bound(self) -> float:
+        """Return the largest distance of a score that rounding of the export's weights explains."""
+        return float(self.bounds.max())
 
     def problems(self) -> list[str]:
         """Return what is not explained."""

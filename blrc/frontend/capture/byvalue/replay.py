@@ -39,12 +39,13 @@ class Replay:
     Args:
         model: the module, which stays as it is.
         encoding: its raw input.
+        heads: names for its heads, in their order; None takes those that its forward gives them.
 
     Raises:
         BlrcError: the module is no binary network (see `read`), has random weights, or does not run in float32.
     """
 
-    def __init__(self, model: nn.Module, encoding: InputEncoding) -> None:
+    def __init__(self, model: nn.Module, encoding: InputEncoding, heads: Sequence[str] | None = None) -> None:
         self.model, _ = unwrapped(model)
         if any(isinstance(module, WeightDistribution) for module in named_modules(self.model).values()):
             raise BlrcError(
@@ -52,9 +53,9 @@ class Replay:
                 "export with its checkpoint (--checkpoint, model=)"
             )
         x, names, _ = inputs_of(encoding, None, None, sum(value.numel() for value in values_of(self.model)))
-        self.captured: Captured = read(self.model, encoding, x, names, None)
+        self.captured: Captured = read(self.model, encoding, x, names, None, heads)
         with undisturbed(), torch.autocast("cpu", enabled=False), torch.device("cpu"):
-            done = run(self.model, encoding, torch.from_numpy(x).float(), torch.float32)
+            done = run(self.model, encoding, torch.from_numpy(x).float(), torch.float32, heads)
         self.steps = done.steps
         self.taps: Mapping[str, Tap] = {
             name: atom.tap for name, atom in done.captured.atoms.items() if atom.tap is not None
