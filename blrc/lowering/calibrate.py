@@ -11,7 +11,6 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -231,22 +230,9 @@ def folded(stage: Stage, encoding: InputEncoding, binary: bool) -> Folded:
         binary: whether the stage reads +-1, and not the input's codes.
     """
     peak, scale = (1, 1.0) if binary else (encoding.peak, encoding.scale)
-    of = (stage.chain, stage.sign, stage.rounding, peak, scale, binary)
-    kept = _rules.get(stage.linear)
-    if kept is not None and kept[0] == of:
-        return kept[1]
     bound = fan_in(stage.linear) * peak
     rule = fold_stage(stage, scale, -bound, bound, binary)
-    rule = rule if stage.rounding == "exact" else rounded(stage, rule, scale, -bound, bound, binary)
-    for values in (rule.flip, rule.threshold, rule.inverted):
-        values.flags.writeable = False
-    _rules[stage.linear] = of, rule
-    return rule
-
-
-_rules: WeakKeyDictionary[Conv | Dense, tuple[tuple[object, ...], Folded]] = WeakKeyDictionary()
-"""Keep the rule of a layer as long as the layer, with all that it follows from, which is compared by identity: what
-calibration folds to go on from a stage's bits, lowering and verification fold again."""
+    return rule if stage.rounding == "exact" else rounded(stage, rule, scale, -bound, bound, binary)
 
 
 def decide(stage: Stage, rule: Folded, z: NDArray[Any]) -> NDArray[np.int8]:
