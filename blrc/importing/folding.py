@@ -206,6 +206,8 @@ def _expand(op: Op, arrays: Arrays) -> NDArray[Any]:
 def _reduce(function: Callable[..., Any]) -> Fold:
     def run(op: Op, arrays: Arrays) -> NDArray[Any]:
         axes, held = axes_of(op, arrays), given(arrays)
+        if not held.size:
+            raise RefusalError("it reduces a constant without values", "export the network again")
         keep = bool(op.attributes.get("keepdims", 1))
         if not axes and op.attributes.get("noop_with_empty_axes", 0):
             return held

@@ -244,3 +244,11 @@ def test_an_operator_of_several_lines_is_named_in_one(tmp_path: Path) -> None:
     file = File(("N", 9))
     file.node("MatMul", file.node("A\nB", on=file.constant(np.ones((9, 4)))))
     refused(tmp_path / "net.onnx", file, r"A.*constants go through A\\nB, which is not computed here", input="bits")
+
+
+def test_a_mean_of_nothing_is_refused_without_a_warning(tmp_path: Path) -> None:
+    file = File(("N", 9))
+    file.node("Mul", file.node("ReduceMean", on=file.constant(np.zeros((0, 3)))))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        refused(tmp_path / "net.onnx", file, "ReduceMean_0 .*it reduces a constant without values", input="bits")
