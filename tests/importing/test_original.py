@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from onnx import TensorProto, helper, numpy_helper
 from onnx_chains import BREVITAS, FINN, File, imported, random_file, signs
 
 import blrc
@@ -224,6 +225,27 @@ def test_the_manifest_and_the_checkpoint_name_the_original(tmp_path: Path) -> No
     done = blrc.export(tmp_path / "net.pt", folder=tmp_path / "out", targets="onnx")
     assert done.manifest.original is not None
     assert done.manifest.original["sha256"] == hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def test_regression_an_original_in_float16_is_cut_at_its_own_types(tmp_path: Path) -> None:
+    rng = np.random.default_rng(5)
+    weights = [np.where(rng.normal(size=shape) < 0, -1, 1).astype(np.float16) for shape in ((30, 20), (20, 4))]
+    held = {"w": weights[0], "v": weights[1], "b": (3 * rng.normal(size=20) + 0.25).astype(np.float16)}
+    held |= {"zero": np.float16(0), "one": np.float16(1), "minus": np.float16(-1)}
+    steps = (("MatMul", "x w", "z"), ("Add", "z b", "a"), ("Greater", "a zero", "g"), ("Where", "g one minus", "s"))
+    nodes = [helper.make_node(kind, given.split(), [out]) for kind, given, out in (*steps, ("MatMul", "s v", "y"))]
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT16, ["N", n]) for name, n in (("x", 30), ("y", 4))]
+    tensors = [numpy_helper.from_array(np.asarray(value), name) for name, value in held.items()]
+    graph = helper.make_graph(nodes, "g", ends[:1], ends[1:], tensors)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    path = tmp_path / "half.onnx"
+    path.write_bytes(model.SerializeToString())
+    declared = Declared("bits")
+    _, program = imported(path, input="bits")
+    found = compared(path, program, declared)
+    assert (
+        found.same_program and not found.problems and found.decisions == 20 * 31 and found.same_labels == found.labels
+    )
 
 
 def test_the_manifest_keeps_what_was_counted(tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ def standard(path: Path, ranks: Mapping[str, int]) -> Any:
     kept = [each for each in model.opset_import if each.domain in ("", "ai.onnx")]
     del model.opset_import[:]
     model.opset_import.extend(kept)
-    return model
+    return onnx.shape_inference.infer_shapes(model)  # it finds the types of tensors, which parts are cut at
 
 
 def _raised(model: Any, path: Path, opset: int) -> Any:
@@ -63,7 +63,7 @@ def _raised(model: Any, path: Path, opset: int) -> Any:
 
 
 def cut(model: Any, source: str, shape: Sequence[int | str], outputs: Sequence[str]) -> bytes:
-    """Return the part of a model from the tensor `source` on, float32 of a shape, to the tensors `outputs`."""
+    """Return the part of a model from the tensor `source` on, which has a shape, to the tensors `outputs`."""
     import onnx
     from onnx import TensorProto, helper
 
@@ -72,8 +72,9 @@ def cut(model: Any, source: str, shape: Sequence[int | str], outputs: Sequence[s
         if needed & {*node.output} and source not in node.output:
             kept.append(node)
             needed.update(node.input)
-    kinds = {each.name: each.type.tensor_type.elem_type for each in model.graph.input}
-    kind = kinds.get(source, TensorProto.FLOAT)
+    typed = (*model.graph.input, *model.graph.value_info)
+    kinds = {each.name: each.type.tensor_type.elem_type for each in typed}
+    kind = kinds.get(source) or TensorProto.FLOAT
     graph = helper.make_graph(
         kept[::-1],
         "part",
