@@ -174,7 +174,6 @@ def stop(m: nn.Module, x: Any) -> Any:
         (lambda m, x: m.a(x) + m.b(x), ["add", "no binary form", "blrc.nn"]),
         (lambda m, x: m.a(x) if x.sum() > 0 else m.b(x), ["Call.forward", "cannot be followed", "conditions on data"]),
         (lambda m, x: m.a(x) if len(x) > 0 else m.b(x), ["Call.forward", "cannot be followed"]),
-        (lambda m, x: (m.a(x), m.b(x)), ["output of its last layer"]),
         (lambda m, x: [m.a(x), m.b(x)][0], ["output of its last layer"]),
         (lambda m, x: None, ["output of its last layer"]),
         (lambda m, x: m.a(x) * m.scale, ["the parameter or buffer 'scale' itself", "blrc.nn.ChannelScale"]),

@@ -125,6 +125,14 @@ def test_real_heads_of_plain_pytorch_are_read_by_value() -> None:
         assert (found[:, place] == real.argmax(axis=1)).sum() >= 57  # real weights are rounded to 8 bits
 
 
+def test_regression_a_gaussian_is_one_output() -> None:
+    """Mean and variance of a last norm were taken for two heads, since a Gaussian is a named tuple."""
+    model = nn.Sequential(bnn.BinaryLinear(20, 5), bnn.StochasticBatchNorm1d(5))
+    encoding = encoding_of("bits", (20,))
+    checkpoint = from_model(randomise(model, 0), encoding, raw_samples(encoding, 40, 0))
+    assert checkpoint.heads == ()
+
+
 def test_a_checkpoint_keeps_heads_and_state(tmp_path: Path) -> None:
     torch.manual_seed(0)
     model = stochastic()

@@ -204,7 +204,7 @@ def test_given_tables_and_thresholds_are_taken_as_they_are() -> None:
     [
         (lambda: pixel_bits((3, 2, 2), at=257), "from 0 to 256"),
         (lambda: pixel_bits((3, 2, 2), at=[1, 2]), "2 tables or thresholds for 3 channels"),
-        (lambda: pixel_bits((3, 2, 2), at=1.5), "integers"),  # type: ignore[arg-type]
+        (lambda: pixel_bits((3, 2, 2), at=1.5), "1.5: must be whole numbers"),  # type: ignore[arg-type]
         (lambda: pixel_codes((3, 2, 2), table=[0] * 255), "256 codes from -128 to 127"),
         (lambda: pixel_codes((3, 2, 2), table=[128] * 256), "256 codes from -128 to 127"),
         (lambda: pixel_codes((3, 2, 2), table=[0.5] * 256), "256 whole numbers"),

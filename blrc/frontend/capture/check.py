@@ -185,7 +185,7 @@ def _compare(
         expected = output(node, tensors, given)
         _same(node.name, "what it computes", found, expected.values, expected.slack * coarser + underflow, samples)
         values[node.name] = found
-    for last, given in ends(done.result, nodes, heads, type(model).__name__):
+    for last, given in ends(done.result, nodes, heads, type(model).__name__, samples[0]):
         result = _array(given, f"the network's output on {samples[0]}")
         _same(last, "the network's output, which it gives,", result, values[last], 0.0, samples)
 

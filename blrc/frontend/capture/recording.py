@@ -14,6 +14,7 @@ from blrc.errors import BlrcError
 from blrc.frontend.kinds.node import Node
 from blrc.net.heads import Heads
 from blrc.net.net import INPUT
+from blrc.nn.gaussian import Gaussian
 
 Visit = Callable[[str, nn.Module], None]
 ONE = ""
@@ -159,7 +160,7 @@ def outputs(result: Any, who: str, names: Sequence[str] | None = None) -> dict[s
         if not all(isinstance(name, str) for name in result):
             raise BlrcError(f"{who}.forward returns a dictionary whose keys are not text; name each head by a text")
         found = dict(result)
-    elif isinstance(result, tuple | list):
+    elif isinstance(result, tuple | list) and not isinstance(result, Gaussian):
         given = getattr(result, "_fields", None) or [f"head{index}" for index in range(len(result))]
         found = dict(zip(given, result, strict=True))
     else:
@@ -177,8 +178,11 @@ def outputs(result: Any, who: str, names: Sequence[str] | None = None) -> dict[s
     return dict(zip(names, found.values(), strict=True))
 
 
-def ends(result: Any, nodes: Sequence[Node], heads: Heads, who: str) -> list[tuple[str, Any]]:
+def ends(result: Any, nodes: Sequence[Node], heads: Heads, who: str, sample: str) -> list[tuple[str, Any]]:
     """Return the layers that give a network's outputs, each with that output of a run.
+
+    Args:
+        who, sample: what messages call the network, and what it ran on.
 
     Raises:
         BlrcError: the run gave another number of outputs.
@@ -186,7 +190,10 @@ def ends(result: Any, nodes: Sequence[Node], heads: Heads, who: str) -> list[tup
     found = list(outputs(result, who).values())
     layers = [layer for _, layer in heads] or [nodes[-1].name if nodes else INPUT]
     if len(found) != len(layers):
-        raise BlrcError(f"{who}.forward returns {len(layers)} outputs when it is traced, and {len(found)} when it runs")
+        raise BlrcError(
+            f"the network's output on {sample}: {who}.forward returns {len(found)} values, and {len(layers)} "
+            "when it is traced; let it return the same for every input"
+        )
     return list(zip(layers, found, strict=True))
 
 

@@ -146,7 +146,7 @@ def _check_run(
         if not _equal(call.x, before):
             raise _differs(node.name, what, f"its input is not what {node.inputs[0]!r} gives")
         values[node.name] = call.y
-    for last, given in ends(done.result, nodes, heads, type(model).__name__):
+    for last, given in ends(done.result, nodes, heads, type(model).__name__, what):
         if not _equal(given, values[last]):
             raise _differs(last, what, "the network's output is not what it gives")
 

@@ -233,7 +233,7 @@ REFUSED: dict[str, tuple[Callable[..., Any], list[str]]] = {
     "condition": (condition, ["forward looks at a single value", "condition"]),
     "counter": (counted, ["for another input, or at each call"]),
     "batch": (lambda m, x: scores(m, x + len(x)), ["for another input, or at each call"]),
-    "two outputs": (lambda m, x: (x, x), ["returns a tuple", "one tensor"]),
+    "two outputs that are no scores": (lambda m, x: (x, x), ["no sign follows"]),
     "NumPy": (lambda m, x: torch.from_numpy(x.numpy().copy()), ["do not depend on its input", "NumPy"]),
     "no sign": (lambda m, x: x.flatten(1) * 2, ["no sign follows"]),
     "ends in a sign": (lambda m, x: sign(x).flatten(1), ["no softmax layer at its end"]),
