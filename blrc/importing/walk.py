@@ -15,6 +15,7 @@ from blrc.importing.declared import Declared, start
 from blrc.importing.file import Graph, Op, shown
 from blrc.importing.flow import Answer, Constant, Flow, Scores, Sums, Value
 from blrc.importing.folding import check_attributes, fold
+from blrc.importing.ops.estimator import resolved
 from blrc.importing.ops.record import Context
 from blrc.importing.ops.table import OPS
 from blrc.importing.refusal import RefusalError
@@ -98,6 +99,7 @@ def walk(graph: Graph, declared: Declared | None, source: str, heads: Sequence[s
     Raises:
         BlrcError: the input has no known shape, or contradicts what was declared.
     """
+    graph = replace(graph, ops=resolved(graph.ops))
     first, declared = start(graph.source, declared)
     build = Builder(declared)
     batch = graph.source.shape[0] if graph.source.shape and graph.source.shape[0] else 1

@@ -1,0 +1,95 @@
+"""Straight-through estimators that an exporter wrote out, x + (s - x), are taken for s; shortcuts are not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from onnx_chains import File, imported, ran, scores
+from torch import nn
+
+import blrc
+from blrc.errors import BlrcError
+
+FORMS = ("x + (s - x)", "(s - x) + x", "x - (x - s)", "identity", "clipped")
+
+
+def sign_of(file: File, x: str) -> str:
+    zero, one, minus = (file.constant(number) for number in (0.0, 1.0, -1.0))
+    return file.alone("Where", [file.alone("Not", [file.alone("Less", [x, zero])]), one, minus])
+
+
+def estimator(file: File, form: str) -> None:
+    """Put an estimator behind what the file computes so far."""
+    x = file.at
+    s = sign_of(file, x)
+    if form == "clipped":
+        x = file.alone("Clip", [x, file.constant(-1.0), file.constant(1.0)])
+    if form == "identity":
+        difference = file.alone("Identity", [file.alone("Sub", [file.alone("Identity", [s]), x])])
+    else:
+        difference = file.alone("Sub", [x, s] if form == "x - (x - s)" else [s, x])
+    both = [difference, x] if form == "(s - x) + x" else [x, difference]
+    file.at = file.alone("Sub" if form == "x - (x - s)" else "Add", both)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_sign_is_what_counts(form: str, tmp_path: Path) -> None:
+    rng = np.random.default_rng(FORMS.index(form))
+    file = File(("N", 1, 6, 6))
+    for channels, given in ((4, 1), (5, 4)):
+        file.node("Conv", np.where(rng.normal(size=(channels, given, 3, 3)) < 0, -1.0, 1.0).astype(np.float32))
+        file.node("Add", np.float32(rng.integers(-3, 4, (1, channels, 1, 1)) / 4))  # quarters: float32 is exact
+        estimator(file, form)
+    file.node("Flatten")
+    file.node("MatMul", np.where(rng.normal(size=(20, 3)) < 0, -1.0, 1.0).astype(np.float32))
+    found, program = imported(file.save(tmp_path / "net.onnx"), input="int8")
+    raw = rng.integers(-128, 128, (50, *found.encoding.shape)).astype(np.int8)
+    assert (scores(program, raw) == ran(file.model(), raw.reshape(50, 1, 6, 6).astype(np.float32))).all()
+
+
+def test_a_shortcut_and_other_differences_are_branches(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    square = np.where(rng.normal(size=(8, 8)) < 0, -1.0, 1.0).astype(np.float32)
+    for kind in ("layer", "other", "half"):
+        file = File(("N", 8))
+        x = file.node("MatMul", square)
+        s = sign_of(file, x)
+        if kind == "layer":  # x + (W s - x): not computed value by value
+            s = file.alone("MatMul", [s, file.constant(square)])
+        taken = file.alone("Mul", [x, file.constant(0.5)]) if kind == "half" else x
+        file.at = file.alone("Add", [x, file.alone("Sub", [s, taken if kind != "other" else s])])
+        file.node("MatMul", square)
+        with pytest.raises(BlrcError, match="branches"):
+            blrc.import_onnx(file.save(tmp_path / "net.onnx"), input="int8")
+
+
+def binary(x: torch.Tensor) -> torch.Tensor:
+    return x + (torch.where(x >= 0, 1.0, -1.0) - x).detach()
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.norm, self.last = nn.Linear(12, 9), nn.BatchNorm1d(9), nn.Linear(9, 3)
+        self.first.weight.data = torch.where(torch.randn(9, 12) >= 0, 1.0, -1.0)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        result: torch.Tensor = self.last(binary(self.norm(self.first(x))))
+        return result
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_what_torch_exports_gives_the_modules_labels(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    net, path = Net().eval(), tmp_path / "net.onnx"
+    torch.onnx.export(net, (torch.zeros(1, 12),), path, dynamo=False, opset_version=17)
+    found, program = imported(path, input="bits")
+    raw = np.random.default_rng(1).integers(0, 2, (200, *found.encoding.shape)).astype(np.uint8)
+    with torch.no_grad():
+        wanted = net(torch.from_numpy(2 * raw.reshape(200, 12).astype(np.float32) - 1)).numpy()
+    assert np.abs(scores(program, raw) - wanted).max() < 0.05  # real weights of the last layer become 8 bits
+    clear = np.diff(np.sort(wanted, axis=1), axis=1)[:, -1] > 0.1
+    assert clear.sum() > 100 and (scores(program, raw).argmax(1) == wanted.argmax(1))[clear].all()
