@@ -21,7 +21,7 @@ def baselines_beside(source: Checkpoint, paths: Sequence[Path]) -> dict[str, Che
     """Return the networks that stand beside `source`, by the names of their rows (the files' names without suffix).
 
     A full-precision network (``blrc train --model fp``) is returned as a torch module, and everything else as a
-    checkpoint.
+    checkpoint. Of a network with several heads it is the one of the same name, or the first if `source` has one output.
 
     Raises:
         BlrcError: a name is taken, a file holds no network, or its network is for other data; the message names the
@@ -36,6 +36,8 @@ def baselines_beside(source: Checkpoint, paths: Sequence[Path]) -> dict[str, Che
             found[path.stem] = _real(path, own)
             continue
         other = checkpoint.load(path)
+        if other.heads:
+            other = other.of_head(next((head for head, _ in source.heads), None))
         program = lower([sample(other, MAP, running=True)])
         if (program.input, program.classes) != (own.input, own.classes):
             raise BlrcError(

@@ -96,7 +96,7 @@ def pieces(net: Net) -> list[Piece]:
     found = [_pieces(net.upto(layer)) for _, layer in net.heads]
     (first, _), ends = net.heads[0], [each.pop() for each in found]
     for (name, layer), trunk, end in zip(net.heads, found, ends, strict=True):
-        if _names(trunk) != _names(found[0]):
+        if _deciding(trunk) != _deciding(found[0]):
             raise BlrcError(
                 f"head {name!r}: does not read the bits that head {first!r} reads; several heads have to read the same "
                 "bits: let each be one last layer behind the same sign"
@@ -115,13 +115,23 @@ def pieces(net: Net) -> list[Piece]:
     return [*found[0], *ends]
 
 
-def _names(trunk: Sequence[Piece]) -> list[str]:
-    """Return the names of the layers that decide bits or pool them; heads may each flatten these for themselves."""
-    return [
-        piece.linear.name if isinstance(piece, Stage | ScoreStage) else piece.name
-        for piece in trunk
-        if not isinstance(piece, Flatten)
-    ]
+def _deciding(trunk: Sequence[Piece]) -> list[object]:
+    """Return what decides bits and pools them; heads may each flatten these for themselves."""
+    found: list[object] = []
+    for piece in trunk:
+        if isinstance(piece, Stage):
+            found.append((piece.linear.name, [_content(step) for step in piece.chain], _content(piece.sign)))
+        elif not isinstance(piece, Flatten):
+            found.append(_content(piece))
+    return found
+
+
+def _content(layer: Piece | Pointwise | Sign | Threshold) -> tuple[object, ...]:
+    """Return what a layer computes, whatever its name; norms, whose statistics come later, are told by their names."""
+    if isinstance(layer, Norm):
+        return Norm, layer.name
+    held = {key: value for key, value in vars(layer).items() if key not in ("name", "x")}
+    return type(layer), [value.tolist() if isinstance(value, np.ndarray) else value for value in held.values()]
 
 
 def _pieces(net: Net) -> list[Piece]:

@@ -54,6 +54,22 @@ def test_a_network_with_one_output_has_no_heads(tmp_path: Path) -> None:
         blrc.evaluate(path, data=tmp_path / "none.npz", members="map", head="only")
 
 
+def test_a_baseline_with_several_heads_gives_the_head_of_that_name(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    path = written(saved(stochastic()), tmp_path / "net.pt")
+    other = saved(stochastic({"parity": 2, "digit": 10}), seed=1)
+    raw = raw_samples(other.encoding, 60, 5)
+    program, _ = build(other, [MAP])
+    labels = reference.answer(program, device_layout(raw)).label[:, 1]
+    np.savez(tmp_path / "data.npz", images=raw, labels=labels)
+    beside = [written(other, tmp_path / "other.pt")]
+    found = blrc.evaluate(path, data=tmp_path / "data.npz", members="map", head="digit", baselines=beside)
+    assert found["baselines"]["other"]["accuracy_mean"] == 100.0
+    beside = [written(saved(stochastic({"colour": 2, "shape": 8})), tmp_path / "none.pt")]
+    with pytest.raises(BlrcError, match=r"none\.pt: has no head 'digit'; its heads are colour, shape"):
+        blrc.evaluate(path, data=tmp_path / "data.npz", members="map", head="digit", baselines=beside)
+
+
 def test_answers_come_member_by_member_for_every_head() -> None:
     torch.manual_seed(0)
     checkpoint = saved(stochastic())

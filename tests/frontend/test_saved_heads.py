@@ -234,6 +234,39 @@ def test_a_layer_that_no_head_needs_is_refused() -> None:
     refused(Idle(made.trunk, made.ends), "layer 'ends.unused': no head needs what it gives; leave it out")
 
 
+class Own(nn.Module):
+    """One layer, behind which each head has steps of its own, up to its own sign."""
+
+    def __init__(self, **steps: nn.Module) -> None:
+        super().__init__()
+        self.layer, self.steps = bnn.SteConv2d(SHAPE[0], 9, 3), nn.ModuleDict(steps)
+        self.ends = nn.ModuleDict()
+        for name, each in self.steps.items():
+            features = each(torch.zeros(2, 9, SHAPE[1] - 2, SHAPE[2] - 2)).flatten(1).shape[1]
+            self.ends[name] = nn.Sequential(bnn.SteSign(), nn.Flatten(), bnn.SoftmaxLinear(features, 4))
+
+    def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
+        z = self.layer(x)
+        return {name: self.ends[name](each(z)) for name, each in self.steps.items()}
+
+
+def test_heads_with_norms_or_pools_of_their_own_are_refused() -> None:
+    """They were taken for heads of the same bits, since the layer is the same, and all computed from the first's."""
+    torch.manual_seed(0)
+    same_bits = "head 'parity': does not read the bits that head 'digit' reads"
+    refused(Own(digit=nn.BatchNorm2d(9), parity=nn.BatchNorm2d(9)), same_bits)
+    refused(Own(digit=nn.Identity(), parity=nn.MaxPool2d(2)), same_bits)
+    refused(Own(digit=nn.MaxPool2d(2), parity=bnn.MaxPool2d(2, padding=(0, 0, 1, 1))), same_bits)
+    refused(Own(digit=bnn.ChannelShift(torch.ones(9)), parity=bnn.ChannelShift(-torch.ones(9))), same_bits)
+
+
+def test_heads_may_have_signs_of_their_own_for_the_same_bits() -> None:
+    torch.manual_seed(0)
+    for seed, steps in enumerate((nn.Identity, lambda: nn.MaxPool2d(2))):
+        model = Own(digit=steps(), parity=steps())
+        agrees(saved(model, "bits", seed), model, seed)
+
+
 class Turned(Headed):
     """Its heads change places when it runs on one sample."""
 

@@ -151,6 +151,35 @@ def refused(model: Any, tmp_path: Path, words: str) -> None:
     assert look(path).refusals
 
 
+@pytest.mark.parametrize("others", ["the same", "strict", "another"])
+def test_signs_of_the_same_sums_are_told_apart(tmp_path: Path, others: str) -> None:
+    """Heads behind other thresholds of the same layer were computed from the bits of the first."""
+    rng = np.random.default_rng(1)
+    file = File(("N", 24))
+    file.node("BipolarQuant", np.float32(1), domain=BREVITAS)
+    file.node("MatMul", signs(rng, 24, 16))
+    sums = file.node("Add", rng.normal(size=16) + (0.5 if others == "the same" else 0.0))
+    first = file.node("Sign", on=sums)
+    second = {
+        "the same": lambda: first,
+        "strict": lambda: file.node("BipolarQuant", np.float32(1), on=sums, domain=BREVITAS),
+        "another": lambda: file.node("Sign", on=file.node("Add", np.float32(2.5), on=sums)),
+    }[others]()
+    a = file.node("MatMul", rng.normal(size=(16, 3)).astype(np.float32), on=first)
+    b = file.node("MatMul", rng.normal(size=(16, 4)).astype(np.float32), on=second)
+    model = model_of(file, {"a": a, "b": b})
+    if others != "the same":
+        refused(model, tmp_path, "head 'b': does not read the bits that head 'a' reads")
+        return
+    program = build(blrc.import_onnx(saved(model, tmp_path / "net.onnx")), [MAP])[0]
+    raw = rng.integers(0, 2, (80, 24)).astype(np.uint8)
+    scores = reference.scores(program, device_layout(raw).astype(bool))
+    found = by_runtime(model, 2 * raw.astype(np.float32) - 1)
+    for part, each in zip(program.parts, program.heads, strict=True):
+        bound = 17 * each.score_scale / 2 + 1e-4
+        assert np.abs(scores[:, part.place] * each.score_scale - found[each.name]).max() < bound
+
+
 def test_outputs_that_are_no_heads_are_refused(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     file = trunk(rng)

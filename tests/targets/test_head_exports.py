@@ -90,7 +90,7 @@ static uint32_t arena[(NET_ARENA_SIZE + 3) / 4];
 
 int main(void)
 {
-    static const char *const names[NET_HEADS] = NET_HEAD_NAMES;
+    static const char *const names[NET_HEADS] = NET_HEADS_NAMES;
     uint8_t input[NET_INPUT_SIZE];
     int32_t scores[NET_CLASSES];
     net_ensemble members;
@@ -134,6 +134,17 @@ def test_c_is_called_as_its_header_says(tmp_path: Path, compiler: tuple[str, ...
         digit, parity = label
         assert line == f"{digit} {digit} {parity} {digit} {digit} {mean[0]} 1 {parity} {mean[1]} 1"
     assert lines[-1] == "-1 -4 0"
+
+
+def test_names_of_heads_meet_no_other_macro(tmp_path: Path) -> None:
+    """A head called names defined the macro of all names once more."""
+    torch.manual_seed(0)
+    heads = ("names", "heads", "head", "label", "answer", "int", "NULL", "start", "classes", "log_p", "EOF")
+    exported(saved(stochastic(dict.fromkeys(heads, 2))), tmp_path, "c")
+    for compiler in (["gcc", "-std=c99", "-pedantic"], ["g++", "-std=c++11", "-x", "c++"]):
+        command = [*compiler, *WARNINGS[:2], "-Werror", "-fsyntax-only", str(tmp_path / "net.c")]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
 
 
 def test_a_wrong_head_fails_the_selftest(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from random_programs import gated, random_inputs, random_program, top_probabilit
 
 from blrc.program import head, reference
 from blrc.program.head import FLOOR, Scale
-from blrc.program.heads import Part
+from blrc.program.heads import Head, Part
 from blrc.program.program import Program
 from blrc.targets.c.build.host import HostBuild
 from blrc.verification.engines import c_engine
@@ -127,6 +128,20 @@ def test_ties_are_both_settled_and_not(members: int) -> None:
         assert stopping.compare_ties(program, np.array(settled), "x").difference is None
         assert stopping.compare_ties(program, ~np.array(settled), "x").difference is not None
         assert members == 1 or 0.2 < np.mean(settled) < 0.9
+
+
+def test_ties_of_many_members_fit_the_integers_of_c() -> None:
+    """Sums of the heads that are not tried went below int32 from 683 members on."""
+    program = random_program(1, members=1)
+    heads = tuple(Head(name, classes, program.score_scale) for name, classes in (("a", 2), ("b", program.classes - 2)))
+    many = replace(program, members=program.members * 1200, heads=heads)
+    log_p, used = stopping.ties(many)
+    assert log_p.min() >= -(2**31)
+    settled = [
+        all(one_by_one_settled(row[part.place].tolist(), 1200 - int(count)) for part in many.parts)
+        for row, count in zip(log_p[-2000:], used[-2000:], strict=True)
+    ]
+    assert 0.2 < np.mean(settled) < 0.9
 
 
 def one_by_one_settled(log_p: list[int], remaining: int) -> bool:

@@ -69,10 +69,10 @@ def ties(program: Program) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """
     total = len(program.members)
     rows, members = [], []
+    settled = np.full(program.classes, -total * FLOOR, np.int64)  # more than other members can take, and in int32
+    for part in program.parts:
+        settled[part.place.start] = 0
     for used in range(1, total + 1):
-        settled = np.full(program.classes, -used * FLOOR - total * FLOOR, np.int64)
-        for part in program.parts:
-            settled[part.place.start] = 0
         for part in program.parts:
             start, classes = part.place.start, part.place.stop - part.place.start
             for label in range(min(classes, 3)):

@@ -62,6 +62,19 @@ class Global(nn.Module):
         return self.fc(sign(self.pool(self.norm(self.conv(x)))).squeeze(-1))  # type: ignore[no-any-return]
 
 
+class Padding(nn.Module):
+    """Numbers on one side, put around lines that torch's pools then see as maps of one row, and none at all."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.norm, self.fc = Conv(CHANNELS, 8, 3, stride=2, bias=True), norm(8), nn.Linear(8 * 4, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = F.pad(self.norm(self.conv(F.pad(F.pad(x, (0, 0)), (0, 5)))), (2, 0), value=-torch.inf)
+        x = F.pad(sign(F.max_pool1d(x, 3, 2)), (1, 0), value=-1.0)
+        return self.fc(F.max_pool1d(F.pad(x, (0, 0)), 2, 2).flatten(1))  # type: ignore[no-any-return]
+
+
 def norm(channels: int) -> nn.BatchNorm1d:
     made = nn.BatchNorm1d(channels)
     made.running_mean, made.running_var = torch.randn(channels), torch.rand(channels) * 4 + 0.5
@@ -86,7 +99,7 @@ def raw(encoding: InputEncoding, count: int) -> Any:
     return np.random.default_rng(5).integers(low, high, (count, *encoding.shape)).astype(encoding.dtype)
 
 
-@pytest.mark.parametrize("kind", [Line, Global])
+@pytest.mark.parametrize("kind", [Line, Global, Padding])
 @pytest.mark.parametrize("name", ENCODINGS)
 def test_the_program_computes_what_the_module_does(kind: type[nn.Module], name: str) -> None:
     encoding, model = ENCODINGS[name], made(kind)

@@ -122,7 +122,11 @@ class Book:
         """Return what a map is without the padding that still has to be taken over."""
         number = held.value.number if isinstance(held.value, Atom) else -1
         around = self._padded.get(number)
-        return Padded(held, tensor) if around is None or around.held.row != held.row else around
+        if around is None:
+            return Padded(held, tensor)
+        if held.row and not around.held.row:  # torch's pools of one dimension see a line as a map of one row
+            return replace(around, held=replace(around.held, row=True), tensor=around.tensor.unsqueeze(-2))
+        return around
 
     def unknown(self, why: str, shape: tuple[int, ...], path: str, x: Value | None = None) -> Held:
         """Return what a tensor stands for that no layer computes."""

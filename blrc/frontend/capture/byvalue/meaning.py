@@ -102,6 +102,8 @@ def _norm(book: Book, op: Operation) -> Held:
 def _padded(book: Book, op: Operation) -> Held:
     """Return a map with numbers around it, which the next convolution or pool takes over."""
     seen, pad, value = tuple(op.out.shape[1:]), list(map(int, op.given["pad"])), float(op.given["value"])
+    if not any(pad):
+        return op.held["self"]
     before = book.inside(op.held["self"], op.given["self"])
     left, right, top, bottom = (*pad, 0, 0, 0, 0)[:4]
     axes, held = len(seen) - 1, op.held["self"]

@@ -58,7 +58,7 @@ static uint32_t arena[(NAME_ARENA_SIZE + 3) / 4]; /* of words, so that it is ali
 static name_ensemble members;
 ONE(static name_answer answer;
 )ONEHEADS(static name_answer answer[NAME_HEADS];
-static const char *const heads[NAME_HEADS] = NAME_HEAD_NAMES;
+static const char *const heads[NAME_HEADS] = NAME_HEADS_NAMES;
 static const int recorded[NAME_HEADS] = NAME_IMAGE_LABELS;
 )HEADS
 static void report(int label, unsigned long microseconds)

@@ -130,7 +130,7 @@ def _heads(program: Program) -> list[tuple[str, object, str]]:
             (f"START_{word}", part.place.start, "where its scores begin,"),
             (f"CLASSES_{word}", each.classes, "and how many there are"),
         ]
-    return [*found, ("HEAD_NAMES", f"{{{names}}}", "")]
+    return [*found, ("HEADS_NAMES", f"{{{names}}}", "")]
 
 
 def _label(symbols: Symbols) -> list[str]:
