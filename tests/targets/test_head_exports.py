@@ -213,8 +213,6 @@ def test_what_is_not_taken_says_so(tmp_path: Path) -> None:
     one = "target web: a page shows one answer, and the network has the heads digit, parity"
     with pytest.raises(BlrcError, match=one):
         check_input(program)
-    with pytest.raises(BlrcError, match="--original compares networks with one output"):
-        blrc.verify(tmp_path / "out", random=20, original=tmp_path / "out" / "net.onnx")
 
 
 def test_inspect_and_the_manifest_name_the_heads(tmp_path: Path) -> None:
