@@ -21,7 +21,7 @@ from blrc.datasets import whitening as whiten
 from blrc.datasets.whitening import Whitening
 from blrc.errors import BlrcError
 from blrc.frontend import logits
-from blrc.frontend.capture.byvalue.front import captured_strictly, unwrapped
+from blrc.frontend.capture.byvalue.front import captured_strictly, has_ours, unwrapped
 from blrc.frontend.capture.byvalue.read import read, values_of
 from blrc.frontend.capture.check import check_count, check_equal, inputs_of
 from blrc.frontend.capture.walk import array_of, tensors_of
@@ -33,6 +33,12 @@ from blrc.net.shapes import check_shapes
 from blrc.reading.given import path_of, samples_of
 from blrc.reading.sealed import SEAL, SEAL_BYTES
 from blrc.store.places import write_atomically
+
+ROUNDED = (
+    "pixels are rounded to int8 codes, so that some labels may be others than those of a module that was trained on "
+    "unrounded ones: blrc.verify(folder, original=model, data=...) counts them, and importing its ONNX file avoids it"
+)
+"""What is said of plain PyTorch, which nobody trained on the codes."""
 
 
 def save(
@@ -68,7 +74,8 @@ def save(
             read the same bits, and all have either binary or real weights.
 
     Warns:
-        UserWarning: something was left out that changes no label, such as a softmax at the end.
+        UserWarning: something was left out that changes no label, such as a softmax at the end; or a module in plain
+            PyTorch takes pixels, which are rounded to codes.
 
     Raises:
         BlrcError: layers without a binary form, a module that computes something else than its captured graph, values
@@ -153,6 +160,8 @@ def from_model(
         net = sample(checkpoint, running=True)
         check_shapes(net)
         pieces(net)
+    if input.mean and not has_ours(model):
+        notes += (ROUNDED,)
     for note in notes:
         warnings.warn(f"{source}: {note}", stacklevel=3)
     return checkpoint

@@ -51,17 +51,17 @@ def captured_strictly(model: nn.Module, names: Sequence[str] | None) -> tuple[tu
         nodes, heads = capture_heads(model, names)
     except BlrcError:
         check_module(model)
-        if known_class(model) is not None or _has_ours(model):
+        if known_class(model) is not None or has_ours(model):
             raise
         return None
-    if _has_ours(model):
+    if has_ours(model):
         return nodes, heads
     ends = {layer for _, layer in heads} or {node.name for node in nodes[-1:]}
     real = [node for node in nodes if node.kind == "softmax" and node.name not in ends]
     return None if real or any(_is_binary(model, node) for node in nodes if node.name in ends) else (nodes, heads)
 
 
-def _has_ours(model: nn.Module) -> bool:
+def has_ours(model: nn.Module) -> bool:
     """Return whether a network holds a layer of `blrc.nn` with weights or noise, so that it is read strictly."""
     return any(isinstance(module, _OURS) for module in named_modules(model).values())
 
