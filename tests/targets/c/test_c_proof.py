@@ -15,7 +15,7 @@ from blrc.targets.c.build import compiler
 
 MAIN = Path(__file__).with_name("prove_main.c")
 # Loops are followed step by step where their bounds are what a proof needs.
-PRECISION = ("-eva-precision", "4", "-eva-slevel-function", "main:200,net_blrc_two_pixels:200")
+PRECISION = ("-eva-precision", "4", "-eva-slevel-function", "main:200,net_blrc_pair_of_row:200")
 
 
 def eva(folder: Path) -> str:
