@@ -92,7 +92,7 @@ class OriginalModule:
             np.array(row, dtype=np.float32).reshape(-1, *[1] * (len(encoding.shape) - 1))
             for row in (encoding.mean, encoding.std)
         )
-        return (raw.astype(np.float32) / np.float32(255) - mean) / std
+        return np.asarray((raw.astype(np.float32) / np.float32(255) - mean) / std)
 
     def part(self, source: Tensor, outputs: Sequence[Tensor]) -> _Part:
         """Return the part of the module from one layer to others."""
