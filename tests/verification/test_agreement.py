@@ -57,8 +57,9 @@ def torch_labels(net: Net, raw: NDArray[Any]) -> tuple[NDArray[np.int64], int]:
             gamma, beta = torch.from_numpy(layer.gamma), torch.from_numpy(layer.beta)
             x = F.batch_norm(x, mean, variance, gamma, beta, False, 0.0, layer.eps)
         elif isinstance(layer, MaxPool):
-            top, left, _, _ = layer.window.padding
-            x = F.max_pool2d(x, layer.window.kernel, layer.window.stride, (top, left))
+            top, left, bottom, right = layer.window.padding
+            x = F.pad(x, (left, right, top, bottom), value=-torch.inf)
+            x = F.max_pool2d(x, layer.window.kernel, layer.window.stride)
         elif isinstance(layer, Sign):
             x = torch.where(x >= 0, 1.0, -1.0).double()
             scale = 1.0
