@@ -123,19 +123,13 @@ $(CONSUMERS)/%/.installed: constraints-consumers/%.txt
 # Larq Compute Engine, which `make bench` and `make performance` then time too. Its TensorFlow wants NumPy 1.
 lce: $(LCE)/.installed
 
-$(LCE)/.installed: constraints-lce.txt
-	rm -rf $(LCE)
-	$(PYTHON) -m venv $(LCE)
-	$(LCE)/bin/python -m pip install --quiet -r constraints-lce.txt
-	touch $@
-
 # Larq itself and tf2onnx, with which `make imported` then trains and writes two networks.
 larq: $(LARQ)/.installed
 
-$(LARQ)/.installed: constraints-larq.txt
-	rm -rf $(LARQ)
-	$(PYTHON) -m venv $(LARQ)
-	$(LARQ)/bin/python -m pip install --quiet -r constraints-larq.txt
+$(LCE)/.installed $(LARQ)/.installed: .venv-%/.installed: constraints-%.txt
+	rm -rf .venv-$*
+	$(PYTHON) -m venv .venv-$*
+	.venv-$*/bin/python -m pip install --quiet -r $<
 	touch $@
 
 test: .venv/.installed ort117 packagers $(NOTORCH)/.installed consumers-ci
