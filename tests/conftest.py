@@ -47,8 +47,11 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _compiled_in_little_time(pytestconfig: pytest.Config) -> Iterator[None]:
-    """By day `blrc.compile` asks for less optimisation, on which its answers do not depend. Tests that name the levels
-    that users get (`test_runtime_parts.py`, `test_c_agreement.py`), commands, and the night compile with those."""
+    """Ask `blrc.compile` for less optimisation by day, on which its answers do not depend.
+
+    Tests that name the levels that users get (`test_runtime_parts.py`, `test_c_agreement.py`), commands, and the night
+    compile with those.
+    """
     with pytest.MonkeyPatch.context() as patch:
         if "nightly" not in pytestconfig.option.markexpr:
             patch.setattr(library, "OPTIMISED", ("-O1",))

@@ -38,7 +38,7 @@ ROUNDED = (
     "pixels are rounded to int8 codes, so that some labels may be others than those of a module that was trained on "
     "unrounded ones: blrc.verify(folder, original=model, data=...) counts them, and importing its ONNX file avoids it"
 )
-"""What is said of plain PyTorch, which nobody trained on the codes."""
+"""Warn of plain PyTorch that takes pixels, since nobody trained it on their codes."""
 
 
 def save(

@@ -99,7 +99,8 @@ def walk(graph: Graph, declared: Declared | None, source: str, heads: Sequence[s
     Raises:
         BlrcError: the input has no known shape, or contradicts what was declared.
     """
-    graph = replace(graph, ops=resolved(graph.ops))
+    numbers = [name for name, array in graph.constants.items() if array.size == 1]
+    graph = replace(graph, ops=resolved(graph.ops, numbers))
     first, declared = start(graph.source, declared)
     build = Builder(declared)
     batch = graph.source.shape[0] if graph.source.shape and graph.source.shape[0] else 1

@@ -227,6 +227,7 @@ ORDERS: dict[str, tuple[Layers, list[str]]] = {
 
 
 @pytest.mark.parametrize("name", ORDERS)
+@pytest.mark.filterwarnings("ignore:.*pixels are rounded to int8 codes:UserWarning")
 def test_orders_without_an_exact_form_are_refused_by_name(name: str, tmp_path: Path) -> None:
     layers, words = ORDERS[name]
     line = export_fails(network(layers)(tmp_path / "net.pt"))

@@ -70,7 +70,7 @@ def binary(x: torch.Tensor) -> torch.Tensor:
 
 
 class Plain(nn.Module):
-    """As people write it: signs by torch.where, two linear layers, and a softmax behind one of them."""
+    """Write a network as people do: signs by torch.where, two linear layers, and a softmax behind one of them."""
 
     def __init__(self, binary: bool) -> None:
         super().__init__()

@@ -66,6 +66,21 @@ def test_a_shortcut_and_other_differences_are_branches(tmp_path: Path) -> None:
             blrc.import_onnx(file.save(tmp_path / "net.onnx"), input="int8")
 
 
+def test_a_number_in_common_does_not_make_an_estimator(tmp_path: Path) -> None:
+    """The sign of one score for all features and the features have no tensor in common but the number 1."""
+    rng = np.random.default_rng(0)
+    weights = [np.where(rng.normal(size=shape) < 0, -1.0, 1.0).astype(np.float32) for shape in ((8, 8), (8, 1), (8, 3))]
+    file = File(("N", 8))
+    x, one = file.node("MatMul", weights[0]), file.constant(1.0)
+    alone = file.alone("MatMul", ["x", file.constant(weights[1])])
+    s = file.alone("Where", [file.alone("Less", [alone, file.constant(0.0)]), one, file.constant(-1.0)])
+    scaled = file.alone("Mul", [x, one])
+    file.at = file.alone("Add", [scaled, file.alone("Sub", [s, scaled])])
+    file.node("MatMul", weights[2])
+    with pytest.raises(BlrcError, match=r"which .* reads as well|branches"):
+        blrc.import_onnx(file.save(tmp_path / "net.onnx"), input="int8")
+
+
 def binary(x: torch.Tensor) -> torch.Tensor:
     return x + (torch.where(x >= 0, 1.0, -1.0) - x).detach()
 

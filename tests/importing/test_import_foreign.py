@@ -20,7 +20,7 @@ JUSTIFIED = (
     "some channels of the raw input are turned round, or multiplied by 0; scale all alike",
     "its input is a map of one position, and it is no dense layer: it has groups, or pads to several positions; put",
 )
-"""What else the files have that no import takes."""
+"""Name what else the files have that no import takes."""
 
 
 def expect_equal(seed: int, path: Path) -> bool:

@@ -206,6 +206,7 @@ class Counting(nn.Module):
     ],
     ids=["pixel_bits", "pixel_codes", "int8", "pixels"],
 )
+@pytest.mark.filterwarnings("ignore:.*pixels are rounded to int8 codes:UserWarning")
 def test_every_kind_of_input(encoding: InputEncoding, tmp_path: Path) -> None:
     model = Counting()
     blrc.save(model, path=tmp_path / "net.pt", input=encoding)

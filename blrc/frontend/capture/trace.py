@@ -80,7 +80,7 @@ _INSTEAD_OF = {
     **dict.fromkeys(("softmax", "log_softmax"), "leave it out where it ends the network: the labels are the same"),
     **dict.fromkeys(("hardtanh", "clamp"), "use nn.Hardtanh"),
 }
-"""What to use for a function of torch."""
+"""Name what to use in place of a function of torch."""
 
 
 def capture(model: nn.Module) -> tuple[Node, ...]:

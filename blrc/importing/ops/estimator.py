@@ -6,30 +6,34 @@ sign(x); in floats the file rounds twice, so that its signs may be off -1 and +1
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from blrc.importing.file import Op
 
 _BY_VALUE = frozenset(
-    {"Abs", "Add", "BipolarQuant", "Cast", "Clip", "Div", "Equal", "Floor", "Greater", "GreaterOrEqual", "HardTanh"}
-    | {"Identity", "Less", "LessOrEqual", "Max", "Min", "Mul", "Not", "Quant", "Round", "Sign", "Sub", "Tanh", "Where"}
+    {"Abs", "Add", "BipolarQuant", "Cast", "Clip", "Div", "Equal", "Floor", "Greater", "GreaterOrEqual", "Identity"}
+    | {"Less", "LessOrEqual", "Max", "Min", "Mul", "Not", "Quant", "Round", "Sign", "Sub", "Tanh", "Where"}
 )
 """Operators whose result has a value for each value of what they read, besides numbers."""
 MOST = 64
 """Tensors that are looked at from one sum, since an estimator has few steps."""
 
 
-def resolved(ops: Sequence[Op]) -> tuple[Op, ...]:
+def resolved(ops: Sequence[Op], numbers: Collection[str]) -> tuple[Op, ...]:
     """Return the nodes, each x + (s - x) and x - (x - s) of which passes s on.
 
     That is done where s and x are computed from one tensor value by value, so that they have one shape.
+
+    Args:
+        numbers: the constants of one value, which tensors of any shapes may have in common.
     """
     made = {name: op for op in ops for name in op.outputs}
-    return tuple(_resolved(op, made) for op in ops)
+    apart = {*numbers, *(name for op in ops if op.kind == "Constant" for name in op.outputs)}
+    return tuple(_resolved(op, made, apart) for op in ops)
 
 
-def _resolved(op: Op, made: Mapping[str, Op]) -> Op:
+def _resolved(op: Op, made: Mapping[str, Op], apart: Collection[str]) -> Op:
     if op.kind not in ("Add", "Sub") or op.domain or len(op.inputs) != 2:
         return op
     first, second = op.inputs
@@ -38,7 +42,7 @@ def _resolved(op: Op, made: Mapping[str, Op]) -> Op:
         if inner is None or inner.kind != "Sub" or inner.domain or len(inner.inputs) != 2:
             continue
         s, again = inner.inputs if op.kind == "Add" else inner.inputs[::-1]
-        if _same(again, made) == _same(x, made) and _reached(s, made) & _reached(x, made):
+        if _same(again, made) == _same(x, made) and _reached(s, made) & _reached(x, made) - {*apart}:
             return replace(op, kind="Identity", inputs=(s,))
     return op
 

@@ -101,6 +101,7 @@ def raw(encoding: InputEncoding, count: int) -> Any:
 
 @pytest.mark.parametrize("kind", [Line, Global, Padding])
 @pytest.mark.parametrize("name", ENCODINGS)
+@pytest.mark.filterwarnings("ignore:.*pixels are rounded to int8 codes:UserWarning")
 def test_the_program_computes_what_the_module_does(kind: type[nn.Module], name: str) -> None:
     encoding, model = ENCODINGS[name], made(kind)
     checkpoint = from_model(model, encoding, example=torch.randn(5, CHANNELS, LENGTH))

@@ -147,7 +147,7 @@ PADDED: dict[str, tuple[tuple[int, int, int, int], Callable[..., Any]]] = {
 @pytest.mark.filterwarnings("ignore:Using padding='same'")
 @pytest.mark.parametrize("name", PADDED)
 def test_zeros_around_what_a_convolution_reads(name: str) -> None:
-    """Of a first layer on bits, and of one behind a sign; torch computes with the zeros."""
+    """Pad a first layer on bits, and one behind a sign; torch computes with the zeros."""
     sides, function = PADDED[name]
     generator = torch.Generator().manual_seed(3)
     weight = torch.randint(0, 2, (6, 6, 3, 3), generator=generator) * 2.0 - 1
@@ -321,6 +321,7 @@ class Drawn(nn.Linear):
     ],
     ids=lambda x: type(x).__name__,
 )
+@pytest.mark.filterwarnings("ignore:.*pixels are rounded to int8 codes:UserWarning")
 def test_layers_of_ones_own_that_are_not_binary(layer: nn.Module, words: list[str]) -> None:
     torch.manual_seed(0)
     model = nn.Sequential(
