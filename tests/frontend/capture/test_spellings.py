@@ -541,3 +541,31 @@ def test_pixels_that_are_rounded_are_named_for_plain_pytorch_alone() -> None:
         from_model(Network(sign), blrc.int8_codes(SHAPE, scale=64))
         from_model(Network(sign), blrc.pixel_codes(SHAPE, table=np.arange(-128, 128)))
         from_model(ours, pixels)
+
+
+class PooledWhole(nn.Module):
+    """Pads a map on some sides, and pools all of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.norm, self.last = nn.Conv2d(2, 6, 3, bias=False), nn.BatchNorm2d(6), nn.Linear(6, 3, bias=False)
+        for layer in (self.conv, self.last):
+            layer.weight.data = sign(torch.randn_like(layer.weight))
+        self.norm.weight.data, self.norm.bias.data = torch.randn(6), torch.randn(6)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        padded = F.pad(self.norm(self.conv(x)), (1, 0, 0, 2), value=-torch.inf)
+        scores: torch.Tensor = self.last(sign(F.adaptive_max_pool2d(padded, 1)).flatten(1))
+        return scores
+
+
+def test_regression_a_padded_map_is_pooled_whole() -> None:
+    """The pool had the padded size, but not the padding, and was refused."""
+    torch.manual_seed(0)
+    model, encoding = PooledWhole().eval(), blrc.int8_codes(SHAPE, scale=1)
+    program = build(from_model(model, encoding), [MAP])[0]
+    raw = np.random.default_rng(0).integers(-128, 128, (80, *SHAPE)).astype(np.int8)
+    with torch.no_grad():
+        wanted = model(torch.from_numpy(raw).float()).numpy()
+    assert (reference.scores(program, device_layout(raw)) * program.score_scale == wanted).all()
+    assert len({*map(tuple, wanted)}) > 3

@@ -12,7 +12,7 @@ import torch
 
 from blrc.errors import BlrcError
 from blrc.frontend.capture.byvalue.arithmetic import ELEMENTWISE, elementwise
-from blrc.frontend.capture.byvalue.book import Book
+from blrc.frontend.capture.byvalue.book import Book, Padded
 from blrc.frontend.capture.byvalue.linear import convolution, dense
 from blrc.frontend.capture.byvalue.tape import Operation
 from blrc.frontend.capture.byvalue.values import LABELS, Held, Table, Tap, origin, table_of_bits
@@ -122,13 +122,8 @@ def _max_pool(book: Book, op: Operation) -> Held:
     around = book.inside(held, given["self"])
     tall = held.row and seen[1] != 1  # padding gave a line more rows
     if held.flat or tall or _pair(given["dilation"]) != [1, 1]:
-        above = origin(held.value)
-        return Held(
-            book.opaque(
-                "pools with dilation, or over several rows of a line", "use plain max pooling", op.path, seen, above
-            ),
-            seen,
-        )
+        why = "pools with dilation, or over several rows of a line"
+        return Held(book.opaque(why, "use plain max pooling", op.path, seen, origin(held.value)), seen)
     kernel, own = _pair(given["kernel_size"]), _pair(given["padding"])
     stride = _pair(given["stride"]) if given["stride"] else kernel
     sides = [n + own[i % 2] for i, n in enumerate(around.sides)]
@@ -142,7 +137,7 @@ def _max_pool(book: Book, op: Operation) -> Held:
     except BlrcError as error:
         why, _, remedy = str(error).removeprefix("max pooling: ").partition(": ")
         return Held(book.opaque(f"pools with {why}", remedy, op.path, seen), seen)
-    return _pooled(book, op, options)
+    return _pooled(book, op, around, options)
 
 
 def _adaptive_pool(book: Book, op: Operation) -> Held:
@@ -151,13 +146,14 @@ def _adaptive_pool(book: Book, op: Operation) -> Held:
         return op.held["self"]
     if op.held["self"].flat or list(op.given["output_size"]) != [1] * len(size) or len(size) != 2:
         return book.unknown("pools to another size than 1 x 1 (adaptive pooling)", tuple(op.out.shape[1:]), op.path)
-    return _pooled(book, op, {"kernel_size": size, "stride": size, "padding": [0, 0]})
+    around = book.inside(op.held["self"], op.given["self"])
+    padding = list(padding_option(around.sides))
+    return _pooled(book, op, around, {"kernel_size": size, "stride": size, "padding": padding})
 
 
-def _pooled(book: Book, op: Operation, options: Mapping[str, Any]) -> Held:
+def _pooled(book: Book, op: Operation, around: Padded, options: Mapping[str, Any]) -> Held:
     """Return the largest value of each window; of two values that is an OR of bits."""
-    around, seen, kind = book.inside(op.held["self"], op.given["self"]), tuple(op.out.shape[1:]), "plain_pool2d"
-    held, tensor = around.held, around.tensor
+    held, tensor, seen, kind = around.held, around.tensor, tuple(op.out.shape[1:]), "plain_pool2d"
     if held.row:
         seen, kind = (seen[0], seen[2]), "plain_pool1d"
         options = {name: sides[1::2] for name, sides in options.items()}
