@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from random_programs import random_program
 
 from blrc.benchmark.rivals import torch_twin
 from blrc.benchmark.rivals.twins import INPUT, float32_model, input_shape, int8_model, is_product, weights
+from blrc.program.ops.flatten import Flatten
 from blrc.program.program import Conv, Encode, Pool, Program
 
 SEEDS = range(12)
@@ -29,18 +31,18 @@ def convolutions(program: Program) -> list[Conv]:
     return [op for op in program.ops if isinstance(op, Conv)]
 
 
-def signs_for(op: Conv, count: int = 1) -> tuple[NDArray[np.bool_], NDArray[np.float32]]:
-    """Random bits for a layer, (N, H, W, C), and the same as -1 and +1, as its twin takes them."""
+def signs_for(program: Program, op: Conv, count: int = 1) -> tuple[NDArray[np.bool_], NDArray[np.float32]]:
+    """Return random bits for a layer, (N, H, W, C), and the same as -1 and +1, as its twin takes them."""
     bits = np.random.default_rng(5).random((count, *op.x.shape)) < 0.5
     real = (bits * 2.0 - 1.0).astype(np.float32).transpose(0, 3, 1, 2)
-    return bits, np.ascontiguousarray(real[:, :, 0, 0] if op.x.shape[:2] == (1, 1) else real)
+    return bits, np.ascontiguousarray(real.reshape(count, *input_shape(program, [op])[1:]))
 
 
 @pytest.mark.parametrize("seed", first(3, SEEDS))
 def test_a_bare_layer_is_the_sum_before_the_threshold(seed: int) -> None:
     program = random_program(seed, "bits")
     for op in convolutions(program):
-        bits, real = signs_for(op)
+        bits, real = signs_for(program, op)
         z = op.preactivation(program, bits).transpose(0, 3, 1, 2)
         y = in_ort(float32_model(program, [op], bare=True), real)
         assert np.array_equal(y.reshape(z.shape), z)
@@ -50,7 +52,7 @@ def test_a_bare_layer_is_the_sum_before_the_threshold(seed: int) -> None:
 def test_a_layer_has_relu_and_pooling(seed: int) -> None:
     program = random_program(seed, "bits")
     for op in convolutions(program):
-        bits, real = signs_for(op)
+        bits, real = signs_for(program, op)
         z = np.maximum(op.preactivation(program, bits), 0)[0]
         if op.pool is not None:
             top, left, bottom, right = op.pool.padding
@@ -76,6 +78,23 @@ def test_networks_are_the_same_in_onnx_runtime_and_pytorch(seed: int, kind: str)
     with torch.inference_mode():
         again = torch_twin.network(program, program.ops)(torch.from_numpy(x)).numpy()
     assert np.array_equal(found, again)  # sums of small integers are exact in float32
+
+
+def test_grouped_layers_behind_flattening_take_one_pixel() -> None:
+    """Such a layer is a convolution, which took the map as it was before flattening, or a vector."""
+    programs = [
+        program
+        for program in (random_program(seed, "bits") for seed in range(60))
+        if any(isinstance(a, Flatten) and not is_product(b) for a, b in pairwise(program.ops))
+    ]
+    for program in programs[:3]:
+        x = np.random.default_rng(3).integers(0, 2, input_shape(program, program.ops))
+        found = in_ort(float32_model(program, program.ops), x.astype(np.float32))
+        with torch.inference_mode():
+            again = torch_twin.network(program, program.ops)(torch.from_numpy(x.astype(np.float32))).numpy()
+        assert np.array_equal(found, again)
+        assert in_ort(int8_model(program, program.ops), x.astype(np.uint8)).shape == (1, program.classes)
+    assert len(programs) >= 3
 
 
 @pytest.mark.parametrize("seed", first(3, SEEDS))

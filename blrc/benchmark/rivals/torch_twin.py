@@ -59,6 +59,12 @@ def in_torch(program: Program, ops: Sequence[Op]) -> Run:
 
 
 def _steps(program: Program, op: Op) -> list[Step]:
+    _, *image = twins.image(op.x.shape)
+    shape = [-1] if twins.is_product(op) else image
+    return [lambda x: x.reshape(len(x), *shape), *_layer(program, op)]
+
+
+def _layer(program: Program, op: Op) -> list[Step]:
     if isinstance(op, Pool):
         return [_max_pool(op.window)]
     assert isinstance(op, WeightedOp)
@@ -67,7 +73,7 @@ def _steps(program: Program, op: Op) -> list[Step]:
     steps: list[Step]
     if twins.is_product(op):
         rows = weights.reshape(len(weights), -1)
-        steps = [lambda x: F.linear(x.flatten(1), rows, bias)]
+        steps = [lambda x: F.linear(x, rows, bias)]
     else:
         assert isinstance(op, Conv)
         window, groups = op.window, op.groups

@@ -13,6 +13,7 @@ matter, only its shapes do.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any, Protocol
 
 import numpy as np
@@ -28,9 +29,19 @@ IR_VERSION, OPSET = 8, 17  # versions that ONNX Runtime 1.17 reads
 
 
 def input_shape(program: Program, ops: Sequence[Op]) -> tuple[int, ...]:
-    """Return the input shape of the twin of these ops: (1, C, H, W), or (1, C) where there is one pixel."""
-    height, width, channels = computing(ops)[0].x.shape
-    return (1, channels) if (height, width) == (1, 1) else (1, channels, height, width)
+    """Return the input shape of the twin of these ops.
+
+    It is (1, C, H, W), or (1, C) where a matrix product takes a single pixel.
+    """
+    first = computing(ops)[0]
+    shape = image(first.x.shape)
+    return shape[:2] if shape[2:] == (1, 1) and is_product(first) else shape
+
+
+def image(shape: tuple[int, int, int]) -> tuple[int, int, int, int]:
+    """Return (1, C, H, W) for a map's shape (H, W, C)."""
+    height, width, channels = shape
+    return 1, channels, height, width
 
 
 def float32_model(program: Program, ops: Sequence[Op], bare: bool = False) -> bytes:
@@ -66,12 +77,22 @@ def is_product(op: Op) -> bool:
 
 
 class _Nodes:
-    """Collect the nodes of a graph, of which the next one reads the tensor `at`."""
+    """Collect the nodes of a graph, of which the next one reads the tensor `at`.
 
-    def __init__(self) -> None:
+    `shape` is that of the tensor: (1, C), or (1, C, H, W).
+    """
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
         self.nodes: list[onnx.NodeProto] = []
         self.tensors: dict[str, NDArray[Any]] = {}
         self.at = INPUT
+        self.shape = shape
+
+    def become(self, *shape: int) -> None:
+        """Reshape the tensor, unless it has this shape."""
+        if self.shape != shape:
+            self.add("Reshape", np.array(shape, np.int64))
+        self.shape = shape
 
     def add(self, kind: str, *inputs: NDArray[Any], **attributes: Any) -> None:
         """Add a node that reads `at` and constants, and let `at` be its output."""
@@ -133,18 +154,17 @@ class _Int8:
 
 
 def _model(program: Program, ops: Sequence[Op], kind: _Kind, dtype: int) -> bytes:
-    to, shape = _Nodes(), input_shape(program, ops)
-    flat = len(shape) == 2
+    shape = input_shape(program, ops)
+    to = _Nodes(shape)
     for op in computing(ops):
+        to.become(*([1, prod(op.x.shape)] if is_product(op) else image(op.x.shape)))
+        to.shape = (1, op.y.shape[2]) if is_product(op) else image(op.y.shape)
         if isinstance(op, Pool):
             to.add("MaxPool", **_window(op.window, dilations=False))
             continue
         assert isinstance(op, WeightedOp)
         table = weights(program, op)
         if is_product(op):
-            if not flat:
-                to.add("Flatten")
-            flat = True
             kind.product(to, np.ascontiguousarray(table.reshape(len(table), -1).T))
         else:
             assert isinstance(op, Conv)
