@@ -87,6 +87,7 @@ def _settings(source: Checkpoint, norms: Norms) -> dict[str, object]:
             "mean": list(encoding.mean),
             "std": list(encoding.std),
             **({"at": list(encoding.at)} if encoding.at else {}),
+            **({} if encoding.exact is None else {"exact": encoding.exact}),
         },
         "norms": norms,
         "calibration_samples": 0 if samples is None or norms == "given" else len(samples),

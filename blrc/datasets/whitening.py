@@ -25,7 +25,8 @@ from numpy.typing import NDArray
 
 from blrc.display import Brief
 from blrc.errors import BlrcError
-from blrc.net.encoding import LEAST, InputEncoding, int8_codes
+from blrc.net.encoding import InputEncoding, int8_codes
+from blrc.net.standardising import LEAST
 from blrc.reading.schema import unknown_field
 
 FLOOR = 0.1

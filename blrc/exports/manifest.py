@@ -208,6 +208,8 @@ _INPUT = {
     "mean": schema.listing(schema.number, _LAYERS),
     "std": schema.listing(schema.number, _LAYERS),
 }
+_OF_INPUT: Mapping[str, schema.Check] = {"at": schema.listing(schema.whole(0, 256), _LAYERS), "exact": schema.truth}
+"""What the input of a manifest may have besides: thresholds of pixels, and whether pixels are not rounded."""
 
 
 def _one_of(*known: str) -> schema.Check:
@@ -259,9 +261,10 @@ def _settings(value: Any, where: str) -> None:
     for key, (default, check) in _OPTIONAL.items():
         check(value.get(key, default), f"{where}.{key}")
     given = value.get("input")
-    if isinstance(given, dict) and "at" in given:  # pixels that thresholds turn into bits
-        schema.listing(schema.whole(0, 256), _LAYERS)(given["at"], f"{where}.input.at")
-        value = {**value, "input": {key: item for key, item in given.items() if key != "at"}}
+    if isinstance(given, dict):
+        for key in _OF_INPUT.keys() & given.keys():
+            _OF_INPUT[key](given[key], f"{where}.input.{key}")
+        value = {**value, "input": {key: item for key, item in given.items() if key not in _OF_INPUT}}
     schema.record(_SETTINGS)({key: item for key, item in value.items() if key not in _OPTIONAL}, where)
 
 

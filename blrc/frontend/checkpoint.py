@@ -107,7 +107,7 @@ class Checkpoint(Preformatted):
 
         shadows = shadows_of(self)
         tensors = {key: self._single(key, value, shadows) for key, value in self.tensors.items()}
-        return build(self.nodes, tensors, self.heads)
+        return build(self.nodes, tensors, self.heads, self.encoding if self.encoding.exact else None)
 
     def of_head(self, name: str | None) -> Checkpoint:
         """Return the network of one head alone, by default the first, which gives the same scores as beside the others.

@@ -19,14 +19,14 @@ def expect_only(what: str, held: Mapping[str, Any], known: Collection[str]) -> N
 
 def encoding_of(held: Mapping[str, Any]) -> InputEncoding:
     """Return the encoding of the raw input that a checkpoint holds."""
-    expect_only("the input", held, ("kind", "shape", "scale", "mean", "std", "table", "at"))
+    expect_only("the input", held, ("kind", "shape", "scale", "mean", "std", "table", "at", "exact"))
     shape = tuple(expect(int, n, "a size of the input") for n in field(list, held, "shape"))
     mean, std = (tuple(number(x, f"the input's {key}") for x in field(list, held, key)) for key in ("mean", "std"))
     scale = number(held.get("scale"), "the input's scale")
     given = tuple(_integers(row, "a row of the input's table") for row in _maybe_list(held, "table"))
-    return InputEncoding(
-        field(str, held, "kind"), shape, scale, mean, std, given, _integers(_maybe_list(held, "at"), "at")
-    )
+    at = _integers(_maybe_list(held, "at"), "at")
+    exact = expect(bool, held["exact"], "exact") if "exact" in held else None
+    return InputEncoding(field(str, held, "kind"), shape, scale, mean, std, given, at, exact)
 
 
 def _maybe_list(held: Mapping[str, Any], key: str) -> list[Any]:

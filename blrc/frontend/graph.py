@@ -20,6 +20,7 @@ from blrc import nn as bnn
 from blrc.errors import BlrcError
 from blrc.frontend.kinds import table
 from blrc.frontend.kinds.node import Node
+from blrc.net.encoding import InputEncoding
 from blrc.net.heads import Heads
 from blrc.net.net import INPUT
 
@@ -75,15 +76,17 @@ KINDS: Mapping[str, _Kind] = {name: _Kind(cls, tuple(table.KINDS[name].options))
 class GraphModel(nn.Module):
     """Run a module built from a graph; its ``state_dict`` has the keys of the module that was captured.
 
+    It is given what that module was given, also where its layers read the codes of exact pixels.
+
     Raises:
         BlrcError: nodes that no checkpoint may hold (`blrc.frontend.kinds.table.check_nodes`), or a layer with a name
             that every module has already, such as ``forward``.
     """
 
-    def __init__(self, nodes: tuple[Node, ...], heads: Heads = ()) -> None:
+    def __init__(self, nodes: tuple[Node, ...], heads: Heads = (), pixels: InputEncoding | None = None) -> None:
         super().__init__()
         table.check_nodes(nodes)
-        self.nodes, self.heads = nodes, heads
+        self.nodes, self.heads, self.pixels = nodes, heads, pixels
         for node in nodes:
             *path, last = node.name.split(".")
             parent: nn.Module = self
@@ -100,7 +103,7 @@ class GraphModel(nn.Module):
 
     def forward(self, x: torch.Tensor) -> Any:
         """Return the scores: a tensor, or of several heads a dictionary of them."""
-        values: dict[str, Any] = {INPUT: x}
+        values: dict[str, Any] = {INPUT: x if self.pixels is None else codes(x, self.pixels)}
         for node in self.nodes:
             values[node.name] = self.get_submodule(node.name)(*(values[name] for name in node.inputs))
         if len(self.heads) > 1:
@@ -108,10 +111,27 @@ class GraphModel(nn.Module):
         return values[self.heads[0][1] if self.heads else self.nodes[-1].name]
 
 
-def build(nodes: tuple[Node, ...], tensors: Mapping[str, NDArray[Any]], heads: Heads = ()) -> GraphModel:
-    """Return a module of these layers with copies of these parameters and buffers."""
+def codes(x: torch.Tensor, encoding: InputEncoding) -> torch.Tensor:
+    """Return the codes of standardised pixels, which are not rounded elsewhere, as real numbers."""
+    column = (-1, *[1] * (x.ndim - 2))
+    mean, std = (x.new_tensor(row).reshape(column) for row in (encoding.mean, encoding.std))
+    raw = ((x.detach() * std + mean) * 255).round().clamp(0, 255).to("cpu", torch.uint8)
+    return torch.from_numpy(encoding.codes(raw.numpy())).to(x)
+
+
+def build(
+    nodes: tuple[Node, ...],
+    tensors: Mapping[str, NDArray[Any]],
+    heads: Heads = (),
+    pixels: InputEncoding | None = None,
+) -> GraphModel:
+    """Return a module of these layers with copies of these parameters and buffers.
+
+    Args:
+        pixels: the encoding of exact pixels, which the module is given standardised.
+    """
     with torch.device("cpu"):
-        model = GraphModel(nodes, heads).float()  # whatever torch's default device and type are
+        model = GraphModel(nodes, heads, pixels).float()  # whatever torch's default device and type are
     model.load_state_dict({key: torch.from_numpy(value.copy()) for key, value in tensors.items()})
     return model
 

@@ -21,13 +21,15 @@ from blrc.datasets import whitening as whiten
 from blrc.datasets.whitening import Whitening
 from blrc.errors import BlrcError
 from blrc.frontend import logits
+from blrc.frontend.capture.byvalue.emit import Captured
 from blrc.frontend.capture.byvalue.front import captured_strictly, has_ours, unwrapped
 from blrc.frontend.capture.byvalue.read import read, values_of
 from blrc.frontend.capture.check import check_count, check_equal, inputs_of
 from blrc.frontend.capture.walk import array_of, tensors_of
 from blrc.frontend.checkpoint import FORMAT, LOGITS, VERSION, Checkpoint, check, shadows_of, signs_of
+from blrc.frontend.graph import GraphModel
 from blrc.frontend.sample import sample
-from blrc.net.encoding import InputEncoding
+from blrc.net.encoding import InputEncoding, exactly
 from blrc.net.pieces import pieces
 from blrc.net.shapes import check_shapes
 from blrc.reading.given import path_of, samples_of
@@ -35,10 +37,11 @@ from blrc.reading.sealed import SEAL, SEAL_BYTES
 from blrc.store.places import write_atomically
 
 ROUNDED = (
-    "pixels are rounded to int8 codes, so that some labels may be others than those of a module that was trained on "
-    "unrounded ones: blrc.verify(folder, original=model, data=...) counts them, and importing its ONNX file avoids it"
+    "pixels are rounded to int8 codes, since channels have several stds, or zeros are padded that are no pixel; some "
+    "labels may be others than those of a module that was trained on unrounded ones: "
+    "blrc.verify(folder, original=model, data=...) counts them, and blrc.pixels(..., exact=False) says that it is meant"
 )
-"""Warn of plain PyTorch that takes pixels, since nobody trained it on their codes."""
+"""Warn of plain PyTorch whose pixels have no exact form."""
 
 
 def save(
@@ -74,8 +77,8 @@ def save(
             read the same bits, and all have either binary or real weights.
 
     Warns:
-        UserWarning: something was left out that changes no label, such as a softmax at the end; or a module in plain
-            PyTorch takes pixels, which are rounded to codes.
+        UserWarning: something was left out that changes no label, such as a softmax at the end; or pixels of a module
+            in plain PyTorch are rounded to codes, since its channels have several stds or zeros are padded.
 
     Raises:
         BlrcError: layers without a binary form, a module that computes something else than its captured graph, values
@@ -110,6 +113,7 @@ def write(checkpoint: Checkpoint, path: Path, compact: bool = False) -> None:
             "std": list(map(float, input.std)),
             **({"table": [list(row) for row in input.given]} if input.given else {}),
             **({"at": list(input.at)} if input.at else {}),
+            **({} if input.exact is None else {"exact": input.exact}),
         },
         "calibration": _deflate(checkpoint.calibration),
     }
@@ -139,10 +143,17 @@ def from_model(
     count = check_count(check_samples)
     given = array_of(calibration) if isinstance(calibration, torch.Tensor) else calibration
     model, notes = unwrapped(model)
+    if isinstance(model, GraphModel) and model.pixels is not None:
+        return _loaded(model, model.pixels, input, calibration, source, check_samples)
     strictly = captured_strictly(model, heads)
     samples = samples_of(given, input.shape, input.dtype)
     if strictly is not None:
         nodes, named = strictly
+        if input.exact:
+            raise BlrcError(
+                f"{source}: exact pixels are for networks in plain PyTorch; layers of blrc.nn train on codes: leave "
+                "out exact=True, and train on what input.real gives"
+            )
         tensors = dict(tensors_of(model, [node.name for node in nodes]))
         checkpoint = Checkpoint(nodes, tensors, input, samples, source, heads=named)
         check(checkpoint)
@@ -152,19 +163,64 @@ def from_model(
     else:
         if samples is not None:
             input.check(samples, f"{source}: calibration samples")
-        x, names, _ = inputs_of(input, samples, count, sum(value.numel() for value in values_of(model)))
-        found = read(model, input, x, names, example, heads)
+        input, found = _by_value(model, input, samples, count, example, heads)
         notes += found.notes
         checkpoint = Checkpoint(found.nodes, found.tensors, input, samples, source, heads=found.heads)
         check(checkpoint)
         net = sample(checkpoint, running=True)
         check_shapes(net)
         pieces(net)
-    if input.mean and not has_ours(model):
+    if input.mean and input.exact is None and not has_ours(model):
         notes += (ROUNDED,)
     for note in notes:
         warnings.warn(f"{source}: {note}", stacklevel=3)
     return checkpoint
+
+
+def _loaded(
+    model: GraphModel,
+    pixels: InputEncoding,
+    input: InputEncoding,
+    calibration: NDArray[Any] | torch.Tensor | None,
+    source: str,
+    check_samples: int | None,
+) -> Checkpoint:
+    """Return the checkpoint of a loaded network of exact pixels, whose layers are compared on their codes."""
+    if input != pixels:
+        raise BlrcError(f"{source}: the loaded network takes other pixels; give the encoding of its checkpoint")
+    given = () if input.at else (tuple(input.table()[0].tolist()),)
+    codes = InputEncoding(input.kind, input.shape, 1.0, given=given, at=input.at)
+    model.pixels = None
+    try:
+        found = from_model(model, codes, calibration, source, check_samples)
+    finally:
+        model.pixels = pixels
+    return replace(found, encoding=input)
+
+
+def _by_value(
+    model: nn.Module,
+    input: InputEncoding,
+    samples: NDArray[Any] | None,
+    count: int | None,
+    example: torch.Tensor | None,
+    heads: Sequence[str] | None,
+) -> tuple[InputEncoding, Captured]:
+    """Return the layers of a module in plain PyTorch, and its input, whose pixels are not rounded if possible."""
+    size = sum(value.numel() for value in values_of(model))
+
+    def captured(encoding: InputEncoding) -> Captured:
+        return read(model, encoding, inputs_of(encoding, samples, count, size), example, heads)
+
+    exact = exactly(input)
+    if exact is not None:
+        try:
+            found = captured(exact)
+            return found.reads(exact), found
+        except BlrcError:
+            pass
+    found = captured(input)
+    return found.reads(input), found
 
 
 def write_sealed(content: Mapping[str, Any], path: Path) -> None:

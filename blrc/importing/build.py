@@ -18,10 +18,11 @@ from blrc.importing.declared import Declared
 from blrc.importing.file import Op
 from blrc.importing.flow import Flow
 from blrc.importing.inputs import Encode
-from blrc.importing.numbers import parts, quotient
+from blrc.importing.numbers import quotient
 from blrc.importing.refusal import RefusalError
 from blrc.net.encoding import InputEncoding, bits
 from blrc.net.net import INPUT
+from blrc.net.parts import parts
 
 LONGEST = 60
 """Characters of a layer's name that come from the file's node."""

@@ -14,9 +14,9 @@ from blrc.errors import BlrcError
 from blrc.importing.file import Source, shown
 from blrc.importing.flow import Bits, Raw, natural
 from blrc.net.choices import INPUTS
-from blrc.net.encoding import RAW_VALUES
 from blrc.net.net import INPUT
 from blrc.net.shapes import MOST_VALUES
+from blrc.net.standardising import RAW_VALUES
 
 _FLOATS = {"DOUBLE": np.float64, "FLOAT16": np.float16}
 """Types of inputs by ONNX's names, where they are not float32."""

@@ -22,15 +22,15 @@ from numpy.typing import NDArray
 from blrc.errors import BlrcError
 from blrc.importing.declared import Declared, raw_of, wrong_count
 from blrc.importing.flow import Bits, Raw
-from blrc.importing.numbers import parts, quotient
+from blrc.importing.numbers import quotient
 from blrc.importing.refusal import RefusalError
-from blrc.net.encoding import RAW_VALUES, InputEncoding, bits, int8_codes, pixel_bits, pixel_codes
+from blrc.net.encoding import InputEncoding, bits, int8_codes, pixel_bits, pixel_codes
 from blrc.net.net import INPUT
+from blrc.net.parts import parts
+from blrc.net.standardising import MIDDLE, RAW_VALUES
 
 Encode = Callable[[tuple[int, ...]], InputEncoding]
 """Gives the encoding of the raw input, from the shape of a sample."""
-MIDDLE = 128
-"""Shift values of 0 to 255 by this much, so that they are int8 codes."""
 _AXES = "the raw input is scaled along other axes than its channels"
 _FEATURES = "each feature of the raw input has a scale or a threshold of its own"
 _TURNED, _ALIKE = "some channels of the raw input are turned round, or multiplied by 0", "scale all alike"

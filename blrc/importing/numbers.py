@@ -21,8 +21,6 @@ DIGITS = 53
 """Bits of a whole number that a float64 holds."""
 REACH = 500
 """Powers of two, up and down, that a factor may have: the product of two stays a float64."""
-MOST_PARTS = 4
-"""Floats whose sum is one shift: a float64 plus what is left of a product of two of them fits two."""
 CLOSE = 1e-5
 """Relative distance below which weights are +-s but for rounding, which the message then says."""
 
@@ -57,15 +55,6 @@ def quotient(number: Fraction) -> tuple[float, float] | None:
 def _odd(n: int) -> tuple[int, int]:
     zeros = (n & -n).bit_length() - 1
     return n >> zeros, zeros
-
-
-def parts(number: Fraction) -> list[float] | None:
-    """Return floats whose sum is exactly `number`, largest first, or None if no few floats have it."""
-    found: list[float] = []
-    while number and len(found) < MOST_PARTS:
-        found.append(float(number))
-        number -= Fraction(found[-1])
-    return None if number else found
 
 
 @dataclass(frozen=True, eq=False)

@@ -187,6 +187,8 @@ def _input_line(inspection: Inspection) -> str:
     text = f"{inspection.source}: input {encoding.kind} {shape}" + (" (C, H, W)" if len(encoding.shape) == 3 else "")
     if encoding.at:
         text += f", +1 from {', '.join(map(str, encoding.at))} on"
+    elif encoding.exact:
+        text += ", not rounded"
     elif encoding.kind != "bits":
         text += f", {encoding.scale:.4g} codes a unit"
     if encoding.mean:

@@ -15,7 +15,7 @@ Arrays here are N, C, H, W or N, C (dense input), as in torch.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import index
 from typing import Any, Literal, get_args
 
@@ -25,15 +25,17 @@ from numpy.typing import NDArray
 from blrc.display import Brief
 from blrc.errors import BlrcError
 from blrc.net.elements import ELEMENTS
+from blrc.net.standardising import (
+    LEAST,
+    MIDDLE,
+    RAW_VALUES,
+    check_moments,
+    full_scale,
+    standardised,
+    standardised_codes,
+)
 
 InputKind = Literal["uint8", "int8", "bits"]
-
-RAW_VALUES = 256
-"""How many values a uint8 has."""
-
-LEAST = 1e-30
-"""Scales and deviations, and the inverse of the largest: no quotient of them overflows float64, nor codes / scale
-float32."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -48,6 +50,8 @@ class InputEncoding(Brief):
         given: the code of every raw value, 256 per channel or for all channels (uint8 with a table, else empty).
         at: thresholds from 0 to 256, per channel or for all: a raw value from there on is +1, one below is -1 (uint8
             that becomes bits, else empty).
+        exact: whether standardised pixels are not rounded: codes are x - 128, and what is behind the first layer takes
+            account of mean and std; or they become bits, as the module decides. None leaves it to `blrc.save`.
     """
 
     kind: InputKind
@@ -57,6 +61,7 @@ class InputEncoding(Brief):
     std: tuple[float, ...] = ()
     given: tuple[tuple[int, ...], ...] = ()
     at: tuple[int, ...] = ()
+    exact: bool | None = None
 
     def __post_init__(self) -> None:
         if self.kind not in get_args(InputKind):
@@ -68,19 +73,22 @@ class InputEncoding(Brief):
             )
         if not LEAST <= self.scale <= 1 / LEAST:
             raise BlrcError(f"input scale {self.scale}: must be positive and finite, from {LEAST} to {1 / LEAST}")
+        if self.exact and (not self.mean or self.scale != 1.0):
+            raise BlrcError("input: only pixels with mean and std can be exact, and their scale is 1")
         if self.kind != "uint8" or self.given or self.at:
             self._check_given()
-        else:
+        if self.mean or (self.kind == "uint8" and not (self.given or self.at)):
             if len(self.mean) != self.channels or len(self.std) != self.channels:
                 raise BlrcError(
                     f"input mean and std need one value for each of {self.channels} channels, "
                     f"got {len(self.mean)} and {len(self.std)}"
                 )
-            _check_moments(self.mean, self.std)
+            check_moments(self.mean, self.std)
 
     def _check_given(self) -> None:
         """Refuse a table or thresholds that are not in range, or beside others."""
-        if ((self.kind != "uint8" or self.mean or self.std) and (self.given or self.at)) or (self.given and self.at):
+        standardised = bool(self.mean or self.std) and not (self.exact and self.at)
+        if ((self.kind != "uint8" or standardised) and (self.given or self.at)) or (self.given and self.at):
             raise BlrcError("input: give a table or thresholds of uint8 pixels, and neither both nor mean and std")
         rows = len(self.given or self.at or (0,))
         if rows not in (1, self.channels):
@@ -134,7 +142,9 @@ class InputEncoding(Brief):
             return np.where(np.arange(RAW_VALUES) >= np.array(self.at)[:, None], np.int8(1), np.int8(-1))
         if self.given:
             return np.array(self.given, dtype=np.int8)
-        return _standardised_codes(self.mean, self.std, self.scale)
+        if self.exact:
+            return (np.arange(RAW_VALUES) - MIDDLE).astype(np.int8)[None]
+        return standardised_codes(self.mean, self.std, self.scale)
 
     def codes(self, raw: NDArray[Any]) -> NDArray[np.int8]:
         """Return the codes of raw samples.
@@ -163,8 +173,18 @@ class InputEncoding(Brief):
         return self.codes(raw).reshape(len(raw), *self.map_shape)
 
     def real(self, raw: NDArray[Any]) -> NDArray[np.float32]:
-        """Return what the torch network sees of raw samples: ``codes / scale``, float32, shape ``(N, *shape)``."""
+        """Return what the torch network sees of raw samples, float32, shape ``(N, *shape)``.
+
+        That is ``codes / scale``, or of exact pixels ``(x / 255 - mean) / std``, in float32 as torchvision computes.
+        """
+        if self.exact:
+            self.check(raw, "input")
+            return self.standardised(raw, np.float32)
         return (self.codes(raw).astype(np.float64) / self.scale).astype(np.float32)
+
+    def standardised(self, raw: NDArray[Any], dtype: type[np.floating[Any]]) -> NDArray[Any]:
+        """Return ``(x / 255 - mean) / std`` of pixels, computed in a type of real numbers."""
+        return standardised(raw, self.mean, self.std, dtype)
 
     def check(self, raw: NDArray[Any], what: str) -> None:
         """Raise a `BlrcError` that names `what` unless `raw` is ``(N, *shape)`` of type `dtype`."""
@@ -194,7 +214,12 @@ def torch_layout(maps: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
 
 
 def pixels(
-    shape: Sequence[int], *, mean: Sequence[float], std: Sequence[float], scale: float | None = None
+    shape: Sequence[int],
+    *,
+    mean: Sequence[float],
+    std: Sequence[float],
+    scale: float | None = None,
+    exact: bool | None = None,
 ) -> InputEncoding:
     """Describe uint8 pixels that training standardises as ``(x / 255 - mean) / std`` (torchvision's convention).
 
@@ -202,14 +227,32 @@ def pixels(
         shape: shape of one sample, ``(C, H, W)`` or ``(features,)``.
         mean, std: values per channel, in units of ``x / 255``.
         scale: codes per unit; by default the largest that saturates no pixel value, which lost nothing on MNIST.
+        exact: whether nothing is rounded: codes are x - 128, and thresholds take account of mean and std. That is for
+            networks in plain PyTorch whose channels have one std, and whose first layer pads nothing. By default
+            `blrc.save` does so where it can, unless a scale is given; False rounds to codes, as `real` gives them.
     """
     shape, mean, std = _sizes(shape), _reals("mean", mean), _reals("std", std)
     if any(m < 0 or m > 1 for m in mean):
         raise BlrcError(f"input mean {mean}: is in units of x / 255, from 0 to 1; divide means of 0..255 data by 255")
+    if exact not in (None, True, False):
+        raise BlrcError(f"input exact {exact!r}: must be True, False or None")
+    if exact:
+        if scale not in (None, 1.0):
+            raise BlrcError(f"input scale {scale}: exact pixels are not scaled; leave out scale, or exact")
+        return InputEncoding("uint8", shape, 1.0, mean, std, exact=True)
     if scale is None:
-        _check_moments(mean, std)
-        scale = 127.0 / max(max(abs(m), abs(1.0 - m)) / s for m, s in zip(mean, std, strict=True))
-    return InputEncoding("uint8", shape, _real("scale", scale), mean, std)
+        scale = full_scale(mean, std)
+    return InputEncoding("uint8", shape, _real("scale", scale), mean, std, exact=exact)
+
+
+def exactly(encoding: InputEncoding) -> InputEncoding | None:
+    """Return the encoding of the same pixels without rounding, or None where they have another form, or have to have.
+
+    Rounding has to be where it was asked for, by ``exact=False`` or by a scale.
+    """
+    if not encoding.mean or encoding.exact is not None or encoding.scale != full_scale(encoding.mean, encoding.std):
+        return None
+    return replace(encoding, scale=1.0, exact=True)
 
 
 def pixel_codes(shape: Sequence[int], *, table: Sequence[Any] | NDArray[Any], scale: float = 1.0) -> InputEncoding:
@@ -273,18 +316,3 @@ def _real(what: str, value: float) -> float:
         return float(value)
     except (TypeError, ValueError):
         raise BlrcError(f"input {what} {value!r}: expected one number, codes per unit") from None
-
-
-def _check_moments(mean: tuple[float, ...], std: tuple[float, ...]) -> None:
-    if not all(abs(m) <= 1 / LEAST for m in mean) or not all(LEAST <= s <= 1 / LEAST for s in std):
-        raise BlrcError(
-            f"input mean must be finite and std positive in every channel, from {LEAST} to {1 / LEAST}; "
-            f"got mean {mean} and std {std}"
-        )
-
-
-def _standardised_codes(mean: tuple[float, ...], std: tuple[float, ...], scale: float) -> NDArray[np.int8]:
-    # float64 +, *, / and rint are exactly specified by IEEE 754, so this table is the same on every machine.
-    x = np.arange(256, dtype=np.float64)[None, :] / 255.0
-    real = (x - np.array(mean)[:, None]) / np.array(std)[:, None]
-    return np.asarray(np.clip(np.rint(scale * real), -127, 127), dtype=np.int8)

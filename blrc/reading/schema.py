@@ -81,6 +81,12 @@ def number(value: Any, where: str) -> None:
         raise MisfitError(f"{where} is {shown(value)}, expected a number")
 
 
+def truth(value: Any, where: str) -> None:
+    """Check that a value is true or false."""
+    if not isinstance(value, bool):
+        raise MisfitError(f"{where} is {shown(value)}, expected true or false")
+
+
 def _is_finite(value: float) -> bool:
     try:
         return math.isfinite(value)

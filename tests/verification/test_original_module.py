@@ -20,6 +20,7 @@ from blrc import nn as bnn
 from blrc.app.export import build
 from blrc.cli.main import main
 from blrc.errors import BlrcError
+from blrc.frontend.checkpoint import Checkpoint
 from blrc.frontend.sample import MAP
 from blrc.frontend.saving import from_model
 from blrc.net.encoding import InputEncoding
@@ -34,10 +35,14 @@ FEATURES, HIDDEN, CLASSES = 9, 6, 3
 BITS = blrc.bits((FEATURES,))
 
 
-def program_of(model: nn.Module, encoding: InputEncoding) -> Program:
+def checkpoint_of(model: nn.Module, encoding: InputEncoding) -> Checkpoint:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return build(from_model(model, encoding), [MAP])[0]
+        return from_model(model, encoding)
+
+
+def program_of(model: nn.Module, encoding: InputEncoding) -> Program:
+    return build(checkpoint_of(model, encoding), [MAP])[0]
 
 
 def compared(model: nn.Module, program: Program, encoding: InputEncoding = BITS, count: int = 60) -> Against:
@@ -77,7 +82,8 @@ class Dense(nn.Module):
 def test_a_network_is_its_module(name: str) -> None:
     model = network(name)
     before = copy.deepcopy(model.state_dict())
-    found = compared(model, program_of(model, PIXELS), PIXELS)
+    checkpoint = checkpoint_of(model, PIXELS)
+    found = compared(model, build(checkpoint, [MAP])[0], checkpoint.encoding)
     assert found.same_program and not found.problems and found.original == name
     assert all(layer.bits and not layer.differ for layer in found.layers.values()) and len(found.layers) >= 2
     assert found.decisions > 1000 and not found.channels

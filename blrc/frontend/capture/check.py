@@ -15,6 +15,7 @@ what a module computes.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -45,6 +46,27 @@ SAMPLES_OF_WIDE = 8  # the default for wide networks; the CIFAR-10 network at fu
 BATCH = 8  # samples at once: float64 maps of a wide network take some 10 MB a sample
 CERTAIN = 1e4  # a logit at which sigmoid is 0 or 1 exactly, in float64
 SEED = 20260
+
+
+@dataclass(frozen=True, eq=False)
+class Inputs:
+    """Hold samples on which a module is compared with its layers.
+
+    Attributes:
+        raw: what a device is given, (N, *shape).
+        real: what the module is given.
+        names: what messages call each sample.
+        what: what messages call their kind.
+    """
+
+    raw: NDArray[Any]
+    real: Reals
+    names: list[str]
+    what: str
+
+    def codes(self, encoding: InputEncoding) -> Reals:
+        """Return what the layers behind an input are given."""
+        return encoding.codes(self.raw).astype(np.float64) / encoding.scale
 
 
 def check_count(count: object) -> int | None:
@@ -79,11 +101,12 @@ def check_equal(
     Raises:
         BlrcError: the module computes something else in some layer (named, with the sample), or it does not run.
     """
-    x, samples, what = inputs_of(encoding, calibration, count, sum(value.size for value in tensors.values()))
+    inputs = inputs_of(encoding, calibration, count, sum(value.size for value in tensors.values()))
+    x = inputs.real
     with undisturbed(), torch.autocast("cpu", enabled=False):
         with torch.device("cpu"):
-            _check_values(model, nodes, tensors, x, samples, heads)
-        check_wiring(model, nodes, tensors, x, f"{what}s", heads)
+            _check_values(model, nodes, tensors, x, inputs.names, heads)
+        check_wiring(model, nodes, tensors, x, f"{inputs.what}s", heads)
 
 
 def _check_values(
@@ -109,10 +132,8 @@ def _check_values(
             _compare(_likeliest(model, None), nodes, tensors, torch.from_numpy(x).to(dtype), samples, heads)
 
 
-def inputs_of(
-    encoding: InputEncoding, calibration: NDArray[Any] | None, count: int | None, size: int
-) -> tuple[Reals, list[str], str]:
-    """Return inputs on which to compare a module, what messages call each, and what they are.
+def inputs_of(encoding: InputEncoding, calibration: NDArray[Any] | None, count: int | None, size: int) -> Inputs:
+    """Return inputs on which to compare a module.
 
     Args:
         count: how many; None takes the default for a network of `size` values.
@@ -120,7 +141,11 @@ def inputs_of(
     if count is None:
         count = SAMPLES if size < WIDE else SAMPLES_OF_WIDE
     raw, places, what = _chosen(encoding, calibration, count)
-    return encoding.codes(raw).astype(np.float64) / encoding.scale, [f"{what} {place}" for place in places], what
+    if encoding.exact:
+        real: Reals = encoding.standardised(raw, np.float64)
+    else:
+        real = encoding.codes(raw).astype(np.float64) / encoding.scale
+    return Inputs(raw, real, [f"{what} {place}" for place in places], what)
 
 
 def _chosen(

@@ -106,7 +106,8 @@ def encoding_of(opened: OpenedExport) -> InputEncoding:
     if encode is not None and not held["mean"]:
         given = tuple(tuple(map(int, row)) for row in program.constant(encode.table))
     mean, std = tuple(held["mean"]), tuple(held["std"])
-    return InputEncoding(held["kind"], tuple(held["shape"]), held["scale"], mean, std, given, at)
+    exact = held.get("exact")
+    return InputEncoding(held["kind"], tuple(held["shape"]), held["scale"], mean, std, given, at, exact)
 
 
 def compare_original(

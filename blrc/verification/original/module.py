@@ -80,19 +80,13 @@ class OriginalModule:
         return np.asarray(values > 0)
 
     def fed(self, raw: NDArray[Any]) -> NDArray[Any]:
-        """Return what the module is given for raw samples: what their codes stand for."""
+        """Return what the module is given for raw samples: exact pixels, or what their codes stand for."""
         return self.net.encoding.real(raw)
 
     def seen(self, raw: NDArray[Any]) -> NDArray[Any] | None:
-        """Return pixels as training standardises them, or None where they are no such pixels."""
+        """Return pixels as training standardises them, or None where nothing is rounded to codes."""
         encoding = self.net.encoding
-        if not encoding.mean:
-            return None
-        mean, std = (
-            np.array(row, dtype=np.float32).reshape(-1, *[1] * (len(encoding.shape) - 1))
-            for row in (encoding.mean, encoding.std)
-        )
-        return np.asarray((raw.astype(np.float32) / np.float32(255) - mean) / std)
+        return encoding.standardised(raw, np.float32) if encoding.mean and not encoding.exact else None
 
     def part(self, source: Tensor, outputs: Sequence[Tensor]) -> _Part:
         """Return the part of the module from one layer to others."""

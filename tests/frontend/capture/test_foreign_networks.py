@@ -38,7 +38,12 @@ def raw(seed: int) -> Any:
     return np.random.default_rng(seed).integers(0, 256, (SAMPLES, 1, 6, 6)).astype(np.uint8)
 
 
-def original(name: str, seed: int, x: Any) -> tuple[Any, Any]:
+def real(x: Any, encoding: blrc.InputEncoding) -> Any:
+    """Return what a module is given: codes of rounded pixels where it pads them, else the pixels themselves."""
+    return encoding.standardised(x, np.float64) if encoding.exact else encoding.codes(x) / encoding.scale
+
+
+def original(name: str, seed: int, x: Any, encoding: blrc.InputEncoding) -> tuple[Any, Any]:
     """Return the module's scores in float64 (its own type where its code fixes that), and its last layer's input."""
     model = network(name, seed).eval()
     seen: list[Any] = []
@@ -46,7 +51,7 @@ def original(name: str, seed: int, x: Any) -> tuple[Any, Any]:
         model.get_submodule(LAST[name]).register_forward_pre_hook(lambda m, args: seen.append(args[0].numpy()))
     dtype = torch.float32 if name == "Functional" else torch.float64
     with torch.no_grad():
-        scores = model.to(dtype)(torch.from_numpy(ENCODING.codes(x) / ENCODING.scale).to(dtype))
+        scores = model.to(dtype)(torch.from_numpy(real(x, encoding)).to(dtype))
     return scores.double().numpy(), seen[0] if seen else None
 
 
@@ -56,7 +61,7 @@ def test_the_program_computes_what_the_module_does(name: str, seed: int) -> None
     checkpoint = taken(network(name, seed))
     program, nets = build(checkpoint, [MAP])
     x = raw(seed)
-    expected, bits = original(name, seed, x)
+    expected, bits = original(name, seed, x, checkpoint.encoding)
     scale = score_scale(nets)
     found = reference.scores(program, device_layout(x)) * scale
     if name in ("HubaraMlp", "HubaraVgg", "LarqNet"):  # softmax: up to a number that is the same for all classes
@@ -80,7 +85,7 @@ def test_the_program_computes_what_the_module_does(name: str, seed: int) -> None
 def test_compiled_c_gives_the_labels_of_the_module() -> None:
     checkpoint = taken(network("HubaraVgg"))
     x = raw(5)
-    expected, _ = original("HubaraVgg", 0, x)
+    expected, _ = original("HubaraVgg", 0, x, checkpoint.encoding)
     assert np.array_equal(blrc.compile(checkpoint)(device_layout(x)), expected.argmax(1))
 
 

@@ -110,8 +110,11 @@ def test_the_program_computes_what_the_module_does(kind: type[nn.Module], name: 
     x = raw(encoding, 80)
     seen: list[Any] = []
     model.get_submodule("fc").register_forward_pre_hook(lambda m, args: seen.append(args[0].numpy()))
+    real = encoding.codes(x) / encoding.scale
+    if checkpoint.encoding.exact:
+        real = checkpoint.encoding.standardised(x, np.float64)
     with torch.no_grad():
-        expected = model.double()(torch.from_numpy(encoding.codes(x) / encoding.scale)).numpy()
+        expected = model.double()(torch.from_numpy(real)).numpy()
     device = device_layout(x).astype(bool) if encoding.kind == "bits" else device_layout(x)
     scale, inputs = score_scale(nets), seen[0].shape[1]
     assert np.abs(reference.scores(program, device) * scale - expected).max() <= (inputs + 1.001) * scale / 2

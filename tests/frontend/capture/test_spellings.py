@@ -532,7 +532,7 @@ def test_values_that_travel_with_their_scale_are_taken() -> None:
 
 def test_pixels_that_are_rounded_are_named_for_plain_pytorch_alone() -> None:
     """A network of blrc's layers is trained on the codes; nobody trains plain PyTorch on them."""
-    pixels = blrc.pixels(SHAPE, mean=[0.5] * 2, std=[0.25] * 2)
+    pixels = blrc.pixels(SHAPE, mean=[0.5] * 2, std=[0.25, 0.3])
     with pytest.warns(UserWarning, match="pixels are rounded to int8 codes"):
         from_model(Network(sign), pixels)
     ours = nn.Sequential(nn.Flatten(), bnn.SteLinear(40, 8), bnn.SteSign(), bnn.SteLinear(8, 3))
@@ -540,6 +540,8 @@ def test_pixels_that_are_rounded_are_named_for_plain_pytorch_alone() -> None:
         warnings.simplefilter("error")
         from_model(Network(sign), blrc.int8_codes(SHAPE, scale=64))
         from_model(Network(sign), blrc.pixel_codes(SHAPE, table=np.arange(-128, 128)))
+        from_model(Network(sign), blrc.pixels(SHAPE, mean=[0.5] * 2, std=[0.25, 0.3], exact=False))
+        from_model(Network(sign), blrc.pixels(SHAPE, mean=[0.5] * 2, std=[0.25] * 2))
         from_model(ours, pixels)
 
 

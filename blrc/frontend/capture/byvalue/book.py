@@ -11,8 +11,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from blrc.frontend.capture.byvalue.steps import Limits, Pixels, limits_of, steps_of
 from blrc.frontend.capture.byvalue.values import (
     OPAQUE,
+    PIXELS,
     Atom,
     Held,
     Reals,
@@ -60,6 +62,7 @@ class Book:
         self._made: dict[Any, Any] = {}
         self._padded: dict[int, Padded] = {}
         self.input = self.layer(INPUT, "", None, shape=shape, bits=bits)
+        self.pixels: Pixels | None = None
 
     def who(self, path: str) -> str:
         """Return how messages call the module at `path`."""
@@ -203,6 +206,9 @@ class Book:
         below, middle, above = table.rows.double().numpy()
         if not factor.all():
             return None
+        if self.pixels is not None and (steps := steps_of(table.base, self.pixels.atom)) is not None:
+            limits = limits_of(self.pixels, steps, table)
+            return None if limits is None or (positive and (limits.signs < 0).any()) else self._of_pixels(table, limits)
         x, turned = table.base, positive & (factor < 0)
         sign = np.where(turned, -1.0, 1.0)
         tap = Tap.of(number, tensor, x.shape, offset, factor * sign)
@@ -220,6 +226,12 @@ class Book:
         made = self.layer("threshold", path, x, {"channels": len(inverted)}, tensors, bits=True, tap=tap)
         return made, factor * sign, offset
 
+    def _of_pixels(self, table: Table, limits: Limits) -> Bits:
+        x = table.base
+        made = self.layer(PIXELS, table.path, self.input, tensors={"at": limits.at}, bits=True)
+        factor, offset = table.two
+        return self.flattened(made, table.path) if made.shape != x.shape else made, abs(factor) * limits.signs, offset
+
     def firm(self, held: Held, tensor: torch.Tensor, path: str) -> Held:
         """Return a flattened map as a vector that a layer computes."""
         if not held.flat:
@@ -229,14 +241,15 @@ class Book:
         if isinstance(held.value, Table):
             found = self.bits(held, tensor, path)
             if found is not None:
-                flat = self._flattened(found[0], path)
+                flat = self.flattened(found[0], path)
                 factor, offset = (np.repeat(row, repeats) for row in found[1:])
                 rows = torch.from_numpy(np.stack([offset - factor, offset + factor, offset + factor]))
                 return Held(Table(flat, rows, path), flat.shape)
-        flat = self._flattened(self.atom(held, tensor, path), path)
+        flat = self.flattened(self.atom(held, tensor, path), path)
         return Held(table_of_bits(flat) if flat.bits else flat, flat.shape)
 
-    def _flattened(self, x: Atom, path: str) -> Atom:
+    def flattened(self, x: Atom, path: str) -> Atom:
+        """Return a map as a vector."""
         key = ("flatten", x.number)
         if key not in self._made:
             shape = (math.prod(x.shape),)

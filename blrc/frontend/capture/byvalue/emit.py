@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from blrc.errors import BlrcError
-from blrc.frontend.capture.byvalue.values import LABELS, OPAQUE, Atom
+from blrc.frontend.capture.byvalue.values import LABELS, OPAQUE, PIXELS, Atom
 from blrc.frontend.kinds.node import Node
+from blrc.net.encoding import InputEncoding
 from blrc.net.heads import Heads
 from blrc.net.net import INPUT
 
@@ -40,6 +41,7 @@ class Captured:
         atoms: what the module computed, by the name of the layer.
         notes: what is worth telling.
         heads: of a network with several outputs, the layer that gives each.
+        at: the thresholds by which a sign makes bits of pixels, for each channel; empty where none does.
     """
 
     nodes: tuple[Node, ...]
@@ -47,6 +49,11 @@ class Captured:
     atoms: Mapping[str, Atom]
     notes: tuple[str, ...]
     heads: Heads = ()
+    at: tuple[int, ...] = ()
+
+    def reads(self, encoding: InputEncoding) -> InputEncoding:
+        """Return the input of the layers, from the one that the module was run with."""
+        return replace(encoding, at=self.at) if self.at else encoding
 
 
 def emit(outputs: Mapping[str, Atom], leaves: Sequence[str]) -> Captured:
@@ -87,7 +94,16 @@ def emit(outputs: Mapping[str, Atom], leaves: Sequence[str]) -> Captured:
         nodes.append(Node(name, atom.kind, (before,), atom.options))
         tensors |= {f"{name}.{key}": _single(value) for key, value in atom.tensors.items()}
     heads = tuple((head, names.get(last.number, INPUT)) for head, last in lasts.items() if len(lasts) > 1)
-    return Captured(tuple(nodes), tensors, named, tuple(notes), heads)
+    return Captured(tuple(nodes), tensors, named, tuple(notes), heads, _limits(given))
+
+
+def _limits(atom: Atom) -> tuple[int, ...]:
+    """Return the thresholds of pixels at the beginning of what an atom is computed from."""
+    while atom.kind != PIXELS:
+        if atom.x is None:
+            return ()
+        atom = atom.x
+    return tuple(atom.tensors["at"].tolist())
 
 
 def _chain(last: Atom) -> list[Atom]:
@@ -96,7 +112,7 @@ def _chain(last: Atom) -> list[Atom]:
     while atom is not None:
         chain.append(atom)
         atom = atom.x
-    if chain[-1].kind == INPUT:
+    while chain and chain[-1].kind in (INPUT, PIXELS):
         chain.pop()
     return chain[::-1]
 

@@ -16,9 +16,11 @@ from blrc.frontend.capture.allowed import check_materialised
 from blrc.frontend.capture.byvalue.agreement import check_agreement
 from blrc.frontend.capture.byvalue.book import Book
 from blrc.frontend.capture.byvalue.emit import Captured, emit
-from blrc.frontend.capture.byvalue.meaning import explain
+from blrc.frontend.capture.byvalue.rules.entry import begin
+from blrc.frontend.capture.byvalue.rules.meaning import explain
 from blrc.frontend.capture.byvalue.tape import Tape
-from blrc.frontend.capture.byvalue.values import Held, Reals, table_of_bits
+from blrc.frontend.capture.byvalue.values import Reals
+from blrc.frontend.capture.check import Inputs
 from blrc.frontend.capture.copies import copied
 from blrc.frontend.capture.recording import begin_evaluation, first_line, outputs
 from blrc.frontend.capture.trace import undisturbed
@@ -41,16 +43,14 @@ class Run:
 def read(
     model: nn.Module,
     encoding: InputEncoding,
-    x: Reals,
-    samples: Sequence[str],
+    inputs: Inputs,
     example: torch.Tensor | None,
     names: Sequence[str] | None = None,
 ) -> Captured:
     """Return the layers of a module, compared with what it computes.
 
     Args:
-        x: real inputs, at least one.
-        samples: what messages call each of them.
+        inputs: on which the module is compared with what was captured.
         example: another batch of inputs.
         names: names for the heads, in their order; None takes those that the forward gives them.
 
@@ -58,6 +58,7 @@ def read(
         BlrcError: a step has no exact integer form (the layer, the reason and what to do are named), the module takes
             other steps or weights for other inputs, or it does not compute what was captured.
     """
+    x = inputs.real
     modules = named_modules(model)
     check_materialised(modules)
     dtype = next((value.dtype for value in values_of(model) if value.is_floating_point()), torch.float32)
@@ -65,9 +66,9 @@ def read(
         first = run(model, encoding, torch.from_numpy(x).to(dtype), None, names)
         for other in _others(x, example):
             _check_constant(first.captured, run(model, encoding, other.to("cpu", dtype), None, names).captured)
-        check_agreement(first.captured, x, dtype, samples)
+        check_agreement(first.captured, inputs.codes(first.captured.reads(encoding)), dtype, inputs.names)
         if dtype != torch.float64:
-            _check_exact(model, encoding, first.captured, x, samples, names)
+            _check_exact(model, encoding, first.captured, inputs, names)
         for what, mode in (("in inference mode", torch.inference_mode), ("with gradients", torch.enable_grad)):
             _check_plain(model, first.results, torch.from_numpy(x).to(dtype), what, mode)
     return first.captured
@@ -121,7 +122,7 @@ def run(
     bits = encoding.kind == "bits"
     book = Book(encoding.shape, bits, {name: type(module).__name__ for name, module in modules.items()})
     tape = Tape(lambda op: explain(book, op), book.unknown, len(x))
-    tape.hold(x, Held(table_of_bits(book.input) if bits else book.input, encoding.shape))
+    tape.hold(x, begin(book, encoding, x.dtype))
     with torch.no_grad(), tape.watching(modules):
         result = _called(twin, x, lambda: book.who(tape.path[-1]))
     who = f"{type(model).__name__}.forward"
@@ -173,13 +174,12 @@ def _check_exact(
     model: nn.Module,
     encoding: InputEncoding,
     captured: Captured,
-    x: Reals,
-    samples: Sequence[str],
+    inputs: Inputs,
     names: Sequence[str] | None,
 ) -> None:
     """Compare with the module in float64, unless its code mixes types and cannot run so."""
     try:
-        exact = run(model, encoding, torch.from_numpy(x), torch.float64, names).captured
+        exact = run(model, encoding, torch.from_numpy(inputs.real), torch.float64, names).captured
     except BlrcError:
         return
     kinds = [[(node.name, node.kind) for node in each.nodes] for each in (captured, exact)]
@@ -189,7 +189,7 @@ def _check_exact(
         other = exact.tensors[key]
         if not np.allclose(value, other, rtol=ALIKE, atol=ALIKE * float(np.abs(other).max(initial=0.0))):
             raise BlrcError(f"layer {key.rpartition('.')[0]!r}: has another {key.rpartition('.')[2]} in float64")
-    check_agreement(exact, x, torch.float64, samples)
+    check_agreement(exact, inputs.codes(exact.reads(encoding)), torch.float64, inputs.names)
 
 
 def _check_plain(

@@ -52,10 +52,10 @@ class Replay:
                 f"original={type(model).__name__}: its weights are random, so it computes no one value; compare the "
                 "export with its checkpoint (--checkpoint, model=)"
             )
-        x, names, _ = inputs_of(encoding, None, None, sum(value.numel() for value in values_of(self.model)))
-        self.captured: Captured = read(self.model, encoding, x, names, None, heads)
+        inputs = inputs_of(encoding, None, None, sum(value.numel() for value in values_of(self.model)))
+        self.captured: Captured = read(self.model, encoding, inputs, None, heads)
         with undisturbed(), torch.autocast("cpu", enabled=False), torch.device("cpu"):
-            done = run(self.model, encoding, torch.from_numpy(x).float(), torch.float32, heads)
+            done = run(self.model, encoding, torch.from_numpy(inputs.real).float(), torch.float32, heads)
         self.steps = done.steps
         self.taps: Mapping[str, Tap] = {
             name: atom.tap for name, atom in done.captured.atoms.items() if atom.tap is not None

@@ -21,6 +21,8 @@ OPAQUE = "opaque"
 """The kind of an atom that no layer computes; its `what` says why."""
 LABELS = "labels"
 """The kind of an atom that keeps the order of the scores, such as a softmax at the end."""
+PIXELS = "pixels"
+"""The kind of an atom that is bits of pixels, which the input gives."""
 
 
 @dataclass(frozen=True, eq=False)

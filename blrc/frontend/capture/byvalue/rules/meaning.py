@@ -11,9 +11,9 @@ import numpy as np
 import torch
 
 from blrc.errors import BlrcError
-from blrc.frontend.capture.byvalue.arithmetic import ELEMENTWISE, elementwise
 from blrc.frontend.capture.byvalue.book import Book, Padded
-from blrc.frontend.capture.byvalue.linear import convolution, dense
+from blrc.frontend.capture.byvalue.rules.arithmetic import ELEMENTWISE, elementwise
+from blrc.frontend.capture.byvalue.rules.linear import convolution, dense
 from blrc.frontend.capture.byvalue.tape import Operation
 from blrc.frontend.capture.byvalue.values import LABELS, Held, Table, Tap, origin, table_of_bits
 from blrc.net.window import padding_option, pool_window

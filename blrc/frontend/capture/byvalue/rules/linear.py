@@ -10,6 +10,8 @@ import numpy as np
 import torch
 
 from blrc.frontend.capture.byvalue.book import Book
+from blrc.frontend.capture.byvalue.rules.entry import first_layer
+from blrc.frontend.capture.byvalue.steps import steps_of
 from blrc.frontend.capture.byvalue.tape import Operation
 from blrc.frontend.capture.byvalue.values import Atom, Held, Reals
 from blrc.net.window import padding_option
@@ -116,16 +118,21 @@ def _linear(
         return Held(book.opaque(why, "no integers can hold them; train with constant weights", op.path, seen), seen)
     held = op.held[role]
     x = book.firm(held, tensor, op.path)
-    found = book.bits(x, tensor, op.path)
+    found, recognised = book.bits(x, tensor, op.path), binary(weight)
     if found is None:
         atom = book.atom(x, tensor, op.path)
-        if not _is_input(book, atom):
+        steps = steps_of(atom, book.input)
+        if steps is None:
             why = f"{who} whose input is not binary: {_origin(book, atom)}"
             remedy = "put a sign, such as torch.where(x >= 0, 1.0, -1.0), before it"
             return Held(book.opaque(why, remedy, op.path, seen, atom), seen)
+        if steps and not isinstance(recognised, str):
+            codes = book.input if book.input.shape == atom.shape else book.flattened(book.input, op.path)
+            behind = recognised.scale, None if bias is None else bias.detach().double().numpy()
+            made = first_layer(book, kind, op.path, codes, steps, recognised.signs, behind, options, tensor, op.out)
+            return Held(made, seen)
         found = atom, np.ones(atom.channels), np.zeros(atom.channels)
     atom, factor, _ = found
-    recognised = binary(weight)
     if isinstance(recognised, str):
         return Held(_real(book, op, kind, found, weight, bias, recognised, options), seen)
     size = np.abs(factor)
@@ -216,10 +223,6 @@ def _by_input(values: Reals, signs: Reals, options: Mapping[str, Any]) -> Reals:
     groups = int(options.get("groups", 1))
     rows = np.repeat(values.reshape(groups, -1), len(signs) // groups, axis=0)
     return rows.reshape(*rows.shape, *[1] * (signs.ndim - 2))
-
-
-def _is_input(book: Book, atom: Atom) -> bool:
-    return atom is book.input or (atom.kind == "flatten" and atom.x is book.input)
 
 
 def _origin(book: Book, atom: Atom) -> str:

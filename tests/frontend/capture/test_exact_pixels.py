@@ -1,0 +1,226 @@
+"""Pixels of plain PyTorch are not rounded: the first layer's sums take account of their mean and deviation."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from by_night import first
+from torch import nn
+
+import blrc
+from blrc import nn as bnn
+from blrc.app.export import build
+from blrc.errors import BlrcError
+from blrc.frontend.checkpoint import Checkpoint
+from blrc.frontend.sample import MAP
+from blrc.frontend.saving import from_model
+from blrc.net.encoding import device_layout
+from blrc.program import reference
+
+SAMPLES = 200
+
+
+def sign(x: torch.Tensor) -> torch.Tensor:
+    return torch.where(x >= 0, 1.0, -1.0).to(x.dtype)
+
+
+class Dense(nn.Linear):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return nn.functional.linear(x, sign(self.weight) * 0.37, self.bias)
+
+
+class Conv(nn.Conv2d):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        scale = torch.linspace(0.5, 2, self.out_channels, dtype=x.dtype)[:, None, None, None]
+        return self._conv_forward(x, sign(self.weight) * scale, self.bias)
+
+
+class Last(nn.Linear):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return nn.functional.linear(x, sign(self.weight))
+
+
+class Signs(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return sign(x)
+
+
+class Affine(nn.Module):
+    """Multiplies and adds, as the forwards of others do before their first layer."""
+
+    def __init__(self, factor: float, *by: float) -> None:
+        super().__init__()
+        self.factor, self.by = factor, nn.Parameter(torch.tensor(by)[:, None, None])
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.factor * x + self.by
+
+
+def dense(channels: int, *first: nn.Module) -> nn.Module:
+    inputs = 36 * channels
+    return nn.Sequential(*first, nn.Flatten(), Dense(inputs, 24), nn.BatchNorm1d(24), Signs(), Last(24, 5))
+
+
+def conv(channels: int, *first: nn.Module, groups: int = 1, **options: Any) -> nn.Module:
+    layer = Conv(channels, 6, 3, groups=groups, **options)
+    return nn.Sequential(*first, layer, nn.BatchNorm2d(6), Signs(), nn.MaxPool2d(2), nn.Flatten(), Last(24, 5))
+
+
+GRAY = blrc.pixels((1, 6, 6), mean=[0.1307], std=[0.3081])
+COLOURS = blrc.pixels((3, 6, 6), mean=[0.4914, 0.4822, 0.4465], std=[0.25] * 3)
+PLAIN = blrc.pixels((1, 6, 6), mean=[0.0], std=[1.0])
+NETWORKS: dict[str, tuple[blrc.InputEncoding, Callable[[], nn.Module]]] = {
+    "dense": (GRAY, lambda: dense(1)),
+    "dense of colours": (COLOURS, lambda: dense(3)),
+    "convolution": (GRAY, lambda: conv(1)),
+    "convolution of colours": (COLOURS, lambda: conv(3, bias=False)),
+    "groups": (COLOURS, lambda: conv(3, groups=3)),
+    "from -1 to 1": (PLAIN, lambda: conv(1, Affine(2.0, -1.0))),
+    "multiplied": (PLAIN, lambda: conv(1, Affine(2.0, 0.0))),
+    "channels of their own": (COLOURS, lambda: dense(3, Affine(-1.5, 0.1, 0.2, -0.3))),
+    "bits": (GRAY, lambda: dense(1, Signs())),
+    "bits of colours": (COLOURS, lambda: conv(3, Affine(1.0, 0.3, -0.1, 0.2), Signs())),
+    "bits that fall": (PLAIN, lambda: dense(1, Affine(-2.0, 1.0), Signs())),
+}
+
+
+def network(name: str, seed: int) -> tuple[blrc.InputEncoding, nn.Module]:
+    """Return a network whose norms have seen pixels, so that its bits are mixed."""
+    torch.manual_seed(seed)
+    encoding, make = NETWORKS[name]
+    model = make().double()
+    model(torch.from_numpy(standardised(encoding, pixels(encoding, 9))))
+    for norm in model.modules():
+        if isinstance(norm, nn.BatchNorm1d | nn.BatchNorm2d):
+            norm.momentum = None
+            norm.weight.data.normal_()
+            norm.bias.data.normal_(std=0.3)
+            norm.reset_running_stats()
+    with torch.no_grad():
+        model.train()(torch.from_numpy(standardised(encoding, pixels(encoding, 9))))
+    return encoding, model.float().eval()
+
+
+def pixels(encoding: blrc.InputEncoding, seed: int) -> Any:
+    return np.random.default_rng(seed).integers(0, 256, (SAMPLES, *encoding.shape)).astype(np.uint8)
+
+
+def standardised(encoding: blrc.InputEncoding, raw: Any) -> Any:
+    """Return what torchvision's ToTensor and Normalize give, in float64."""
+    mean, std = (np.array(row)[:, None, None] for row in (encoding.mean, encoding.std))
+    return (raw / 255 - mean) / std
+
+
+def quietly(model: nn.Module, encoding: blrc.InputEncoding) -> Checkpoint:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        return from_model(model, encoding)
+
+
+@pytest.mark.parametrize("seed", first(1, range(4)))
+@pytest.mark.parametrize("name", NETWORKS)
+def test_scores_are_those_of_the_module_on_its_own_pixels(name: str, seed: int) -> None:
+    encoding, model = network(name, seed)
+    checkpoint = quietly(model, encoding)
+    assert checkpoint.encoding.exact
+    raw = pixels(encoding, seed)
+    with torch.no_grad():
+        wanted = model.double()(torch.from_numpy(standardised(encoding, raw))).numpy()
+    program = build(checkpoint, [MAP])[0]
+    assert np.array_equal(reference.scores(program, device_layout(raw)) * program.score_scale, wanted)
+    assert len({*map(tuple, wanted)}) > SAMPLES // 8
+
+
+def test_pixels_on_a_threshold_are_those_of_the_module() -> None:
+    """0.2 is 51 / 255 in float32, in which modules are given pixels, and a little more as a rational number."""
+    encoding = blrc.pixels((1, 6, 6), mean=[0.2], std=[0.5])
+    model = dense(1, Signs()).eval()
+    checkpoint = quietly(model, encoding)
+    assert checkpoint.encoding.at == (51,)
+    assert checkpoint.encoding.is_binary
+
+
+@pytest.mark.parametrize(
+    ("encoding", "options", "words"),
+    [
+        (GRAY, {"padding": 1}, "pads the input with zeros, which no pixel or code stands for"),
+        (blrc.pixels((3, 6, 6), mean=[0.4] * 3, std=[0.2, 0.3, 0.4]), {}, "another number for each channel"),
+    ],
+)
+def test_what_has_no_exact_form_is_rounded_unless_that_is_refused(
+    encoding: blrc.InputEncoding, options: dict[str, Any], words: str
+) -> None:
+    channels = encoding.shape[0]
+    model = nn.Sequential(
+        Conv(channels, 6, 3, **options), nn.AdaptiveMaxPool2d(1), nn.BatchNorm2d(6), Signs(), nn.Flatten(), Last(6, 5)
+    ).eval()
+    with pytest.warns(UserWarning, match="pixels are rounded to int8 codes"):
+        assert from_model(model, encoding).encoding == encoding
+    stated = [blrc.pixels(encoding.shape, mean=encoding.mean, std=encoding.std, exact=exact) for exact in (False, True)]
+    assert quietly(model, stated[0]).encoding == stated[0]
+    with pytest.raises(BlrcError, match=f"layer '0'.*{words}.*exact=False"):
+        from_model(model, stated[1])
+
+
+def test_zeros_may_be_padded_where_they_are_a_pixel() -> None:
+    """Black is 0 where mean is 128 / 255 and the codes are pixels less 128."""
+    encoding = blrc.pixels((1, 6, 6), mean=[128 / 255], std=[1.0])
+    model = nn.Sequential(Affine(1.0, 128 / 255), Affine(1.0, -128 / 255), *conv(1, bias=False)).eval()
+    assert quietly(model, encoding).encoding.exact
+
+
+def test_an_input_that_is_codes_may_be_multiplied_and_shifted() -> None:
+    torch.manual_seed(0)
+    encoding = blrc.int8_codes((1, 6, 6), scale=16)
+    model = dense(1, Affine(0.5, 0.25)).eval()
+    raw = np.random.default_rng(0).integers(-128, 128, (SAMPLES, 1, 6, 6)).astype(np.int8)
+    program = build(quietly(model, encoding), [MAP])[0]
+    with torch.no_grad():
+        wanted = model.double()(torch.from_numpy(raw / 16)).numpy()
+    assert np.array_equal(reference.scores(program, device_layout(raw)) * program.score_scale, wanted)
+
+
+def test_layers_of_blrc_train_on_codes() -> None:
+    encoding = blrc.pixels((40,), mean=[0.5], std=[0.25], exact=True)
+    model = nn.Sequential(bnn.SteLinear(40, 8), bnn.SteSign(), bnn.SteLinear(8, 3))
+    with pytest.raises(BlrcError, match="exact pixels are for networks in plain PyTorch"):
+        from_model(model, encoding)
+    with pytest.raises(BlrcError, match="exact pixels are not scaled"):
+        blrc.pixels((40,), mean=[0.5], std=[0.25], scale=3, exact=True)
+
+
+@pytest.mark.parametrize("name", ["convolution of colours", "bits of colours"])
+def test_an_export_is_compared_with_the_module_on_its_own_pixels(name: str, tmp_path: Path) -> None:
+    encoding, model = network(name, 0)
+    blrc.save(model, path=tmp_path / "net.pt", input=encoding)
+    loaded = blrc.load(tmp_path / "net.pt").encoding
+    raw = pixels(encoding, 3)
+    assert loaded.exact and np.abs(loaded.real(raw) - standardised(encoding, raw)).max() < 1e-6
+    blrc.export(tmp_path / "net.pt", folder=tmp_path / "out")
+    report = blrc.verify(tmp_path / "out", original=model, random=50)
+    assert report.equal and report.original is not None
+    assert report.original.same_program and report.original.same_labels == report.original.labels > 50
+
+
+@pytest.mark.parametrize("name", ["convolution of colours", "bits that fall", "channels of their own"])
+def test_the_loaded_module_takes_the_pixels_of_the_one_that_was_saved(name: str, tmp_path: Path) -> None:
+    encoding, model = network(name, 0)
+    blrc.save(model, path=tmp_path / "net.pt", input=encoding)
+    loaded = blrc.load(tmp_path / "net.pt")
+    raw = pixels(encoding, 3)
+    x = torch.from_numpy(loaded.encoding.real(raw))
+    again = loaded.model().eval()
+    with torch.no_grad():
+        assert torch.equal(again(x), model(x))
+    saved = from_model(again, loaded.encoding)
+    assert (saved.encoding, saved.nodes) == (loaded.encoding, loaded.nodes)
+    first, second = (reference.scores(build(each, [MAP])[0], device_layout(raw)) for each in (loaded, saved))
+    assert np.array_equal(first, second)
+    with pytest.raises(BlrcError, match="takes other pixels; give the encoding of its checkpoint"):
+        from_model(again, encoding)
