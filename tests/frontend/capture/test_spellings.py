@@ -84,6 +84,13 @@ SIGNS: dict[str, Function] = {
     "minimum": lambda x: torch.where(torch.minimum(x, torch.ones(()).to(x)).clamp(min=-0.5) >= 0, 1.0, -1.0).to(x),
     "divided": lambda x: torch.where((x * 0.3 - 0.6) / -3 >= 0, 1.0, -1.0).to(x),
     "PReLU": lambda x: torch.where(F.prelu(x - 2, torch.tensor([0.25]).to(x)) + 0.5 >= 0, 1.0, -1.0).to(x),
+    "rounded": lambda x: ((x + 1) / 2).clamp(0, 1).round() * 2 - 1,
+    "clipped, then rounded": lambda x: ((F.hardtanh(x) + 1) / 2).round() * 2 - 1,
+    "rounded to 1 or 2": lambda x: ((x + 3) / -2).clamp(-2, -1).round(),
+    "rounded down": lambda x: ((x + 1) / 2).clamp(0, 1).floor(),
+    "rounded up": lambda x: F.relu((x + 1) / 2).clamp(max=1).ceil() * 2 - 1,
+    "hard sigmoid": lambda x: 2 * F.hardsigmoid(x).round() - 1,
+    "estimator of a hard sigmoid": lambda x: F.hardsigmoid(x) + (F.hardsigmoid(x).round() - F.hardsigmoid(x)).detach(),
     "ReLU": lambda x: torch.where(F.relu_(x + 0.0) - 2 >= 0, 1.0, -1.0).to(x),
 }
 
@@ -302,7 +309,7 @@ class OwnLinear(nn.Linear):
 
 class Ternary(nn.Linear):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return F.linear(x, torch.sign((10 * self.weight).round()))
+        return F.linear(x, torch.sign((5 * self.weight).round()))  # most are 0
 
 
 class Drawn(nn.Linear):

@@ -40,7 +40,8 @@ def binary(weight: torch.Tensor) -> Binary | str:
         close = np.abs(size - middle[:, None]) <= slack
         if not close.all() or (slack > middle / 100).any():
             zeros = rows == 0
-            if zeros.any() and (close | zeros).all():
+            largest = np.abs(size - scale[:, None]) <= slack
+            if zeros.any() and (largest | zeros).all():
                 return (
                     f"are 0 in {int(zeros.sum())} places and +-1 times a scale elsewhere (torch.sign(0) is 0): "
                     "ternary weights have no form yet"
