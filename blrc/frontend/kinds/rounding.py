@@ -37,11 +37,16 @@ def step_of(rounding: str, layers: Iterable[Layer]) -> Step | None:
     Returns:
         None if more than two values may come out, or only one, or others in each channel.
     """
+    found = {_step(rounding, *each) for each in reach(layers)}
+    return found.pop() if len(found) == 1 else None
+
+
+def reach(layers: Iterable[Layer]) -> list[tuple[Bound, Bound]]:
+    """Return the least and the largest number that layers may give, for each channel or one for all."""
     ends: list[tuple[Bound, Bound]] = [(-math.inf, math.inf)]
     for kind, options, tensors in layers:
         ends = _behind(kind, options, tensors, ends)
-    found = {_step(rounding, *each) for each in ends}
-    return found.pop() if len(found) == 1 else None
+    return ends
 
 
 def _behind(

@@ -16,7 +16,7 @@ from blrc.importing.numbers import reals
 from blrc.importing.ops.affine import add, multiply
 from blrc.importing.ops.decide import settle
 from blrc.importing.ops.quantise import two_values
-from blrc.importing.ops.record import Args, Context, Taken, constant, flow, number, optional, scalar
+from blrc.importing.ops.record import Args, Context, Taken, check_unpadded, constant, flow, number, optional, scalar
 from blrc.importing.refusal import RefusalError
 
 ALPHA = float(np.float32(0.2))
@@ -114,8 +114,7 @@ def _bend(
     says: str,
 ) -> Taken:
     if isinstance(x, Sums):
-        if any(x.pads):
-            raise RefusalError("zeros were padded around its input", "pad directly before a convolution", then=x)
+        check_unpadded(x)
         layer = ctx.build.add(op, kind, x, options, tensors)
         return Taken((replace(x, layer=layer, bent=x.bent or str(op)),), says)
     if isinstance(x, Scores):

@@ -210,10 +210,11 @@ def two_values(op: Op, x: Bits, rest: tuple[NDArray[np.float64], ...]) -> Bits:
     Raises:
         RefusalError: both are the same.
     """
-    held = [float(value) for value in x.values]
-    if any(Fraction(value) != exact for value, exact in zip(held, x.values, strict=True)):
+    given = (*x.values, Fraction(x.fill) if any(x.pads) else x.values[0])
+    held = [float(value) for value in given]
+    if any(Fraction(value) != exact for value, exact in zip(held, given, strict=True)):
         raise RefusalError("its two values are no floats", "use a scale that float32 holds", then=x)
-    low, high = (Fraction(float(value)) for value in fold(op, [np.array(held), *rest]))
+    low, high, fill = (Fraction(float(value)) for value in fold(op, [np.array(held), *rest]))
     if low == high:
         raise RefusalError("both values of its input give the same", "leave out what is constant", then=x)
-    return replace(x, scales=((high - low) / 2,), offset=(high + low) / 2)
+    return replace(x, scales=((high - low) / 2,), offset=(high + low) / 2, fill=fill)

@@ -189,6 +189,55 @@ def test_zeros_around_what_a_convolution_reads(name: str) -> None:
     assert np.abs(reference.scores(program, device_layout(raw)) * scale - expected).max() <= bound
 
 
+FILLED: dict[str, Callable[..., Any]] = {
+    "+1": lambda x, w: F.conv2d(F.pad(x, (1, 0, 2, 1), value=1.0), w[:, :, :2, :2]),
+    "-1": lambda x, w: F.conv2d(F.pad(x, (1, 2), value=-1.0), w, padding=1),
+    "0 and 1": lambda x, w: F.conv2d(F.pad((x + 1) / 2, (0, 1, 1, 0), value=1.0), w, padding=(1, 0)),
+    "0 and 1, its own": lambda x, w: F.conv2d((x + 1) / 2, w, padding=1),
+    "times -3": lambda x, w: F.conv2d(F.pad(-3 * x, (1, 1, 1, 1), value=3.0), w),
+    "-1 and 3": lambda x, w: F.conv2d(F.pad(1 - 2 * x, (0, 2, 1, 1), value=3.0), w),
+    "groups": lambda x, w: F.conv2d(F.pad(x, (1, 1, 1, 1), value=1.0), w[:, ::2], groups=2),
+    "a line": lambda x, w: F.conv1d(F.pad(x, (2, 1), value=1.0), w[:, :, 0]),
+}
+
+
+@pytest.mark.parametrize("name", FILLED)
+def test_bits_around_what_a_convolution_reads(name: str) -> None:
+    """Pad bits with one of their values, on bits of the input and of a sign; torch computes with the numbers."""
+    generator = torch.Generator().manual_seed(3)
+    weight = torch.randint(0, 2, (6, 6, 3, 3), generator=generator) * 2.0 - 1
+    line = name == "a line"
+    shape = (2, 9) if line else SHAPE
+
+    class Filled(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.norm = nn.BatchNorm1d(6) if line else nn.BatchNorm2d(6)
+            self.norm.weight.data = torch.tensor([1.0, -1.0, 0.5, -0.5, 2.0, -2.0])
+            self.norm.running_mean = torch.tensor([0.0, 1.0, -1.0, 0.5, 2.0, 0.0])
+            self.fc = nn.Linear(self.eval().features(torch.ones(1, *shape)).numel(), 4)
+            self.fc.weight.data.sign_()
+
+        def features(self, x: torch.Tensor) -> torch.Tensor:
+            for inputs in (2, 6):
+                x = sign(self.norm(FILLED[name](x, weight[:, :inputs].to(x))))
+            return x
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.fc(self.features(x).flatten(1))  # type: ignore[no-any-return]
+
+    torch.manual_seed(4)
+    model = Filled().eval()
+    encoding = blrc.bits(shape)
+    program, nets = build(taken(model, encoding), [MAP])
+    raw = np.random.default_rng(0).integers(0, 2, (100, *shape)).astype(np.uint8)
+    with torch.no_grad():
+        expected = model.double()(torch.from_numpy(raw * 2.0 - 1)).numpy()
+    assert len(np.unique(expected)) > 10
+    found = reference.scores(program, device_layout(raw)) * score_scale(nets)
+    assert np.allclose(found, expected, rtol=0, atol=0.02)
+
+
 def scaled_by_data(m: Network, x: torch.Tensor) -> torch.Tensor:
     return m.fc((x.sign() * x.abs().mean(1, keepdim=True)).flatten(1))  # type: ignore[no-any-return]
 
@@ -258,9 +307,9 @@ REFUSED: dict[str, tuple[Callable[..., Any], list[str]]] = {
         lambda m, x: m.fc(F.pad(sign(x), (1, 0, 1, 0))[:, :, 1:, 1:].flatten(1)),
         ["pads with 0 what no convolution (for 0) or max pooling (for -inf) reads next"],
     ),
-    "padded with 1": (
-        lambda m, x: scores(m, F.conv2d(F.pad(sign(x), (0, 2, 0, 2), value=1.0), torch.ones(6, 6, 3, 3).to(x))),
-        ["a convolution whose input was padded with 1", "zeros"],
+    "padded with 2": (
+        lambda m, x: scores(m, F.conv2d(F.pad(sign(x), (0, 2, 0, 2), value=2.0), torch.ones(6, 6, 3, 3).to(x))),
+        ["a convolution whose input was padded with 2", "pad bits, behind the sign, with 0 or with one of their"],
     ),
     "padded channels": (lambda m, x: m.fc(F.pad(sign(x), (0, 0, 0, 0, 1, 0))[:, 1:].flatten(1)), ["height and width"]),
     "padded with 0 and pooled": (
