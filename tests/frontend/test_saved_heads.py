@@ -111,6 +111,50 @@ def test_a_module_with_heads_is_the_original_of_its_export() -> None:
     assert compare_original(program, changed, [(raw, None)], lambda what, done, total: None).problems
 
 
+class Labelled(Plain):
+    """Return labels or probabilities beside scores."""
+
+    def __init__(self, form: str) -> None:
+        super().__init__(binary=True)
+        self.form = form
+
+    def forward(self, x: torch.Tensor) -> Any:
+        scores = super().forward(x)
+        left, right = scores["left"], scores["right"]
+        if self.form == "label":
+            return left.argmax(1)
+        if self.form == "beside":
+            return left, left.argmax(-1)
+        if self.form == "before":
+            return left.argmax(1, keepdim=True), left
+        if self.form == "probabilities":
+            return left, left.softmax(1), torch.argmax(left, dim=1)
+        return {"label": left.argmax(1), "left": left, "right": right}
+
+
+@pytest.mark.filterwarnings("ignore:.*leaves out the softmax")
+@pytest.mark.parametrize("form", ["label", "beside", "before", "probabilities", "two heads"])
+def test_labels_beside_scores_are_left_out(form: str) -> None:
+    torch.manual_seed(2)
+    model = randomise(Labelled(form), 2, ties=False).eval()
+    encoding = encoding_of("int8", SHAPE)
+    samples = raw_samples(encoding, 40, 0)
+    with pytest.warns(UserWarning, match="leaves out the argmax at the end .in forward.: the labels are the same"):
+        checkpoint = from_model(model, encoding, samples)
+    wanted = ["left", "right"] if form == "two heads" else []
+    assert [name for name, _ in checkpoint.heads] == wanted
+    program, _ = build(checkpoint, [MAP], norms="given")
+    raw = raw_samples(encoding, 60, 1)
+    with torch.no_grad():
+        real = Plain.forward(model, torch.from_numpy(encoding.real(raw)).float())["left"]
+    found = labels(reference.scores(program, device_layout(raw)), program.parts).reshape(60, -1)[:, 0]
+    assert len(np.unique(found)) > 1 and (found == real.argmax(1).numpy()).all()
+    if form == "beside":
+        original = open_module(model, encoding, "given", "exact")
+        against = compare_original(program, original, [(device_layout(raw), None)], lambda what, done, total: None)
+        assert against.same_program and not against.problems and against.scores == 60 * 5
+
+
 def test_real_heads_of_plain_pytorch_are_read_by_value() -> None:
     torch.manual_seed(0)
     model = Plain(binary=False)
