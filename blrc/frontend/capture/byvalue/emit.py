@@ -61,7 +61,7 @@ def emit(outputs: Mapping[str, Atom], leaves: Sequence[str]) -> Captured:
     """
     notes: list[str] = []
     layers: list[Atom] = []
-    lasts = {}
+    lasts: dict[str, Atom] = {}
     for head, given in sorted(outputs.items(), key=lambda item: item[1].kind == LABELS):
         last = given
         while last.kind == LABELS and last.x is not None:
