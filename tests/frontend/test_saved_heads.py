@@ -19,7 +19,7 @@ from blrc.app.export import build
 from blrc.errors import BlrcError
 from blrc.frontend.checkpoint import Checkpoint
 from blrc.frontend.sample import MAP
-from blrc.frontend.saving import from_model
+from blrc.frontend.saving import from_model, write
 from blrc.net.encoding import device_layout
 from blrc.program import reference
 from blrc.program.heads import labels
@@ -196,6 +196,14 @@ def test_a_checkpoint_keeps_heads_and_state(tmp_path: Path) -> None:
     assert from_model(again, checkpoint.encoding, checkpoint.samples()).heads == checkpoint.heads
     alone = loaded.of_head("parity")
     assert alone.model().eval()(x).shape == (40, 2)
+    write(alone, tmp_path / "alone.pt")
+    reread = blrc.load(tmp_path / "alone.pt")
+    assert (reread.nodes, reread.heads) == (alone.nodes, ()) and not any("digit" in key for key in reread.tensors)
+    torch.manual_seed(1)
+    wanted = alone.model().eval()(x)
+    torch.manual_seed(1)
+    assert torch.equal(reread.model().eval()(x), wanted)
+    assert from_model(alone.model(), checkpoint.encoding, checkpoint.samples()).nodes == alone.nodes
     with pytest.raises(BlrcError, match="has no head 'digits'; its heads are digit, parity"):
         loaded.of_head("digits")
 
