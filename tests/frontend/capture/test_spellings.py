@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -524,6 +525,45 @@ def test_what_layers_of_blrc_are_not_called_with_is_told_with_its_remedy(name: s
     function, words = MESSAGES[name]
     with pytest.raises(BlrcError, match=words):
         taken(Deterministic(function))
+
+
+class Lines(nn.Module):
+    """Do what has no form, in lines that a message can name."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self.conv, self.fc, self.kind = nn.Conv2d(2, 6, 3), nn.Linear(36, 4), kind
+        self.conv.weight.data.sign_()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.conv(x)
+        if self.kind == "mean":
+            x = x * torch.where(x.mean(1, keepdim=True) > 0, 1.0, -1.0)  # mean
+        if self.kind == "condition" and x.sum() > 0:  # condition
+            x = -x
+        if self.kind == "sine":
+            x = torch.sin(x)  # sine
+        return self.fc(torch.sign(x).flatten(1))  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("kind", ["mean", "condition", "sine"])
+def test_a_refusal_names_the_line_of_the_modules_code(kind: str) -> None:
+    lines = Path(__file__).read_text(encoding="utf-8").splitlines()
+    number = next(i for i, text in enumerate(lines, 1) if text.endswith(f"  # {kind}"))
+    words = {"mean": "multiplies two values", "condition": "a single value", "sine": "computes sin, which"}[kind]
+    with pytest.raises(BlrcError) as error:
+        taken(Lines(kind))
+    assert words in str(error.value) and str(error.value).endswith(f" (test_spellings.py line {number})")
+
+
+def test_a_refusal_names_no_line_where_there_is_none() -> None:
+    with pytest.raises(BlrcError, match=r"^layer '2' \(Sigmoid\): computes sigmoid.*signs$"):
+        taken(nn.Sequential(nn.Conv2d(2, 6, 3), nn.Flatten(), nn.Sigmoid(), nn.Linear(36, 4)).apply(_signs))
+
+
+def _signs(module: nn.Module) -> None:
+    if isinstance(module, nn.Conv2d):
+        module.weight.data.sign_()
 
 
 def test_a_softmax_layer_at_the_end_is_told_to_be_left_out() -> None:

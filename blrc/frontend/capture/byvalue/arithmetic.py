@@ -72,12 +72,8 @@ def elementwise(book: Book, op: Operation) -> Held:
         several = f"computes {op.name} of tensors of several shapes", "make the network a chain of layers"
         reason = _reason(op, values) if len(values) > 1 else several
         seen = tuple(op.out.shape[1:])
-        return Held(
-            book.opaque(
-                *reason, op.path, seen, values[0] if len(values) == 1 and isinstance(values[0], Atom) else None
-            ),
-            seen,
-        )
+        only = values[0] if len(values) == 1 and isinstance(values[0], Atom) else None
+        return Held(book.opaque(*reason, op.path, seen, only), seen)
     if op.name == "copy":
         return op.held["src"] if "src" in op.held else book.unknown("writes over a tensor", first.seen, op.path)
     bases = {value.base.number for value in values if isinstance(value, Table)}

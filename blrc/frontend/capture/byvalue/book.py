@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from blrc.frontend.capture.byvalue.tape import line
 from blrc.frontend.capture.byvalue.values import (
     OPAQUE,
     Atom,
@@ -103,7 +104,7 @@ class Book:
         key = (OPAQUE, why, x.number) if odd and x is not None else None
         if key is None or key not in self._made:
             self._count += 1
-            what = f"{self.who(path)}: {why}; {remedy}"
+            what = f"{self.who(path)}: {why}; {remedy}{line()}"
             made = Atom(self._count - 1, OPAQUE, path, shape or (1,), x, odd=odd, what=what)
             if key is None:
                 return made
