@@ -43,7 +43,7 @@ from blrc.targets.naming.names import check_name
 from blrc.targets.onnx.options import parse_onnx
 from blrc.targets.options import EmitOptions
 from blrc.targets.publication import Publication, parse_publication
-from blrc.targets.registry import NEEDS, TARGETS, parse_targets, refuse_options
+from blrc.targets.registry import NEEDS, TARGETS, check_heads, parse_targets, refuse_options
 from blrc.targets.requests import COptions, OnnxOptions
 from blrc.version import VERSION
 
@@ -239,6 +239,7 @@ def run(source: Checkpoint, request: ExportRequest, say: Say = quiet) -> Exporte
     Raises:
         BlrcError: the network cannot be compiled, the folder cannot be written, or the C exceeds its budget.
     """
+    check_heads(request.targets, [name for name, _ in source.heads])
     chosen, gate = request.members.of(source), request.members.gate
     if set(chosen) != {MAP}:
         check_random(source, "export")

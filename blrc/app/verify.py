@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from blrc.app.export import build
-from blrc.app.import_onnx import opened
+from blrc.app.import_onnx import SUFFIX, import_onnx, opened
 from blrc.errors import BlrcError
+from blrc.exports.door import read_manifest
 from blrc.frontend.checkpoint import Checkpoint
+from blrc.frontend.origin import origin_of
 from blrc.frontend.sample import Member
 from blrc.lowering.statistics import as_saved, parse_norms, parse_rounding
 from blrc.net.net import Net
@@ -46,6 +48,7 @@ def verify(
         folder: a folder that `export` wrote.
         data: test data (see `blrc.datasets.labelled.load`).
         model: the checkpoint: it is lowered again and must give the same program, and agreement with torch is measured.
+            An ONNX file is imported, with what the export's manifest says about its input.
             A network of whitened images takes a folder of `data` only if it is given.
         original: the ONNX file that the network was imported from, which is run in ONNX Runtime, or the torch module
             that was saved, whose own forward is run in float32: every layer's bits, the thresholds on every sum that
@@ -79,8 +82,24 @@ def verify(
     )
     if model is None:
         return verify_folder(request, progress)
-    source = opened(model)
+    source = _source(request.folder, model)
     return verify_folder(request, progress, _lower_again(request.folder, source), source.whitening)
+
+
+def _source(folder: Path, model: str | Path) -> Checkpoint:
+    """Return a checkpoint, or the import of an ONNX file, of whose input is said what the export's manifest says."""
+    held = read_manifest(folder).original if path_of(model).suffix == SUFFIX else None
+    if held is None:
+        return opened(model)
+    origin = origin_of(held)
+    pixels = origin.input == "pixels"
+    return import_onnx(
+        model,
+        input=origin.input or None,
+        mean=origin.mean if pixels else None,
+        std=origin.std if pixels else None,
+        scale=origin.scale if origin.input == "int8" else None,
+    )
 
 
 def _lower_again(folder: Path, source: Checkpoint) -> Lower:

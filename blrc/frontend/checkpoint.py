@@ -119,7 +119,14 @@ class Checkpoint(Preformatted):
         if name is not None and not chosen:
             have = f"its heads are {', '.join(each for each, _ in self.heads)}" if self.heads else "it has one output"
             raise BlrcError(f"{self.source}: has no head {shown(name)}; {have}")
-        return replace(self, heads=chosen)
+        if not chosen:
+            return self
+        needed = {chosen[0][1]}
+        for node in reversed(self.nodes):
+            needed.update(node.inputs if node.name in needed else ())
+        nodes = tuple(node for node in self.nodes if node.name in needed)
+        tensors = {key: held for key, held in self.tensors.items() if key.startswith(tuple(f"{n}." for n in needed))}
+        return replace(self, nodes=nodes, tensors=tensors, heads=chosen)
 
     def _single(self, key: str, value: NDArray[Any], shadows: frozenset[str]) -> NDArray[Any]:
         """Return a tensor in float32, as a module holds it, without losing the sign of a tiny weight."""

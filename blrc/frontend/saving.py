@@ -121,7 +121,7 @@ def write(checkpoint: Checkpoint, path: Path, compact: bool = False) -> None:
         content["whitening"] = _tensors(whiten.pack(checkpoint.whitening))
     if checkpoint.original is not None:
         content["original"] = checkpoint.original.to_plain()
-    if checkpoint.heads:
+    if len(checkpoint.heads) > 1:
         content["heads"] = [list(head) for head in checkpoint.heads]
     write_sealed(content, path)
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from blrc.errors import BlrcError
 from blrc.frontend.checkpoint import Checkpoint
 from blrc.frontend.kinds.node import Node
+from blrc.frontend.kinds.rounding import Layer
 from blrc.importing.declared import Declared
 from blrc.importing.file import Op
 from blrc.importing.flow import Flow
@@ -80,6 +81,16 @@ class Builder:
     def ends_in(self, layer: str, kind: str) -> bool:
         """Return whether a layer is the last one so far, and of a kind."""
         return bool(self.nodes) and (self.nodes[-1].name, self.nodes[-1].kind) == (layer, kind)
+
+    def chain(self, layer: str) -> list[Layer]:
+        """Return the layers from the raw input to one of them, in order."""
+        by_name = {node.name: node for node in self.nodes}
+        found: list[Layer] = []
+        while (node := by_name.get(layer)) is not None:
+            own = {key.rpartition(".")[2]: held for key, held in self.tensors.items() if key.startswith(f"{layer}.")}
+            found.insert(0, (node.kind, node.options, own))
+            layer = node.inputs[0]
+        return found
 
     def _name(self, op: Op) -> str:
         stem = re.sub(r"[^A-Za-z0-9]+", "_", op.name).strip("_")[-LONGEST:].strip("_")

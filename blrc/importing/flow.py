@@ -22,7 +22,7 @@ from blrc.importing.refusal import RefusalError
 
 Axes = tuple[tuple[int, ...], ...]
 Pads = tuple[int, int, int, int]
-"""Zeros around a map: top, left, bottom, right."""
+"""Numbers around a map: top, left, bottom, right."""
 NO_PADS: Pads = (0, 0, 0, 0)
 
 
@@ -41,7 +41,8 @@ class Flow:
         layer: the checkpoint's layer that computes it.
         shape: what that layer computes, (C, H, W) or (features,); of the raw input whatever the file says.
         axes: for every axis of the file after the batch, the axes of `shape` in it, slowest first.
-        pads: zeros that a Pad put around it, which the next convolution takes over.
+        pads: what a Pad put around it, which the next convolution or pool takes over.
+        fill: the number in these pads.
         bound: of the raw input, the axis of `shape` along which its thresholds or tables lie, which has to become its
             channels; None where all values have the same.
     """
@@ -51,6 +52,7 @@ class Flow:
     axes: Axes
     pads: Pads = NO_PADS
     bound: int | None = None
+    fill: Fraction | float = 0
 
     @property
     def dims(self) -> tuple[int, ...]:

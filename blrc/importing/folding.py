@@ -191,6 +191,12 @@ def _clip(op: Op, arrays: Arrays) -> NDArray[Any]:
     return held if low is None and high is None else np.clip(held, low, high).astype(held.dtype)
 
 
+def _hard_sigmoid(op: Op, arrays: Arrays) -> NDArray[Any]:
+    held = given(arrays)
+    alpha, beta = (op.attributes.get(name, default) for name, default in (("alpha", 0.2), ("beta", 0.5)))
+    return np.asarray(np.clip(held.dtype.type(alpha) * held + held.dtype.type(beta), 0, 1), dtype=held.dtype)
+
+
 def _full(op: Op, arrays: Arrays) -> NDArray[Any]:
     shape = given(arrays).reshape(-1).tolist()
     value = op.attributes.get("value", np.zeros(1, dtype=np.float32))
@@ -235,6 +241,7 @@ FOLDS: Mapping[str, Fold] = {
     "Gather": _gather,
     "Greater": _elementwise(np.greater, 2),
     "GreaterOrEqual": _elementwise(np.greater_equal, 2),
+    "HardSigmoid": _hard_sigmoid,
     "Identity": lambda op, arrays: given(arrays),
     "IntQuant": quant,
     "Less": _elementwise(np.less, 2),

@@ -19,7 +19,7 @@ from blrc.app.export import build
 from blrc.errors import BlrcError
 from blrc.frontend.checkpoint import Checkpoint
 from blrc.frontend.sample import MAP
-from blrc.frontend.saving import from_model
+from blrc.frontend.saving import from_model, write
 from blrc.net.encoding import device_layout
 from blrc.program import reference
 from blrc.program.heads import labels
@@ -111,6 +111,50 @@ def test_a_module_with_heads_is_the_original_of_its_export() -> None:
     assert compare_original(program, changed, [(raw, None)], lambda what, done, total: None).problems
 
 
+class Labelled(Plain):
+    """Return labels or probabilities beside scores."""
+
+    def __init__(self, form: str) -> None:
+        super().__init__(binary=True)
+        self.form = form
+
+    def forward(self, x: torch.Tensor) -> Any:
+        scores = super().forward(x)
+        left, right = scores["left"], scores["right"]
+        if self.form == "label":
+            return left.argmax(1)
+        if self.form == "beside":
+            return left, left.argmax(-1)
+        if self.form == "before":
+            return left.argmax(1, keepdim=True), left
+        if self.form == "probabilities":
+            return left, left.softmax(1), torch.argmax(left, dim=1)
+        return {"label": left.argmax(1), "left": left, "right": right}
+
+
+@pytest.mark.filterwarnings("ignore:.*leaves out the softmax")
+@pytest.mark.parametrize("form", ["label", "beside", "before", "probabilities", "two heads"])
+def test_labels_beside_scores_are_left_out(form: str) -> None:
+    torch.manual_seed(2)
+    model = randomise(Labelled(form), 2, ties=False).eval()
+    encoding = encoding_of("int8", SHAPE)
+    samples = raw_samples(encoding, 40, 0)
+    with pytest.warns(UserWarning, match="leaves out the argmax at the end .in forward.: the labels are the same"):
+        checkpoint = from_model(model, encoding, samples)
+    wanted = ["left", "right"] if form == "two heads" else []
+    assert [name for name, _ in checkpoint.heads] == wanted
+    program, _ = build(checkpoint, [MAP], norms="given")
+    raw = raw_samples(encoding, 60, 1)
+    with torch.no_grad():
+        real = Plain.forward(model, torch.from_numpy(encoding.real(raw)).float())["left"]
+    found = labels(reference.scores(program, device_layout(raw)), program.parts).reshape(60, -1)[:, 0]
+    assert len(np.unique(found)) > 1 and (found == real.argmax(1).numpy()).all()
+    if form == "beside":
+        original = open_module(model, encoding, "given", "exact")
+        against = compare_original(program, original, [(device_layout(raw), None)], lambda what, done, total: None)
+        assert against.same_program and not against.problems and against.scores == 60 * 5
+
+
 def test_real_heads_of_plain_pytorch_are_read_by_value() -> None:
     torch.manual_seed(0)
     model = Plain(binary=False)
@@ -152,6 +196,14 @@ def test_a_checkpoint_keeps_heads_and_state(tmp_path: Path) -> None:
     assert from_model(again, checkpoint.encoding, checkpoint.samples()).heads == checkpoint.heads
     alone = loaded.of_head("parity")
     assert alone.model().eval()(x).shape == (40, 2)
+    write(alone, tmp_path / "alone.pt")
+    reread = blrc.load(tmp_path / "alone.pt")
+    assert (reread.nodes, reread.heads) == (alone.nodes, ()) and not any("digit" in key for key in reread.tensors)
+    torch.manual_seed(1)
+    wanted = alone.model().eval()(x)
+    torch.manual_seed(1)
+    assert torch.equal(reread.model().eval()(x), wanted)
+    assert from_model(alone.model(), checkpoint.encoding, checkpoint.samples()).nodes == alone.nodes
     with pytest.raises(BlrcError, match="has no head 'digits'; its heads are digit, parity"):
         loaded.of_head("digits")
 

@@ -32,6 +32,8 @@ def test_a_file_is_looked_at_imported_exported_and_verified(tmp_path: Path) -> N
     verified = run("verify", tmp_path / "from_file", "--original", path, "--random", 60, "--json")
     assert verified.exit_code == 0, verified.output
     assert json.loads(verified.stdout)["original"]["labels"] >= 60
+    again = run("verify", tmp_path / "from_file", "--checkpoint", path, "--random", 20, "--json")
+    assert again.exit_code == 0, again.output  # the manifest says what the input is
 
 
 def test_options_of_files_are_refused_for_a_checkpoint(tmp_path: Path) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -48,6 +50,87 @@ def test_the_sign_is_what_counts(form: str, tmp_path: Path) -> None:
     found, program = imported(file.save(tmp_path / "net.onnx"), input="int8")
     raw = rng.integers(-128, 128, (50, *found.encoding.shape)).astype(np.int8)
     assert (scores(program, raw) == ran(file.model(), raw.reshape(50, 1, 6, 6).astype(np.float32))).all()
+
+
+def _scaled(file: File) -> None:
+    file.node("Add", np.float32(1))
+    file.node("Div", np.float32(2))
+
+
+def _clipped(file: File, low: float = 0, high: float = 1) -> None:
+    file.node("Clip", np.float32(low), np.float32(high))
+
+
+def _twice(file: File) -> None:
+    file.node("Mul", np.float32(2))
+    file.node("Sub", np.float32(1))
+
+
+ROUNDED: dict[str, Callable[[File], Any]] = {
+    "round": lambda f: (_scaled(f), _clipped(f), f.node("Round"), _twice(f)),
+    "floor": lambda f: (_scaled(f), _clipped(f), f.node("Floor"), _twice(f)),
+    "ceil": lambda f: (_scaled(f), _clipped(f), f.node("Ceil"), _twice(f)),
+    "clip first": lambda f: (_clipped(f, -1), _scaled(f), f.node("Round"), _twice(f)),
+    "turned": lambda f: (_scaled(f), f.node("Neg"), _clipped(f, -1, 0), f.node("Round"), _twice(f)),
+    "1 or 2": lambda f: (f.node("Add", np.float32(1)), _scaled(f), _clipped(f, 1, 2), f.node("Round")),
+    "Max and Min": lambda f: (
+        _scaled(f),
+        f.node("Max", np.float32(0)),
+        f.node("Min", np.float32(1)),
+        f.node("Round"),
+    ),
+    "pool behind the clip": lambda f: (
+        _scaled(f),
+        _clipped(f),
+        f.node("MaxPool", kernel_shape=[2, 2], strides=[1, 1], pads=[0, 0, 1, 1]),
+        f.node("Round"),
+    ),
+    "hard sigmoid": lambda f: (f.node("HardSigmoid", alpha=0.25), f.node("Round"), f.node("Round"), _twice(f)),
+}
+
+
+@pytest.mark.parametrize("name", ROUNDED)
+def test_rounded_values_of_a_clip_are_bits(name: str, tmp_path: Path) -> None:
+    """Sums are whole numbers, 0 among them, where rounding to even decides."""
+    rng = np.random.default_rng(0)
+    file, first = File(("N", 2, 6, 6)), ""
+    for channels, given in ((4, 2), (6, 4)):
+        sums = file.node("Conv", np.where(rng.normal(size=(channels, given, 3, 3)) < 0, -1.0, 1.0).astype(np.float32))
+        ROUNDED[name](file)
+        first = sums if given == 2 else first
+    file.node("Flatten")
+    file.node("MatMul", np.where(rng.normal(size=(24, 3)) < 0, -1.0, 1.0).astype(np.float32))
+    path = file.save(tmp_path / "net.onnx")
+    _, program = imported(path, input="bits")
+    raw = rng.integers(0, 2, (100, 2, 6, 6)).astype(np.uint8)
+    x = 2 * raw.astype(np.float32) - 1
+    expected, file.at = ran(file.model(), x), first
+    assert (ran(file.model(), x) == 0).any() and len(np.unique(expected)) > 5
+    assert (scores(program, raw) == expected).all()
+
+
+def test_pixels_that_a_file_rounds_are_bits(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    file = File(("N", 40))
+    file.node("Round")
+    file.node("MatMul", np.where(rng.normal(size=(40, 3)) < 0, -1.0, 1.0).astype(np.float32))
+    found, program = imported(file.save(tmp_path / "net.onnx"), input="pixels")
+    assert found.encoding.is_binary
+    raw = rng.integers(0, 256, (100, 40)).astype(np.uint8)
+    assert (scores(program, raw) == ran(file.model(), raw.astype(np.float32) / np.float32(255))).all()
+
+
+@pytest.mark.parametrize("bounds", [None, (0, 2), (0.6, 1), (-1, 1)])
+def test_what_rounds_to_other_than_two_numbers_is_refused(bounds: tuple[float, float] | None, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    file = File(("N", 8))
+    file.node("MatMul", np.where(rng.normal(size=(8, 8)) < 0, -1.0, 1.0).astype(np.float32))
+    if bounds is not None:
+        _clipped(file, *bounds)
+    file.node("Round")
+    file.node("MatMul", np.where(rng.normal(size=(8, 3)) < 0, -1.0, 1.0).astype(np.float32))
+    with pytest.raises(BlrcError, match=r"Round_\d.*it rounds values that no clip before it keeps between two"):
+        blrc.import_onnx(file.save(tmp_path / "net.onnx"), input="int8")
 
 
 def test_a_shortcut_and_other_differences_are_branches(tmp_path: Path) -> None:

@@ -112,14 +112,15 @@ def test_padding_that_is_no_bit_is_refused(tmp_path: Path) -> None:
     file = File(("N", 2, 5, 5))
     file.node("Greater", 0.5)
     file.node("Cast", to=TensorProto.FLOAT)
+    file.node("Add", 1.0)
     file.node("Conv", signs(RNG, 3, 2, 3, 3), pads=[1] * 4)
-    with pytest.raises(BlrcError, match="it pads bits that are 0 or 1 with 0"):
+    with pytest.raises(BlrcError, match="it pads bits that are 1 or 2 with 0"):
         blrc.import_onnx(file.save(tmp_path / "a.onnx"))
     file = File(("N", 2, 5, 5))
     file.node("Sub", 0.5)
     file.node("BipolarQuant", 1.0, domain=BREVITAS)
-    file.node("Pad", file.constant([0, 0, 1, 1, 0, 0, 1, 1], np.int64), np.float32(1.0))
-    with pytest.raises(BlrcError, match="it pads with 1, and only zeros"):
+    file.node("Pad", file.constant([0, 0, 1, 1, 0, 0, 1, 1], np.int64), np.float32(2.0))
+    with pytest.raises(BlrcError, match="it pads with 2, and only zeros"):
         blrc.import_onnx(file.save(tmp_path / "b.onnx"))
 
 

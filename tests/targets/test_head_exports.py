@@ -215,6 +215,16 @@ def test_what_is_not_taken_says_so(tmp_path: Path) -> None:
         check_input(program)
 
 
+def test_a_page_of_several_heads_is_refused_before_anything_is_computed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("blrc.app.export.NEEDS", {})  # the compiler of pages need not be there
+    monkeypatch.setattr("blrc.app.export.build", lambda *args: pytest.fail("lowered"))
+    with pytest.raises(BlrcError, match=r"the network has the heads digit, parity; leave out --target web$"):
+        blrc.export(saved(stochastic()), folder=tmp_path / "out", targets=["c", "web"])
+    assert not [*tmp_path.iterdir()]
+
+
 def test_inspect_and_the_manifest_name_the_heads(tmp_path: Path) -> None:
     torch.manual_seed(0)
     checkpoint = saved(stochastic())

@@ -14,7 +14,7 @@ from blrc.importing.file import Op
 from blrc.importing.flow import Bits, Constant, Flow, Raw, Scores, Signed, Sums, Value, along, by_channel
 from blrc.importing.numbers import Reals, fractions, reals
 from blrc.importing.ops.decide import settle
-from blrc.importing.ops.record import Args, Context, Taken, constant, flow, number
+from blrc.importing.ops.record import Args, Context, Taken, check_unpadded, constant, flow, number
 from blrc.importing.refusal import RefusalError
 
 MOST_ROWS = 2**14
@@ -109,6 +109,7 @@ def multiply(ctx: Context, op: Op, x: Flow, held: Reals, inverse: bool = False) 
         return replace(x, weights=x.weights * column[:, None], bias=x.bias * column)
     rows = [1 / number if inverse else number for number in fractions(row)]
     if isinstance(x, Sums):
+        check_unpadded(x)
         return replace(x, layer=ctx.build.multiply(op, x.layer, [rows]))
     assert isinstance(x, Bits)
     if len(set(rows)) > 1:
@@ -119,7 +120,8 @@ def multiply(ctx: Context, op: Op, x: Flow, held: Reals, inverse: bool = False) 
         )
     if not rows[0]:
         raise RefusalError("it multiplies bits by 0", "leave out what is constant", then=x)
-    return replace(x, scales=(*x.scales, rows[0]), offset=x.offset * rows[0])
+    fill = x.fill * rows[0] if any(x.pads) else 0
+    return replace(x, scales=(*x.scales, rows[0]), offset=x.offset * rows[0], fill=fill)
 
 
 def add(ctx: Context, op: Op, x: Flow, held: Reals) -> Flow:
@@ -141,12 +143,13 @@ def add(ctx: Context, op: Op, x: Flow, held: Reals) -> Flow:
         return replace(x, bias=x.bias + row)
     rows = fractions(row)
     if isinstance(x, Sums):
+        check_unpadded(x)
         return replace(x, layer=ctx.build.shift(op, x.layer, rows))
     assert isinstance(x, Bits)
     if len(set(rows)) > 1:
         raise RefusalError("it shifts the bits of each channel by another number", "shift all alike", then=x)
     if any(x.pads) and rows[0]:
-        raise RefusalError("it adds to bits that were padded with zeros", "pad behind it", then=x)
+        raise RefusalError("it adds to bits that were padded", "pad behind it", then=x)
     return replace(x, offset=x.offset + rows[0])
 
 
@@ -202,6 +205,7 @@ def norm(ctx: Context, op: Op, args: Args) -> Taken:
     channels = max(map(len, (gamma, beta, mean, variance)))
     if not isinstance(x, Sums):
         return Taken((_folded(ctx, op, x, (gamma, beta, mean, variance), eps),), f"a norm of {channels} channels")
+    check_unpadded(x)
     many = x.shape[0]
     rows = {"weight": gamma, "bias": beta, "running_mean": mean, "running_var": variance}
     tensors: dict[str, NDArray[Any]] = {key: np.broadcast_to(row, (many,)).copy() for key, row in rows.items()}

@@ -13,10 +13,14 @@ from numpy.typing import NDArray
 from blrc.importing.file import Op
 from blrc.importing.flow import Bits, Flow, Raw, Scores, Sums, by_channel
 from blrc.importing.numbers import reals
+from blrc.importing.ops.affine import add, multiply
 from blrc.importing.ops.decide import settle
 from blrc.importing.ops.quantise import two_values
-from blrc.importing.ops.record import Args, Context, Taken, constant, flow, number, optional, scalar
+from blrc.importing.ops.record import Args, Context, Taken, check_unpadded, constant, flow, number, optional, scalar
 from blrc.importing.refusal import RefusalError
+
+ALPHA = float(np.float32(0.2))
+"""ONNX's slope of HardSigmoid where the file gives none."""
 
 
 def relu(ctx: Context, op: Op, args: Args) -> Taken:
@@ -47,6 +51,12 @@ def least(ctx: Context, op: Op, args: Args) -> Taken:
         raise RefusalError("it joins two branches", "networks are chains of layers; train one without branches", then=x)
     at = _bound("constant", constant(args, 1 - index, "constant"), x)
     return _clipped(ctx, op, x, *((at, None) if op.kind == "Max" else (None, at)))
+
+
+def hard_sigmoid(ctx: Context, op: Op, args: Args) -> Taken:
+    """Take HardSigmoid, a clip of alpha x + beta to [0, 1]."""
+    scaled = multiply(ctx, op, flow(args), np.array(number(op.attributes, "alpha", ALPHA)))
+    return _clipped(ctx, op, add(ctx, op, scaled, np.array(number(op.attributes, "beta", 0.5))), 0.0, 1.0)
 
 
 def _bound(name: str, given: Any, x: Flow) -> float | None:
@@ -104,8 +114,7 @@ def _bend(
     says: str,
 ) -> Taken:
     if isinstance(x, Sums):
-        if any(x.pads):
-            raise RefusalError("zeros were padded around its input", "pad directly before a convolution", then=x)
+        check_unpadded(x)
         layer = ctx.build.add(op, kind, x, options, tensors)
         return Taken((replace(x, layer=layer, bent=x.bent or str(op)),), says)
     if isinstance(x, Scores):

@@ -12,8 +12,9 @@ from dataclasses import replace
 from blrc.importing.file import Op
 
 _BY_VALUE = frozenset(
-    {"Abs", "Add", "BipolarQuant", "Cast", "Clip", "Div", "Equal", "Floor", "Greater", "GreaterOrEqual", "Identity"}
-    | {"Less", "LessOrEqual", "Max", "Min", "Mul", "Not", "Quant", "Round", "Sign", "Sub", "Tanh", "Where"}
+    {"Abs", "Add", "BipolarQuant", "Cast", "Ceil", "Clip", "Div", "Equal", "Floor", "Greater", "GreaterOrEqual"}
+    | {"HardSigmoid", "Identity", "Less", "LessOrEqual", "Max", "Min", "Mul", "Not", "Quant", "Round", "Sign", "Sub"}
+    | {"Tanh", "Where"}
 )
 """Operators whose result has a value for each value of what they read, besides numbers."""
 MOST = 64

@@ -8,6 +8,7 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from blrc.importing.declared import Declared
 from blrc.importing.file import Op
@@ -18,14 +19,15 @@ from blrc.importing.flow import (
     Flow,
     Raw,
     Signed,
+    Sums,
     Test,
     natural,
     reshaped,
 )
 from blrc.importing.folding import axes_of, part_of_shape
-from blrc.importing.numbers import reals
 from blrc.importing.ops.decide import settle
 from blrc.importing.ops.record import Args, Context, Taken, constant, flow, optional, scalar
+from blrc.importing.ops.window import least_of
 from blrc.importing.refusal import RefusalError
 from blrc.net.net import INPUT
 
@@ -257,16 +259,12 @@ def transpose(ctx: Context, op: Op, args: Args) -> Taken:
 
 
 def pad(ctx: Context, op: Op, args: Args) -> Taken:
-    """Take Pad with zeros around height and width, which the next convolution takes over."""
+    """Take Pad around height and width, which the next convolution or pool takes over."""
     x = settle(ctx, op, flow(args))
     held = op.attributes.get("pads")
     sizes = [int(n) for n in constant(args, 1, "pads").reshape(-1)] if held is None else held
     given = optional(args, 2, "value") if held is None else None
-    value = (
-        op.attributes.get("value", 0.0)
-        if given is None or not given.size
-        else scalar("value", reals("its value", given))
-    )
+    value = _filling(np.array(op.attributes.get("value", 0.0)) if given is None or not given.size else given)
     rank = len(x.dims) + 1
     if optional(args, 3, "axes") is not None or len(sizes) != 2 * rank or min(sizes) < 0 or rank not in (3, 4):
         raise RefusalError("it pads by negative numbers, or only some axes", "pad height and width", then=x)
@@ -275,6 +273,8 @@ def pad(ctx: Context, op: Op, args: Args) -> Taken:
         return Taken((x,), "nothing to do")
     if str(op.attributes.get("mode", "constant")) != "constant":
         raise RefusalError(f"it pads by mode {op.attributes['mode']!r}", "pad with zeros", then=x)
+    if any(x.pads) and x.fill != value:
+        raise RefusalError("it pads with another number than the Pad before it", "pad with one number", then=x)
     around = list(x.pads)
     for axis, (first, last) in enumerate(zip(before, after, strict=True)):
         side = _side(x, axis - 1) if axis else None
@@ -283,13 +283,25 @@ def pad(ctx: Context, op: Op, args: Args) -> Taken:
             around[side + 2] += last
         elif first or last:
             raise RefusalError("it pads the batch or the channels", "pad height and width", then=x)
-    padded_map = replace(x, pads=(around[0], around[1], around[2], around[3]))
+    fill = value if math.isinf(value) else Fraction(value)
+    padded_map = replace(x, pads=(around[0], around[1], around[2], around[3]), fill=fill)
+    if isinstance(x, Bits | Sums) and value <= least_of(ctx, x):
+        return Taken((padded_map,), f"{value:g} that the next pool or convolution takes over")
     centred = not x.offset if isinstance(x, Bits) else isinstance(x, Raw) and not any(x.offset.reshape(-1))
-    zero = centred and not value
-    if not zero:
+    if not (centred and not value) and not (isinstance(x, Bits) and fill in x.values):
         raise RefusalError(
-            f"it pads with {float(value):g}, and only zeros around bits -s and +s, or around the raw input, are taken",
-            "use the padding of the convolution (in Larq pad_values=0)",
-            then=padded_map,
+            f"it pads with {value:g}, and only zeros around bits -s and +s or around the raw input, one of the two "
+            "values of bits, and -inf before max pooling are taken",
+            "pad bits, behind the sign, with 0 or with one of their values",
+            then=replace(padded_map, fill=0),
         )
-    return Taken((padded_map,), "zeros that the next convolution takes over")
+    return Taken((padded_map,), f"{'zeros' if not value else f'{value:g}'} that the next convolution takes over")
+
+
+def _filling(given: NDArray[Any]) -> float:
+    """Return the number that a Pad puts around a map, which is -inf where float32 holds no lower number."""
+    held = np.asarray(given, dtype=np.float64)
+    if np.isnan(held).any():
+        raise RefusalError("its value is NaN", "pad with a number")
+    found = scalar("value", held)
+    return -math.inf if found <= float(np.finfo(np.float32).min) else found

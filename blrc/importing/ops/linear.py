@@ -12,13 +12,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from blrc.frontend.kinds.padding import padding_layers
 from blrc.importing.file import Op
-from blrc.importing.flow import NO_PADS, Bits, Flow, Raw, Scores, Sums, natural
+from blrc.importing.flow import NO_PADS, Bits, Flow, Pads, Raw, Scores, Sums, natural
 from blrc.importing.inputs import as_real
 from blrc.importing.numbers import Reals, fractions, reals, signs_of
 from blrc.importing.ops.decide import HALF, settle
 from blrc.importing.ops.record import Args, Context, Taken, constant, flow, number, optional
-from blrc.importing.ops.window import is_single, spatial
+from blrc.importing.ops.window import as_map, is_single, spatial
 from blrc.importing.refusal import RefusalError
 from blrc.net.net import INPUT
 from blrc.net.window import Window, padding_option
@@ -35,7 +36,17 @@ def conv(ctx: Context, op: Op, args: Args) -> Taken:
     weights = constant(args, 1, "weights")
     if weights.ndim not in (3, 4) or not weights.size:
         raise RefusalError(f"its weights have the shape {weights.shape}", "use convolutions of one or two dimensions")
-    x, window = spatial(op, settle(ctx, op, flow(args)), weights.shape[2:])
+    x = settle(ctx, op, flow(args))
+    if isinstance(x, Bits) and x.fill in x.values:
+        x = _padded(ctx, op, x, x.pads, weights.ndim - 2)
+    if any(x.pads) and x.fill:
+        raise RefusalError(
+            f"it reads {_values(x)} that were padded with {float(x.fill):g}", "pad with 0 or with a value of bits"
+        )
+    x, window = spatial(op, x, weights.shape[2:])
+    if isinstance(x, Bits) and 0 in x.values:  # what the convolution itself pads with
+        x = _padded(ctx, op, replace(x, fill=0), window.padding, weights.ndim - 2)
+        window = replace(window, padding=NO_PADS)
     groups = op.attributes.get("group", 1)
     channels = x.dims[0]
     ints_fit = type(groups) is int and groups >= 1 and not len(weights) % groups
@@ -71,6 +82,22 @@ def conv(ctx: Context, op: Op, args: Args) -> Taken:
     axes = x.axes
     shape = (len(weights), *out)
     return _binary(ctx, op, replace(x, pads=window.padding), weights, bias, options, shape, axes)
+
+
+def _padded(ctx: Context, op: Op, x: Bits, sides: Pads, rank: int) -> Bits:
+    """Return bits with bits around them: those that stand for its `fill`."""
+    if not any(sides) or is_single(x):
+        return x
+    found = as_map(x, rank)
+    assert isinstance(found, Bits)
+    channels, height, width = found.shape
+    plus = found.fill == found.values[1]
+    layer, op = found.layer, replace(op, name=f"{op.name or op.kind}_padding")
+    for kind, options, tensors in padding_layers(sides, [plus] * channels):
+        layer = ctx.build.add(op, kind, replace(found, layer=layer), options, tensors)
+    top, left, bottom, right = sides
+    shape = (channels, height + top + bottom, width + left + right)
+    return replace(found, layer=layer, shape=shape, pads=NO_PADS, fill=0, bound=None)
 
 
 def _tap(window: Window, out: tuple[int, int], groups: int, weights: NDArray[Any]) -> NDArray[Any]:

@@ -8,6 +8,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from blrc.frontend.kinds.rounding import step_of
 from blrc.importing.file import Op
 from blrc.importing.flow import Bits, Constant, Flow, Raw, Signed, Sums, Test, along
 from blrc.importing.folding import fold
@@ -96,6 +97,34 @@ def _one_bit(ctx: Context, op: Op, x: Flow, step: Fraction, signed: bool, roundi
     )
 
 
+def rounded(ctx: Context, op: Op, args: Args) -> Taken:
+    """Take Round, Floor and Ceil where a clip before it leaves two whole numbers."""
+    x = settle(ctx, op, flow(args))
+    if isinstance(x, Bits):
+        return Taken((two_values(op, x, ()),), "rounded bits")
+    if isinstance(x, Raw) and x.seen is not None:
+        seen = np.asarray(fold(op, [x.seen]), dtype=x.seen.dtype)
+        low, high = (Fraction(float(end)) for end in (seen.min(), seen.max()))
+        if len(np.unique(seen)) == 2:
+            middle = seen - seen.dtype.type(float((low + high) / 2))
+            return Taken((decide(ctx, op, replace(x, seen=middle), high, low),), _or(low, high))
+    step = step_of(op.kind.lower(), ctx.build.chain(x.layer)) if isinstance(x, Sums) else None
+    if step is None:
+        raise RefusalError(
+            "it rounds values that no clip before it keeps between two whole numbers, so that more than two may come "
+            "out",
+            "clip before it, as in round(clip((x + 1) / 2, 0, 1)), or use a sign",
+            then=_as_if(x, HALF),
+        )
+    moved = add(ctx, op, x, np.array(-float(step.at)))
+    low, high = Fraction(step.low), Fraction(step.low + 1)
+    return Taken((decide(ctx, op, moved, high, low, step.strict),), _or(low, high))
+
+
+def _or(low: Fraction, high: Fraction) -> str:
+    return f"bits: {float(high):g} or {float(low):g}"
+
+
 def multi_threshold(ctx: Context, op: Op, args: Args) -> Taken:
     """Take FINN's MultiThreshold with one step: out_scale [x >= t] + out_bias."""
     x = settle(ctx, op, flow(args))
@@ -172,7 +201,7 @@ def where(ctx: Context, op: Op, args: Args) -> Taken:
         )
     high, low = (Fraction(scalar("constants", reals("its constants", constant(args, i, "constants")))) for i in (1, 2))
     base = replace(x.base, axes=x.axes)
-    return Taken((decide(ctx, op, base, high, low, x.strict, x.negated),), f"bits: {float(high):g} or {float(low):g}")
+    return Taken((decide(ctx, op, base, high, low, x.strict, x.negated),), _or(low, high))
 
 
 def two_values(op: Op, x: Bits, rest: tuple[NDArray[np.float64], ...]) -> Bits:
@@ -181,10 +210,11 @@ def two_values(op: Op, x: Bits, rest: tuple[NDArray[np.float64], ...]) -> Bits:
     Raises:
         RefusalError: both are the same.
     """
-    held = [float(value) for value in x.values]
-    if any(Fraction(value) != exact for value, exact in zip(held, x.values, strict=True)):
+    given = (*x.values, Fraction(x.fill) if any(x.pads) else x.values[0])
+    held = [float(value) for value in given]
+    if any(Fraction(value) != exact for value, exact in zip(held, given, strict=True)):
         raise RefusalError("its two values are no floats", "use a scale that float32 holds", then=x)
-    low, high = (Fraction(float(value)) for value in fold(op, [np.array(held), *rest]))
+    low, high, fill = (Fraction(float(value)) for value in fold(op, [np.array(held), *rest]))
     if low == high:
         raise RefusalError("both values of its input give the same", "leave out what is constant", then=x)
-    return replace(x, scales=((high - low) / 2,), offset=(high + low) / 2)
+    return replace(x, scales=((high - low) / 2,), offset=(high + low) / 2, fill=fill)

@@ -72,6 +72,17 @@ def flow(args: Args, index: int = 0) -> Flow:
     raise RefusalError("its first input is a constant or left out", "export the network again")
 
 
+def check_unpadded(x: Flow) -> None:
+    """Refuse what a Pad has put numbers around, which only the next convolution or pool can take over.
+
+    Raises:
+        RefusalError: there is padding.
+    """
+    if any(x.pads):
+        what = "zeros were" if not x.fill else f"{float(x.fill):g} was"
+        raise RefusalError(f"{what} padded around its input", "pad directly before a convolution or pool", then=x)
+
+
 def constant(args: Args, index: int, what: str) -> NDArray[Any]:
     """Return an input that is a constant.
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from fractions import Fraction
 
 from blrc.errors import BlrcError
+from blrc.frontend.kinds.rounding import reach
 from blrc.importing.file import Op
 from blrc.importing.flow import NO_PADS, Bits, Flow, Sums, natural
 from blrc.importing.ops.decide import settle
@@ -94,8 +96,9 @@ def max_pool(ctx: Context, op: Op, args: Args) -> Taken:
         )
     if isinstance(x, Bits) and x.scale < 0:
         raise RefusalError("it pools bits that were multiplied by a negative number", "turn them round behind it", x)
-    if any(x.pads):
-        raise RefusalError("zeros were padded around its input", "use the pool's own padding", then=x)
+    if any(x.pads) and x.fill > least_of(ctx, x):
+        what = "zeros were" if not x.fill else f"{float(x.fill):g} was"
+        raise RefusalError(f"{what} padded around its input", "use the pool's own padding, or pad with -inf", then=x)
     lying = x.axes == LYING
     op, x = _upright(op, x) if lying else (op, x)
     if op.kind == "GlobalMaxPool":
@@ -134,6 +137,14 @@ def max_pool(ctx: Context, op: Op, args: Args) -> Taken:
     layer = ctx.build.add(op, "plain_pool2d", x, options)
     says = f"max pooling {window.kernel[0]}x{window.kernel[1]}"
     return Taken((replace(pooled, layer=layer),), says)
+
+
+def least_of(ctx: Context, x: Flow) -> Fraction | float:
+    """Return a number that no value of a flow lies below."""
+    if isinstance(x, Bits):
+        return min(x.values)
+    found = reach(ctx.build.chain(x.layer)) if isinstance(x, Sums) else []
+    return min((low for low, _ in found), default=-math.inf)
 
 
 def _upright(op: Op, x: Flow) -> tuple[Op, Flow]:

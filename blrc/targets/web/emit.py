@@ -20,6 +20,7 @@ from blrc.targets.c.emit import emit as emit_c
 from blrc.targets.c.layout.layout import PORTABLE
 from blrc.targets.options import EmitOptions, Emitted
 from blrc.targets.publication import UNSPECIFIED
+from blrc.targets.registry import check_heads
 from blrc.targets.runtime_licence import LICENCE, RUNTIME_LICENCE
 from blrc.targets.web.wasm import COMPILE, LINK, Tools, compile_wasm, find_tools
 from blrc.version import LICENSE
@@ -73,11 +74,7 @@ def check_input(program: Program) -> None:
             several heads.
     """
     height, width, channels = program.input.shape
-    if program.heads:
-        raise BlrcError(
-            f"target web: a page shows one answer, and the network has the heads "
-            f"{', '.join(each.name for each in program.heads)}; export another target"
-        )
+    check_heads(["web"], [each.name for each in program.heads])
     if program.input.dtype != "uint8":
         raise BlrcError(
             f"target web: the network takes {program.input.dtype}, and a page has pixels, which are uint8; train it on "

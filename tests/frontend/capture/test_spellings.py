@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -84,6 +85,13 @@ SIGNS: dict[str, Function] = {
     "minimum": lambda x: torch.where(torch.minimum(x, torch.ones(()).to(x)).clamp(min=-0.5) >= 0, 1.0, -1.0).to(x),
     "divided": lambda x: torch.where((x * 0.3 - 0.6) / -3 >= 0, 1.0, -1.0).to(x),
     "PReLU": lambda x: torch.where(F.prelu(x - 2, torch.tensor([0.25]).to(x)) + 0.5 >= 0, 1.0, -1.0).to(x),
+    "rounded": lambda x: ((x + 1) / 2).clamp(0, 1).round() * 2 - 1,
+    "clipped, then rounded": lambda x: ((F.hardtanh(x) + 1) / 2).round() * 2 - 1,
+    "rounded to 1 or 2": lambda x: ((x + 3) / -2).clamp(-2, -1).round(),
+    "rounded down": lambda x: ((x + 1) / 2).clamp(0, 1).floor(),
+    "rounded up": lambda x: F.relu((x + 1) / 2).clamp(max=1).ceil() * 2 - 1,
+    "hard sigmoid": lambda x: 2 * F.hardsigmoid(x).round() - 1,
+    "estimator of a hard sigmoid": lambda x: F.hardsigmoid(x) + (F.hardsigmoid(x).round() - F.hardsigmoid(x)).detach(),
     "ReLU": lambda x: torch.where(F.relu_(x + 0.0) - 2 >= 0, 1.0, -1.0).to(x),
 }
 
@@ -182,6 +190,55 @@ def test_zeros_around_what_a_convolution_reads(name: str) -> None:
     assert np.abs(reference.scores(program, device_layout(raw)) * scale - expected).max() <= bound
 
 
+FILLED: dict[str, Callable[..., Any]] = {
+    "+1": lambda x, w: F.conv2d(F.pad(x, (1, 0, 2, 1), value=1.0), w[:, :, :2, :2]),
+    "-1": lambda x, w: F.conv2d(F.pad(x, (1, 2), value=-1.0), w, padding=1),
+    "0 and 1": lambda x, w: F.conv2d(F.pad((x + 1) / 2, (0, 1, 1, 0), value=1.0), w, padding=(1, 0)),
+    "0 and 1, its own": lambda x, w: F.conv2d((x + 1) / 2, w, padding=1),
+    "times -3": lambda x, w: F.conv2d(F.pad(-3 * x, (1, 1, 1, 1), value=3.0), w),
+    "-1 and 3": lambda x, w: F.conv2d(F.pad(1 - 2 * x, (0, 2, 1, 1), value=3.0), w),
+    "groups": lambda x, w: F.conv2d(F.pad(x, (1, 1, 1, 1), value=1.0), w[:, ::2], groups=2),
+    "a line": lambda x, w: F.conv1d(F.pad(x, (2, 1), value=1.0), w[:, :, 0]),
+}
+
+
+@pytest.mark.parametrize("name", FILLED)
+def test_bits_around_what_a_convolution_reads(name: str) -> None:
+    """Pad bits with one of their values, on bits of the input and of a sign; torch computes with the numbers."""
+    generator = torch.Generator().manual_seed(3)
+    weight = torch.randint(0, 2, (6, 6, 3, 3), generator=generator) * 2.0 - 1
+    line = name == "a line"
+    shape = (2, 9) if line else SHAPE
+
+    class Filled(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.norm = nn.BatchNorm1d(6) if line else nn.BatchNorm2d(6)
+            self.norm.weight.data = torch.tensor([1.0, -1.0, 0.5, -0.5, 2.0, -2.0])
+            self.norm.running_mean = torch.tensor([0.0, 1.0, -1.0, 0.5, 2.0, 0.0])
+            self.fc = nn.Linear(self.eval().features(torch.ones(1, *shape)).numel(), 4)
+            self.fc.weight.data.sign_()
+
+        def features(self, x: torch.Tensor) -> torch.Tensor:
+            for inputs in (2, 6):
+                x = sign(self.norm(FILLED[name](x, weight[:, :inputs].to(x))))
+            return x
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.fc(self.features(x).flatten(1))  # type: ignore[no-any-return]
+
+    torch.manual_seed(4)
+    model = Filled().eval()
+    encoding = blrc.bits(shape)
+    program, nets = build(taken(model, encoding), [MAP])
+    raw = np.random.default_rng(0).integers(0, 2, (100, *shape)).astype(np.uint8)
+    with torch.no_grad():
+        expected = model.double()(torch.from_numpy(raw * 2.0 - 1)).numpy()
+    assert len(np.unique(expected)) > 10
+    found = reference.scores(program, device_layout(raw)) * score_scale(nets)
+    assert np.allclose(found, expected, rtol=0, atol=0.02)
+
+
 def scaled_by_data(m: Network, x: torch.Tensor) -> torch.Tensor:
     return m.fc((x.sign() * x.abs().mean(1, keepdim=True)).flatten(1))  # type: ignore[no-any-return]
 
@@ -251,9 +308,9 @@ REFUSED: dict[str, tuple[Callable[..., Any], list[str]]] = {
         lambda m, x: m.fc(F.pad(sign(x), (1, 0, 1, 0))[:, :, 1:, 1:].flatten(1)),
         ["pads with 0 what no convolution (for 0) or max pooling (for -inf) reads next"],
     ),
-    "padded with 1": (
-        lambda m, x: scores(m, F.conv2d(F.pad(sign(x), (0, 2, 0, 2), value=1.0), torch.ones(6, 6, 3, 3).to(x))),
-        ["a convolution whose input was padded with 1", "zeros"],
+    "padded with 2": (
+        lambda m, x: scores(m, F.conv2d(F.pad(sign(x), (0, 2, 0, 2), value=2.0), torch.ones(6, 6, 3, 3).to(x))),
+        ["a convolution whose input was padded with 2", "pad bits, behind the sign, with 0 or with one of their"],
     ),
     "padded channels": (lambda m, x: m.fc(F.pad(sign(x), (0, 0, 0, 0, 1, 0))[:, 1:].flatten(1)), ["height and width"]),
     "padded with 0 and pooled": (
@@ -302,7 +359,7 @@ class OwnLinear(nn.Linear):
 
 class Ternary(nn.Linear):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return F.linear(x, torch.sign((10 * self.weight).round()))
+        return F.linear(x, torch.sign((5 * self.weight).round()))  # most are 0
 
 
 class Drawn(nn.Linear):
@@ -468,6 +525,45 @@ def test_what_layers_of_blrc_are_not_called_with_is_told_with_its_remedy(name: s
     function, words = MESSAGES[name]
     with pytest.raises(BlrcError, match=words):
         taken(Deterministic(function))
+
+
+class Lines(nn.Module):
+    """Do what has no form, in lines that a message can name."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self.conv, self.fc, self.kind = nn.Conv2d(2, 6, 3), nn.Linear(36, 4), kind
+        self.conv.weight.data.sign_()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.conv(x)
+        if self.kind == "mean":
+            x = x * torch.where(x.mean(1, keepdim=True) > 0, 1.0, -1.0)  # mean
+        if self.kind == "condition" and x.sum() > 0:  # condition
+            x = -x
+        if self.kind == "sine":
+            x = torch.sin(x)  # sine
+        return self.fc(torch.sign(x).flatten(1))  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("kind", ["mean", "condition", "sine"])
+def test_a_refusal_names_the_line_of_the_modules_code(kind: str) -> None:
+    lines = Path(__file__).read_text(encoding="utf-8").splitlines()
+    number = next(i for i, text in enumerate(lines, 1) if text.endswith(f"  # {kind}"))
+    words = {"mean": "multiplies two values", "condition": "a single value", "sine": "computes sin, which"}[kind]
+    with pytest.raises(BlrcError) as error:
+        taken(Lines(kind))
+    assert words in str(error.value) and str(error.value).endswith(f" (test_spellings.py line {number})")
+
+
+def test_a_refusal_names_no_line_where_there_is_none() -> None:
+    with pytest.raises(BlrcError, match=r"^layer '2' \(Sigmoid\): computes sigmoid.*signs$"):
+        taken(nn.Sequential(nn.Conv2d(2, 6, 3), nn.Flatten(), nn.Sigmoid(), nn.Linear(36, 4)).apply(_signs))
+
+
+def _signs(module: nn.Module) -> None:
+    if isinstance(module, nn.Conv2d):
+        module.weight.data.sign_()
 
 
 def test_a_softmax_layer_at_the_end_is_told_to_be_left_out() -> None:

@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from blrc.frontend.capture.byvalue.steps import Limits, Pixels, limits_of, steps_of
+from blrc.frontend.capture.byvalue.tape import line
 from blrc.frontend.capture.byvalue.values import (
     OPAQUE,
     PIXELS,
@@ -106,7 +107,7 @@ class Book:
         key = (OPAQUE, why, x.number) if odd and x is not None else None
         if key is None or key not in self._made:
             self._count += 1
-            what = f"{self.who(path)}: {why}; {remedy}"
+            what = f"{self.who(path)}: {why}; {remedy}{line()}"
             made = Atom(self._count - 1, OPAQUE, path, shape or (1,), x, odd=odd, what=what)
             if key is None:
                 return made

@@ -60,7 +60,7 @@ def emit(outputs: Mapping[str, Atom], leaves: Sequence[str]) -> Captured:
     """Return the layers from the network's input to its last atoms.
 
     Args:
-        outputs: what the network gives, by the names of its heads.
+        outputs: what the network gives, by the names of its heads. What is computed from the same scores is one head.
         leaves: paths of the modules that hold no others.
 
     Raises:
@@ -68,15 +68,18 @@ def emit(outputs: Mapping[str, Atom], leaves: Sequence[str]) -> Captured:
     """
     notes: list[str] = []
     layers: list[Atom] = []
-    lasts = {}
-    for head, given in outputs.items():
+    lasts: dict[str, Atom] = {}
+    for head, given in sorted(outputs.items(), key=lambda item: item[1].kind == LABELS):
         last = given
         while last.kind == LABELS and last.x is not None:
+            what = "argmax" if last.tap is None else "softmax"
             notes.append(
-                f"leaves out the softmax at the end ({last.path or 'in forward'}): the labels are the same, and the "
+                f"leaves out the {what} at the end ({last.path or 'in forward'}): the labels are the same, and the "
                 "scores are those before it"
             )
             last = last.x
+        if last is not given and last.number in {other.number for other in lasts.values()}:
+            continue  # such as the label beside the scores
         chain = _chain(last)
         for atom in chain:
             if atom.kind == OPAQUE or (atom.kind == "softmax" and atom is not last):
@@ -85,6 +88,7 @@ def emit(outputs: Mapping[str, Atom], leaves: Sequence[str]) -> Captured:
                 raise BlrcError(f"layer {atom.path!r}: computes a softmax before the end; leave it out")
         layers += [atom for atom in chain if atom.number not in {other.number for other in layers}]
         lasts[head] = last
+    lasts = {head: lasts[head] for head in outputs if head in lasts}
     named = _named(layers, frozenset(leaves))
     names = {atom.number: name for name, atom in named.items()}
     nodes: list[Node] = []

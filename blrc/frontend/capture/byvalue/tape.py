@@ -8,9 +8,13 @@ the memory that they lie in, because ``x.data = y`` gives a tensor other memory 
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import torch
@@ -20,6 +24,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from blrc.errors import BlrcError
 from blrc.frontend.capture.byvalue.values import Held
 
+_OURS = str(Path(__file__).parents[3]) + os.sep  # where blrc lies
+_THEIRS = (str(Path(torch.__file__).parent) + os.sep, "<eval_with_key>")  # torch, and what it writes
 Key = tuple[int, int, tuple[int, ...], tuple[int, ...]]
 # Operations whose result depends on the shape of their input alone.
 _SHAPE_ONLY = frozenset(
@@ -116,7 +122,7 @@ class Tape(TorchDispatchMode):  # type: ignore[no-untyped-call, unused-ignore]
         if held and name in _LOOKS:
             raise BlrcError(
                 f"{_where(self.path[-1])} looks at {_LOOKS[name]} of a tensor that depends on the input, as for a "
-                "condition; a network takes the same steps for every input: leave the condition out"
+                f"condition; a network takes the same steps for every input: leave the condition out{line()}"
             )
         written = {
             argument.name: tensor
@@ -168,6 +174,22 @@ def name_of(func: Any) -> str:
 
 def _where(path: str) -> str:
     return f"layer {path!r}: its forward" if path else "forward"
+
+
+def line() -> str:
+    """Return `` (FILE line N)`` of the code outside of torch that called the operation that is looked at.
+
+    It is empty where no operation is, or where torch's own modules call each other, as in an `nn.Sequential`.
+    """
+    frame: FrameType | None = sys._getframe()
+    while frame is not None and frame.f_code is not Tape.__torch_dispatch__.__code__:
+        frame = frame.f_back
+    frame = None if frame is None else frame.f_back
+    while frame is not None and not (file := frame.f_code.co_filename).startswith(_OURS):
+        if not file.startswith(_THEIRS):
+            return f" ({Path(file).name} line {frame.f_lineno})"
+        frame = frame.f_back
+    return ""
 
 
 def _bound(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ import torch
 from blrc.frontend.capture.byvalue.book import Book
 from blrc.frontend.capture.byvalue.tape import Operation
 from blrc.frontend.capture.byvalue.values import Atom, Held, Reals, Sum, Table, added, by_channel, origin
+from blrc.frontend.kinds.rounding import ROUNDINGS, Layer, step_of
 
 _COMPARISONS = ("ge", "gt", "le", "lt", "eq", "ne")
 # Operations that compute each value from those in the same place alone.
@@ -27,6 +28,7 @@ ELEMENTWISE = frozenset(
         "sgn",
         "relu",
         "hardtanh",
+        "hardsigmoid",
         "clamp",
         "clamp_min",
         "clamp_max",
@@ -70,12 +72,8 @@ def elementwise(book: Book, op: Operation) -> Held:
         several = f"computes {op.name} of tensors of several shapes", "make the network a chain of layers"
         reason = _reason(op, values) if len(values) > 1 else several
         seen = tuple(op.out.shape[1:])
-        return Held(
-            book.opaque(
-                *reason, op.path, seen, values[0] if len(values) == 1 and isinstance(values[0], Atom) else None
-            ),
-            seen,
-        )
+        only = values[0] if len(values) == 1 and isinstance(values[0], Atom) else None
+        return Held(book.opaque(*reason, op.path, seen, only), seen)
     if op.name == "copy":
         return op.held["src"] if "src" in op.held else book.unknown("writes over a tensor", first.seen, op.path)
     bases = {value.base.number for value in values if isinstance(value, Table)}
@@ -118,6 +116,11 @@ def _reason(op: Operation, values: list[Any]) -> tuple[str, str]:
         return (
             f"combines it ({op.name}) with numbers that are not one for each channel, or that sampling draws",
             "give one number for each channel; drop values in training only: F.dropout(x, training=self.training)",
+        )
+    if op.name in ROUNDINGS:
+        return (
+            f"rounds ({op.name}) values that no clip before it keeps between two whole numbers",
+            "clip before it, as in ((x + 1) / 2).clamp(0, 1).round(), or take their sign instead",
         )
     if op.name == "_to_copy":
         return "turns real values into whole numbers", "take their sign instead"
@@ -201,6 +204,8 @@ def _of_atom(book: Book, op: Operation, atom: Atom, role: str, held: Held) -> At
     if op.name in ("add", "sub", "rsub", "mul", "div"):
         by = constant(other)
         return None if by is None else _affine(book, op, atom, role, by)
+    if op.name in ROUNDINGS:
+        return _rounded(book, op, atom)
     return _bent(book, op, atom, constant)
 
 
@@ -232,6 +237,21 @@ def _affine(book: Book, op: Operation, atom: Atom, role: str, by: Reals) -> Atom
     return book.shifted(atom, -by if op.name == "sub" else by, op.path, op.out)
 
 
+def _rounded(book: Book, op: Operation, atom: Atom) -> Table | None:
+    """Return the rounding of what a clip keeps between two whole numbers, a function of two values."""
+    layers: list[Layer] = []
+    above: Atom | None = atom
+    while above is not None:
+        layers.insert(0, (above.kind, above.options, above.tensors))
+        above = above.x
+    step = step_of(op.name, layers) if not op.given.get("decimals") else None
+    if step is None:
+        return None
+    base = signed(book, atom, np.array([float(step.at)]), op.path)
+    rows = torch.tensor([step.low, step.low + (not step.strict), step.low + 1], dtype=torch.float64)
+    return Table(base, rows[:, None].expand(3, base.channels).clone(), op.path)
+
+
 def _bent(book: Book, op: Operation, atom: Atom, constant: Callable[[Any], Reals | None]) -> Atom | None:
     """Return ReLU, PReLU, clips and what passes values on."""
 
@@ -253,6 +273,10 @@ def _bent(book: Book, op: Operation, atom: Atom, constant: Callable[[Any], Reals
             return book.layer("relu", op.path, atom, out=op.out)
         case "threshold" if given["threshold"] == 0 and given["value"] == 0:
             return book.layer("relu", op.path, atom, out=op.out)
+        case "hardsigmoid":
+            moved, six = book.shifted(atom, np.array([3.0]), op.path, None), np.array([6.0])
+            clipped = book.layer("clip", op.path, moved, options={"min_val": 0.0, "max_val": 6.0})
+            return book.scaled(clipped, np.ones(1), six, op.path, op.out)
         case "hardtanh":
             return clip(given["min_val"], given["max_val"])
         case "clamp" | "clamp_min" | "clamp_max":

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from blrc.frontend.capture.byvalue.book import Book
+from blrc.frontend.capture.byvalue.book import Book, Padded
 from blrc.frontend.capture.byvalue.rules.entry import first_layer
 from blrc.frontend.capture.byvalue.steps import steps_of
 from blrc.frontend.capture.byvalue.tape import Operation
-from blrc.frontend.capture.byvalue.values import Atom, Held, Reals
+from blrc.frontend.capture.byvalue.values import Atom, Held, Reals, Table
+from blrc.frontend.kinds.padding import padding_layers
 from blrc.net.window import padding_option
 
 ROUNDINGS = 8
@@ -42,7 +43,8 @@ def binary(weight: torch.Tensor) -> Binary | str:
         close = np.abs(size - middle[:, None]) <= slack
         if not close.all() or (slack > middle / 100).any():
             zeros = rows == 0
-            if zeros.any() and (close | zeros).all():
+            largest = np.abs(size - scale[:, None]) <= slack
+            if zeros.any() and (largest | zeros).all():
                 return (
                     f"are 0 in {int(zeros.sum())} places and +-1 times a scale elsewhere (torch.sign(0) is 0): "
                     "ternary weights have no form yet"
@@ -70,25 +72,52 @@ def convolution(book: Book, op: Operation) -> Held:
         return Held(book.opaque(why, remedy, op.path, seen), seen)
     weight = given["weight"]
     around = book.inside(op.held["input"], given["input"]) if "input" in op.held else None
-    sides = [0, 0, 0, 0]
+    own = [(0, *map(int, given["padding"]))[-2:][i % 2] for i in range(4)]
     if around is not None and any(around.sides):
-        if around.value:
-            why = f"{who} whose input was padded with {around.value:g}"
-            return Held(book.opaque(why, "pad with zeros", op.path, seen), seen)
-        sides = list(around.sides)
-        op = replace(op, given={**given, "input": around.tensor}, held={**op.held, "input": around.held})
-    own = (0, *given["padding"])[-2:]
-    top, left, bottom, right = (n + int(own[i % 2]) for i, n in enumerate(sides))
+        padded = _padded(book, op, around)
+        if padded is None and around.value:
+            why = f"{who} whose input was padded with {around.value:g}, which is no value of bits before it"
+            remedy = "pad bits, behind the sign, with 0 or with one of their values"
+            return Held(book.opaque(why, remedy, op.path, seen), seen)
+        if padded is None:
+            own = [n + side for n, side in zip(own, around.sides, strict=True)]
+            op = replace(op, given={**given, "input": around.tensor}, held={**op.held, "input": around.held})
+        else:
+            op = replace(op, held={**op.held, "input": padded})
+    if around is not None and any(own):
+        padded = _padded(book, op, Padded(op.held["input"], op.given["input"], (own[0], own[1], own[2], own[3])))
+        if padded is not None:
+            op, own = replace(op, held={**op.held, "input": padded}), [0, 0, 0, 0]
     options = {
         "in_channels": int(weight.shape[1]) * int(given["groups"]),
         "out_channels": int(weight.shape[0]),
         "kernel_size": list(map(int, weight.shape[2:])),
         "stride": list(map(int, given["stride"])),
-        "padding": list(padding_option((top, left, bottom, right), axes)),
+        "padding": list(padding_option((own[0], own[1], own[2], own[3]), axes)),
         "dilation": list(map(int, given["dilation"])),
         "groups": int(given["groups"]),
     }
     return _linear(book, op, "ste_conv1d" if axes == 1 else "ste_conv2d", who, "input", weight, given["bias"], options)
+
+
+def _padded(book: Book, op: Operation, around: Padded) -> Held | None:
+    """Return a map of bits with bits around it, or None where the number around it is not one of their values."""
+    found = book.bits(around.held, around.tensor, op.path)
+    if found is None:
+        return None
+    atom, factor, offset = found
+    plus = offset + factor == around.value
+    if not (plus | (offset - factor == around.value)).all():
+        return None
+    top, left, bottom, right = around.sides
+    axes = len(atom.shape) - 1
+    size = zip(atom.shape[1:], (top + bottom, left + right)[-axes:], strict=True)
+    shape = (atom.channels, *(n + more for n, more in size))
+    layers = padding_layers(around.sides, list(plus), axes)
+    for kind, options, tensors in layers:
+        atom = book.layer(kind, op.path, atom, options, tensors, shape, bits=kind == "threshold")
+    rows = torch.from_numpy(np.stack([offset - factor, offset + factor, offset + factor]))
+    return Held(Table(atom, rows, op.path), shape)
 
 
 def dense(book: Book, op: Operation) -> Held:

@@ -182,6 +182,15 @@ def _softmax(book: Book, op: Operation) -> Held:
     return Held(book.layer(LABELS, op.path, book.atom(firm, op.given["self"], op.path), out=op.out), seen)
 
 
+def _argmax(book: Book, op: Operation) -> Held:
+    """Return the label, which has the order of the scores as a softmax has."""
+    held, seen = op.held["self"], tuple(op.out.shape[1:]) or (1,)
+    if len(held.seen) != 1 or op.given["dim"] not in (1, -1):
+        return book.unknown("takes an argmax along another dimension than that of the classes", seen, op.path)
+    firm = book.firm(held, op.given["self"], op.path)
+    return Held(book.layer(LABELS, op.path, book.atom(firm, op.given["self"], op.path)), seen)
+
+
 def _same(book: Book, op: Operation) -> Held:
     return next(iter(op.held.values()))
 
@@ -214,5 +223,6 @@ _RULES: Mapping[str, Rule] = {
     "max_pool2d_with_indices": _max_pool,
     "adaptive_max_pool2d": _adaptive_pool,
     "_log_softmax": _softmax,
+    "argmax": _argmax,
     "_softmax": _softmax,
 }
