@@ -41,9 +41,9 @@ from blrc.reading.regular import check_place
 from blrc.store.claim import claimed
 from blrc.targets.naming.names import check_name
 from blrc.targets.onnx.options import parse_onnx
-from blrc.targets.options import EmitOptions
+from blrc.targets.options import EmitOptions, check_heads
 from blrc.targets.publication import Publication, parse_publication
-from blrc.targets.registry import NEEDS, TARGETS, check_heads, parse_targets, refuse_options
+from blrc.targets.registry import NEEDS, TARGETS, parse_targets, refuse_options
 from blrc.targets.requests import COptions, OnnxOptions
 from blrc.version import VERSION
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from blrc.errors import BlrcError
 from blrc.program.vectors import Vectors
 from blrc.targets.publication import Publication
 from blrc.targets.requests import OnnxForm, OnnxOutputs, OnnxWeights
@@ -59,3 +60,19 @@ class Emitted:
 
     files: Mapping[str, bytes]
     about: Mapping[str, object]
+
+
+def check_heads(targets: Sequence[str], heads: Sequence[str]) -> None:
+    """Refuse targets that show one answer for a network with several heads.
+
+    Args:
+        heads: the names of the network's heads, if it has several.
+
+    Raises:
+        BlrcError: one of the targets takes no heads.
+    """
+    if heads and "web" in targets:
+        raise BlrcError(
+            f"target web: a page shows one answer, and the network has the heads {', '.join(heads)}; leave out "
+            "--target web"
+        )

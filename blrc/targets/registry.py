@@ -63,22 +63,6 @@ def parse_targets(targets: str | Sequence[str]) -> tuple[str, ...]:
     return tuple(sorted(set(chosen)))
 
 
-def check_heads(targets: Sequence[str], heads: Sequence[str]) -> None:
-    """Refuse targets that show one answer for a network with several heads.
-
-    Args:
-        heads: the names of the network's heads, if it has several.
-
-    Raises:
-        BlrcError: one of the targets takes no heads.
-    """
-    if heads and "web" in targets:
-        raise BlrcError(
-            f"target web: a page shows one answer, and the network has the heads {', '.join(heads)}; leave out "
-            "--target web"
-        )
-
-
 def refuse_options(target: str, given: Mapping[str, object]) -> None:
     """Refuse options of a target that is not asked for.
 

@@ -18,9 +18,8 @@ from blrc.program.program import Program
 from blrc.program.vectors import Vectors
 from blrc.targets.c.emit import emit as emit_c
 from blrc.targets.c.layout.layout import PORTABLE
-from blrc.targets.options import EmitOptions, Emitted
+from blrc.targets.options import EmitOptions, Emitted, check_heads
 from blrc.targets.publication import UNSPECIFIED
-from blrc.targets.registry import check_heads
 from blrc.targets.runtime_licence import LICENCE, RUNTIME_LICENCE
 from blrc.targets.web.wasm import COMPILE, LINK, Tools, compile_wasm, find_tools
 from blrc.version import LICENSE
