@@ -12,7 +12,7 @@
 #   make results-cifar10  the same for CIFAR-10 at a quarter of the width: about four CPU hours of training (it goes
 #                  on where it was stopped), half an hour of evaluation
 #   make targets   verify the exported C on every machine in emulators, write docs/targets.md
-#   make imported  import networks of other people (it downloads some and trains one; DATA=DIR has MNIST's files and
+#   make imported  import networks of other people (it downloads some, and trains one and those of make larq; DATA=DIR has MNIST's files and
 #                  CIFAR10=DIR the other's), compare them with their originals, and write docs/imported.md
 #   make larq      install Larq and tf2onnx for two of them (Python 3.10 or 3.11) in an environment of their own
 #   make notorch   export, verify, bench and compile in an environment without torch, onnx and onnxruntime

@@ -133,11 +133,18 @@ class Test(Flow):
 
 @dataclass(frozen=True, eq=False)
 class Scores(Flow):
-    """Describe the scores of a last layer with real weights (classes, in) on the bits of `layer`."""
+    """Describe the scores of a last layer with real weights (classes, in) on the bits of `layer`.
+
+    Attributes:
+        node: what messages call the layer.
+        hold, remedy: why its weights are not binary, and what to do where it is not the last layer.
+    """
 
     weights: Reals = None  # type: ignore[assignment]
     bias: Reals = None  # type: ignore[assignment]
     node: str = ""
+    hold: str = "are not -s and +s for each channel"
+    remedy: str = "only the last layer may have real weights; binarise them in the file"
 
 
 @dataclass(frozen=True, eq=False)

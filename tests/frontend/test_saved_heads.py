@@ -20,6 +20,7 @@ from blrc.errors import BlrcError
 from blrc.frontend.checkpoint import Checkpoint
 from blrc.frontend.sample import MAP
 from blrc.frontend.saving import from_model, write
+from blrc.lowering.lower import score_scale
 from blrc.net.encoding import device_layout
 from blrc.program import reference
 from blrc.program.heads import labels
@@ -123,6 +124,12 @@ class Labelled(Plain):
         left, right = scores["left"], scores["right"]
         if self.form == "label":
             return left.argmax(1)
+        if self.form == "max":
+            return left.max(1)
+        if self.form == "indices":
+            return torch.max(left, 1)[1]
+        if self.form == "topk":
+            return left.topk(2, dim=1)
         if self.form == "beside":
             return left, left.argmax(-1)
         if self.form == "before":
@@ -133,13 +140,15 @@ class Labelled(Plain):
 
 
 @pytest.mark.filterwarnings("ignore:.*leaves out the softmax")
-@pytest.mark.parametrize("form", ["label", "beside", "before", "probabilities", "two heads"])
+@pytest.mark.parametrize("form", ["label", "beside", "before", "probabilities", "max", "indices", "topk", "two heads"])
 def test_labels_beside_scores_are_left_out(form: str) -> None:
     torch.manual_seed(2)
     model = randomise(Labelled(form), 2, ties=False).eval()
     encoding = encoding_of("int8", SHAPE)
     samples = raw_samples(encoding, 40, 0)
-    with pytest.warns(UserWarning, match="leaves out the argmax at the end .in forward.: the labels are the same"):
+    with pytest.warns(
+        UserWarning, match="leaves out the (argmax|max|topk) at the end .in forward.: the labels are the same"
+    ):
         checkpoint = from_model(model, encoding, samples)
     wanted = ["left", "right"] if form == "two heads" else []
     assert [name for name, _ in checkpoint.heads] == wanted
@@ -153,6 +162,24 @@ def test_labels_beside_scores_are_left_out(form: str) -> None:
         original = open_module(model, encoding, "given", "exact")
         against = compare_original(program, original, [(device_layout(raw), None)], lambda what, done, total: None)
         assert against.same_program and not against.problems and against.scores == 60 * 5
+
+
+def test_a_sigmoid_of_real_scores_is_left_out() -> None:
+    torch.manual_seed(0)
+
+    class Ends(Plain):
+        def forward(self, x: torch.Tensor) -> Any:
+            return torch.sigmoid(super().forward(x)["left"])
+
+    model, encoding = randomise(Ends(binary=False), 2, ties=False).eval(), encoding_of("int8", SHAPE)
+    with pytest.warns(UserWarning, match="leaves out the sigmoid at the end"):
+        checkpoint = from_model(model, encoding)
+    program, nets = build(checkpoint, [MAP], norms="given")
+    raw = raw_samples(encoding, 60, 1)
+    with torch.no_grad():
+        real = Plain.forward(model, torch.from_numpy(encoding.real(raw)).float())["left"].numpy()
+    found = reference.scores(program, device_layout(raw)) * score_scale(nets)
+    assert np.abs(found - real).max() <= 41 * score_scale(nets) / 2 + 1e-6
 
 
 def test_real_heads_of_plain_pytorch_are_read_by_value() -> None:

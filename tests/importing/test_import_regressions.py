@@ -187,6 +187,30 @@ def test_a_norm_of_bits_with_other_values_in_each_channel_is_refused(tmp_path: P
     refused(tmp_path, _normed_bits(np.arange(2, 11)), words, input="bits")
 
 
+def test_weights_of_two_sizes_up_to_rounding_are_refused(tmp_path: Path) -> None:
+    """What w + (sign(w) - w) rounds to: where a sum of signs is 0, the file's sum is not, and decides by rounding."""
+    rng = np.random.default_rng(0)
+    w = rng.normal(size=(10, 8)).astype(np.float32)
+    scale = np.float32(0.3)
+    folded = w + (scale * np.sign(w) - w)
+    assert 0 < np.abs(np.abs(folded) - scale).max() < 1e-6
+    file = File(("N", 10))
+    file.node("MatMul", folded)
+    x = 2 * rng.integers(0, 2, (500, 10)).astype(np.float32) - 1
+    zero = x @ np.sign(w) == 0
+    sums = ran(file.model(), x)[zero]
+    assert (sums > 0).any() and (sums < 0).any()
+    decided(file).node("MatMul", signs(rng, 8, 3))
+    words = r"MatMul_0 \(MatMul\), whose weights are -s and .* only up to rounding; sums that are 0 would fall"
+    refused(tmp_path, file, words, input="bits")
+    constant = File(("N", 10))
+    held, number = constant.constant(w), constant.constant(scale)
+    flipped = constant.alone("Mul", [constant.alone("Sign", [held]), number])
+    constant.node("MatMul", constant.alone("Add", [held, constant.alone("Sub", [flipped, held])]))
+    decided(constant).node("MatMul", signs(rng, 8, 3))
+    assert blrc.import_onnx(constant.save(tmp_path / "net.onnx"), input="bits").nodes[0].kind == "ste_linear"
+
+
 def test_a_quantiser_that_always_gives_0_is_refused(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     file = File(("N", 9))

@@ -119,8 +119,8 @@ def _bend(
         return Taken((replace(x, layer=layer, bent=x.bent or str(op)),), says)
     if isinstance(x, Scores):
         raise RefusalError(
-            f"it follows {x.node}, whose weights are not -s and +s for each channel",
-            "only the last layer may have real weights; binarise them in the file",
+            f"it follows {x.node}, whose weights {x.hold}",
+            x.remedy,
             then=x,
         )
     raise RefusalError("it stands before the first binary layer", "apply it to the input before the network", then=x)

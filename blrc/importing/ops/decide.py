@@ -63,8 +63,8 @@ def decide(
         return replace(x, scales=(scale if second != negated else -scale,), offset=offset)
     if isinstance(x, Scores):
         raise RefusalError(
-            f"it decides the sums of {x.node}, whose weights are not -s and +s for each channel",
-            "only the last layer may have real weights; binarise them in the file",
+            f"it decides the sums of {x.node}, whose weights {x.hold}",
+            x.remedy,
             then=bits,
         )
     if not isinstance(x, Sums):

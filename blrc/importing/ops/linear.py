@@ -25,7 +25,8 @@ from blrc.net.net import INPUT
 from blrc.net.window import Window, padding_option
 
 _REMEDIES = {
-    "rounding": "write the file with weights of exactly two values for each channel, s * sign(w)",
+    "rounding": "sums that are 0 would fall to either side: write the file without folding constants, or with weights "
+    "of exactly two values for each channel, s * sign(w)",
     "ternary": "only weights without zeros are taken; train with binary weights",
     "real": "only the last layer may have real weights; binarise them in the file, or train with binary weights",
 }
@@ -198,6 +199,8 @@ def dense(
             bias=np.array([float(b * after) for b in bias]) + held.sum(axis=1) * float(x.offset),
             node=str(op),
         )
+        if "rounding" in found:
+            scores = replace(scores, hold=found, remedy=_REMEDIES["rounding"])
         return Taken((scores,), f"{many} x {weights.shape[1]} weights that {found}: scores, if it is the last layer")
     return _binary(ctx, op, x, weights, bias, options, (many,), natural((many,)), factor, after)
 
@@ -243,7 +246,7 @@ def _binary(
         remedy = next((text for word, text in _REMEDIES.items() if word in found), "export the network again")
         raise RefusalError(f"its weights {found}", remedy, then)
     if isinstance(x, Scores | Sums):
-        what = f" of {x.node}, whose weights are not -s and +s for each channel" if isinstance(x, Scores) else ""
+        what = f" of {x.node}, whose weights {x.hold}" if isinstance(x, Scores) else ""
         raise RefusalError(f"its input are sums{what} without a sign", "put a sign before it", then)
     offset, scales, before = Fraction(0), [Fraction(1)], Fraction(0)
     if isinstance(x, Bits):

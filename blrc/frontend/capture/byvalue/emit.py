@@ -72,10 +72,9 @@ def emit(outputs: Mapping[str, Atom], leaves: Sequence[str]) -> Captured:
     for head, given in sorted(outputs.items(), key=lambda item: item[1].kind == LABELS):
         last = given
         while last.kind == LABELS and last.x is not None:
-            what = "argmax" if last.tap is None else "softmax"
             notes.append(
-                f"leaves out the {what} at the end ({last.path or 'in forward'}): the labels are the same, and the "
-                "scores are those before it"
+                f"leaves out the {last.options['name']} at the end ({last.path or 'in forward'}): the labels are the "
+                "same, and the scores are those before it"
             )
             last = last.x
         if last is not given and last.number in {other.number for other in lasts.values()}:
@@ -85,7 +84,7 @@ def emit(outputs: Mapping[str, Atom], leaves: Sequence[str]) -> Captured:
             if atom.kind == OPAQUE or (atom.kind == "softmax" and atom is not last):
                 raise BlrcError(atom.what)
             if atom.kind == LABELS:
-                raise BlrcError(f"layer {atom.path!r}: computes a softmax before the end; leave it out")
+                raise BlrcError(f"layer {atom.path!r}: computes {atom.options['name']} before the end; leave it out")
         layers += [atom for atom in chain if atom.number not in {other.number for other in layers}]
         lasts[head] = last
     lasts = {head: lasts[head] for head in outputs if head in lasts}

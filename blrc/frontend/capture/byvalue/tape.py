@@ -22,7 +22,7 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from blrc.errors import BlrcError
-from blrc.frontend.capture.byvalue.values import Held
+from blrc.frontend.capture.byvalue.values import LABELS, Atom, Held
 
 _OURS = str(Path(__file__).parents[3]) + os.sep  # where blrc lies
 _THEIRS = (str(Path(torch.__file__).parent) + os.sep, "<eval_with_key>")  # torch, and what it writes
@@ -143,8 +143,12 @@ class Tape(TorchDispatchMode):  # type: ignore[no-untyped-call, unused-ignore]
         base = name[:-1] if name.endswith("_") and not name.endswith("__") else name
         number = len(self.steps) - 1
         operation = Operation(func, base, given, held, self.samples, outs[0], self.path[-1], number)
-        self.hold(outs[0], replace(self.explain(operation), number=number))
+        explained = replace(self.explain(operation), number=number)
+        self.hold(outs[0], explained)
         for other in outs[1:]:
+            if isinstance(explained.value, Atom) and explained.value.kind == LABELS:  # labels beside their scores
+                self.hold(other, explained)
+                continue
             self.hold(other, self.unknown(f"uses a second result of {base}", tuple(other.shape[1:]), self.path[-1]))
         return result
 

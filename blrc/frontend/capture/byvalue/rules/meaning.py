@@ -39,9 +39,10 @@ def explain(book: Book, op: Operation) -> Held:
     book.number = op.number
     if op.name in ELEMENTWISE:
         return elementwise(book, op)
-    rule = _RULES.get(op.name)
-    if rule is not None:
-        return rule(book, op)
+    return _RULES.get(op.name, _refused)(book, op)
+
+
+def _refused(book: Book, op: Operation) -> Held:
     held = next(iter(op.held.values()))
     seen = tuple(op.out.shape[1:]) or (1,)
     above = origin(held.value)
@@ -179,16 +180,23 @@ def _softmax(book: Book, op: Operation) -> Held:
     if len(seen) != 1 or op.given["dim"] not in (1, -1):
         return book.unknown("takes a softmax along another dimension than that of the classes", seen, op.path)
     firm = book.firm(held, op.given["self"], op.path)
-    return Held(book.layer(LABELS, op.path, book.atom(firm, op.given["self"], op.path), out=op.out), seen)
+    return Held(book.layer(LABELS, op.path, book.atom(firm, op.given["self"], op.path), {"name": "softmax"}), seen)
 
 
-def _argmax(book: Book, op: Operation) -> Held:
-    """Return the label, which has the order of the scores as a softmax has."""
+def _labels(book: Book, op: Operation) -> Held:
+    """Return the label, or what has the order of the scores, as a softmax has."""
     held, seen = op.held["self"], tuple(op.out.shape[1:]) or (1,)
-    if len(held.seen) != 1 or op.given["dim"] not in (1, -1):
-        return book.unknown("takes an argmax along another dimension than that of the classes", seen, op.path)
+    along = op.name == "sigmoid" or op.given.get("dim") in (1, -1)
+    if len(held.seen) != 1 or not along or not op.given.get("largest", True):
+        return book.unknown(f"takes {op.name} along another dimension than that of the classes", seen, op.path)
     firm = book.firm(held, op.given["self"], op.path)
-    return Held(book.layer(LABELS, op.path, book.atom(firm, op.given["self"], op.path)), seen)
+    return Held(book.layer(LABELS, op.path, book.atom(firm, op.given["self"], op.path), {"name": op.name}), seen)
+
+
+def _sigmoid(book: Book, op: Operation) -> Held:
+    """Return the sigmoid of scores, whose order it keeps; one before a sign has no form."""
+    atom = origin(op.held["self"].value)
+    return _labels(book, op) if atom is not None and atom.kind == "softmax" else _refused(book, op)
 
 
 def _same(book: Book, op: Operation) -> Held:
@@ -223,6 +231,7 @@ _RULES: Mapping[str, Rule] = {
     "max_pool2d_with_indices": _max_pool,
     "adaptive_max_pool2d": _adaptive_pool,
     "_log_softmax": _softmax,
-    "argmax": _argmax,
+    **dict.fromkeys(("argmax", "max", "topk"), _labels),
+    "sigmoid": _sigmoid,
     "_softmax": _softmax,
 }
