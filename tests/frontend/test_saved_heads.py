@@ -164,6 +164,24 @@ def test_labels_beside_scores_are_left_out(form: str) -> None:
         assert against.same_program and not against.problems and against.scores == 60 * 5
 
 
+@pytest.mark.filterwarnings("ignore:.*leaves out the argmax at the end")
+def test_regression_heads_beside_a_label_keep_their_names() -> None:
+    """The label had to have a name as well, so that an export could not be compared with its module."""
+    torch.manual_seed(2)
+    model = randomise(Labelled("two heads"), 2, ties=False).eval()
+    encoding = encoding_of("int8", SHAPE)
+    for names in (["a", "b"], ["label", "a", "b"]):
+        checkpoint = from_model(model, encoding, heads=names)
+        assert [name for name, _ in checkpoint.heads] == ["a", "b"]
+        program, _ = build(checkpoint, [MAP], norms="given")
+        original = open_module(model, encoding, "given", "exact", ["a", "b"])
+        raw = device_layout(raw_samples(encoding, 60, 1))
+        against = compare_original(program, original, [(raw, None)], lambda what, done, total: None)
+        assert against.same_program and not against.problems and against.same_labels == against.labels == 60
+    with pytest.raises(BlrcError, match="returns 2 outputs; give each a name of its own"):
+        from_model(model, encoding, heads=["a"])
+
+
 def test_a_sigmoid_of_real_scores_is_left_out() -> None:
     torch.manual_seed(0)
 

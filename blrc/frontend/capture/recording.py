@@ -169,13 +169,29 @@ def outputs(result: Any, who: str, names: Sequence[str] | None = None) -> dict[s
         raise BlrcError(f"{who}.forward returns nothing; it must return the scores")
     if names is None:
         return found if len(found) > 1 else {ONE: next(iter(found.values()))}
-    names = [names] if isinstance(names, str) else names
-    if len(names) != len(found) or len(names) < 2 or len(set(names)) < len(names):
+    return dict(zip(head_names(list(found), list(found), who, names), found.values(), strict=True))
+
+
+def head_names(outputs: Sequence[str], heads: Sequence[str], who: str, names: Sequence[str]) -> list[str]:
+    """Return the names that a user gives to heads; outputs that are no heads, such as labels, may have some too.
+
+    Args:
+        outputs: the names that a forward gives its outputs.
+        heads: those of them that are heads.
+        who: what messages call the network.
+        names: the user's names, in the order of the outputs or of the heads.
+
+    Raises:
+        BlrcError: names are not as many as outputs or heads, or two are the same.
+    """
+    names = [names] if isinstance(names, str) else list(names)
+    if len(names) not in (len(outputs), len(heads)) or len(names) < 2 or len(set(names)) < len(names):
         raise BlrcError(
-            f"heads={list(names)}: {who}.forward returns {len(found)} outputs; give each a name of its own, "
-            "and none where there is only one"
+            f"heads={names}: {who}.forward returns {len(heads) or 1} outputs; give each a name of its own, and none "
+            "where there is only one"
         )
-    return dict(zip(names, found.values(), strict=True))
+    of = dict(zip(outputs if len(names) == len(outputs) else heads, names, strict=True))
+    return [of[head] for head in heads]
 
 
 def ends(result: Any, nodes: Sequence[Node], heads: Heads, who: str, sample: str) -> list[tuple[str, Any]]:

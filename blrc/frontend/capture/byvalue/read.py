@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from blrc.frontend.capture.byvalue.tape import Tape
 from blrc.frontend.capture.byvalue.values import Reals
 from blrc.frontend.capture.check import Inputs
 from blrc.frontend.capture.copies import copied
-from blrc.frontend.capture.recording import begin_evaluation, first_line, outputs
+from blrc.frontend.capture.recording import begin_evaluation, first_line, head_names, outputs
 from blrc.frontend.capture.trace import undisturbed
 from blrc.frontend.capture.walk import named_modules
 from blrc.net.encoding import InputEncoding
@@ -126,7 +126,7 @@ def run(
     with torch.no_grad(), tape.watching(modules):
         result = _called(twin, x, lambda: book.who(tape.path[-1]))
     who = f"{type(model).__name__}.forward"
-    found = outputs(result, type(model).__name__, names)
+    found = outputs(result, type(model).__name__)
     atoms = {}
     for name, output in found.items():
         if not isinstance(output, torch.Tensor):
@@ -139,7 +139,12 @@ def run(
             raise BlrcError(f"{who} returns values that do not depend on its input, or that left torch (NumPy?)")
         atoms[name] = book.atom(book.firm(held, output, ""), output, "")
     leaves = [name for name, module in modules.items() if name and not any(True for _ in module.children())]
-    return Run(emit(atoms, leaves), tuple(output.clone() for output in found.values()), tuple(tape.steps))
+    captured = emit(atoms, leaves)
+    if names is not None:
+        heads = head_names(list(found), [head for head, _ in captured.heads], type(model).__name__, names)
+        layers = (layer for _, layer in captured.heads)
+        captured = replace(captured, heads=tuple(zip(heads, layers, strict=True)))
+    return Run(captured, tuple(output.clone() for output in found.values()), tuple(tape.steps))
 
 
 def _called(model: nn.Module, x: torch.Tensor, who: Callable[[], str]) -> Any:
