@@ -17,6 +17,7 @@ import blrc
 from blrc import nn as bnn
 from blrc.app.export import build
 from blrc.errors import BlrcError
+from blrc.frontend.capture.byvalue.rules import entry
 from blrc.frontend.checkpoint import Checkpoint
 from blrc.frontend.sample import MAP
 from blrc.frontend.saving import from_model
@@ -193,6 +194,66 @@ def test_layers_of_blrc_train_on_codes() -> None:
         from_model(model, encoding)
     with pytest.raises(BlrcError, match="exact pixels are not scaled"):
         blrc.pixels((40,), mean=[0.5], std=[0.25], scale=3, exact=True)
+
+
+class Given(nn.Module):
+    """Computes anything, written as a function of one tensor."""
+
+    def __init__(self, function: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.function(x)
+
+
+def test_numbers_in_the_source_may_need_more_floats_in_float64() -> None:
+    """A sum of many 0.1307 is one float64 where each is a float32, and two where each is a float64."""
+    torch.manual_seed(0)
+    model = dense(1, Given(lambda x: (x - 0.1307) / 0.3081)).eval()
+    raw = pixels(PLAIN, 0)
+    checkpoint = quietly(model, PLAIN)
+    assert checkpoint.encoding.exact
+    with torch.no_grad():
+        wanted = model(torch.from_numpy(checkpoint.encoding.real(raw))).numpy()
+    program = build(checkpoint, [MAP])[0]
+    assert np.array_equal(reference.scores(program, device_layout(raw)) * program.score_scale, wanted)
+    assert len({*map(tuple, wanted)}) > SAMPLES // 8
+
+
+@pytest.mark.parametrize("encoding", [PLAIN, blrc.pixels((1, 6, 6), mean=[0.0], std=[1.0], exact=True)])
+@pytest.mark.parametrize(
+    ("before", "words"),
+    [
+        (lambda x: x * torch.inf, "not finite"),
+        (lambda x: x + torch.nan, "not finite"),
+        (lambda x: x * 1e200 * 1e200, "module's type has no float for"),
+        (lambda x: x * 1e-200 * 1e-200, "module's type has no float for"),
+        (
+            lambda x: x + torch.tensor([10.0 ** -(40 * (i % 7)) for i in range(36)], dtype=x.dtype).reshape(1, 6, 6),
+            "not one for each channel",
+        ),
+        (
+            lambda x: x.flatten(1) + torch.tensor([10.0 ** -(40 * (i % 7)) for i in range(36)], dtype=x.dtype),
+            "sums no few floats hold",
+        ),
+    ],
+)
+def test_numbers_that_no_float_holds_are_refused(
+    encoding: blrc.InputEncoding, before: Callable[[torch.Tensor], torch.Tensor], words: str
+) -> None:
+    with pytest.raises(BlrcError, match=words):
+        from_model(dense(1, Given(before)).double().eval(), encoding)
+
+
+@pytest.mark.parametrize("scale", [1.0, 16.0])
+def test_codes_that_a_layer_did_not_compute_are_found_at_any_scale(
+    scale: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A first layer whose shifts are lost is seen by its values, also where codes are parts of a unit."""
+    monkeypatch.setattr(entry, "_added", lambda *given: [])
+    with pytest.raises(BlrcError, match="differs from what was captured"):
+        from_model(dense(1, Affine(1.0, 0.25)).eval(), blrc.int8_codes((1, 6, 6), scale=scale))
 
 
 @pytest.mark.parametrize("name", ["convolution of colours", "bits of colours"])

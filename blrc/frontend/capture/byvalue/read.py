@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
 from blrc.errors import BlrcError
@@ -19,7 +20,7 @@ from blrc.frontend.capture.byvalue.emit import Captured, emit
 from blrc.frontend.capture.byvalue.rules.entry import begin
 from blrc.frontend.capture.byvalue.rules.meaning import explain
 from blrc.frontend.capture.byvalue.tape import Tape
-from blrc.frontend.capture.byvalue.values import Reals
+from blrc.frontend.capture.byvalue.values import Atom, Reals
 from blrc.frontend.capture.check import Inputs
 from blrc.frontend.capture.copies import copied
 from blrc.frontend.capture.recording import begin_evaluation, first_line, outputs
@@ -182,14 +183,27 @@ def _check_exact(
         exact = run(model, encoding, torch.from_numpy(inputs.real), torch.float64, names).captured
     except BlrcError:
         return
-    kinds = [[(node.name, node.kind) for node in each.nodes] for each in (captured, exact)]
-    if kinds[0] != kinds[1]:
+    steps, others = _steps(captured), _steps(exact)
+    if [(atom.kind, atom.path) for _, atom, _ in steps] != [(atom.kind, atom.path) for _, atom, _ in others]:
         raise BlrcError("the module has other layers in float64 than in its own type; write it without regard to types")
-    for key, value in captured.tensors.items():
-        other = exact.tensors[key]
-        if not np.allclose(value, other, rtol=ALIKE, atol=ALIKE * float(np.abs(other).max(initial=0.0))):
-            raise BlrcError(f"layer {key.rpartition('.')[0]!r}: has another {key.rpartition('.')[2]} in float64")
+    for (name, _, held), (_, _, likewise) in zip(steps, others, strict=True):
+        for key, value in held.items():
+            other = likewise[key]
+            if not np.allclose(value, other, rtol=ALIKE, atol=ALIKE * float(np.abs(other).max(initial=0.0))):
+                raise BlrcError(f"layer {name!r}: has another {key} in float64")
     check_agreement(exact, inputs.codes(exact.reads(encoding)), torch.float64, inputs.names)
+
+
+def _steps(captured: Captured) -> list[tuple[str, Atom, dict[str, NDArray[Any]]]]:
+    """Return the layers with their tensors; shifts that follow each other are one, whose float64 they are parts of."""
+    found: list[tuple[str, Atom, dict[str, NDArray[Any]]]] = []
+    for name, atom in captured.atoms.items():
+        if found and atom.kind == found[-1][1].kind == "shift" and atom.x is found[-1][1]:
+            first, _, held = found.pop()
+            found.append((first, atom, {"by": held["by"] + atom.tensors["by"]}))
+        else:
+            found.append((name, atom, dict(atom.tensors)))
+    return found
 
 
 def _check_plain(
