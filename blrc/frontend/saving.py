@@ -25,9 +25,9 @@ from blrc.frontend.capture.byvalue.emit import Captured
 from blrc.frontend.capture.byvalue.front import captured_strictly, has_ours, unwrapped
 from blrc.frontend.capture.byvalue.read import read, values_of
 from blrc.frontend.capture.check import check_count, check_equal, inputs_of
-from blrc.frontend.capture.walk import array_of, tensors_of
+from blrc.frontend.capture.walk import array_of, named_modules, tensors_of
 from blrc.frontend.checkpoint import FORMAT, LOGITS, VERSION, Checkpoint, check, shadows_of, signs_of
-from blrc.frontend.graph import GraphModel
+from blrc.frontend.graph import GraphModel, of_codes
 from blrc.frontend.sample import sample
 from blrc.net.encoding import InputEncoding, exactly
 from blrc.net.pieces import pieces
@@ -144,7 +144,11 @@ def from_model(
     given = array_of(calibration) if isinstance(calibration, torch.Tensor) else calibration
     model, notes = unwrapped(model)
     if isinstance(model, GraphModel) and model.pixels is not None:
-        return _loaded(model, model.pixels, input, calibration, source, check_samples)
+        inner, codes = of_codes(model, input, source)
+        return replace(from_model(inner, codes, calibration, source, check_samples), encoding=input)
+    inside = named_modules(model).values() if isinstance(model, nn.Module) else ()
+    if any(isinstance(module, GraphModel) and module.pixels is not None for module in inside):
+        raise BlrcError(f"{source}: holds a loaded network; save that itself, as blrc.load(...).model() gives it")
     strictly = captured_strictly(model, heads)
     samples = samples_of(given, input.shape, input.dtype)
     if strictly is not None:
@@ -175,27 +179,6 @@ def from_model(
     for note in notes:
         warnings.warn(f"{source}: {note}", stacklevel=3)
     return checkpoint
-
-
-def _loaded(
-    model: GraphModel,
-    pixels: InputEncoding,
-    input: InputEncoding,
-    calibration: NDArray[Any] | torch.Tensor | None,
-    source: str,
-    check_samples: int | None,
-) -> Checkpoint:
-    """Return the checkpoint of a loaded network of exact pixels, whose layers are compared on their codes."""
-    if input != pixels:
-        raise BlrcError(f"{source}: the loaded network takes other pixels; give the encoding of its checkpoint")
-    given = () if input.at else (tuple(input.table()[0].tolist()),)
-    codes = InputEncoding(input.kind, input.shape, 1.0, given=given, at=input.at)
-    model.pixels = None
-    try:
-        found = from_model(model, codes, calibration, source, check_samples)
-    finally:
-        model.pixels = pixels
-    return replace(found, encoding=input)
 
 
 def _by_value(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from blrc.app.export import build
 from blrc.errors import BlrcError
 from blrc.frontend.capture.byvalue.rules import entry
 from blrc.frontend.checkpoint import Checkpoint
+from blrc.frontend.graph import codes
 from blrc.frontend.sample import MAP
 from blrc.frontend.saving import from_model
 from blrc.net.encoding import device_layout
@@ -170,10 +172,42 @@ def test_what_has_no_exact_form_is_rounded_unless_that_is_refused(
 
 
 def test_zeros_may_be_padded_where_they_are_a_pixel() -> None:
-    """Black is 0 where mean is 128 / 255 and the codes are pixels less 128."""
-    encoding = blrc.pixels((1, 6, 6), mean=[128 / 255], std=[1.0])
-    model = nn.Sequential(Affine(1.0, 128 / 255), Affine(1.0, -128 / 255), *conv(1, bias=False)).eval()
-    assert quietly(model, encoding).encoding.exact
+    """A pixel of 128 is 0 where forward reads pixels of 0 to 255 less 128, as the codes are."""
+    torch.manual_seed(0)
+    layer = Conv(1, 6, 3, padding=1)  # whose bias leaves no tie to rounding
+    model = nn.Sequential(Affine(255.0, -128.0), layer, Signs(), nn.Flatten(), Last(216, 5)).eval()
+    checkpoint = quietly(model, PLAIN)
+    assert checkpoint.encoding.exact
+    raw = pixels(PLAIN, 0)
+    with torch.no_grad():
+        wanted = model(torch.from_numpy(checkpoint.encoding.real(raw))).numpy()
+    program = build(checkpoint, [MAP])[0]
+    assert np.array_equal(reference.scores(program, device_layout(raw)) * program.score_scale, wanted)
+
+
+def test_a_threshold_of_pixels_is_a_constant() -> None:
+    by_batch = dense(1, Given(lambda x: sign(x - 0.3 * len(x)))).eval()
+    by_type = dense(1, Given(lambda x: sign(x - (0.3 if x.dtype == torch.float32 else 0.6)))).eval()
+    encoding = replace(GRAY, scale=1.0, exact=True)
+    with pytest.raises(BlrcError, match="the sign of pixels: is another for another input"):
+        from_model(by_batch, encoding)
+    with pytest.raises(BlrcError, match="the sign of pixels: has another threshold in float64"):
+        from_model(by_type, encoding)
+
+
+@pytest.mark.parametrize("mean", [0.7019608, 0.29803923])
+def test_pixels_on_a_threshold_in_float32_alone_are_those_of_the_module(mean: float) -> None:
+    """As float32 these means are 179 / 255 and 76 / 255; as float64 they are more."""
+    encoding = blrc.pixels((1, 6, 6), mean=[mean], std=[0.5])
+    for model in (dense(1, Signs()).eval(), dense(1, Signs()).double().eval()):
+        assert quietly(model, encoding).encoding.at == (round(mean * 255),)
+
+
+def test_the_encoding_of_a_checkpoint_is_for_other_networks_of_its_pixels() -> None:
+    encoding = quietly(dense(1, Signs()).eval(), GRAY).encoding
+    assert encoding.at == (34,)
+    assert quietly(dense(1).eval(), encoding).encoding.at == ()
+    assert quietly(dense(1, Affine(1.0, -1.0), Signs()).eval(), encoding).encoding.at == (112,)
 
 
 def test_an_input_that_is_codes_may_be_multiplied_and_shifted() -> None:
@@ -267,6 +301,41 @@ def test_an_export_is_compared_with_the_module_on_its_own_pixels(name: str, tmp_
     report = blrc.verify(tmp_path / "out", original=model, random=50)
     assert report.equal and report.original is not None
     assert report.original.same_program and report.original.same_labels == report.original.labels > 50
+
+
+@pytest.mark.parametrize("exact", [0, 1, np.True_, np.False_, "yes", np.array([True, False])])
+def test_exact_is_a_truth(exact: Any) -> None:
+    with pytest.raises(BlrcError, match="must be True, False or None"):
+        blrc.pixels((1, 6, 6), mean=[0.5], std=[0.25], exact=exact)
+
+
+def test_only_pixels_are_exact() -> None:
+    with pytest.raises(BlrcError, match="only pixels with mean and std can be exact"):
+        blrc.InputEncoding("int8", (1, 6, 6), 1.0, (0.5,), (0.25,), exact=True)
+    with pytest.raises(BlrcError, match="one value for each of 1 channels, got 1 and 2"):
+        blrc.pixels((1, 6, 6), mean=[0.5], std=[0.25, 0.5])
+
+
+@pytest.mark.parametrize("name", ["dense", "bits of colours"])
+def test_a_loaded_network_is_an_original_and_computes_in_torch_alone(name: str, tmp_path: Path) -> None:
+    encoding, model = network(name, 0)
+    blrc.save(model, path=tmp_path / "net.pt", input=encoding)
+    blrc.export(tmp_path / "net.pt", folder=tmp_path / "out")
+    checkpoint = blrc.load(tmp_path / "net.pt")
+    loaded = checkpoint.model().eval()
+    report = blrc.verify(tmp_path / "out", original=loaded, random=20)
+    assert report.original is not None and report.original.same_program
+    assert report.original.same_labels == report.original.labels > 20
+    raw = torch.arange(256, dtype=torch.uint8).reshape(-1, *[1] * len(encoding.shape)).expand(-1, *encoding.shape)
+    x = torch.from_numpy(checkpoint.encoding.real(raw.numpy()))
+    with torch.no_grad():
+        wanted = codes(x, checkpoint.encoding)
+        assert np.array_equal(wanted.numpy(), checkpoint.encoding.codes(raw.numpy()))
+        exported = torch.export.export(loaded, (x[:2],), dynamic_shapes=({0: torch.export.Dim("batch")},)).module()
+        assert torch.equal(exported(x), loaded(x))
+    assert torch.equal(codes(x.half(), checkpoint.encoding).float(), wanted)
+    with pytest.raises(BlrcError, match="holds a loaded network; save that itself"):
+        from_model(nn.Sequential(loaded), checkpoint.encoding)
 
 
 @pytest.mark.parametrize("name", ["convolution of colours", "bits that fall", "channels of their own"])

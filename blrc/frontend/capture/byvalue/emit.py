@@ -53,7 +53,7 @@ class Captured:
 
     def reads(self, encoding: InputEncoding) -> InputEncoding:
         """Return the input of the layers, from the one that the module was run with."""
-        return replace(encoding, at=self.at) if self.at else encoding
+        return replace(encoding, at=self.at) if encoding.exact else encoding
 
 
 def emit(outputs: Mapping[str, Atom], leaves: Sequence[str]) -> Captured:

@@ -18,6 +18,7 @@ from blrc.frontend.capture.byvalue.agreement import check_agreement
 from blrc.frontend.capture.byvalue.book import Book
 from blrc.frontend.capture.byvalue.emit import Captured, emit
 from blrc.frontend.capture.byvalue.rules.entry import begin
+from blrc.frontend.capture.byvalue.rules.linear import ROUNDINGS
 from blrc.frontend.capture.byvalue.rules.meaning import explain
 from blrc.frontend.capture.byvalue.tape import Tape
 from blrc.frontend.capture.byvalue.values import Atom, Reals
@@ -27,6 +28,7 @@ from blrc.frontend.capture.recording import begin_evaluation, first_line, output
 from blrc.frontend.capture.trace import undisturbed
 from blrc.frontend.capture.walk import named_modules
 from blrc.net.encoding import InputEncoding
+from blrc.net.standardising import RAW_VALUES
 
 FEW = 3  # samples of the second run, which shows that nothing but the values depends on the input
 ALIKE = 1e-3  # relative distance of real numbers that were computed in float64 from those in the module's own type
@@ -69,7 +71,7 @@ def read(
             _check_constant(first.captured, run(model, encoding, other.to("cpu", dtype), None, names).captured)
         check_agreement(first.captured, inputs.codes(first.captured.reads(encoding)), dtype, inputs.names)
         if dtype != torch.float64:
-            _check_exact(model, encoding, first.captured, inputs, names)
+            _check_exact(model, encoding, first.captured, inputs, dtype, names)
         for what, mode in (("in inference mode", torch.inference_mode), ("with gradients", torch.enable_grad)):
             _check_plain(model, first.results, torch.from_numpy(x).to(dtype), what, mode)
     return first.captured
@@ -162,6 +164,10 @@ def _check_constant(first: Captured, again: Captured) -> None:
         raise BlrcError(
             f"layer {name!r}: is another for another input; forward must take the same steps for all inputs"
         )
+    if first.at != again.at:
+        raise BlrcError(
+            "the sign of pixels: is another for another input, or at each call; only constant numbers can be compiled"
+        )
     for key, value in first.tensors.items():
         if not np.array_equal(value, again.tensors[key], equal_nan=value.dtype.kind == "f"):
             name, _, what = key.rpartition(".")
@@ -176,6 +182,7 @@ def _check_exact(
     encoding: InputEncoding,
     captured: Captured,
     inputs: Inputs,
+    dtype: torch.dtype,
     names: Sequence[str] | None,
 ) -> None:
     """Compare with the module in float64, unless its code mixes types and cannot run so."""
@@ -191,6 +198,9 @@ def _check_exact(
             other = likewise[key]
             if not np.allclose(value, other, rtol=ALIKE, atol=ALIKE * float(np.abs(other).max(initial=0.0))):
                 raise BlrcError(f"layer {name!r}: has another {key} in float64")
+    nearly = 1 + RAW_VALUES * ROUNDINGS * torch.finfo(dtype).eps
+    if any(abs(at - other) > nearly for at, other in zip(captured.at, exact.at, strict=True)):
+        raise BlrcError("the sign of pixels: has another threshold in float64; write forward without regard to types")
     check_agreement(exact, inputs.codes(exact.reads(encoding)), torch.float64, inputs.names)
 
 
