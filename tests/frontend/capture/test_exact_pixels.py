@@ -163,12 +163,47 @@ def test_what_has_no_exact_form_is_rounded_unless_that_is_refused(
     model = nn.Sequential(
         Conv(channels, 6, 3, **options), nn.AdaptiveMaxPool2d(1), nn.BatchNorm2d(6), Signs(), nn.Flatten(), Last(6, 5)
     ).eval()
-    with pytest.warns(UserWarning, match="pixels are rounded to int8 codes"):
+    with pytest.warns(UserWarning, match=f"pixels are rounded to int8 codes.*layer '0'.*{words}"):
         assert from_model(model, encoding).encoding == encoding
     stated = [blrc.pixels(encoding.shape, mean=encoding.mean, std=encoding.std, exact=exact) for exact in (False, True)]
     assert quietly(model, stated[0]).encoding == stated[0]
     with pytest.raises(BlrcError, match=f"layer '0'.*{words}.*exact=False"):
         from_model(model, stated[1])
+
+
+def test_a_scale_says_that_rounding_is_meant() -> None:
+    encoding = blrc.pixels((1, 6, 6), mean=[0.5], std=[0.5], scale=50)
+    assert quietly(dense(1).eval(), encoding).encoding == encoding
+
+
+class Heads(nn.Module):
+    def __init__(self, *by: float) -> None:
+        super().__init__()
+        self.by, self.heads = by, nn.ModuleList(Last(36, 3) for _ in by)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return tuple(head(sign(x + by).flatten(1)) for head, by in zip(self.heads, self.by, strict=True))
+
+
+def test_heads_read_bits_of_one_threshold() -> None:
+    assert quietly(Heads(0.0, 0.0).eval(), GRAY).encoding.at == (34,)
+    with pytest.raises(BlrcError, match=r"the heads: .*several thresholds"):
+        from_model(Heads(0.0, -0.01).eval(), GRAY)
+
+
+@pytest.mark.parametrize(
+    ("first", "words"),
+    [
+        (lambda x: sign(nn.functional.relu(x) - 0.5), r"layer '0' \(Given\): computes relu of pixels"),
+        (lambda x: torch.sign(x * 0), "gives other values than two"),
+        (lambda x: x.flatten(1) * torch.linspace(1, 2, 36), "multiplied by another number .*; multiply all .* alike$"),
+    ],
+)
+def test_what_neither_form_takes_is_refused_by_its_own_reason(
+    first: Callable[[torch.Tensor], torch.Tensor], words: str
+) -> None:
+    with pytest.raises(BlrcError, match=words):
+        from_model(dense(1, Given(first)).eval(), GRAY)
 
 
 def test_zeros_may_be_padded_where_they_are_a_pixel() -> None:

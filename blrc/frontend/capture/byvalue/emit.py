@@ -94,7 +94,12 @@ def emit(outputs: Mapping[str, Atom], leaves: Sequence[str]) -> Captured:
         nodes.append(Node(name, atom.kind, (before,), atom.options))
         tensors |= {f"{name}.{key}": _single(value) for key, value in atom.tensors.items()}
     heads = tuple((head, names.get(last.number, INPUT)) for head, last in lasts.items() if len(lasts) > 1)
-    return Captured(tuple(nodes), tensors, named, tuple(notes), heads, _limits(given))
+    limits = {_limits(last) for last in lasts.values()}
+    if len(limits) > 1:
+        raise BlrcError(
+            "the heads: read pixels, or bits of them by several thresholds; all heads must read the same bits"
+        )
+    return Captured(tuple(nodes), tensors, named, tuple(notes), heads, *limits)
 
 
 def _limits(atom: Atom) -> tuple[int, ...]:

@@ -142,7 +142,20 @@ def run(
             raise BlrcError(f"{who} returns values that do not depend on its input, or that left torch (NumPy?)")
         atoms[name] = book.atom(book.firm(held, output, ""), output, "")
     leaves = [name for name, module in modules.items() if name and not any(True for _ in module.children())]
-    return Run(emit(atoms, leaves), tuple(output.clone() for output in found.values()), tuple(tape.steps))
+    captured = emit(atoms, leaves)
+    _check_first(book, captured)
+    return Run(captured, tuple(output.clone() for output in found.values()), tuple(tape.steps))
+
+
+def _check_first(book: Book, captured: Captured) -> None:
+    """Refuse what standardised pixels are taken for by another layer than a linear one, or a sign of theirs."""
+    atoms = list(captured.atoms.values())
+    if book.pixels is not None and any(atom.x is book.input and atom.kind in ("shift", "scale") for atom in atoms):
+        first = next((atom for atom in atoms if atom.kind not in ("shift", "scale", "flatten")), atoms[-1])
+        raise BlrcError(
+            f"{book.who(first.path)}: computes {first.kind} of pixels; before the first linear layer, or the sign of "
+            "pixels, only multiply and add numbers by channel"
+        )
 
 
 def _called(model: nn.Module, x: torch.Tensor, who: Callable[[], str]) -> Any:

@@ -68,18 +68,18 @@ def first_layer(
         given: what the module computed of the layer's input.
         out: what it computed of its output.
     """
-    seen, one = tuple(out.shape[1:]), np.ones(1)
+    seen, one, rounded = tuple(out.shape[1:]), np.ones(1), "" if book.pixels is None else f", or {ROUND}"
     if not all(np.isfinite(row).all() for step in steps for row in vars(step).values()):
         why = "reads an input that is multiplied by, or added to, a number that is not finite"
         return book.opaque(f"its layer {why}", _FINITE, path, seen, x)
     slopes = [(Fraction(a), Fraction(d)) for step in steps for a, d in [(step.factor[0], step.divisor[0])]]
     if any((row != row[0]).any() for step in steps for row in (step.factor, step.divisor)):
         why = "reads an input that is multiplied by another number for each channel"
-        return book.opaque(f"its layer {why}", _ALIKE, path, seen, x)
+        return book.opaque(f"its layer {why}", _ALIKE + rounded, path, seen, x)
     offset = _offset(steps)
     if any(offset) and np.any(options.get("padding", 0)):
         why = "pads the input with zeros, which no pixel or code stands for, since a number was added to it"
-        return book.opaque(f"its layer {why}", _NO_PADS, path, seen, x)
+        return book.opaque(f"its layer {why}", _NO_PADS + rounded, path, seen, x)
     moves: list[tuple[Reals, Reals] | Reals] = []
     for step, (factor, divisor) in zip(steps, slopes, strict=True):
         moves.append((np.array([float(factor)]), np.array([float(divisor)])))
@@ -108,8 +108,10 @@ def first_layer(
     return made
 
 
-_ALIKE = "give all channels one std, or round pixels to codes: blrc.pixels(..., exact=False)"
-_NO_PADS = "pad behind the first sign only, or round pixels to codes: blrc.pixels(..., exact=False)"
+ROUND = "round pixels to codes: blrc.pixels(..., exact=False)"
+"""End messages of what a network of rounded pixels may have."""
+_ALIKE = "multiply all channels alike"
+_NO_PADS = "pad behind the first sign only"
 _FINITE = "scale the input to numbers of some units"
 
 
