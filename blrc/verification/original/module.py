@@ -142,7 +142,6 @@ def open_module(
         model, encoding = of_codes(inner, encoding, f"original={name}")
     replay = Replay(model, encoding, heads)
     name = type(replay.model).__name__
-    source = Checkpoint(
-        replay.captured.nodes, replay.captured.tensors, encoding, None, name, heads=replay.captured.heads
-    )
+    found = replay.captured
+    source = Checkpoint(found.nodes, found.tensors, found.reads(encoding), None, name, heads=found.heads)
     return OriginalModule(name, replace(sample(source, MAP, running=True), rounding=rounding), replay)

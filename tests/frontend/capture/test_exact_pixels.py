@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
@@ -336,6 +337,26 @@ def test_an_export_is_compared_with_the_module_on_its_own_pixels(name: str, tmp_
     report = blrc.verify(tmp_path / "out", original=model, random=50)
     assert report.equal and report.original is not None
     assert report.original.same_program and report.original.same_labels == report.original.labels > 50
+
+
+def test_another_threshold_of_pixels_is_another_program(tmp_path: Path) -> None:
+    model = dense(1, Given(sign)).eval()
+    blrc.save(model, path=tmp_path / "net.pt", input=GRAY)
+    blrc.export(tmp_path / "net.pt", folder=tmp_path / "out")
+    for before, layer in ((lambda x: sign(x - 0.5), "input.binarize"), (lambda x: x, "input.encode")):
+        other = dense(1, Given(before)).eval()
+        other.load_state_dict(model.state_dict())
+        report = blrc.verify(tmp_path / "out", original=other, random=20)
+        assert not report.equal and report.original is not None and not report.original.same_program
+        assert layer in str(report.original.problems)
+    path = next((tmp_path / "out").glob("*.manifest.json"))
+    held = json.loads(path.read_text())
+    held["settings"]["input"]["scale"] = 2.0
+    path.write_text(json.dumps(held))
+    with pytest.raises(
+        BlrcError, match=r"manifest\.json: settings\.input: .*only pixels with mean and std can be exact"
+    ):
+        blrc.verify(tmp_path / "out", original=model)
 
 
 @pytest.mark.parametrize("exact", [0, 1, np.True_, np.False_, "yes", np.array([True, False])])
