@@ -6,6 +6,7 @@ kinds of network need no new format.
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from blrc.frontend.kinds.node import Node
 from blrc.net.encoding import InputEncoding
 from blrc.net.heads import Heads
 from blrc.net.net import INPUT
+from blrc.net.standardising import MIDDLE
 
 
 @dataclass(frozen=True)
@@ -113,10 +115,33 @@ class GraphModel(nn.Module):
 
 def codes(x: torch.Tensor, encoding: InputEncoding) -> torch.Tensor:
     """Return the codes of standardised pixels, which are not rounded elsewhere, as real numbers."""
-    column = (-1, *[1] * (x.ndim - 2))
-    mean, std = (x.new_tensor(row).reshape(column) for row in (encoding.mean, encoding.std))
-    raw = ((x.detach() * std + mean) * 255).round().clamp(0, 255).to("cpu", torch.uint8)
-    return torch.from_numpy(encoding.codes(raw.numpy())).to(x)
+    column, exact = (-1, *[1] * (len(encoding.shape) - 1)), torch.promote_types(x.dtype, torch.float32)
+    mean, std = (
+        torch.tensor(row, dtype=exact, device=x.device).reshape(column) for row in (encoding.mean, encoding.std)
+    )
+    raw = ((x.detach().to(exact) * std + mean) * 255).round().clamp(0, 255)
+    if not encoding.at:
+        return (raw - MIDDLE).to(x.dtype)
+    at = torch.tensor(encoding.at, dtype=exact, device=x.device).reshape(column)
+    return torch.where(raw >= at, 1.0, -1.0).to(x.dtype)
+
+
+def of_codes(model: GraphModel, pixels: InputEncoding, who: str) -> tuple[GraphModel, InputEncoding]:
+    """Return a loaded network of exact pixels as one that is given their codes, and the encoding of these.
+
+    Args:
+        pixels: the encoding that it has to have.
+        who: how messages call it.
+
+    Raises:
+        BlrcError: it has another encoding.
+    """
+    if model.pixels != pixels:
+        raise BlrcError(f"{who}: the loaded network takes other pixels; give the encoding of its checkpoint")
+    given = () if pixels.at else (tuple(pixels.table()[0].tolist()),)
+    inner = copy.copy(model)
+    inner.pixels = None
+    return inner, InputEncoding(pixels.kind, pixels.shape, 1.0, given=given, at=pixels.at)
 
 
 def build(

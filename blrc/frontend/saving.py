@@ -21,13 +21,13 @@ from blrc.datasets import whitening as whiten
 from blrc.datasets.whitening import Whitening
 from blrc.errors import BlrcError
 from blrc.frontend import logits
-from blrc.frontend.capture.byvalue.emit import Captured
-from blrc.frontend.capture.byvalue.front import captured_strictly, has_ours, unwrapped
+from blrc.frontend.capture.byvalue.front import captured_strictly, unwrapped
 from blrc.frontend.capture.byvalue.read import read, values_of
+from blrc.frontend.capture.byvalue.rules.entry import ROUND
 from blrc.frontend.capture.check import check_count, check_equal, inputs_of
-from blrc.frontend.capture.walk import array_of, tensors_of
+from blrc.frontend.capture.walk import array_of, named_modules, tensors_of
 from blrc.frontend.checkpoint import FORMAT, LOGITS, VERSION, Checkpoint, check, shadows_of, signs_of
-from blrc.frontend.graph import GraphModel
+from blrc.frontend.graph import GraphModel, of_codes
 from blrc.frontend.sample import sample
 from blrc.net.encoding import InputEncoding, exactly
 from blrc.net.pieces import pieces
@@ -37,11 +37,11 @@ from blrc.reading.sealed import SEAL, SEAL_BYTES
 from blrc.store.places import write_atomically
 
 ROUNDED = (
-    "pixels are rounded to int8 codes, since channels have several stds, or zeros are padded that are no pixel; some "
-    "labels may be others than those of a module that was trained on unrounded ones: "
-    "blrc.verify(folder, original=model, data=...) counts them, and blrc.pixels(..., exact=False) says that it is meant"
+    "pixels are rounded to int8 codes, and some labels may be others than those of a module that was trained on "
+    "unrounded ones: blrc.verify(folder, original=model, data=...) counts them, and blrc.pixels(..., exact=False) says "
+    "that it is meant; the reason is that of "
 )
-"""Warn of plain PyTorch whose pixels have no exact form."""
+"""Warn of plain PyTorch whose pixels have no exact form; the layer and the reason follow."""
 
 
 def save(
@@ -78,7 +78,7 @@ def save(
 
     Warns:
         UserWarning: something was left out that changes no label, such as a softmax at the end; or pixels of a module
-            in plain PyTorch are rounded to codes, since its channels have several stds or zeros are padded.
+            in plain PyTorch are rounded to codes, as where its channels have several stds or zeros are padded.
 
     Raises:
         BlrcError: layers without a binary form, a module that computes something else than its captured graph, values
@@ -144,7 +144,11 @@ def from_model(
     given = array_of(calibration) if isinstance(calibration, torch.Tensor) else calibration
     model, notes = unwrapped(model)
     if isinstance(model, GraphModel) and model.pixels is not None:
-        return _loaded(model, model.pixels, input, calibration, source, check_samples)
+        inner, codes = of_codes(model, input, source)
+        return replace(from_model(inner, codes, calibration, source, check_samples, example, heads), encoding=input)
+    inside = named_modules(model).values() if isinstance(model, nn.Module) else ()
+    if any(isinstance(module, GraphModel) and module.pixels is not None for module in inside):
+        raise BlrcError(f"{source}: holds a loaded network; save that itself, as blrc.load(...).model() gives it")
     strictly = captured_strictly(model, heads)
     samples = samples_of(given, input.shape, input.dtype)
     if strictly is not None:
@@ -163,64 +167,46 @@ def from_model(
     else:
         if samples is not None:
             input.check(samples, f"{source}: calibration samples")
-        input, found = _by_value(model, input, samples, count, example, heads)
-        notes += found.notes
-        checkpoint = Checkpoint(found.nodes, found.tensors, input, samples, source, heads=found.heads)
-        check(checkpoint)
-        net = sample(checkpoint, running=True)
-        check_shapes(net)
-        pieces(net)
-    if input.mean and input.exact is None and not has_ours(model):
-        notes += (ROUNDED,)
+        checkpoint, found = _by_value(model, input, samples, source, count, example, heads)
+        notes += found
     for note in notes:
         warnings.warn(f"{source}: {note}", stacklevel=3)
     return checkpoint
-
-
-def _loaded(
-    model: GraphModel,
-    pixels: InputEncoding,
-    input: InputEncoding,
-    calibration: NDArray[Any] | torch.Tensor | None,
-    source: str,
-    check_samples: int | None,
-) -> Checkpoint:
-    """Return the checkpoint of a loaded network of exact pixels, whose layers are compared on their codes."""
-    if input != pixels:
-        raise BlrcError(f"{source}: the loaded network takes other pixels; give the encoding of its checkpoint")
-    given = () if input.at else (tuple(input.table()[0].tolist()),)
-    codes = InputEncoding(input.kind, input.shape, 1.0, given=given, at=input.at)
-    model.pixels = None
-    try:
-        found = from_model(model, codes, calibration, source, check_samples)
-    finally:
-        model.pixels = pixels
-    return replace(found, encoding=input)
 
 
 def _by_value(
     model: nn.Module,
     input: InputEncoding,
     samples: NDArray[Any] | None,
+    source: str,
     count: int | None,
     example: torch.Tensor | None,
     heads: Sequence[str] | None,
-) -> tuple[InputEncoding, Captured]:
-    """Return the layers of a module in plain PyTorch, and its input, whose pixels are not rounded if possible."""
+) -> tuple[Checkpoint, tuple[str, ...]]:
+    """Return a module in plain PyTorch, whose pixels are not rounded if possible, and what to tell of it."""
     size = sum(value.numel() for value in values_of(model))
 
-    def captured(encoding: InputEncoding) -> Captured:
-        return read(model, encoding, inputs_of(encoding, samples, count, size), example, heads)
+    def captured(encoding: InputEncoding) -> tuple[Checkpoint, tuple[str, ...]]:
+        found = read(model, encoding, inputs_of(encoding, samples, count, size), example, heads)
+        checkpoint = Checkpoint(found.nodes, found.tensors, found.reads(encoding), samples, source, heads=found.heads)
+        check(checkpoint)
+        net = sample(checkpoint, running=True)
+        check_shapes(net)
+        pieces(net)
+        return checkpoint, found.notes
 
     exact = exactly(input)
-    if exact is not None:
-        try:
-            found = captured(exact)
-            return found.reads(exact), found
-        except BlrcError:
-            pass
-    found = captured(input)
-    return found.reads(input), found
+    if exact is None:
+        return captured(input)
+    try:
+        return captured(exact)
+    except BlrcError as error:
+        why = error
+    try:
+        checkpoint, notes = captured(input)
+    except BlrcError as error:
+        raise (error if ROUND in str(why) else why) from None
+    return checkpoint, (*notes, f"{ROUNDED}{why}")
 
 
 def write_sealed(content: Mapping[str, Any], path: Path) -> None:

@@ -73,17 +73,12 @@ class InputEncoding(Brief):
             )
         if not LEAST <= self.scale <= 1 / LEAST:
             raise BlrcError(f"input scale {self.scale}: must be positive and finite, from {LEAST} to {1 / LEAST}")
-        if self.exact and (not self.mean or self.scale != 1.0):
+        if self.exact and (self.kind != "uint8" or not self.mean or self.scale != 1.0):
             raise BlrcError("input: only pixels with mean and std can be exact, and their scale is 1")
         if self.kind != "uint8" or self.given or self.at:
             self._check_given()
         if self.mean or (self.kind == "uint8" and not (self.given or self.at)):
-            if len(self.mean) != self.channels or len(self.std) != self.channels:
-                raise BlrcError(
-                    f"input mean and std need one value for each of {self.channels} channels, "
-                    f"got {len(self.mean)} and {len(self.std)}"
-                )
-            check_moments(self.mean, self.std)
+            check_moments(self.mean, self.std, self.channels)
 
     def _check_given(self) -> None:
         """Refuse a table or thresholds that are not in range, or beside others."""
@@ -234,13 +229,14 @@ def pixels(
     shape, mean, std = _sizes(shape), _reals("mean", mean), _reals("std", std)
     if any(m < 0 or m > 1 for m in mean):
         raise BlrcError(f"input mean {mean}: is in units of x / 255, from 0 to 1; divide means of 0..255 data by 255")
-    if exact not in (None, True, False):
+    if exact is not None and not isinstance(exact, bool):
         raise BlrcError(f"input exact {exact!r}: must be True, False or None")
     if exact:
         if scale not in (None, 1.0):
             raise BlrcError(f"input scale {scale}: exact pixels are not scaled; leave out scale, or exact")
         return InputEncoding("uint8", shape, 1.0, mean, std, exact=True)
     if scale is None:
+        check_moments(mean, std, shape[0] if len(shape) > 1 else 1)
         scale = full_scale(mean, std)
     return InputEncoding("uint8", shape, _real("scale", scale), mean, std, exact=exact)
 

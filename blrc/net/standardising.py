@@ -20,12 +20,16 @@ LEAST = 1e-30
 float32."""
 
 
-def check_moments(mean: tuple[float, ...], std: tuple[float, ...]) -> None:
-    """Refuse means that are not finite, and deviations that are not positive.
+def check_moments(mean: tuple[float, ...], std: tuple[float, ...], channels: int) -> None:
+    """Refuse means that are not finite, deviations that are not positive, and others than one for each channel.
 
     Raises:
-        BlrcError: names the range.
+        BlrcError: names the range, or the numbers.
     """
+    if len(mean) != channels or len(std) != channels:
+        raise BlrcError(
+            f"input mean and std need one value for each of {channels} channels, got {len(mean)} and {len(std)}"
+        )
     if not all(abs(m) <= 1 / LEAST for m in mean) or not all(LEAST <= s <= 1 / LEAST for s in std):
         raise BlrcError(
             f"input mean must be finite and std positive in every channel, from {LEAST} to {1 / LEAST}; "
@@ -35,7 +39,6 @@ def check_moments(mean: tuple[float, ...], std: tuple[float, ...]) -> None:
 
 def full_scale(mean: tuple[float, ...], std: tuple[float, ...]) -> float:
     """Return the largest number of codes per unit that saturates no pixel."""
-    check_moments(mean, std)
     return 127.0 / max(max(abs(m), abs(1.0 - m)) / s for m, s in zip(mean, std, strict=True))
 
 

@@ -141,8 +141,8 @@ def inputs_of(encoding: InputEncoding, calibration: NDArray[Any] | None, count: 
     if count is None:
         count = SAMPLES if size < WIDE else SAMPLES_OF_WIDE
     raw, places, what = _chosen(encoding, calibration, count)
-    if encoding.exact:
-        real: Reals = encoding.standardised(raw, np.float64)
+    if encoding.exact:  # as torchvision gives them, in float32, whatever the module then computes in
+        real: Reals = encoding.real(raw).astype(np.float64)
     else:
         real = encoding.codes(raw).astype(np.float64) / encoding.scale
     return Inputs(raw, real, [f"{what} {place}" for place in places], what)

@@ -107,7 +107,10 @@ def encoding_of(opened: OpenedExport) -> InputEncoding:
         given = tuple(tuple(map(int, row)) for row in program.constant(encode.table))
     mean, std = tuple(held["mean"]), tuple(held["std"])
     exact = held.get("exact")
-    return InputEncoding(held["kind"], tuple(held["shape"]), held["scale"], mean, std, given, at, exact)
+    try:
+        return InputEncoding(held["kind"], tuple(held["shape"]), held["scale"], mean, std, given, at, exact)
+    except BlrcError as error:
+        raise BlrcError(f"{opened.folder / f'{opened.name}{SUFFIX}'}: settings.input: {error}; export again") from None
 
 
 def compare_original(

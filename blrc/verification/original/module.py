@@ -127,7 +127,9 @@ def open_module(
         BlrcError: the module is no binary network, has random weights, or is not what was exported.
     """
     require("torch", "comparing an export with a module")
+    from blrc.frontend.capture.byvalue.front import unwrapped
     from blrc.frontend.capture.byvalue.replay import Replay
+    from blrc.frontend.graph import GraphModel, of_codes
 
     name = type(model).__name__
     if norms == "estimated":
@@ -135,9 +137,11 @@ def open_module(
             f"original={name}: the export's norms were estimated anew, so that it is not the module as it is; export "
             "with --norms given to compare the two, or see what estimating changed by verify --checkpoint"
         )
+    inner, _ = unwrapped(model)
+    if isinstance(inner, GraphModel) and inner.pixels is not None:
+        model, encoding = of_codes(inner, encoding, f"original={name}")
     replay = Replay(model, encoding, heads)
     name = type(replay.model).__name__
-    source = Checkpoint(
-        replay.captured.nodes, replay.captured.tensors, encoding, None, name, heads=replay.captured.heads
-    )
+    found = replay.captured
+    source = Checkpoint(found.nodes, found.tensors, found.reads(encoding), None, name, heads=found.heads)
     return OriginalModule(name, replace(sample(source, MAP, running=True), rounding=rounding), replay)

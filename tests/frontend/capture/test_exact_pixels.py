@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,9 @@ import blrc
 from blrc import nn as bnn
 from blrc.app.export import build
 from blrc.errors import BlrcError
+from blrc.frontend.capture.byvalue.rules import entry
 from blrc.frontend.checkpoint import Checkpoint
+from blrc.frontend.graph import codes
 from blrc.frontend.sample import MAP
 from blrc.frontend.saving import from_model
 from blrc.net.encoding import device_layout
@@ -160,7 +164,7 @@ def test_what_has_no_exact_form_is_rounded_unless_that_is_refused(
     model = nn.Sequential(
         Conv(channels, 6, 3, **options), nn.AdaptiveMaxPool2d(1), nn.BatchNorm2d(6), Signs(), nn.Flatten(), Last(6, 5)
     ).eval()
-    with pytest.warns(UserWarning, match="pixels are rounded to int8 codes"):
+    with pytest.warns(UserWarning, match=f"pixels are rounded to int8 codes.*layer '0'.*{words}"):
         assert from_model(model, encoding).encoding == encoding
     stated = [blrc.pixels(encoding.shape, mean=encoding.mean, std=encoding.std, exact=exact) for exact in (False, True)]
     assert quietly(model, stated[0]).encoding == stated[0]
@@ -168,11 +172,81 @@ def test_what_has_no_exact_form_is_rounded_unless_that_is_refused(
         from_model(model, stated[1])
 
 
+def test_a_scale_says_that_rounding_is_meant() -> None:
+    encoding = blrc.pixels((1, 6, 6), mean=[0.5], std=[0.5], scale=50)
+    assert quietly(dense(1).eval(), encoding).encoding == encoding
+
+
+class Heads(nn.Module):
+    def __init__(self, *by: float) -> None:
+        super().__init__()
+        self.by, self.heads = by, nn.ModuleList(Last(36, 3) for _ in by)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return tuple(head(sign(x + by).flatten(1)) for head, by in zip(self.heads, self.by, strict=True))
+
+
+def test_heads_read_bits_of_one_threshold() -> None:
+    assert quietly(Heads(0.0, 0.0).eval(), GRAY).encoding.at == (34,)
+    with pytest.raises(BlrcError, match=r"the heads: .*several thresholds"):
+        from_model(Heads(0.0, -0.01).eval(), GRAY)
+
+
+@pytest.mark.parametrize(
+    ("first", "words"),
+    [
+        (lambda x: sign(nn.functional.relu(x) - 0.5), r"layer '0' \(Given\): computes relu of pixels"),
+        (lambda x: torch.sign(x * 0), "gives other values than two"),
+        (
+            lambda x: x.flatten(1) * torch.linspace(1, 2, 36),
+            r"multiplied by another number .*; multiply all .* alike \(test_exact_pixels.py line \d+\)$",
+        ),
+    ],
+)
+def test_what_neither_form_takes_is_refused_by_its_own_reason(
+    first: Callable[[torch.Tensor], torch.Tensor], words: str
+) -> None:
+    with pytest.raises(BlrcError, match=words):
+        from_model(dense(1, Given(first)).eval(), GRAY)
+
+
 def test_zeros_may_be_padded_where_they_are_a_pixel() -> None:
-    """Black is 0 where mean is 128 / 255 and the codes are pixels less 128."""
-    encoding = blrc.pixels((1, 6, 6), mean=[128 / 255], std=[1.0])
-    model = nn.Sequential(Affine(1.0, 128 / 255), Affine(1.0, -128 / 255), *conv(1, bias=False)).eval()
-    assert quietly(model, encoding).encoding.exact
+    """A pixel of 128 is 0 where forward reads pixels of 0 to 255 less 128, as the codes are."""
+    torch.manual_seed(0)
+    layer = Conv(1, 6, 3, padding=1)  # whose bias leaves no tie to rounding
+    model = nn.Sequential(Affine(255.0, -128.0), layer, Signs(), nn.Flatten(), Last(216, 5)).eval()
+    checkpoint = quietly(model, PLAIN)
+    assert checkpoint.encoding.exact
+    raw = pixels(PLAIN, 0)
+    with torch.no_grad():
+        wanted = model(torch.from_numpy(checkpoint.encoding.real(raw))).numpy()
+    program = build(checkpoint, [MAP])[0]
+    assert np.array_equal(reference.scores(program, device_layout(raw)) * program.score_scale, wanted)
+
+
+def test_a_threshold_of_pixels_is_a_constant() -> None:
+    by_batch = dense(1, Given(lambda x: sign(x - 0.3 * len(x)))).eval()
+    by_type = dense(1, Given(lambda x: sign(x - (0.3 if x.dtype == torch.float32 else 0.6)))).eval()
+    encoding = replace(GRAY, scale=1.0, exact=True)
+    with pytest.raises(BlrcError, match="the sign of pixels: is another for another input"):
+        from_model(by_batch, encoding)
+    with pytest.raises(BlrcError, match="the sign of pixels: has another threshold in float64"):
+        from_model(by_type, encoding)
+
+
+@pytest.mark.parametrize("mean", [0.7019608, 0.29803923])
+def test_pixels_on_a_threshold_in_float32_alone_are_those_of_the_module(mean: float) -> None:
+    """As float32 these means are 179 / 255 and 76 / 255; as float64 they are more."""
+    encoding = blrc.pixels((1, 6, 6), mean=[mean], std=[0.5])
+    for model in (dense(1, Signs()).eval(), dense(1, Signs()).double().eval()):
+        assert quietly(model, encoding).encoding.at == (round(mean * 255),)
+
+
+def test_the_encoding_of_a_checkpoint_is_for_other_networks_of_its_pixels() -> None:
+    encoding = quietly(dense(1, Signs()).eval(), GRAY).encoding
+    assert encoding.at == (34,)
+    assert quietly(dense(1).eval(), encoding).encoding.at == ()
+    assert quietly(dense(1, Affine(1.0, -1.0), Signs()).eval(), encoding).encoding.at == (112,)
 
 
 def test_an_input_that_is_codes_may_be_multiplied_and_shifted() -> None:
@@ -195,6 +269,66 @@ def test_layers_of_blrc_train_on_codes() -> None:
         blrc.pixels((40,), mean=[0.5], std=[0.25], scale=3, exact=True)
 
 
+class Given(nn.Module):
+    """Computes anything, written as a function of one tensor."""
+
+    def __init__(self, function: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.function(x)
+
+
+def test_numbers_in_the_source_may_need_more_floats_in_float64() -> None:
+    """A sum of many 0.1307 is one float64 where each is a float32, and two where each is a float64."""
+    torch.manual_seed(0)
+    model = dense(1, Given(lambda x: (x - 0.1307) / 0.3081)).eval()
+    raw = pixels(PLAIN, 0)
+    checkpoint = quietly(model, PLAIN)
+    assert checkpoint.encoding.exact
+    with torch.no_grad():
+        wanted = model(torch.from_numpy(checkpoint.encoding.real(raw))).numpy()
+    program = build(checkpoint, [MAP])[0]
+    assert np.array_equal(reference.scores(program, device_layout(raw)) * program.score_scale, wanted)
+    assert len({*map(tuple, wanted)}) > SAMPLES // 8
+
+
+@pytest.mark.parametrize("encoding", [PLAIN, blrc.pixels((1, 6, 6), mean=[0.0], std=[1.0], exact=True)])
+@pytest.mark.parametrize(
+    ("before", "words"),
+    [
+        (lambda x: x * torch.inf, "not finite"),
+        (lambda x: x + torch.nan, "not finite"),
+        (lambda x: x * 1e200 * 1e200, "module's type has no float for"),
+        (lambda x: x * 1e-200 * 1e-200, "module's type has no float for"),
+        (
+            lambda x: x + torch.tensor([10.0 ** -(40 * (i % 7)) for i in range(36)], dtype=x.dtype).reshape(1, 6, 6),
+            "not one for each channel",
+        ),
+        (
+            lambda x: x.flatten(1) + torch.tensor([10.0 ** -(40 * (i % 7)) for i in range(36)], dtype=x.dtype),
+            "sums no few floats hold",
+        ),
+    ],
+)
+def test_numbers_that_no_float_holds_are_refused(
+    encoding: blrc.InputEncoding, before: Callable[[torch.Tensor], torch.Tensor], words: str
+) -> None:
+    with pytest.raises(BlrcError, match=words):
+        from_model(dense(1, Given(before)).double().eval(), encoding)
+
+
+@pytest.mark.parametrize("scale", [1.0, 16.0])
+def test_codes_that_a_layer_did_not_compute_are_found_at_any_scale(
+    scale: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A first layer whose shifts are lost is seen by its values, also where codes are parts of a unit."""
+    monkeypatch.setattr(entry, "_added", lambda *given: [])
+    with pytest.raises(BlrcError, match="differs from what was captured"):
+        from_model(dense(1, Affine(1.0, 0.25)).eval(), blrc.int8_codes((1, 6, 6), scale=scale))
+
+
 @pytest.mark.parametrize("name", ["convolution of colours", "bits of colours"])
 def test_an_export_is_compared_with_the_module_on_its_own_pixels(name: str, tmp_path: Path) -> None:
     encoding, model = network(name, 0)
@@ -206,6 +340,61 @@ def test_an_export_is_compared_with_the_module_on_its_own_pixels(name: str, tmp_
     report = blrc.verify(tmp_path / "out", original=model, random=50)
     assert report.equal and report.original is not None
     assert report.original.same_program and report.original.same_labels == report.original.labels > 50
+
+
+def test_another_threshold_of_pixels_is_another_program(tmp_path: Path) -> None:
+    model = dense(1, Given(sign)).eval()
+    blrc.save(model, path=tmp_path / "net.pt", input=GRAY)
+    blrc.export(tmp_path / "net.pt", folder=tmp_path / "out")
+    for before, layer in ((lambda x: sign(x - 0.5), "input.binarize"), (lambda x: x, "input.encode")):
+        other = dense(1, Given(before)).eval()
+        other.load_state_dict(model.state_dict())
+        report = blrc.verify(tmp_path / "out", original=other, random=20)
+        assert not report.equal and report.original is not None and not report.original.same_program
+        assert layer in str(report.original.problems)
+    path = next((tmp_path / "out").glob("*.manifest.json"))
+    held = json.loads(path.read_text())
+    held["settings"]["input"]["scale"] = 2.0
+    path.write_text(json.dumps(held))
+    with pytest.raises(
+        BlrcError, match=r"manifest\.json: settings\.input: .*only pixels with mean and std can be exact"
+    ):
+        blrc.verify(tmp_path / "out", original=model)
+
+
+@pytest.mark.parametrize("exact", [0, 1, np.True_, np.False_, "yes", np.array([True, False])])
+def test_exact_is_a_truth(exact: Any) -> None:
+    with pytest.raises(BlrcError, match="must be True, False or None"):
+        blrc.pixels((1, 6, 6), mean=[0.5], std=[0.25], exact=exact)
+
+
+def test_only_pixels_are_exact() -> None:
+    with pytest.raises(BlrcError, match="only pixels with mean and std can be exact"):
+        blrc.InputEncoding("int8", (1, 6, 6), 1.0, (0.5,), (0.25,), exact=True)
+    with pytest.raises(BlrcError, match="one value for each of 1 channels, got 1 and 2"):
+        blrc.pixels((1, 6, 6), mean=[0.5], std=[0.25, 0.5])
+
+
+@pytest.mark.parametrize("name", ["dense", "bits of colours"])
+def test_a_loaded_network_is_an_original_and_computes_in_torch_alone(name: str, tmp_path: Path) -> None:
+    encoding, model = network(name, 0)
+    blrc.save(model, path=tmp_path / "net.pt", input=encoding)
+    blrc.export(tmp_path / "net.pt", folder=tmp_path / "out")
+    checkpoint = blrc.load(tmp_path / "net.pt")
+    loaded = checkpoint.model().eval()
+    report = blrc.verify(tmp_path / "out", original=loaded, random=20)
+    assert report.original is not None and report.original.same_program
+    assert report.original.same_labels == report.original.labels > 20
+    raw = torch.arange(256, dtype=torch.uint8).reshape(-1, *[1] * len(encoding.shape)).expand(-1, *encoding.shape)
+    x = torch.from_numpy(checkpoint.encoding.real(raw.numpy()))
+    with torch.no_grad():
+        wanted = codes(x, checkpoint.encoding)
+        assert np.array_equal(wanted.numpy(), checkpoint.encoding.codes(raw.numpy()))
+        exported = torch.export.export(loaded, (x[:2],), dynamic_shapes=({0: torch.export.Dim("batch")},)).module()
+        assert torch.equal(exported(x), loaded(x))
+    assert torch.equal(codes(x.half(), checkpoint.encoding).float(), wanted)
+    with pytest.raises(BlrcError, match="holds a loaded network; save that itself"):
+        from_model(nn.Sequential(loaded), checkpoint.encoding)
 
 
 @pytest.mark.parametrize("name", ["convolution of colours", "bits that fall", "channels of their own"])

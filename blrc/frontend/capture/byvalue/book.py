@@ -64,6 +64,7 @@ class Book:
         self._padded: dict[int, Padded] = {}
         self.input = self.layer(INPUT, "", None, shape=shape, bits=bits)
         self.pixels: Pixels | None = None
+        self.unit = 1.0  # codes for each unit of the input
 
     def who(self, path: str) -> str:
         """Return how messages call the module at `path`."""

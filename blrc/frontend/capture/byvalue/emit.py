@@ -53,7 +53,7 @@ class Captured:
 
     def reads(self, encoding: InputEncoding) -> InputEncoding:
         """Return the input of the layers, from the one that the module was run with."""
-        return replace(encoding, at=self.at) if self.at else encoding
+        return replace(encoding, at=self.at) if encoding.exact else encoding
 
 
 def emit(outputs: Mapping[str, Atom], leaves: Sequence[str]) -> Captured:
@@ -97,7 +97,12 @@ def emit(outputs: Mapping[str, Atom], leaves: Sequence[str]) -> Captured:
         nodes.append(Node(name, atom.kind, (before,), atom.options))
         tensors |= {f"{name}.{key}": _single(value) for key, value in atom.tensors.items()}
     heads = tuple((head, names.get(last.number, INPUT)) for head, last in lasts.items() if len(lasts) > 1)
-    return Captured(tuple(nodes), tensors, named, tuple(notes), heads, _limits(given))
+    limits = {_limits(last) for last in lasts.values()}
+    if len(limits) > 1:
+        raise BlrcError(
+            "the heads: read pixels, or bits of them by several thresholds; all heads must read the same bits"
+        )
+    return Captured(tuple(nodes), tensors, named, tuple(notes), heads, *limits)
 
 
 def _limits(atom: Atom) -> tuple[int, ...]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
 from blrc.errors import BlrcError
@@ -17,15 +18,17 @@ from blrc.frontend.capture.byvalue.agreement import check_agreement
 from blrc.frontend.capture.byvalue.book import Book
 from blrc.frontend.capture.byvalue.emit import Captured, emit
 from blrc.frontend.capture.byvalue.rules.entry import begin
+from blrc.frontend.capture.byvalue.rules.linear import ROUNDINGS
 from blrc.frontend.capture.byvalue.rules.meaning import explain
 from blrc.frontend.capture.byvalue.tape import Tape
-from blrc.frontend.capture.byvalue.values import Reals
+from blrc.frontend.capture.byvalue.values import Atom, Reals
 from blrc.frontend.capture.check import Inputs
 from blrc.frontend.capture.copies import copied
 from blrc.frontend.capture.recording import begin_evaluation, first_line, head_names, outputs
 from blrc.frontend.capture.trace import undisturbed
 from blrc.frontend.capture.walk import named_modules
 from blrc.net.encoding import InputEncoding
+from blrc.net.standardising import RAW_VALUES
 
 FEW = 3  # samples of the second run, which shows that nothing but the values depends on the input
 ALIKE = 1e-3  # relative distance of real numbers that were computed in float64 from those in the module's own type
@@ -68,7 +71,7 @@ def read(
             _check_constant(first.captured, run(model, encoding, other.to("cpu", dtype), None, names).captured)
         check_agreement(first.captured, inputs.codes(first.captured.reads(encoding)), dtype, inputs.names)
         if dtype != torch.float64:
-            _check_exact(model, encoding, first.captured, inputs, names)
+            _check_exact(model, encoding, first.captured, inputs, dtype, names)
         for what, mode in (("in inference mode", torch.inference_mode), ("with gradients", torch.enable_grad)):
             _check_plain(model, first.results, torch.from_numpy(x).to(dtype), what, mode)
     return first.captured
@@ -144,7 +147,19 @@ def run(
         heads = head_names(list(found), [head for head, _ in captured.heads], type(model).__name__, names)
         layers = (layer for _, layer in captured.heads)
         captured = replace(captured, heads=tuple(zip(heads, layers, strict=True)))
+    _check_first(book, captured)
     return Run(captured, tuple(output.clone() for output in found.values()), tuple(tape.steps))
+
+
+def _check_first(book: Book, captured: Captured) -> None:
+    """Refuse what standardised pixels are taken for by another layer than a linear one, or a sign of theirs."""
+    atoms = list(captured.atoms.values())
+    if book.pixels is not None and any(atom.x is book.input and atom.kind in ("shift", "scale") for atom in atoms):
+        first = next((atom for atom in atoms if atom.kind not in ("shift", "scale", "flatten")), atoms[-1])
+        raise BlrcError(
+            f"{book.who(first.path)}: computes {first.kind} of pixels; before the first linear layer, or the sign of "
+            "pixels, only multiply and add numbers by channel"
+        )
 
 
 def _called(model: nn.Module, x: torch.Tensor, who: Callable[[], str]) -> Any:
@@ -166,6 +181,10 @@ def _check_constant(first: Captured, again: Captured) -> None:
         raise BlrcError(
             f"layer {name!r}: is another for another input; forward must take the same steps for all inputs"
         )
+    if first.at != again.at:
+        raise BlrcError(
+            "the sign of pixels: is another for another input, or at each call; only constant numbers can be compiled"
+        )
     for key, value in first.tensors.items():
         if not np.array_equal(value, again.tensors[key], equal_nan=value.dtype.kind == "f"):
             name, _, what = key.rpartition(".")
@@ -180,6 +199,7 @@ def _check_exact(
     encoding: InputEncoding,
     captured: Captured,
     inputs: Inputs,
+    dtype: torch.dtype,
     names: Sequence[str] | None,
 ) -> None:
     """Compare with the module in float64, unless its code mixes types and cannot run so."""
@@ -187,14 +207,30 @@ def _check_exact(
         exact = run(model, encoding, torch.from_numpy(inputs.real), torch.float64, names).captured
     except BlrcError:
         return
-    kinds = [[(node.name, node.kind) for node in each.nodes] for each in (captured, exact)]
-    if kinds[0] != kinds[1]:
+    steps, others = _steps(captured), _steps(exact)
+    if [(atom.kind, atom.path) for _, atom, _ in steps] != [(atom.kind, atom.path) for _, atom, _ in others]:
         raise BlrcError("the module has other layers in float64 than in its own type; write it without regard to types")
-    for key, value in captured.tensors.items():
-        other = exact.tensors[key]
-        if not np.allclose(value, other, rtol=ALIKE, atol=ALIKE * float(np.abs(other).max(initial=0.0))):
-            raise BlrcError(f"layer {key.rpartition('.')[0]!r}: has another {key.rpartition('.')[2]} in float64")
+    for (name, _, held), (_, _, likewise) in zip(steps, others, strict=True):
+        for key, value in held.items():
+            other = likewise[key]
+            if not np.allclose(value, other, rtol=ALIKE, atol=ALIKE * float(np.abs(other).max(initial=0.0))):
+                raise BlrcError(f"layer {name!r}: has another {key} in float64")
+    nearly = 1 + RAW_VALUES * ROUNDINGS * torch.finfo(dtype).eps
+    if any(abs(at - other) > nearly for at, other in zip(captured.at, exact.at, strict=True)):
+        raise BlrcError("the sign of pixels: has another threshold in float64; write forward without regard to types")
     check_agreement(exact, inputs.codes(exact.reads(encoding)), torch.float64, inputs.names)
+
+
+def _steps(captured: Captured) -> list[tuple[str, Atom, dict[str, NDArray[Any]]]]:
+    """Return the layers with their tensors; shifts that follow each other are one, whose float64 they are parts of."""
+    found: list[tuple[str, Atom, dict[str, NDArray[Any]]]] = []
+    for name, atom in captured.atoms.items():
+        if found and atom.kind == found[-1][1].kind == "shift" and atom.x is found[-1][1]:
+            first, _, held = found.pop()
+            found.append((first, atom, {"by": held["by"] + atom.tensors["by"]}))
+        else:
+            found.append((name, atom, dict(atom.tensors)))
+    return found
 
 
 def _check_plain(

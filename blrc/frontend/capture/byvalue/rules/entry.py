@@ -7,6 +7,7 @@ often as the signs of the weights say.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
@@ -28,6 +29,7 @@ def begin(book: Book, encoding: InputEncoding, dtype: torch.dtype) -> Held:
     Args:
         dtype: the type of the module's input.
     """
+    book.unit = encoding.scale
     if book.input.bits:
         return Held(table_of_bits(book.input), encoding.shape)
     atom, one = book.input, np.ones(1)
@@ -66,24 +68,34 @@ def first_layer(
         given: what the module computed of the layer's input.
         out: what it computed of its output.
     """
-    seen, one = tuple(out.shape[1:]), np.ones(1)
+    seen, one, rounded = tuple(out.shape[1:]), np.ones(1), "" if book.pixels is None else f", or {ROUND}"
+    if not all(np.isfinite(row).all() for step in steps for row in vars(step).values()):
+        why = "reads an input that is multiplied by, or added to, a number that is not finite"
+        return book.opaque(f"its layer {why}", _FINITE, path, seen, x)
     slopes = [(Fraction(a), Fraction(d)) for step in steps for a, d in [(step.factor[0], step.divisor[0])]]
     if any((row != row[0]).any() for step in steps for row in (step.factor, step.divisor)):
         why = "reads an input that is multiplied by another number for each channel"
-        return book.opaque(f"its layer {why}", _ALIKE, path, seen, x)
+        return book.opaque(f"its layer {why}", _ALIKE + rounded, path, seen, x)
     offset = _offset(steps)
     if any(offset) and np.any(options.get("padding", 0)):
         why = "pads the input with zeros, which no pixel or code stands for, since a number was added to it"
-        return book.opaque(f"its layer {why}", _NO_PADS, path, seen, x)
+        return book.opaque(f"its layer {why}", _NO_PADS + rounded, path, seen, x)
     moves: list[tuple[Reals, Reals] | Reals] = []
     for step, (factor, divisor) in zip(steps, slopes, strict=True):
         moves.append((np.array([float(factor)]), np.array([float(divisor)])))
         if any(offset):
-            moves += _added(step.by, signs, int(options.get("groups", 1)))
+            added = _added(step.by, signs, int(options.get("groups", 1)))
+            if added is None:
+                why = "reads an input to which numbers are added whose sums no few floats hold"
+                return book.opaque(f"its layer {why}", _FINITE, path, seen, x)
+            moves += added
     scale, bias = behind
     moves += [(scale, one), np.zeros(1) if bias is None else bias]
     left = [move for move in moves if (move.any() if isinstance(move, np.ndarray) else (move[0] != move[1]).any())]
-    off = _rounding(given, slopes, offset)
+    off = _rounding(given, slopes, offset, book.unit)
+    if off is None:
+        why = "reads an input that is multiplied by, or added to, a number that the module's type has no float for"
+        return book.opaque(f"its layer {why}", _FINITE, path, seen, x)
     inner = {**options, "bias": False}
     weight = {"weight": signs.astype(np.float32)}
     made = book.layer(kind, path, x, inner, weight, seen, out=None if left else out, off=off)
@@ -96,8 +108,11 @@ def first_layer(
     return made
 
 
-_ALIKE = "give all channels one std, or round pixels to codes: blrc.pixels(..., exact=False)"
-_NO_PADS = "pad behind the first sign only, or round pixels to codes: blrc.pixels(..., exact=False)"
+ROUND = "round pixels to codes: blrc.pixels(..., exact=False)"
+"""End messages of what a network of rounded pixels may have."""
+_ALIKE = "multiply all channels alike"
+_NO_PADS = "pad behind the first sign only"
+_FINITE = "scale the input to numbers of some units"
 
 
 def _offset(steps: Sequence[Step]) -> list[Fraction]:
@@ -112,27 +127,43 @@ def _offset(steps: Sequence[Step]) -> list[Fraction]:
     return [found[i] for i in which.reshape(-1)]
 
 
-def _added(by: Reals, signs: Reals, groups: int) -> list[Reals]:
-    """Return what adding numbers to a layer's input adds to its sums, in parts that are floats."""
+def _added(by: Reals, signs: Reals, groups: int) -> list[Reals] | None:
+    """Return what adding numbers to a layer's input adds to its sums, in parts that are floats, or None if in none."""
     if not by.any():
         return []
-    each = np.repeat(by.reshape(groups, -1), len(signs) // groups, axis=0)  # (out, in / groups)
-    counts = signs.reshape(*signs.shape[:2], -1).sum(axis=2).astype(np.int64)
-    totals = [Fraction(0)] * len(signs)
-    for value in np.unique(by):
-        times = np.where(each == value, counts, 0).sum(axis=1)
-        totals = [total + int(n) * Fraction(value) for total, n in zip(totals, times, strict=True)]
-    rows = [parts(total) or [] for total in totals]
+    counts = signs.reshape(groups, -1, signs.shape[1], signs[0, 0].size).sum(axis=3).astype(np.int64).astype(object)
+    ratios = [value.as_integer_ratio() for value in by.tolist()]
+    bottom = max(below for _, below in ratios)  # all are powers of two
+    each = np.array([above * (bottom // below) for above, below in ratios], dtype=object).reshape(groups, -1)
+    rows = []
+    for whole in np.concatenate([times @ numbers for times, numbers in zip(counts, each, strict=True)]):
+        total = Fraction(whole, bottom)
+        row = parts(total) if abs(total) < sys.float_info.max else None
+        if row is None:
+            return None
+        rows.append(row)
     return [np.array([row[depth] if depth < len(row) else 0.0 for row in rows]) for depth in range(max(map(len, rows)))]
 
 
-def _rounding(given: torch.Tensor, slopes: Sequence[tuple[Fraction, Fraction]], offset: Sequence[Fraction]) -> float:
-    """Return how far the module's input is from codes, relative to the largest: it computes with rounding."""
+def _rounding(
+    given: torch.Tensor, slopes: Sequence[tuple[Fraction, Fraction]], offset: Sequence[Fraction], unit: float
+) -> float | None:
+    """Return how far the module's input is from codes, relative to the largest: it computes with rounding.
+
+    Args:
+        unit: codes for each unit of what the first layer reads.
+
+    Returns:
+        None where the module's floats do not reach what is done to the codes.
+    """
     slope = Fraction(1)
     for factor, divisor in slopes:
         slope *= factor / divisor
     if not slope:
         return 0.0
+    own = torch.finfo(given.dtype)
+    if max(map(abs, (slope, *offset))) > own.max or abs(slope) < own.tiny:
+        return None
     column = np.reshape([float(by) for by in offset], (-1, *[1] * (given.ndim - 2)))
-    codes = (given.detach().double().numpy() - column) / float(slope)
+    codes = (given.detach().double().numpy() - column) / float(slope) * unit
     return float(np.abs(codes - np.rint(codes)).max(initial=0.0) / max(1.0, np.abs(codes).max(initial=0.0)))
