@@ -85,7 +85,7 @@ def _output(node: Node, tensors: Mapping[str, NDArray[Any]], x: Reals) -> Layer:
             # The sign of what is no number is not specified, and comes from degenerate norm statistics only.
             return Layer(np.where(x >= 0, 1.0, -1.0), np.where(np.isnan(x), np.inf, 0.0))
         case "levels" | "ste_levels":
-            return _levels(x, int(node.options["bits"]), float(node.options["step"]))
+            return _levels(x, int(node.options["bits"]), float(needed("step")))
         case "gaussian_sample":
             return Layer(x, 0.0)
         case "flatten":

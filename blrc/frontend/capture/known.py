@@ -43,7 +43,6 @@ _SMALLEST = {
     "num_features": 1,
     "bias": True,
     "bits": 1,
-    "step": 1.0,
 }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from blrc.frontend.kinds.node import Node
-from blrc.frontend.kinds.record import Kind, Values, flag, no_more, positive
+from blrc.frontend.kinds.record import Kind, Tensor, Values, flag, no_more, positive
 from blrc.net.levels import level_bits, level_step
 from blrc.net.net import Flatten, Levels, Sign
 
@@ -15,7 +15,7 @@ def _sign(who: str, node: Node, values: Values) -> Sign:
 
 
 def _levels(who: str, node: Node, values: Values) -> Levels:
-    return Levels(node.name, node.inputs[0], node.options["bits"], float(node.options["step"]))
+    return Levels(node.name, node.inputs[0], node.options["bits"], level_step(who, float(values.reals("step"))))
 
 
 def _no_layer(who: str, node: Node, values: Values) -> None:
@@ -27,11 +27,6 @@ def _bits(who: str, option: str, value: Any) -> None:
     level_bits(who, value)
 
 
-def _step(who: str, option: str, value: Any) -> None:
-    """Refuse anything but a step between two levels."""
-    level_step(who, value)
-
-
 def _flatten(who: str, node: Node, values: Values) -> Flatten:
     return Flatten(node.name, node.inputs[0])
 
@@ -39,7 +34,7 @@ def _flatten(who: str, node: Node, values: Values) -> Flatten:
 SIGN = Kind("sign", {"tau": positive, "hard": flag, "exact": flag}, no_more, lambda _: {}, _sign)
 STE_SIGN = Kind("ste_sign", {}, no_more, lambda _: {}, _sign)
 LEVELS, STE_LEVELS = (
-    Kind(name, {"bits": _bits, "step": _step}, no_more, lambda _: {}, _levels) for name in ("levels", "ste_levels")
+    Kind(name, {"bits": _bits}, no_more, lambda _: {"step": Tensor(())}, _levels) for name in ("levels", "ste_levels")
 )
 SAMPLE = Kind("gaussian_sample", {}, no_more, lambda _: {}, _no_layer)
 FLATTEN = Kind("flatten", {}, no_more, lambda _: {}, _flatten)

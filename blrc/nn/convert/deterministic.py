@@ -151,7 +151,7 @@ def _replace(module: nn.Module, sample: bool, generator: torch.Generator | None)
         pooling: nn.Module = pools[module.dims - 1](module.kernel_size, module.stride, module.padding)
         return pooling
     if isinstance(module, StochasticLevels | SteLevels):
-        return SteLevels(module.bits, module.step)
+        return SteLevels(module.bits, float(module.step)).to(module.step.device)
     if isinstance(module, GaussianSample):
         return nn.Identity()
     return Sign() if isinstance(module, StochasticSign | SteSign) else None

@@ -18,7 +18,27 @@ from blrc.nn.layers.activation import Decided
 from blrc.nn.noise import Noise, Noisy
 
 
-class SteLevels(nn.Module):
+class _Levels(nn.Module):
+    """Hold the options of levels; the step is a buffer, so that a state_dict has it."""
+
+    bits: int
+    step: Tensor
+
+    def _set(self, bits: int, step: float) -> None:
+        name = type(self).__name__
+        self.bits = level_bits(name, bits)
+        self.register_buffer("step", torch.tensor(level_step(name, step)))
+
+    @property
+    def top(self) -> int:
+        """Return the largest code, which is the number of thresholds."""
+        return int(2**self.bits - 1)
+
+    def extra_repr(self) -> str:
+        return f"bits={self.bits}, step={float(self.step):g}"
+
+
+class SteLevels(_Levels):
     """Round activations to codes of `bits` bits and return their values: a tensor of any shape to one of its shape.
 
         c = min(max(floor(a / s + 1/2), 0), 2^k - 1),    h = s c
@@ -28,7 +48,8 @@ class SteLevels(nn.Module):
 
     Args:
         bits: k, from 1 to 8.
-        step: s, which is given and not trained: a norm behind the next linear map divides it out.
+        step: s, a buffer of type float32 that is given and not trained: a norm behind the next linear map divides it
+            out.
 
     Raises:
         BlrcError: an option is out of range, or the input is no tensor.
@@ -40,19 +61,16 @@ class SteLevels(nn.Module):
         tensor([0.0000, 0.0000, 0.5000, 1.0000, 1.5000])
     """
 
-    def __init__(self, bits: int, step: float) -> None:
+    def __init__(self, bits: int, step: float = 1.0) -> None:
         super().__init__()
-        self.bits, self.step = level_bits("SteLevels", bits), level_step("SteLevels", step)
+        self._set(bits, step)
 
     def forward(self, x: Tensor) -> Tensor:
         x = expect_tensor(x, "SteLevels")
-        return _Rounded.apply(x, self.step, 2**self.bits - 1)  # type: ignore[no-untyped-call, no-any-return]
-
-    def extra_repr(self) -> str:
-        return f"bits={self.bits}, step={self.step}"
+        return _Rounded.apply(x, float(self.step), self.top)  # type: ignore[no-untyped-call, no-any-return]
 
 
-class StochasticLevels(Noisy):
+class StochasticLevels(_Levels, Noisy):
     """Sample codes of `bits` bits of a `Gaussian` and return their values, a tensor of the same shape.
 
     The code c of a variable a ~ N(mean, var) is the number of thresholds that a reaches:
@@ -65,7 +83,7 @@ class StochasticLevels(Noisy):
 
     Args:
         bits: k, from 1 to 8.
-        step: s, which is given and not trained.
+        step: s, as for `SteLevels`.
 
     Raises:
         BlrcError: an option is out of range, or the input is no Gaussian.
@@ -79,19 +97,17 @@ class StochasticLevels(Noisy):
         tensor([0., 2., 3.])
     """
 
-    def __init__(self, bits: int, step: float) -> None:
+    def __init__(self, bits: int, step: float = 1.0) -> None:
         super().__init__()
-        self.bits, self.step = level_bits("StochasticLevels", bits), level_step("StochasticLevels", step)
+        self._set(bits, step)
         self.noise = Noise(torch.Tensor.normal_)
 
     def forward(self, x: Gaussian) -> Tensor:
         x = expect_gaussian(x, "StochasticLevels")
-        at = tuple(self.step * (t - 0.5) for t in range(1, 2**self.bits))
+        step = float(self.step)
+        at = tuple(step * (t - 0.5) for t in range(1, self.top + 1))
         signs: Tensor = Decided.apply(x.mean, x.var, self.noise.like(x.mean), at, None, True, False)  # type: ignore[no-untyped-call]
-        return (signs + float(len(at))) * (0.5 * self.step)
-
-    def extra_repr(self) -> str:
-        return f"bits={self.bits}, step={self.step}"
+        return (signs + float(self.top)) * (0.5 * step)
 
 
 class GaussianSample(Noisy):

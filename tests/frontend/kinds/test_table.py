@@ -49,8 +49,8 @@ GOOD: dict[str, dict[str, Any]] = {
     "clip": {"min_val": -1.0, "max_val": 2.5},
     "threshold": {"channels": 3},
     "strict_sign": {},
-    "levels": {"bits": 2, "step": 0.5},
-    "ste_levels": {"bits": 8, "step": 1},
+    "levels": {"bits": 2},
+    "ste_levels": {"bits": 8},
     "gaussian_sample": {},
 }
 OTHERS: dict[str, list[dict[str, Any]]] = {
