@@ -277,7 +277,9 @@ def _check_tensors(nodes: tuple[Node, ...], tensors: Mapping[str, NDArray[Any]])
 def shadows_of(checkpoint: Checkpoint) -> frozenset[str]:
     """Return the keys of the weights of a Binarized NN, of which only the signs count."""
     return frozenset(
-        f"{node.name}.weight" for node in checkpoint.nodes if node.kind.startswith("ste_") and node.kind != "ste_sign"
+        key
+        for node in checkpoint.nodes
+        if node.kind.startswith("ste_") and (key := f"{node.name}.weight") in checkpoint.tensors
     )
 
 
