@@ -23,7 +23,6 @@ never.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -43,11 +42,10 @@ from blrc.lowering.chain import (
     pick,
     signs,
 )
-from blrc.net.elements import ELEMENTS
+from blrc.net.levels import level_bits, level_step
 from blrc.net.net import Conv, Dense, Leak, Levels, Norm, Pointwise, Reals, Scale, Shift, Sign, Threshold, check_finite
 from blrc.net.pieces import Stage
 
-MOST_BITS = max(element.code_bits for element in ELEMENTS.values())
 TIE = 1e-12
 """Relative size of what float64's rounding may have done to a value; smaller values are ties."""
 
@@ -109,11 +107,9 @@ def fold_stage(stage: Stage, scale: Fraction | float, low: int, high: int, binar
 
 
 def check_levels(levels: Levels) -> None:
-    """Raise a `BlrcError` that names the layer if its codes have no type, or their step is no positive number."""
-    if not 1 <= levels.bits <= MOST_BITS:
-        raise BlrcError(f"layer {levels.name!r}: codes of {levels.bits} bits; they have 1 to {MOST_BITS}")
-    if not (math.isfinite(levels.step) and levels.step > 0):
-        raise BlrcError(f"layer {levels.name!r}: its step {levels.step} must be a finite number above 0")
+    """Raise a `BlrcError` that names the layer if its codes have not 1 to 8 bits, or their step is out of range."""
+    level_bits(f"layer {levels.name!r}", levels.bits)
+    level_step(f"layer {levels.name!r}", levels.step)
 
 
 def _at(sign: Sign | Threshold | Levels, c: int, below: bool) -> list[Fraction]:

@@ -161,7 +161,7 @@ MUTATIONS: dict[str, tuple[Callable[[Program], Program], str]] = {
     "unsigned table": (constant("table", lambda t: t.astype(np.uint8)), "op 'encode': constant 'table' is uint8"),
     "conv gives int8": (
         op(1, y=replace(BITS1, dtype="int8")),
-        "op 'conv': takes bits, int8 or codes and gives bits or",
+        "op 'conv': takes bits, int8 or codes and gives",
     ),
     "groups 0": (op(1, groups=0), "op 'conv': channels not divisible by groups"),
     "3 groups of 2 channels": (op(1, groups=3), "op 'conv': channels not divisible by groups"),
@@ -182,10 +182,10 @@ MUTATIONS: dict[str, tuple[Callable[[Program], Program], str]] = {
     ),
     "pool stride 0": (op(1, pool=Window((2, 2), (0, 2))), "op 'conv': bad window"),
     "pool of the wrong size": (op(2, window=Window((2, 2), (1, 1))), "op 'pool': pooled shape"),
-    "pool gives int8": (op(2, y=Value("pool.bits", "int8", (2, 2, 6))), "op 'pool': max pooling takes bits or codes"),
+    "pool gives int8": (op(2, y=Value("pool.bits", "int8", (2, 2, 6))), "op 'pool': max pooling takes bits"),
     "pool gives codes": (
         op(2, y=Value("pool.bits", "codes2", (2, 2, 6))),
-        "op 'pool': max pooling takes bits or codes",
+        "op 'pool': max pooling takes bits",
     ),
     "weights of another shape": (constant("dense.w", lambda w: w[:, :1]), "op 'dense': constant 'dense.w' is uint32"),
     "weights of another type": (constant("dense.w", lambda w: w.astype(np.int64)), "op 'dense': constant 'dense.w' is"),
