@@ -146,10 +146,10 @@ def _conv(stage: Stage, here: _Here, encoding: InputEncoding) -> tuple[Lowered, 
         weights = linear.weights.transpose(0, 2, 3, 1)
         weights = np.where(seen[:, None, None, :], -weights, weights)
     size = window.output(*x.shape[:2])
+    rule = folded(stage, encoding, x.dtype == "bits")  # levels that it reads are known to the stage
     dtype: DType = code_type(stage.sign.bits) if isinstance(stage.sign, Levels) else "bits"
     y = Value(f"{linear.name}.bits", dtype, (*size, len(weights)))
     op = Conv(linear.name, x, y, f"{linear.name}.weights", f"{linear.name}.thresholds", window, groups)
-    rule = folded(stage, encoding, x.dtype == "bits")  # levels that it reads are known to the stage
     signs = np.where(rule.flip[:, None, None, None], -weights, weights)
     return Lowered(op, {op.weights: pack_signs(signs), op.thresholds: rule.threshold}), rule.inverted
 

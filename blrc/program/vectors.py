@@ -85,7 +85,7 @@ def from_memory(value: Value, stored: NDArray[Any]) -> NDArray[Any]:
     """
     element, (height, width, channels) = value.element, value.shape
     if not element.planes:
-        return stored.reshape(-1, *value.shape)
+        return stored.reshape(len(stored), *value.shape)
     held = 32 * words(channels)
     found = unpack_planes(stored.reshape(len(stored), height, width, -1), held, element.planes)
     if found[..., channels:].any():
