@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from blrc.errors import BlrcError
 from blrc.lowering.calibrate import folded
 from blrc.lowering.fold import Folded
-from blrc.net.net import MaxPool, Pointwise
+from blrc.net.net import Levels, MaxPool, Pointwise
 from blrc.net.pieces import Stage, pieces
 from blrc.program.program import Op, Program
 from blrc.verification.original.original import Original, Tensor
@@ -66,6 +67,11 @@ def places(program: Program, original: Original) -> list[Place]:
     inverted = np.zeros(0, dtype=bool)
     for piece in pieces(net):
         if isinstance(piece, Stage):
+            if isinstance(piece.sign, Levels):
+                raise BlrcError(
+                    f"layer {piece.sign.name!r}: gives codes of levels, and an export is compared with an original "
+                    "network of +-1 alone; verify it without one"
+                )
             rule = folded(piece, net.encoding, binary)
             bits = original.bits(piece)
             decision = Decision(piece, binary, rule, original.sums(piece), bits)

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from blrc.net.bits import pack, unpack
 from blrc.program.ops.op import Value
 from blrc.program.program import BinaryScores, Conv, Pool, Program, Scores
+from blrc.targets.c.kernels import thresholds
 from blrc.targets.c.kernels.families.codes import LOOKED_UP, code_rows, encoded, fused
 from blrc.targets.c.kernels.families.words import ROWS, blocked, packed_words
 from blrc.targets.c.kernels.kernel import Arguments, Kernel, Laid, Number, Step, Task, pixels
 from blrc.targets.c.kernels.tables import mapped, paired, plain
-from blrc.targets.c.kernels.thresholds import INT16_MAX
 
 
 def limit_bits(program: Program) -> int:
@@ -24,7 +24,7 @@ def limit_bits(program: Program) -> int:
     A limit lies between the ends of twice the range of the sums. All layers have one width.
     """
     reach = [2 * program.bounds(op)[1] + 1 for op in program.ops if isinstance(op, Conv) and of_levels(op)]
-    return 16 if all(most <= INT16_MAX for most in reach) else 32
+    return 16 if all(most <= thresholds.INT16_MAX for most in reach) else 32
 
 
 def of_levels(op: Conv) -> bool:
@@ -47,9 +47,9 @@ def _planes(op: Conv) -> int:
     return op.x.element.code_bits or 2
 
 
-def _limits(task: Task[Conv], of_row: NDArray[np.int64], thresholds: NDArray[np.int32]) -> NDArray[Any]:
+def _limits(task: Task[Conv], of_row: NDArray[np.int64], reached: NDArray[np.int32]) -> NDArray[Any]:
     """Return constant - threshold for each row and threshold."""
-    table = of_row[:, None] - thresholds.reshape(len(thresholds), -1)
+    table = of_row[:, None] - reached.reshape(len(reached), -1)
     return table.astype(np.int16 if limit_bits(task.program) == 16 else np.int32)
 
 
@@ -59,9 +59,9 @@ def _lay_planes(task: Task[Conv]) -> Laid:
     def packed(table: NDArray[np.uint32]) -> NDArray[np.uint32]:
         return blocked(pack(unpack(table, op.group_channels).reshape(len(table), -1)), rows)
 
-    def limits(weights: NDArray[np.uint32], thresholds: NDArray[np.int32]) -> NDArray[Any]:
+    def limits(weights: NDArray[np.uint32], reached: NDArray[np.int32]) -> NDArray[Any]:
         ones = unpack(weights, op.group_channels).reshape(len(weights), -1).sum(1, dtype=np.int64)
-        return _limits(task, ones * (op.x.element.high if op.x.is_codes else 1), thresholds)
+        return _limits(task, ones * (op.x.element.high if op.x.is_codes else 1), reached)
 
     tables = (
         mapped("weights", constants[op.weights], packed),
