@@ -76,6 +76,7 @@ class Builder:
     Attributes:
         x: the value that the next op reads.
         sample: its values.
+        before: what the last op read.
         bits: of the codes that the next convolutions write; 0 for +-1.
     """
 
@@ -226,8 +227,13 @@ class Builder:
         for name, per_member in tables.items():
             self.constants[name] = _constant(per_member)
         self.ops.append(op)
+        self.before = self.sample
         self.sample = op.run(self._program(self.ops, {}), self.sample)
         self.x = op.y
+
+    def program(self) -> Program:
+        """What there is so far."""
+        return self._program(self.ops, {})
 
     def _program(self, ops: list[Op], extra: dict[str, list[NDArray[Any]]]) -> Program:
         constants = {**self.constants, **{name: _constant(tables) for name, tables in extra.items()}}

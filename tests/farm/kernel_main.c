@@ -132,10 +132,11 @@ static void call(const test_case *c, const blrc_conv *op, const void *x, uint32_
         blrc_scores_dots(n[0], n[1], bits, T(int8_t, 0), T(int32_t, 1), (int32_t *)to);
         break;
     case KERNEL_PLANES:
-        blrc_conv_planes(op, n[0], n[1], bits, T(uint32_t, 0), T(blrc_level_limit, 1), scratch, to);
+        blrc_conv_planes(op, n[0], n[1], bits, T(uint32_t, 0), T(blrc_level_limit, 1), T(int32_t, 2), scratch, to);
         break;
     case KERNEL_BYTES:
-        blrc_conv_bytes(op, n[0], x, T(int8_t, 0), n[1], T(uint32_t, 1), T(blrc_level_limit, 2), scratch, to);
+        blrc_conv_bytes(op, n[0], x, T(int8_t, 0), n[1], T(uint32_t, 1), T(blrc_level_limit, 2), T(int32_t, 3), scratch,
+                        to);
         break;
     case KERNEL_POOL_LEVELS:
         blrc_pool_levels(&c->pool, n[0], x, to);

@@ -33,7 +33,7 @@ static BLRC_INLINE void blrc_append_bits(blrc_bit_run *run, uint32_t bits, int32
 
 /* The bits of group g of plane p of the window at map pixel (my, mx), without gaps; the ones of real taps where there is
  * no such plane. `planes` are those of the map. */
-static void blrc_collect_plane(const blrc_conv *op, int32_t planes, const uint32_t *x, int32_t p, int32_t g, int32_t my,
+static BLRC_APART void blrc_collect_plane(const blrc_conv *op, int32_t planes, const uint32_t *x, int32_t p, int32_t g, int32_t my,
                                int32_t mx, uint32_t *to)
 {
     const blrc_window *win = &op->window;
@@ -53,6 +53,12 @@ static void blrc_collect_plane(const blrc_conv *op, int32_t planes, const uint32
             const int32_t real = row >= 0 && row < op->in_height && column >= 0 && column < op->in_width;
             const uint32_t *const pixel = real ? x + ((row * op->in_width + column) * planes + p) * words : x;
 
+            if (channels % 32 == 0 && p < planes) { /* whole words, one behind the other */
+                for (c = g * channels / 32; c < (g + 1) * channels / 32; ++c) {
+                    *run.to++ = real ? pixel[c] : 0;
+                }
+                continue;
+            }
             for (c = 0; c < channels; c += 32) {
                 const int32_t count = channels - c < 32 ? channels - c : 32;
                 uint32_t bits = real ? 0xFFFFFFFFu >> (32 - count) : 0;
@@ -83,51 +89,55 @@ static BLRC_APART uint32_t blrc_plane_nine(uint32_t ones, const uint32_t *x, BLR
 
 #endif
 
-/* The bits of a run that differ from each row of a block of four. */
-static BLRC_INLINE void blrc_count_block(const uint32_t *x, int32_t words, BLRC_TABLE(uint32_t) w, uint32_t *counts)
+/* v[r] += times the bits of a run that differ from row r of a block of four. */
+static BLRC_INLINE void blrc_count_block(const uint32_t *x, int32_t words, BLRC_TABLE(uint32_t) w, int32_t times,
+                                         int32_t *v)
 {
 #if BLRC_CARRY_SAVE
-    BLRC_TABLE(uint32_t) const alone = BLRC_SKIP(uint32_t, w, 4 * (words - 1));
-    int32_t r;
+    BLRC_TABLE(uint32_t) alone = BLRC_SKIP(uint32_t, w, 4 * (words - 1));
+    const uint32_t last = x[words - 1];
+    int32_t *const end = v + BLRC_ROWS;
 
-    for (r = 0; r < BLRC_ROWS; ++r, w = BLRC_SKIP(uint32_t, w, 2)) {
-        const uint32_t ones = words % 2 != 0 ? x[words - 1] ^ BLRC_READ(uint32_t, alone, r) : 0;
+    for (; v != end; ++v, w = BLRC_SKIP(uint32_t, w, 2)) {
+        const uint32_t ones = words % 2 != 0 ? last ^ BLRC_NEXT(uint32_t, alone) : 0;
 
-        counts[r] = words == 9 ? blrc_plane_nine(ones, x, w) : blrc_plane_pairs(ones, (uint32_t)words / 2, x, w);
+        *v += times * (int32_t)(words == 9 ? blrc_plane_nine(ones, x, w)
+                                           : blrc_plane_pairs(ones, (uint32_t)words / 2, x, w));
     }
 #else
-    counts[0] = counts[1] = counts[2] = counts[3] = 0;
+    uint32_t counts[BLRC_ROWS] = {0, 0, 0, 0};
+    int32_t r;
+
     blrc_dot4_all(x, w, words, counts);
+    for (r = 0; r < BLRC_ROWS; ++r) {
+        v[r] += times * (int32_t)counts[r];
+    }
 #endif
 }
 
 /* v of the rows of a block in one window, whose planes lie one behind the other. */
-static BLRC_INLINE void blrc_block_of_planes(int32_t planes, int32_t rows, const uint32_t *run, int32_t words,
-                                             BLRC_TABLE(uint32_t) w, int32_t *v)
+static BLRC_APART void blrc_block_of_planes(int32_t planes, int32_t rows, const uint32_t *run, int32_t words,
+                                            BLRC_TABLE(uint32_t) w, int32_t *v)
 {
-    int32_t p, r;
+    int32_t p;
 
     v[0] = v[1] = v[2] = v[3] = 0;
     for (p = 0; p < (planes == 0 ? 2 : planes); ++p, run += words) {
         const int32_t times = planes == 0 ? 2 - 3 * p : (int32_t)1 << p;
-        uint32_t counts[BLRC_ROWS];
 
         if (rows == BLRC_ROWS) {
-            blrc_count_block(run, words, w, counts);
+            blrc_count_block(run, words, w, times, v);
         } else {
-            counts[0] = blrc_dot1(run, w, words);
-        }
-        for (r = 0; r < rows; ++r) {
-            v[r] += times * (int32_t)counts[r];
+            v[0] += times * (int32_t)blrc_dot1(run, w, words);
         }
     }
 }
 
 /* The codes of one group of an output pixel, from `count` windows. */
-static void blrc_group_of_planes(const blrc_conv *op, int32_t planes, int32_t bits, int32_t g, const uint32_t *windows,
-                                 int32_t count, BLRC_TABLE(uint32_t) w, BLRC_TABLE(blrc_level_limit) limits, void *y)
+static void blrc_group_of_planes(const blrc_conv *op, int32_t planes, const blrc_level_rule *rule, int32_t g,
+                                 const uint32_t *windows, int32_t count, BLRC_TABLE(uint32_t) w, void *y)
 {
-    const int32_t outputs = op->out_channels / op->groups, each = ((int32_t)1 << bits) - 1;
+    const int32_t outputs = op->out_channels / op->groups, first = g * outputs;
     const int32_t words = blrc_words(op->window.kernel_y * op->window.kernel_x * (op->in_channels / op->groups));
     const int32_t window = (planes == 0 ? 2 : planes) * words, of_plane = blrc_words(op->out_channels);
     int32_t c, i, r;
@@ -142,17 +152,21 @@ static void blrc_group_of_planes(const blrc_conv *op, int32_t planes, int32_t bi
                 least[r] = v[r] < least[r] ? v[r] : least[r];
             }
         }
-        for (r = 0; r < op->rows && c + r < outputs; ++r, limits = BLRC_SKIP(blrc_level_limit, limits, each)) {
-            blrc_put_code(bits, of_plane, blrc_code_of(bits, least[r], limits), g * outputs + c + r, y);
+        for (r = 0; r < op->rows && c + r < outputs; ++r) {
+            const uint32_t code = blrc_code_of(rule, least[r], first + c + r);
+
+            blrc_put_code(rule->bits, of_plane, code, first + c + r, y);
         }
     }
 }
 
 void blrc_conv_planes(const blrc_conv *op, int32_t planes, int32_t bits, const uint32_t *x, BLRC_TABLE(uint32_t) weights,
-                      BLRC_TABLE(blrc_level_limit) limits, uint32_t *scratch, void *y)
+                      BLRC_TABLE(blrc_level_limit) limits, BLRC_TABLE(int32_t) scales,
+                      uint32_t *scratch, void *y)
 {
+    const blrc_level_rule rule = {bits, limits, scales};
     const blrc_window *pool = &op->pool;
-    const int32_t outputs = op->out_channels / op->groups, each = ((int32_t)1 << bits) - 1;
+    const int32_t outputs = op->out_channels / op->groups;
     const int32_t words = blrc_words(op->window.kernel_y * op->window.kernel_x * (op->in_channels / op->groups));
     const int32_t rows = (outputs + op->rows - 1) / op->rows * op->rows;
     uint8_t *to = (uint8_t *)y;
@@ -180,9 +194,8 @@ void blrc_conv_planes(const blrc_conv *op, int32_t planes, int32_t bits, const u
                         }
                     }
                 }
-                blrc_group_of_planes(op, planes, bits, g, scratch, count,
-                                     BLRC_SKIP(uint32_t, weights, g * rows * words),
-                                     BLRC_SKIP(blrc_level_limit, limits, g * outputs * each), to);
+                blrc_group_of_planes(op, planes, &rule, g, scratch, count,
+                                     BLRC_SKIP(uint32_t, weights, g * rows * words), to);
             }
         }
     }

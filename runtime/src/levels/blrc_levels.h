@@ -29,13 +29,35 @@ static inline void blrc_clear_pixel(int32_t bits, int32_t channels, void *y)
     }
 }
 
-/* How many of 2^bits - 1 limits, which never rise, v does not exceed. */
-static BLRC_INLINE uint32_t blrc_code_of(int32_t bits, int32_t v, BLRC_TABLE(blrc_level_limit) limits)
+/* How sums become codes of `bits` bits: by limits, 2^bits - 1 for each row, which never rise; or, where there are
+ * `scales`, by a multiplier and an offset of 64 bits, its lower half first: (offset - multiplier v) / 2^shift. The shift
+ * stands before those of the first row. */
+typedef struct blrc_level_rule {
+    int32_t bits;
+    BLRC_TABLE(blrc_level_limit) limits;
+    BLRC_TABLE(int32_t) scales;
+} blrc_level_rule;
+
+/* How many limits of a row v does not exceed. */
+static BLRC_INLINE uint32_t blrc_code_of(const blrc_level_rule *rule, int32_t v, int32_t row)
 {
+    const int32_t most = (int32_t)(((int32_t)1 << rule->bits) - 1);
     int32_t code = 0, half;
 
-    for (half = (int32_t)1 << (bits - 1); half != 0; half >>= 1) {
-        if (v <= BLRC_READ(blrc_level_limit, limits, code + half - 1)) {
+    if (rule->scales != 0) {
+        BLRC_TABLE(int32_t) const own = BLRC_SKIP(int32_t, rule->scales, 3 * row + 1);
+        const int64_t offset = (int64_t)BLRC_READ(int32_t, own, 2) * 4294967296 + (uint32_t)BLRC_READ(int32_t, own, 1);
+        const int64_t scaled = offset - (int64_t)BLRC_READ(int32_t, own, 0) * v;
+
+        if (scaled < 0) {
+            return 0;
+        }
+        return (uint32_t)(scaled >> BLRC_READ(int32_t, rule->scales, 0) > most
+                              ? most
+                              : scaled >> BLRC_READ(int32_t, rule->scales, 0));
+    }
+    for (half = (most + 1) / 2; half != 0; half >>= 1) {
+        if (v <= BLRC_READ(blrc_level_limit, rule->limits, row * most + code + half - 1)) {
             code += half;
         }
     }

@@ -8,16 +8,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 from by_night import night
-from c_exports import export
+from c_exports import assert_equal, export
 from every_kernel import PLAIN
 from random_programs import Builder, random_inputs
 from tile_programs import assert_steps_equal
 
-from blrc.program.program import Program, Value, Window
+from blrc.program.program import Constant, Conv, Program, Value, Window
 from blrc.targets.c.build.compiler import STRICT
 from blrc.targets.c.build.host import SANITIZE, HostBuild
 from blrc.targets.c.kernels.families.levels import limit_bits
 from blrc.targets.c.kernels.registry import KERNELS
+from blrc.targets.c.layout.layout import X86_64, lay_out
 
 SAME = Window((3, 3), padding=(1, 1, 1, 1))
 SKEW = Window((3, 2), (2, 1), (2, 0, 0, 1), (1, 2))
@@ -87,3 +88,33 @@ def test_layers_of_codes(tmp_path: Path, flags: tuple[str, ...], limits: int) ->
 def test_every_kernel_has_a_case() -> None:
     of_levels = {name for name in PLAIN if KERNELS[name].levels}
     assert {case[0] for case in CASES} | {"pool_levels", "scores_levels", "scores_signs"} == of_levels
+
+
+@pytest.mark.parametrize("flags", [SANITIZE, *night(("-O2", *STRICT))])
+def test_thresholds_on_a_line_become_multipliers(tmp_path: Path, flags: tuple[str, ...]) -> None:
+    """For each member that has thresholds of its own, and of channels that always give one code."""
+    rng = np.random.default_rng(5)
+    builder = Builder(Value("input", "int8", (5, 6, 3)), rng, members=2)
+    for name, bits in (("bytes", 8), ("whole", 4), ("planes", 7)):
+        builder.bits = bits
+        builder.conv(name, SAME, HALF if name == "bytes" else None, 1, 9)
+        op = builder.ops[-1]
+        assert isinstance(op, Conv)
+        tables = []
+        for member in range(2):
+            z = op.preactivation(builder.program(), builder.before, member)
+            slope = 4 * z.std(axis=(0, 1, 2)) / 2**bits
+            line = np.ceil(slope[:, None] * (np.arange(1, 2**bits) - 0.5) + z.mean(axis=(0, 1, 2))[:, None])
+            low, high = builder.program().bounds(op)
+            line[0], line[1] = low, high + 1
+            tables.append(line.clip(low, high + 1).astype(np.int32))
+        builder.constants[op.thresholds] = Constant(tuple(tables), (0, 1))
+        builder.sample = op.run(builder.program(), builder.before)
+    program = builder.finish()
+    raw = random_inputs(program, 12)
+    with HostBuild(export(program, tmp_path, raw[:1]), "net", flags) as c:
+        assert [c.step(name).tables[-1].role for name in ("bytes", "whole", "planes")] == ["scales"] * 3
+        for member in range(2):
+            assert_equal(program, c.run(raw, member), raw, [op.y.name for op in program.ops], member)
+        # Members of one structure share a library on hosts, whose tables have one length.
+        assert {step.tables[-1].role for step in lay_out(program, cpu=X86_64).steps[:3]} == {"limits"}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,11 @@ from blrc.targets.c.kernels import thresholds
 from blrc.targets.c.kernels.families.codes import LOOKED_UP, code_rows, encoded, fused
 from blrc.targets.c.kernels.families.words import ROWS, blocked, packed_words
 from blrc.targets.c.kernels.kernel import Arguments, Kernel, Laid, Number, Step, Task, pixels
-from blrc.targets.c.kernels.tables import mapped, paired, plain
+from blrc.targets.c.kernels.multipliers import Multipliers, multipliers
+from blrc.targets.c.kernels.tables import Table, mapped, plain
+
+LEAST_SCALED = 4
+"""Bits of codes from which on a multiplier and its offset, 12 bytes, take less than 15 thresholds or more."""
 
 
 def limit_bits(program: Program) -> int:
@@ -47,10 +51,45 @@ def _planes(op: Conv) -> int:
     return op.x.element.code_bits or 2
 
 
-def _limits(task: Task[Conv], of_row: NDArray[np.int64], reached: NDArray[np.int32]) -> NDArray[Any]:
-    """Return constant - threshold for each row and threshold."""
-    table = of_row[:, None] - reached.reshape(len(reached), -1)
-    return table.astype(np.int16 if limit_bits(task.program) == 16 else np.int32)
+def _scaled(task: Task[Conv]) -> list[Multipliers] | None:
+    """Return what stands in place of the thresholds of a layer, of each pair of tables that `paired` makes.
+
+    Hosts keep thresholds: memory is plentiful there, and members of one structure share a library, whose tables have
+    one length.
+    """
+    op, constants = task.op, task.program.constants
+    if bits_of(op.y) < LEAST_SCALED or task.cpu.levels:
+        return None
+    pairs = _pairs(task)
+    return multipliers([constants[op.thresholds].tables[t] for _, t in pairs], *task.program.bounds(op))
+
+
+def _pairs(task: Task[Conv]) -> list[tuple[int, int]]:
+    """Return the distinct pairs of weights and thresholds that members have, by their places."""
+    weights, thresholds = (task.program.constants[name] for name in (task.op.weights, task.op.thresholds))
+    return sorted(set(zip(weights.of_member, thresholds.of_member, strict=True)))
+
+
+def _rules(task: Task[Conv], constant: Callable[[NDArray[np.uint32]], NDArray[np.int64]]) -> tuple[Table, str]:
+    """Return the table by which sums become codes, and what it says in comments.
+
+    Args:
+        constant: of each row of weights, what its sums are counted from.
+    """
+    op, constants = task.op, task.program.constants
+    weights, thresholds = constants[op.weights], constants[op.thresholds]
+    scaled, pairs = _scaled(task), _pairs(task)
+    of_members = tuple(map(pairs.index, zip(weights.of_member, thresholds.of_member, strict=True)))
+    if scaled is None:
+        dtype = np.int16 if limit_bits(task.program) == 16 else np.int32
+        rows = [
+            constant(weights.tables[w])[:, None] - thresholds.tables[t].reshape(len(thresholds.tables[t]), -1)
+            for w, t in pairs
+        ]
+        arrays = tuple(np.ascontiguousarray(table).reshape(-1).astype(dtype) for table in rows)
+        return Table("limits", arrays, of_members), f"{op.y.element.high} thresholds"
+    arrays = tuple(each.table(constant(weights.tables[w])) for each, (w, _) in zip(scaled, pairs, strict=True))
+    return Table("scales", arrays, of_members), "a multiplier for each output"
 
 
 def _lay_planes(task: Task[Conv]) -> Laid:
@@ -59,16 +98,14 @@ def _lay_planes(task: Task[Conv]) -> Laid:
     def packed(table: NDArray[np.uint32]) -> NDArray[np.uint32]:
         return blocked(pack(unpack(table, op.group_channels).reshape(len(table), -1)), rows)
 
-    def limits(weights: NDArray[np.uint32], reached: NDArray[np.int32]) -> NDArray[Any]:
-        ones = unpack(weights, op.group_channels).reshape(len(weights), -1).sum(1, dtype=np.int64)
-        return _limits(task, ones * (op.x.element.high if op.x.is_codes else 1), reached)
+    def ones(weights: NDArray[np.uint32]) -> NDArray[np.int64]:
+        found = unpack(weights, op.group_channels).reshape(len(weights), -1).sum(1, dtype=np.int64)
+        return np.asarray(found * (op.x.element.high if op.x.is_codes else 1))
 
-    tables = (
-        mapped("weights", constants[op.weights], packed),
-        paired("limits", constants[op.weights], constants[op.thresholds], limits),
-    )
+    rules, said = _rules(task, ones)
     of = f"{bits_of(op.x)} planes" if op.x.is_codes else "bits and real taps"
-    return Laid(tables, f"{packed_words(op)} words a row, {of}, {op.y.element.high} thresholds", rows)
+    tables = mapped("weights", constants[op.weights], packed), rules
+    return Laid(tables, f"{packed_words(op)} words a row, {of}, {said}", rows)
 
 
 def _lay_bytes(task: Task[Conv]) -> Laid:
@@ -77,19 +114,24 @@ def _lay_bytes(task: Task[Conv]) -> Laid:
     weights = mapped(
         "weights", constants[op.weights], lambda t: code_rows(t, op.group_channels, op.groups, max(8, rows))
     )
-    zero = np.zeros(op.y.shape[2], np.int64)
-    limits = mapped("limits", constants[op.thresholds], lambda t: _limits(task, zero, t))
-    return encoded(task, (weights, limits), f"8-bit codes, {op.fan_in} a row, {op.y.element.high} thresholds")
+    rules, said = _rules(task, lambda t: np.zeros(len(t), np.int64))
+    return encoded(task, (weights, rules), f"8-bit codes, {op.fan_in} a row, {said}")
+
+
+def _by_rules(step: Step, tables: Sequence[str]) -> Arguments:
+    """Return the arguments for what turns sums into codes: limits, or scales."""
+    return [tables[-1], "0"] if step.tables[-1].role == "limits" else ["0", tables[-1]]
 
 
 def _plane_arguments(step: Step, geometry: str, tables: Sequence[str]) -> Arguments:
-    planes = Number("planes", step.op.x.element.code_bits)
-    return [geometry, planes, Number("bits", bits_of(step.y)), "x", *tables, "scratch", "y"]
+    size = Number("planes", step.op.x.element.code_bits), Number("bits", bits_of(step.y))
+    return [geometry, *size, "x", tables[0], *_by_rules(step, tables), "scratch", "y"]
 
 
 def _byte_arguments(step: Step, geometry: str, tables: Sequence[str]) -> Arguments:
     source = ["0", Number("table_rows", 0)] if step.op.x.is_codes else fused(step, tables)
-    return [geometry, Number("bits", bits_of(step.y)), "x", *source, *tables[-2:], "scratch", "y"]
+    bits = Number("bits", bits_of(step.y))
+    return [geometry, bits, "x", *source, tables[-2], *_by_rules(step, tables), "scratch", "y"]
 
 
 def _pool_arguments(step: Step, geometry: str, tables: Sequence[str]) -> Arguments:
@@ -132,7 +174,7 @@ CONV_PLANES = Kernel(
 CONV_BYTES = Kernel(
     "conv_bytes",
     Conv,
-    about="tabulates the sums of every four codes of 8 bits, looks them up, and compares with several thresholds",
+    about="tabulates the sums of every four codes of two pixels, looks them up, and compares with several thresholds",
     needs="layers of codes of more than 4 bits, and first layers that write codes",
     fits=lambda task: task.op.x.element.planes == 0,
     cost=lambda task: LOOKED_UP * task.op.fan_in * task.op.y.shape[2] * pixels(task.op),
@@ -140,8 +182,8 @@ CONV_BYTES = Kernel(
     arguments=_byte_arguments,
     geometry="conv",
     levels=True,
-    scratch=lambda task: 4 * (-(-task.op.y.shape[2] // task.op.groups // 8) * 8) * (1 if task.op.pool is None else 2),
-    buffers=lambda macros: 10 * macros["BLRC_CODES"],
+    scratch=lambda task: 4 * (-(-task.op.y.shape[2] // task.op.groups // 8) * 8) * (2 if task.op.pool is None else 3),
+    buffers=lambda macros: 16 * macros["BLRC_CODES"],
     asks=lambda op: {"BLRC_CODES": op.fan_in},
 )
 POOL_LEVELS = Kernel(
