@@ -24,7 +24,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
     def run(*args: Any, stream: TextIO, threads: int, log: Path | None, device: str, minutes: float) -> Trained:
         assert device == "cpu" and minutes == math.inf
         calls.append((*args, threads, log))
-        return Trained(nn.Sequential(), {"fp": [0.999], "blrnet": [0.97, 0.9912, 0.98]}, [])
+        return Trained(nn.Sequential(), {"fp": [0.999], "blrnet": [0.97, 0.9912, 0.98]}, [], 0.9912)
 
     monkeypatch.setattr("blrc.training.run.run", run)
     return calls
