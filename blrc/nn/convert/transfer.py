@@ -13,7 +13,7 @@ from blrc.nn.layers.levels import SteLevels, StochasticLevels
 from blrc.nn.layers.norm import StochasticBatchNorm1d, StochasticBatchNorm2d
 from blrc.nn.weights import Bernoulli
 
-STEP_BITS = 8
+STEP_BITS = 12
 """Significant bits of a step: with those of a code they are no more than a float32 has."""
 STEP_VALUES = 100_000
 """Activations of a layer, about, on which its step is chosen."""
