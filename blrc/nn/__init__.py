@@ -22,7 +22,7 @@ except ImportError:
     raise missing("torch", "blrc.nn") from None
 
 from blrc.nn.convert.deterministic import Sign, deterministic, reestimate
-from blrc.nn.convert.transfer import transfer_, xavier_
+from blrc.nn.convert.transfer import choose_steps_, transfer_, xavier_
 from blrc.nn.gaussian import Gaussian
 from blrc.nn.layers.activation import StochasticSign, probability_minus
 from blrc.nn.layers.binary import BinaryConv1d, BinaryConv2d, BinaryLinear, SoftmaxLinear
@@ -70,6 +70,7 @@ __all__ = [
     "StrictSign",
     "Threshold",
     "WeightDistribution",
+    "choose_steps_",
     "clip_",
     "deterministic",
     "distributions",

@@ -160,9 +160,9 @@ def _extreme(content: dict[str, Any], rng: Random) -> dict[str, Any]:
 def state(rng: Random, good: Path, place: Path) -> Case:
     """The state of a training run."""
     path = place / "net.pt.training"
-    plain = {"format": 5, "options": {"seed": 1, "x": "y"}, "threads": 1, "device": "cpu", "stage": 0, "epoch": 1,
+    plain = {"format": 6, "options": {"seed": 1, "x": "y"}, "threads": 1, "device": "cpu", "stage": 0, "epoch": 1,
              "model": {"a": torch.zeros(3)}, "adam": {"state": {}, "param_groups": []}, "best": {},
-             "best_accuracy": 0.5, "best_epoch": 1, "results": {},
+             "best_accuracy": 0.5, "best_merit": 0.5, "best_epoch": 1, "results": {},
              "history": [{"stage": "x", "epoch": 1, "validation": 0.5}]}  # fmt: skip
     buffer = io.BytesIO()
     try:

@@ -14,7 +14,7 @@ from torch.autograd.function import once_differentiable
 
 from blrc.net.levels import level_bits, level_step
 from blrc.nn.gaussian import Gaussian, expect_gaussian, expect_tensor
-from blrc.nn.layers.activation import Decided
+from blrc.nn.layers.activation import VAR_FLOOR, Decided
 from blrc.nn.noise import Noise, Noisy
 
 
@@ -152,14 +152,19 @@ class _Rounded(torch.autograd.Function):
 
 
 class _Sampled(torch.autograd.Function):
-    """Compute the sample for given noise; where the variance is 0 its gradient, which would be infinite, is 0."""
+    """Compute the sample for given noise.
+
+    The gradient with respect to a variance below `VAR_FLOOR`, which grows without bound, is that at the floor. Where
+    the variance is 0, so are all inputs, and no gradient passes through it to them or to the weights.
+    """
 
     @staticmethod
     def forward(ctx: Any, mean: Tensor, var: Tensor, noise: Tensor) -> Tensor:
-        std = var.sqrt()
+        rstd = var.clamp_min(VAR_FLOOR).rsqrt_()
         ctx.var_shape = var.shape
+        std = var * rstd
         if ctx.needs_input_grad[1]:
-            ctx.save_for_backward(std, noise)
+            ctx.save_for_backward((rstd * noise).mul_(0.5))
         return torch.addcmul(mean, std, noise)
 
     @staticmethod
@@ -167,6 +172,5 @@ class _Sampled(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor | None, None]:
         if not ctx.needs_input_grad[1]:
             return grad, None, None
-        std, noise = ctx.saved_tensors
-        slope = (grad * noise).mul_(0.5).div_(std).masked_fill_(std == 0, 0.0)
-        return grad, slope.sum_to_size(ctx.var_shape), None
+        (slope,) = ctx.saved_tensors
+        return grad, (grad * slope).sum_to_size(ctx.var_shape), None
