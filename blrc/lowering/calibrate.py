@@ -30,7 +30,7 @@ from blrc.net.shapes import check_shapes
 CHUNK = 16  # samples that are summed or decided at once: small enough for caches
 KEPT = 2**28  # bytes of pre-activations that are kept for deciding; where they are more, they are computed twice
 AT_ONCE = 2**24  # values that are computed at once
-MOST_BITS = 2**31  # of one layer for all samples together, 256 MiB; of codes, each bit of them
+MOST_BITS = 2**31  # of one layer for all samples together, 256 MiB
 
 
 def calibrate(net: Net, samples: NDArray[Any]) -> Net:
@@ -47,7 +47,7 @@ def calibrate(net: Net, samples: NDArray[Any]) -> Net:
     if len(samples) < 2:
         raise BlrcError(f"calibration needs at least 2 samples, got {len(samples)}; a few hundred are better")
     shapes = check_shapes(net)
-    _check_room(shapes, len(samples))
+    _check_room(net, shapes, len(samples))
     prepare(float(len(samples)) * sum(_multiply_adds(layer, shapes) for layer in net.layers))
     x: _Maps = _Raw(net.encoding, samples)
     behind = net.encoding.is_binary
@@ -109,12 +109,14 @@ def _by_channel(values: NDArray[Any], z: NDArray[Any]) -> NDArray[Any]:
     return values.reshape(1, -1, *[1] * (z.ndim - 2))
 
 
-def _check_room(shapes: Mapping[str, tuple[int, ...]], count: int) -> None:
-    for name, shape in shapes.items():
-        if math.prod(shape) * count > MOST_BITS:
+def _check_room(net: Net, shapes: Mapping[str, tuple[int, ...]], count: int) -> None:
+    for layer in net.layers:
+        size = math.prod(shapes[layer.name]) * (layer.bits if isinstance(layer, Levels) else 1)
+        if size * count > MOST_BITS:
+            what = "bits" if isinstance(layer, Levels) else "values"
             raise BlrcError(
-                f"calibration: layer {name!r} has {math.prod(shape)} values for each of {count} samples, together more "
-                f"than {MOST_BITS}; save the network again with at most {MOST_BITS // math.prod(shape)} samples"
+                f"calibration: layer {layer.name!r} has {size} {what} for each of {count} samples, together more "
+                f"than {MOST_BITS}; save the network again with at most {MOST_BITS // size} samples"
             )
 
 
