@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 
 from blrc.errors import BlrcError
 from blrc.lowering.chain import has_affine_prefix, pick
-from blrc.lowering.fold import Folded, fold_stage
-from blrc.lowering.inputs import inputs_of
+from blrc.lowering.fold import Folded, fold_stage, inputs_of
 from blrc.lowering.preactivations import max_pool, preactivation, prepare
 from blrc.lowering.single import rounded
 from blrc.net.elements import ELEMENTS, DType, code_type

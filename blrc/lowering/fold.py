@@ -42,12 +42,40 @@ from blrc.lowering.chain import (
     pick,
     signs,
 )
+from blrc.net.encoding import InputEncoding
 from blrc.net.levels import level_bits, level_step
 from blrc.net.net import Conv, Dense, Leak, Levels, Norm, Pointwise, Reals, Scale, Shift, Sign, Threshold, check_finite
-from blrc.net.pieces import Stage
+from blrc.net.pieces import ScoreStage, Stage
 
 TIE = 1e-12
 """Relative size of what float64's rounding may have done to a value; smaller values are ties."""
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Describe the integers that a layer reads.
+
+    Attributes:
+        peak: their largest magnitude.
+        scale: how many make one unit of the real values that they stand for.
+        binary: whether they are +-1.
+    """
+
+    peak: int
+    scale: Fraction
+    binary: bool
+
+
+def inputs_of(stage: Stage | ScoreStage, encoding: InputEncoding, behind: bool) -> Inputs:
+    """Return what the binary layer of a stage reads.
+
+    Args:
+        encoding: the network's input.
+        behind: whether the layer reads what another stage gives, or bits, and not the input's codes.
+    """
+    if stage.reads is not None:
+        return Inputs(stage.reads.most, 1 / Fraction(stage.reads.step), False)
+    return Inputs(1, Fraction(1), True) if behind else Inputs(encoding.peak, Fraction(encoding.scale), False)
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 
 from blrc.lowering.affine import real_scores
 from blrc.lowering.calibrate import decide, fan_in, folded, passes, turned
-from blrc.lowering.fold import float64_decision
-from blrc.lowering.inputs import inputs_of
+from blrc.lowering.fold import float64_decision, inputs_of
 from blrc.lowering.preactivations import max_pool, preactivation
 from blrc.lowering.single import decides
 from blrc.net.encoding import InputEncoding

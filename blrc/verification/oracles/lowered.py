@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from blrc.lowering.affine import affine
 from blrc.lowering.calibrate import decide, folded
-from blrc.lowering.inputs import inputs_of
+from blrc.lowering.fold import inputs_of
 from blrc.lowering.preactivations import max_pool, preactivation
 from blrc.net.encoding import device_layout
 from blrc.net.net import Flatten, Levels, MaxPool, Net, Softmax
