@@ -70,7 +70,7 @@ def cifar10(flavour: Flavour = "blrnet", width: float = 1.0, norm: bool = True, 
 
 def _network(
     flavour: Flavour, channels: int, size: int, blocks: Sequence[Sequence[int]], dense: Sequence[int], norm: bool,
-    bits: int,
+    bits: int = 2,
 ) -> nn.Sequential:  # fmt: skip
     if flavour not in get_args(Flavour):
         raise BlrcError(f"flavour {flavour!r}: expected {', '.join(map(repr, get_args(Flavour)))}")

@@ -53,6 +53,10 @@ def test_it_is_read_back_as_it_was(tmp_path: Path, dtype: torch.dtype) -> None:
     x = torch.from_numpy(ENCODING.real(samples()))
     one, two = (bnn.reestimate(bnn.deterministic(each.float()), x)(x) for each in (model, again))
     assert torch.equal(one, two) and one.std() > 0
+    blrc.save(held.model(), path=tmp_path / "y.pt", input=ENCODING, calibration=samples())
+    assert blrc.load(tmp_path / "y.pt").nodes == held.nodes
+    once_more = blrc.load(tmp_path / "y.pt").model().state_dict()
+    assert all(torch.equal(value, once_more[key]) for key, value in held.model().state_dict().items())
     assert type(again.get_submodule("7")) is bnn.StochasticLevels and type(again.get_submodule("4")) is bnn.SteLevels
 
 

@@ -17,6 +17,8 @@ STEP_BITS = 12
 """Significant bits of a step: with those of a code they are no more than a float32 has."""
 STEP_VALUES = 100_000
 """Activations of a layer, about, on which its step is chosen."""
+STEP_SHARES = tuple(0.05 * n for n in range(1, 33))
+"""Steps from which the search begins, as shares of the one that gives the largest activation the largest code."""
 STEP_ROUNDS = 8
 """Improvements of each step that is tried, after which the error hardly falls."""
 
@@ -116,7 +118,7 @@ def _best_step(values: Tensor, top: int) -> float | None:
     if not 0 < most < math.inf:
         return None
     best, least = 0.0, math.inf
-    for share in torch.linspace(0.05, 1.6, 32).tolist():
+    for share in STEP_SHARES:
         step, error = share * most / top, math.inf
         for _ in range(STEP_ROUNDS):  # in turn the best codes for a step, and the best step for these codes
             codes = (values / step).add_(0.5).floor_().clamp_(0, top)

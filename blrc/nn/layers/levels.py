@@ -160,17 +160,16 @@ class _Sampled(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, mean: Tensor, var: Tensor, noise: Tensor) -> Tensor:
-        rstd = var.clamp_min(VAR_FLOOR).rsqrt_()
+        relative = noise * var.clamp_min(VAR_FLOOR).rsqrt_()  # to the variance
         ctx.var_shape = var.shape
-        std = var * rstd
         if ctx.needs_input_grad[1]:
-            ctx.save_for_backward((rstd * noise).mul_(0.5))
-        return torch.addcmul(mean, std, noise)
+            ctx.save_for_backward(relative)
+        return torch.addcmul(mean, var, relative)
 
     @staticmethod
     @once_differentiable  # type: ignore[untyped-decorator, unused-ignore]
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor | None, None]:
         if not ctx.needs_input_grad[1]:
             return grad, None, None
-        (slope,) = ctx.saved_tensors
-        return grad, (grad * slope).sum_to_size(ctx.var_shape), None
+        (relative,) = ctx.saved_tensors
+        return grad, (grad * relative).mul_(0.5).sum_to_size(ctx.var_shape), None
