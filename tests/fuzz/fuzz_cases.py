@@ -58,12 +58,17 @@ def prepare(folder: Path) -> None:
     blrc.export(folder / "net.pt", folder=folder / "onnx", targets="onnx")
     blrc.export(folder / "net.pt", folder=folder / "c", targets="c")
     blrc.export(folder / "net.pt", folder=folder / "members", targets="onnx", members="2", gate="0.9")
+    leveled = nn.Sequential(
+        bnn.SteConv2d(1, 3, 3), nn.BatchNorm2d(3), bnn.SteLevels(2, 0.5), nn.Flatten(), bnn.SoftmaxLinear(48, 3)
+    )
+    blrc.save(randomise(leveled, 0), path=folder / "leveled.pt", input=encoding)
+    blrc.export(folder / "leveled.pt", folder=folder / "leveled", targets="onnx", name="net")
     prepare_onnx(folder / "files")
 
 
 def program(rng: Random, good: Path, place: Path) -> Case:
     """A program file; what is read of it is legal, and so it runs."""
-    source = good / rng.choice(("onnx", "members")) / "net.program.npz"
+    source = good / rng.choice(("onnx", "members", "leveled")) / "net.program.npz"
     path = place / "net.program.npz"
     path.write_bytes(npz_mutated(npz.read(source), rng, lambda raw: as_json(mutated(json.loads(raw), rng), rng)))
 
