@@ -30,7 +30,7 @@ def random_program(
     """A random program; the same for the same arguments. `shape` is (H, W, C).
 
     Every third seed's scores are binary. Seed 6 and every eighth after it make bits of pixels, and seed 4 and every
-    seventh after it pack the bits before the last dense layer. Seed 5 and every seventh after it write codes of several
+    seventh after it pack the bits before the last dense layer. Seed 7 and every eighth after it write codes of several
     thresholds, of other bits in each layer; of every other one of them a layer in between writes bits.
     """
     rng = np.random.default_rng(seed)
@@ -40,8 +40,8 @@ def random_program(
     if kind == "uint8":
         builder.binarize() if seed % 8 == 6 else builder.encode()
     for i in range(layers):
-        if seed % 7 == 5:
-            builder.bits = 0 if seed % 2 and i == 1 else int(rng.integers(1, 9))
+        if seed % 8 == 7:
+            builder.bits = 0 if seed % 16 == 7 and i == 1 else int(rng.integers(1, 9))
         if i == layers - 1 and seed % 7 == 4 and builder.x.dtype == "bits" and builder.x.shape[:2] != (1, 1):
             builder.flatten()
         if builder.x.shape[:2] == (1, 1) or i == layers - 1:
