@@ -150,6 +150,30 @@ def binarized_network(seed: int) -> tuple[nn.Module, tuple[int, int, int]]:
     return nn.Sequential(features, nn.Flatten(), last, *([nn.BatchNorm1d(7)] if seed % 2 == 0 else [])), shape
 
 
+def leveled_network(seed: int) -> tuple[nn.Module, tuple[int, int, int]]:
+    """An LR-net of three layers with codes of other bits in each, norms before and behind pools, negative gammas."""
+    rng = np.random.default_rng(seed)
+    bits = [int(k) for k in rng.permutation([2, 4, 8])]
+    before, after = [nn.BatchNorm2d(9), nn.MaxPool2d(2)], [nn.MaxPool2d(2), nn.BatchNorm2d(33)]
+    layers: list[nn.Module] = [
+        bnn.BinaryConv2d(1, 9, 3, padding=1),
+        bnn.GaussianSample(),
+        *before,
+        bnn.SteLevels(bits[0], step=2 / 2 ** bits[0]),
+        bnn.BinaryConv2d(9, 33, 3, padding=1, groups=3),
+        bnn.GaussianSample(),
+        *after,
+        bnn.SteLevels(bits[1], step=2 / 2 ** bits[1]),
+        nn.Flatten(),
+        bnn.BinaryLinear(33 * 9, 40),
+        bnn.GaussianSample(),
+        nn.BatchNorm1d(40),
+        bnn.SteLevels(bits[2], step=2 / 2 ** bits[2]),
+        bnn.SoftmaxLinear(40, 5),
+    ]
+    return nn.Sequential(*layers), (1, 12, 12)
+
+
 def calibrated_net(
     network: Callable[[int], tuple[nn.Module, tuple[int, int, int]]], seed: int, ties: bool = True
 ) -> tuple[Checkpoint, Net]:

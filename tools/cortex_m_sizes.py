@@ -31,6 +31,7 @@ VARIANTS = [
     {
         "BLRC_BIT_THRESHOLDS": bits,
         "BLRC_CODE_THRESHOLDS": bits,
+        "BLRC_LEVEL_LIMITS": bits,
         "BLRC_GATHER_WORDS": gathered,
         "BLRC_CODES": codes,
         "BLRC_CODE_ROWS": rows,
@@ -45,7 +46,7 @@ VARIANTS = [
 ]
 
 
-WITH_CODES = "blrc_conv_[cp][oa][dli]*.c"  # conv_codes, conv_columns, conv_pairs: they need no other file
+WITH_CODES = "blrc_conv_[bcp][oay][dlit]*.c"  # conv_bytes, _codes, _columns, _pairs: they need no other file
 
 
 @dataclass(frozen=True)

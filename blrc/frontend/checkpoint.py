@@ -17,8 +17,6 @@ A file may come from a stranger, so everything in it is checked for its type, it
 
 from __future__ import annotations
 
-import math
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -33,7 +31,16 @@ from blrc.display import Preformatted, sizes, table
 from blrc.errors import BlrcError
 from blrc.extras import require
 from blrc.frontend import logits
-from blrc.frontend.fields import encoding_of, expect, expect_only, field, invalid
+from blrc.frontend.fields import (
+    MOST_SAMPLE_BYTES,
+    MOST_SAMPLES,
+    calibration_of,
+    encoding_of,
+    expect,
+    expect_only,
+    field,
+    invalid,
+)
 from blrc.frontend.kinds.node import Node
 from blrc.frontend.kinds.record import shown
 from blrc.frontend.kinds.table import check_nodes, tensors_of
@@ -52,8 +59,6 @@ VERSION = 1
 LOGITS = ".weight.logits"
 _KEYS = ("format", "version", "nodes", "tensors", "input", "calibration", "whitening", "original", "heads")
 _SINGLE = np.finfo(np.float32)
-MOST_SAMPLES = 2**20  # for calibration: a few hundred suffice
-MOST_SAMPLE_BYTES = 2**28  # of all of them together, in memory
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -208,7 +213,7 @@ def _decode(content: Mapping[str, Any], source: str) -> Checkpoint:
         nodes,
         {key: np.array(value, value.dtype.newbyteorder("="), order="C") for key, value in tensors.items()},
         encoding,
-        None if samples is None else _inflate(expect(dict, samples, "calibration"), encoding),
+        None if samples is None else calibration_of(expect(dict, samples, "calibration"), encoding),
         source,
         whitening,
         None if original is None else origin_of(expect(dict, original, "the original")),
@@ -284,37 +289,11 @@ def _check_tensors(nodes: tuple[Node, ...], tensors: Mapping[str, NDArray[Any]])
 def shadows_of(checkpoint: Checkpoint) -> frozenset[str]:
     """Return the keys of the weights of a Binarized NN, of which only the signs count."""
     return frozenset(
-        f"{node.name}.weight" for node in checkpoint.nodes if node.kind.startswith("ste_") and node.kind != "ste_sign"
+        key
+        for node in checkpoint.nodes
+        if node.kind.startswith("ste_") and (key := f"{node.name}.weight") in checkpoint.tensors
     )
 
 
 def signs_of(weights: NDArray[Any]) -> NDArray[np.int8]:
     return np.where(weights >= 0, np.int8(1), np.int8(-1))
-
-
-def _inflate(stored: Mapping[str, Any], encoding: InputEncoding) -> NDArray[Any]:
-    """Return the calibration samples.
-
-    Their declared shape is checked first, and no more bytes are inflated than it says.
-    """
-    expect_only("calibration", stored, ("dtype", "shape", "deflated"))
-    name, shape = field(str, stored, "dtype"), field(list, stored, "shape")
-    data = field(np.ndarray, stored, "deflated")
-    if name != encoding.dtype.name or data.dtype != np.uint8 or data.ndim != 1:
-        invalid(f"calibration is {shown(name)}, expected {encoding.dtype.name}, deflated")
-    if any(type(n) is not int for n in shape) or tuple(shape[1:]) != encoding.shape or not shape or shape[0] < 0:
-        invalid("the shape of calibration is not that of samples of the input")
-    size = math.prod(shape)
-    if shape[0] > MOST_SAMPLES or size > MOST_SAMPLE_BYTES:
-        raise BlrcError(
-            f"{shape[0]} calibration samples of {size} bytes together are too many; at most {MOST_SAMPLES} samples of "
-            f"{MOST_SAMPLE_BYTES} bytes are taken"
-        )
-    inflater = zlib.decompressobj()
-    try:
-        raw = inflater.decompress(np.ascontiguousarray(data).data, size + 1)
-    except zlib.error as error:
-        invalid(f"calibration cannot be inflated: {error}")
-    if len(raw) != size or not inflater.eof:
-        invalid(f"calibration is not the {size} bytes that its shape says")
-    return np.frombuffer(bytearray(raw), encoding.dtype).reshape(shape)

@@ -6,7 +6,7 @@ import json
 import operator
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -183,12 +183,19 @@ def sample(checkpoint: Checkpoint, member: Member = MAP, running: bool = False) 
     """
     if member.layers is not None:
         sampled_layers(checkpoint, member.layers)  # refuses unknown names
-    layers = tuple(_layer(checkpoint, node, index, member, running) for index, node in enumerate(checkpoint.nodes))
-    net = Net(checkpoint.encoding, layers, str(member), heads=checkpoint.heads)
+    layers: list[Layer] = []
+    passed: dict[str, str] = {}  # a layer that passes a value on, and which value
+    for index, node in enumerate(checkpoint.nodes):
+        layer = _layer(checkpoint, node, index, member, running)
+        if layer is None:
+            passed[node.name] = passed.get(node.inputs[0], node.inputs[0])
+        else:
+            layers.append(replace(layer, x=passed.get(layer.x, layer.x)))
+    net = Net(checkpoint.encoding, tuple(layers), str(member), heads=checkpoint.heads)
     return net.upto(net.heads[0][1]) if len(net.heads) == 1 else net
 
 
-def _layer(checkpoint: Checkpoint, node: Node, index: int, member: Member, running: bool) -> Layer:
+def _layer(checkpoint: Checkpoint, node: Node, index: int, member: Member, running: bool) -> Layer | None:
     who = f"{checkpoint.source}: layer {node.name!r}"
     if len(node.inputs) != 1:
         raise BlrcError(f"{who} has {len(node.inputs)} inputs; layers take one")

@@ -109,7 +109,7 @@ def to_text(found: Memory) -> list[str]:
         if part.layer:
             sizes = layers.setdefault(part.layer, {})
             sizes[part.what] = sizes.get(part.what, 0) + part.nbytes
-    roles = {"weights": ("weights", "lists", "columns"), "thresholds": ("thresholds", "limits")}
+    roles = {"weights": ("weights", "lists", "columns"), "thresholds": ("thresholds", "limits", "scales")}
     rows: list[tuple[str, ...]] = [("flash", *roles, "other tables", "bytes")]
     for layer, sizes in layers.items():
         known = [sum(sizes.get(name, 0) for name in names) for names in roles.values()]

@@ -121,7 +121,7 @@ def _kind(op: Op, kinds: Mapping[str, str]) -> str:
     if not isinstance(op, Conv):
         return op.title
     if op.groups == 1:
-        return _OP[kinds[op.name]]
+        return _OP.get(kinds.get(op.name, ""), op.title)  # what turns a map back has no layer of its name
     return "depthwise conv" if op.groups == op.x.shape[2] else "grouped conv"
 
 
@@ -130,7 +130,7 @@ def _geometry(op: Op, kinds: Mapping[str, str]) -> str:
         return _window(op.window)
     if not isinstance(op, Conv):
         return ""
-    parts = [] if _OP[kinds[op.name]] == "dense" else [_window(op.window)]
+    parts = [] if _kind(op, kinds) == "dense" else [_window(op.window)]
     if op.groups > 1:
         parts.append(f"{op.groups} groups")
     if op.pool is not None:

@@ -61,12 +61,12 @@ def score_scale(nets: Sequence[Net]) -> float:
         return affine.score_scale(binary)
     peak = bias = 0.0
     for net in nets:
-        for layer in net.layers:
-            if isinstance(layer, Softmax):
-                check_finite(layer.name, "weight", layer.weights)
-                check_finite(layer.name, "bias", layer.bias)
-                peak = max(peak, float(np.abs(layer.weights).max()))
-                bias = max(bias, float(np.abs(layer.bias).max()))
+        last = pieces(net)[-1]
+        if isinstance(last, Softmax) and isinstance(net.layers[-1], Softmax):
+            check_finite(last.name, "weight", last.weights)
+            check_finite(last.name, "bias", last.bias)
+            peak = max(peak, float(np.abs(last.weights).max()))
+            bias = max(bias, float(np.abs(last.bias).max()))
     return max(peak / 127.0 or bias / 2**16 or 1.0, SMALLEST_SCALE)
 
 

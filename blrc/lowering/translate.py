@@ -16,8 +16,9 @@ from blrc.lowering import affine
 from blrc.lowering.calibrate import folded
 from blrc.net import net as ir
 from blrc.net.bits import pack_signs
+from blrc.net.elements import ELEMENTS, DType, code_type
 from blrc.net.encoding import InputEncoding
-from blrc.net.net import Dense, MaxPool, Net, Softmax
+from blrc.net.net import Dense, Levels, MaxPool, Net, Softmax
 from blrc.net.pieces import Piece, ScoreStage, Stage, pieces
 from blrc.net.shapes import check_shapes
 from blrc.net.window import Window
@@ -92,9 +93,12 @@ def translate(net: Net, scales: Sequence[float]) -> list[Lowered]:
             for pool in piece.pools:
                 lowered.append(_pool(pool, here.x))
                 here = _Here.of(lowered[-1].op.y, inverted)
+            if isinstance(piece.sign, Levels) and inverted.any():  # no weight undoes it where padding is code 0
+                lowered.append(_turned_back(piece.sign.name, here))
+                here = _Here.of(lowered[-1].op.y)
         elif isinstance(piece, MaxPool):
             if here.inverted.any():
-                lowered.append(_turned_back(piece, here))
+                lowered.append(_turned_back(piece.name, here))
                 here = _Here.of(lowered[-1].op.y)
             lowered.append(_pool(piece, here.x))
             here = _Here.of(lowered[-1].op.y)
@@ -142,27 +146,34 @@ def _conv(stage: Stage, here: _Here, encoding: InputEncoding) -> tuple[Lowered, 
         weights = linear.weights.transpose(0, 2, 3, 1)
         weights = np.where(seen[:, None, None, :], -weights, weights)
     size = window.output(*x.shape[:2])
-    y = Value(f"{linear.name}.bits", "bits", (*size, len(weights)))
+    rule = folded(stage, encoding, x.dtype == "bits")  # levels that it reads are known to the stage
+    dtype: DType = code_type(stage.sign.bits) if isinstance(stage.sign, Levels) else "bits"
+    y = Value(f"{linear.name}.bits", dtype, (*size, len(weights)))
     op = Conv(linear.name, x, y, f"{linear.name}.weights", f"{linear.name}.thresholds", window, groups)
-    rule = folded(stage, encoding, x.dtype == "bits")
     signs = np.where(rule.flip[:, None, None, None], -weights, weights)
     return Lowered(op, {op.weights: pack_signs(signs), op.thresholds: rule.threshold}), rule.inverted
 
 
-def _turned_back(pool: MaxPool, here: _Here) -> Lowered:
-    """Return an op that undoes inversions before a pool, which needs true bits: each channel is multiplied by +-1."""
+def _turned_back(layer: str, here: _Here) -> Lowered:
+    """Return an op that undoes inversions: each channel is multiplied by +-1, and codes are counted from their largest.
+
+    A pool needs true bits, and whoever reads codes true codes.
+    """
     x, channels = here.x, here.x.shape[2]
-    y = Value(f"{pool.name}.turned.bits", "bits", x.shape)
+    y = Value(f"{layer}.turned.bits", x.dtype, x.shape)
     op = Conv(
-        f"{pool.name}.turned", x, y, f"{pool.name}.turned.weights", f"{pool.name}.turned.thresholds",
-        Window((1, 1)), channels,
-    )  # fmt: skip
+        f"{layer}.turned", x, y, f"{layer}.turned.weights", f"{layer}.turned.thresholds", Window((1, 1)), channels
+    )
     signs = np.where(here.inverted, np.int8(-1), np.int8(1)).reshape(channels, 1, 1, 1)
-    return Lowered(op, {op.weights: pack_signs(signs), op.thresholds: np.zeros(channels, dtype=np.int32)})
+    thresholds = np.zeros(channels, dtype=np.int32)
+    if x.dtype != "bits":
+        most = ELEMENTS[x.dtype].high
+        thresholds = np.arange(1, most + 1, dtype=np.int32) - np.where(here.inverted, most, 0)[:, None].astype(np.int32)
+    return Lowered(op, {op.weights: pack_signs(signs), op.thresholds: thresholds})
 
 
 def _pool(pool: MaxPool, x: Value) -> Lowered:
-    y = Value(f"{pool.name}.bits", "bits", (*pool.window.output(*x.shape[:2]), x.shape[2]))
+    y = Value(f"{pool.name}.bits", x.dtype, (*pool.window.output(*x.shape[:2]), x.shape[2]))
     return Lowered(Pool(pool.name, x, y, pool.window), {})
 
 

@@ -35,6 +35,17 @@ def unpack(packed: NDArray[np.uint32], channels: int) -> NDArray[np.bool_]:
     return np.unpackbits(lanes, axis=-1, count=channels, bitorder="little").view(np.bool_)
 
 
+def pack_planes(numbers: NDArray[Any], planes: int) -> NDArray[np.uint32]:
+    """Pack numbers below 2^planes along the last axis: all lowest bits first, as `pack` does, then the next ones."""
+    return pack(numbers) if planes == 1 else np.concatenate([pack(numbers & 1 << p) for p in range(planes)], axis=-1)
+
+
+def unpack_planes(packed: NDArray[np.uint32], channels: int, planes: int) -> NDArray[np.uint8]:
+    """Undo `pack_planes`: return the numbers as uint8 ``(..., channels)``."""
+    each = [unpack(part, channels).astype(np.uint8) for part in np.split(packed, planes, axis=-1)]
+    return np.asarray(sum(bits << np.uint8(p) for p, bits in enumerate(each)), dtype=np.uint8)
+
+
 def pack_signs(signs: NDArray[Any]) -> NDArray[np.uint32]:
     """Pack +-1 values along the last axis (+1 becomes bit 1)."""
     return pack(signs > 0)

@@ -1,14 +1,24 @@
-"""List the types of the numbers in maps, each with its form in NumPy, C and ONNX and its size."""
+"""List the types of the numbers in maps, each with its form in NumPy, C and ONNX and its size, and check levels."""
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
-DType = Literal["uint8", "int8", "int32", "bits"]
+from blrc.errors import BlrcError
+
+DType = Literal[
+    "uint8", "int8", "int32", "bits",
+    "codes1", "codes2", "codes3", "codes4", "codes5", "codes6", "codes7", "codes8",
+]  # fmt: skip
+"""``codesK`` are whole numbers from 0 to 2^K - 1, which a layer writes by several thresholds for one sum."""
+
+MOST_PLANES = 4
+"""Bits of a code up to which its bits lie apart, 32 channels in a word; longer codes take a byte each."""
 
 
 @dataclass(frozen=True)
@@ -20,6 +30,7 @@ class Element:
         given: the type of inputs in files, in calls of `blrc` and in ONNX.
         stored: the type in memory, in C; 32 channels share a word where numbers are bits.
         low, high: the smallest and the largest number.
+        code_bits: bits of a code; 0 where numbers are no codes of a layer.
     """
 
     value: np.dtype[Any]
@@ -27,6 +38,14 @@ class Element:
     stored: np.dtype[Any]
     low: int
     high: int
+    code_bits: int = 0
+
+    @property
+    def planes(self) -> int:
+        """Return how many words hold 32 channels of a pixel, one for each bit of a number; 0 where each lies alone."""
+        if self.code_bits:
+            return self.code_bits if self.code_bits <= MOST_PLANES else 0
+        return 1 if self.value == np.bool_ else 0
 
     @property
     def c_type(self) -> str:
@@ -39,9 +58,55 @@ def _same(name: str) -> Element:
     return Element(dtype, dtype, dtype, int(np.iinfo(dtype).min), int(np.iinfo(dtype).max))
 
 
+def _codes(bits: int) -> Element:
+    byte = np.dtype(np.uint8)
+    return Element(byte, byte, np.dtype(np.uint32) if bits <= MOST_PLANES else byte, 0, 2**bits - 1, bits)
+
+
+def code_type(bits: int) -> DType:
+    """Return the type of codes of 1 to 8 bits."""
+    return next(dtype for dtype, element in ELEMENTS.items() if element.code_bits == bits)
+
+
 ELEMENTS: Mapping[DType, Element] = {
     "uint8": _same("uint8"),
     "int8": _same("int8"),
     "int32": _same("int32"),
     "bits": Element(np.dtype(bool), np.dtype(np.uint8), np.dtype(np.uint32), 0, 1),
+    "codes1": _codes(1),
+    "codes2": _codes(2),
+    "codes3": _codes(3),
+    "codes4": _codes(4),
+    "codes5": _codes(5),
+    "codes6": _codes(6),
+    "codes7": _codes(7),
+    "codes8": _codes(8),
 }
+
+
+MOST_BITS = 8
+"""Bits of a code, which has a byte at most."""
+FINEST, COARSEST = 2.0**-64, 2.0**64
+"""Bounds of a step, between which no threshold overflows float32 or vanishes in it."""
+
+
+def level_bits(who: str, bits: Any) -> int:
+    """Return the number of bits, or raise a `BlrcError` that begins with `who` if it is not from 1 to 8."""
+    try:
+        number = 0 if isinstance(bits, bool) else operator.index(bits)
+    except TypeError:
+        number = 0
+    if not 1 <= number <= MOST_BITS:
+        raise BlrcError(f"{who}: bits {bits!r}: give a whole number from 1 to {MOST_BITS}")
+    return number
+
+
+def level_step(who: str, step: Any) -> float:
+    """Return the step, or raise a `BlrcError` that begins with `who` if it is no positive number within bounds."""
+    try:
+        number = 0.0 if isinstance(step, bool | str) else float(step)
+    except (TypeError, ValueError, OverflowError):
+        number = 0.0
+    if not FINEST <= number <= COARSEST:
+        raise BlrcError(f"{who}: step {step!r}: give a positive number, from 2^-64 to 2^64")
+    return number

@@ -162,6 +162,24 @@ class Threshold:
 
 
 @dataclass(frozen=True, eq=False)
+class Levels:
+    """Describe an activation of 2^bits levels: h = step c with codes c = clip(floor(a / step + 1/2), 0, 2^bits - 1).
+
+    The clip contains a ReLU. Codes are what the next layer reads, so padding is code 0.
+    """
+
+    name: str
+    x: str
+    bits: int
+    step: float
+
+    @property
+    def most(self) -> int:
+        """Return the largest code, which is the number of thresholds."""
+        return int(2**self.bits - 1)
+
+
+@dataclass(frozen=True, eq=False)
 class Flatten:
     """Describe the flattening of a map to one vector, in the order C, H, W."""
 
@@ -171,7 +189,7 @@ class Flatten:
 
 @dataclass(frozen=True, eq=False)
 class Softmax:
-    """Describe a last layer with real ``weights`` (classes, in) and ``bias`` (classes,) on +-1 inputs."""
+    """Describe a last layer with real ``weights`` (classes, in) and ``bias`` (classes,) on +-1 inputs or levels."""
 
     name: str
     x: str
@@ -182,7 +200,7 @@ class Softmax:
 Pointwise = Norm | Scale | Shift | Leak | Clip
 """What may stand between a binary layer and its sign, besides pooling: a monotone function for each channel."""
 
-Layer = Conv | Dense | Pointwise | MaxPool | Sign | Threshold | Flatten | Softmax
+Layer = Conv | Dense | Pointwise | MaxPool | Sign | Threshold | Levels | Flatten | Softmax
 
 
 @dataclass(frozen=True, eq=False)

@@ -32,7 +32,9 @@ OF_GATES = 2
 """The first format that knows gates."""
 OF_HEADS = 4
 """The first format that knows several heads."""
-FORMATS = tuple(range(1, 1 + max(OF_HEADS, *(op.format for op in OPS.values()))))
+OF_LEVELS = 5
+"""The first format that knows codes of several thresholds."""
+FORMATS = tuple(range(1, 1 + max(OF_LEVELS, *(op.format for op in OPS.values()))))
 """The formats that are read. A program is written in the first one that knows all of its parts."""
 LONGEST_STRUCTURE = 16 << 20  # bytes: 1,365 members of a thousand ops have less
 
@@ -110,6 +112,7 @@ def _read_structure(arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
 
 def _structure(program: Program) -> bytes:
     features = OF_HEADS if program.heads else OF_GATES if program.gate else 1
+    features = OF_LEVELS if any(op.y.is_codes for op in program.ops) else features
     number = max(features, *(op.format for op in program.ops))
     content = {
         "format": number,

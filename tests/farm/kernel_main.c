@@ -16,7 +16,7 @@ enum {
     KERNEL_CODES, KERNEL_PAIRS, KERNEL_COLUMNS, KERNEL_EIGHTS, KERNEL_DOTS, KERNEL_ROWS, KERNEL_GATHER, KERNEL_PACKED,
     KERNEL_TAPS, KERNEL_SLICES, KERNEL_QUADS, KERNEL_TILES, KERNEL_LANES, KERNEL_DENSE, KERNEL_DENSE_TILES,
     KERNEL_DENSE_COLUMNS, KERNEL_DENSE_QUADS, KERNEL_BINARIZE, KERNEL_FLATTEN, KERNEL_POOL, KERNEL_SCORES,
-    KERNEL_SCORES_DOTS
+    KERNEL_SCORES_DOTS, KERNEL_PLANES, KERNEL_BYTES, KERNEL_POOL_LEVELS, KERNEL_SCORES_LEVELS, KERNEL_SCORES_SIGNS
 };
 
 typedef struct test_case {
@@ -130,6 +130,22 @@ static void call(const test_case *c, const blrc_conv *op, const void *x, uint32_
         break;
     case KERNEL_SCORES_DOTS:
         blrc_scores_dots(n[0], n[1], bits, T(int8_t, 0), T(int32_t, 1), (int32_t *)to);
+        break;
+    case KERNEL_PLANES:
+        blrc_conv_planes(op, n[0], n[1], bits, T(uint32_t, 0), T(blrc_level_limit, 1), T(int32_t, 2), scratch, to);
+        break;
+    case KERNEL_BYTES:
+        blrc_conv_bytes(op, n[0], x, T(int8_t, 0), n[1], T(uint32_t, 1), T(blrc_level_limit, 2), T(int32_t, 3), scratch,
+                        to);
+        break;
+    case KERNEL_POOL_LEVELS:
+        blrc_pool_levels(&c->pool, n[0], x, to);
+        break;
+    case KERNEL_SCORES_LEVELS:
+        blrc_scores_levels(n[0], n[1], n[2], n[3], x, T(int8_t, 0), T(int32_t, 1), (int32_t *)to);
+        break;
+    case KERNEL_SCORES_SIGNS:
+        blrc_scores_signs(n[0], n[1], n[2], n[3], x, T(uint32_t, 0), T(int32_t, 1), T(int32_t, 2), (int32_t *)to);
         break;
     default:
         exit(2);

@@ -92,6 +92,7 @@ C_ROOMS = {
     "count": "core",
     "words": "core count",
     "codes": "core count",
+    "levels": "core count codes",
     "sliced": "core count",
     "scores": "core count",
     "host": "core count",

@@ -84,6 +84,10 @@ def _output(node: Node, tensors: Mapping[str, NDArray[Any]], x: Reals) -> Layer:
         case "sign" | "ste_sign":
             # The sign of what is no number is not specified, and comes from degenerate norm statistics only.
             return Layer(np.where(x >= 0, 1.0, -1.0), np.where(np.isnan(x), np.inf, 0.0))
+        case "levels" | "ste_levels":
+            return _levels(x, int(node.options["bits"]), float(needed("step")))
+        case "gaussian_sample":
+            return Layer(x, 0.0)
         case "flatten":
             return Layer(x.reshape(len(x), -1), 0.0)
         case "strict_sign":
@@ -187,6 +191,16 @@ def _norm(x: Reals, mean: Reals, variance: Reals, gamma: Reals | None, beta: Rea
         values = rows(scale) * (x - rows(mean)) + rows(shift)
         magnitude = np.abs(rows(scale)) * (np.abs(x) + np.abs(rows(mean))) + np.abs(rows(shift))
         return Layer(values, NORM_ROUNDINGS * UNIT * magnitude)
+
+
+def _levels(x: Reals, bits: int, step: float) -> Layer:
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        quotient = x / step
+        values = step * np.clip(np.floor(quotient + 0.5), 0, 2**bits - 1)
+        # A rounding may cross a threshold if that is so near; less than a step allows no other code.
+        distance = np.abs(quotient - (np.floor(quotient) + 0.5))
+        crossing = step * 2 * UNIT * (1 + np.abs(quotient)) / distance
+    return Layer(values, np.where(np.isnan(x), np.inf, crossing + 2 * UNIT * values))
 
 
 def _max_pool(x: Reals, options: Mapping[str, Any]) -> Reals:

@@ -42,6 +42,7 @@ _SMALLEST = {
     "out_features": 1,
     "num_features": 1,
     "bias": True,
+    "bits": 1,
 }
 
 

@@ -46,7 +46,7 @@ _GIVEN = ("scale", "shift", "prelu", "relu", "clip", "threshold", "strict_sign")
 _TENSOR = (
     *("ste_conv1d", "ste_conv2d", "ste_linear"),
     *("plain_norm1d", "plain_norm2d", "plain_pool1d", "plain_pool2d"),
-    *_GIVEN[:5],
+    *("gaussian_sample", *_GIVEN[:5]),
 )
 _BEHIND_TENSOR = {
     "batch_norm1d": "torch.nn.BatchNorm1d",
@@ -54,15 +54,16 @@ _BEHIND_TENSOR = {
     "max_pool1d": "torch.nn.MaxPool1d",
     "max_pool2d": "torch.nn.MaxPool2d",
     "sign": "blrc.nn.SteSign",
-}
+    "levels": "blrc.nn.SteLevels", "gaussian_sample": "the tensor as it is",
+}  # fmt: skip
 _BEHIND_GAUSSIAN = {
     "plain_norm1d": "blrc.nn.StochasticBatchNorm1d",
     "plain_norm2d": "blrc.nn.StochasticBatchNorm2d",
     "plain_pool1d": "blrc.nn.StochasticMaxPool1d",
     "plain_pool2d": "blrc.nn.StochasticMaxPool2d",
-    "ste_sign": "blrc.nn.StochasticSign",
+    "ste_sign": "blrc.nn.StochasticSign", "ste_levels": "blrc.nn.StochasticLevels",
     **dict.fromkeys(_GIVEN, "it behind blrc.nn.SteConv2d or SteLinear"),
-}
+}  # fmt: skip
 # Options of torch's layers that have no integer form, and the only value that is taken.
 _FIXED: Mapping[str, Mapping[str, Any]] = {
     "plain_norm1d": {"track_running_stats": True},

@@ -5,12 +5,22 @@ from __future__ import annotations
 import math
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from blrc.errors import BlrcError
 from blrc.nn.layers.binary import BinaryConv1d, BinaryConv2d, BinaryLinear, SoftmaxLinear
+from blrc.nn.layers.levels import SteLevels, StochasticLevels
 from blrc.nn.layers.norm import StochasticBatchNorm1d, StochasticBatchNorm2d
 from blrc.nn.weights import Bernoulli
+
+STEP_BITS = 12
+"""Significant bits of a step: with those of a code they are no more than a float32 has."""
+STEP_VALUES = 100_000
+"""Activations of a layer, about, on which its step is chosen."""
+STEP_SHARES = tuple(0.05 * n for n in range(1, 33))
+"""Steps from which the search begins, as shares of the one that gives the largest activation the largest code."""
+STEP_ROUNDS = 8
+"""Improvements of each step that is tried, after which the error hardly falls."""
 
 
 @torch.no_grad()
@@ -18,7 +28,9 @@ def transfer_(target: nn.Module, source: nn.Module) -> None:
     """Set `target`'s weight distributions from `source`, a full-precision network whose layers have the same names.
 
     Each layer gets ``E[B] = w / std(w)`` with p clipped to [0.05, 0.95], and its bias is divided by the same std. The
-    softmax layer is copied. Norms are reset: gamma = 1, beta = 0, no running statistics.
+    softmax layer is copied. Norms over random variables are reset: gamma = 1, beta = 0, no running statistics. Of
+    torch's own norms, behind which activations are real, gamma and beta are copied. Where the target rounds these to
+    levels, call `choose_steps_` next.
 
     Raises:
         BlrcError: a layer has no counterpart, or one of another shape, or its weights are all equal or not finite. The
@@ -37,9 +49,13 @@ def transfer_(target: nn.Module, source: nn.Module) -> None:
             if module.weight is not None and module.bias is not None:
                 module.weight.fill_(1.0)
                 module.bias.zero_()
+        layer = layers.get(name)
+        if type(module) in (nn.BatchNorm1d, nn.BatchNorm2d) and isinstance(layer, nn.BatchNorm1d | nn.BatchNorm2d):
+            module.reset_running_stats()
+            module.weight.copy_(layer.weight)
+            module.bias.copy_(layer.bias)
         if not isinstance(module, BinaryLinear | BinaryConv1d | BinaryConv2d | SoftmaxLinear):
             continue
-        layer = layers.get(name)
         if not isinstance(layer, nn.Linear | nn.Conv1d | nn.Conv2d) or layer.weight.shape != module.weight.shape:
             found = "no such layer" if layer is None else f"{layer}"
             raise BlrcError(
@@ -56,6 +72,64 @@ def transfer_(target: nn.Module, source: nn.Module) -> None:
                 raise BlrcError(f"transfer: layer {name!r}: {error}") from None
         if module.bias is not None:
             module.bias.copy_(layer.bias * scale) if layer.bias is not None else module.bias.zero_()
+
+
+@torch.no_grad()
+def choose_steps_(target: nn.Module, source: nn.Module, inputs: Tensor) -> None:
+    """Set the step of each layer of levels so that it rounds the source's activations with the least squared error.
+
+    The n-th layer of levels stands in the place of the n-th ReLU of `source`, a trained full-precision network, whose
+    outputs for `inputs` are what is rounded. Steps are rounded to `STEP_BITS` significant bits, so that every value
+    and every threshold is a number of float32.
+
+    Args:
+        target: network with layers of levels.
+        source: network with as many `torch.nn.ReLU`, in evaluation mode.
+        inputs: samples as `source` takes them; a few hundred suffice.
+
+    Raises:
+        BlrcError: the numbers of layers differ, or the outputs of a ReLU are all 0 or not finite.
+    """
+    levels = [
+        (name, module) for name, module in target.named_modules() if isinstance(module, SteLevels | StochasticLevels)
+    ]
+    relus = [module for module in source.modules() if isinstance(module, nn.ReLU)]
+    if len(levels) != len(relus):
+        raise BlrcError(f"choose_steps: {len(levels)} layers of levels, but the source has {len(relus)} ReLUs")
+    found: list[Tensor] = []
+    hooks = [
+        relu.register_forward_hook(lambda _, __, output: found.append(output.detach().flatten())) for relu in relus
+    ]
+    try:
+        source(inputs)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    for (name, module), values in zip(levels, found, strict=True):
+        step = _best_step(values[:: max(1, values.numel() // STEP_VALUES)].double(), module.top)
+        if step is None:
+            raise BlrcError(f"choose_steps: layer {name!r}: the source's activations are all 0 or not finite")
+        module.step.fill_(step)
+
+
+def _best_step(values: Tensor, top: int) -> float | None:
+    """Return the step that rounds non-negative values to 0..top steps with the least squared error, if there is any."""
+    most = float(values.max())
+    if not 0 < most < math.inf:
+        return None
+    best, least = 0.0, math.inf
+    for share in STEP_SHARES:
+        step, error = share * most / top, math.inf
+        for _ in range(STEP_ROUNDS):  # in turn the best codes for a step, and the best step for these codes
+            codes = (values / step).add_(0.5).floor_().clamp_(0, top)
+            now = float((codes * step - values).square().mean())
+            if now < least:
+                best, least = step, now
+            if now >= error or not codes.any():
+                break
+            step, error = float((codes * values).sum() / codes.square().sum()), now
+    mantissa, exponent = math.frexp(best)
+    return math.ldexp(round(math.ldexp(mantissa, STEP_BITS)), exponent - STEP_BITS)
 
 
 @torch.no_grad()

@@ -119,10 +119,10 @@ class BinaryConv2d(_BinaryConv):
 
 
 class SoftmaxLinear(nn.Linear):
-    """Compute the logits ``(N, classes)`` of the last layer from inputs ``(N, in)`` of +-1, with real weights.
+    """Compute the logits ``(N, classes)`` of the last layer from inputs ``(N, in)``, with real weights.
 
-    It computes what `torch.nn.Linear` computes. It is a class of its own because the compiler must know which dense
-    layer gives the scores (paper, section 5.1, "SM10").
+    The inputs are +-1, or the values of levels. The layer computes what `torch.nn.Linear` computes. It is a class of
+    its own because the compiler must know which dense layer gives the scores (paper, section 5.1, "SM10").
 
     Example:
         >>> SoftmaxLinear(512, 10)(torch.ones(5, 512)).shape

@@ -39,12 +39,13 @@ class BinaryScores(End):
 
     def check_tables(self, program: Context) -> None:
         super().check_tables(program)
-        self.require(2 * self.fan_in < INT32_MAX, f"sums up to {self.fan_in} do not fit int32")
+        largest = self.fan_in * program.peak(self.x)
+        self.require(2 * largest < INT32_MAX, f"sums up to {largest} do not fit int32")
         for member in range(len(program.members)):
             multiplier, bias = program.constant(self.multiplier, member), program.constant(self.bias, member)
             for m, b in zip(multiplier.tolist(), bias.tolist(), strict=True):
                 # Twice, so that multiplier n + bias - 2 multiplier count, which a kernel may use, cannot overflow.
-                self.require(2 * (abs(m) * self.fan_in + abs(b)) < INT32_MAX, "scores may overflow int32")
+                self.require(2 * (abs(m) * largest + abs(b)) < INT32_MAX, "scores may overflow int32")
 
     def run(self, program: Context, x: NDArray[Any], member: int = 0) -> NDArray[Any]:
         multiplier, bias = program.constant(self.multiplier, member), program.constant(self.bias, member)
@@ -53,4 +54,4 @@ class BinaryScores(End):
     def extremes(self, program: Context, member: int) -> Iterator[tuple[str, NDArray[Any]]]:
         plus = unpack(program.constant(self.weights, member), self.x.shape[2])
         for extreme in (plus, ~plus):  # z = n and z = -n of each class
-            yield "its extreme scores", extreme
+            yield "its extreme scores", self.extreme(extreme)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from blrc.errors import BlrcError
 from blrc.net.bits import WORD_BITS, unpack_signs, words
-from blrc.net.elements import ELEMENTS, DType
+from blrc.net.elements import ELEMENTS, DType, Element
 
 Shape = tuple[int, int, int]
 
@@ -34,10 +34,23 @@ class Value:
 
     @property
     def nbytes(self) -> int:
-        """Return the bytes in memory; bits are packed, each pixel in whole uint32 words."""
+        """Return the bytes in memory; bits, and those of short codes, are packed, each pixel in whole uint32 words."""
         height, width, channels = self.shape
-        each = words(channels) if self.dtype == "bits" else channels
-        return height * width * each * ELEMENTS[self.dtype].stored.itemsize
+        return height * width * self.elements_of(channels) * self.element.stored.itemsize
+
+    @property
+    def element(self) -> Element:
+        """Return how the value's numbers are held."""
+        return ELEMENTS[self.dtype]
+
+    @property
+    def is_codes(self) -> bool:
+        """Return whether the numbers are codes that a layer made by several thresholds."""
+        return self.element.code_bits > 0
+
+    def elements_of(self, channels: int) -> int:
+        """Return how many numbers of the type in memory hold a pixel of so many channels."""
+        return self.element.planes * words(channels) or channels
 
 
 @dataclass(frozen=True, eq=False)
@@ -213,6 +226,11 @@ def largest_magnitude(value: Value) -> int:
 def signs(bits: NDArray[np.bool_]) -> NDArray[np.int8]:
     """Return +1 for each bit that is set and -1 for each that is not."""
     return 2 * bits.astype(np.int8) - np.int8(1)
+
+
+def numbers_of(value: Value, x: NDArray[Any]) -> NDArray[Any]:
+    """Return the numbers that a layer with weights sums: +-1 for bits, and codes as they are."""
+    return signs(x) if value.dtype == "bits" else x
 
 
 def _check_table(op: BaseOp, declared: Table, program: Context) -> None:

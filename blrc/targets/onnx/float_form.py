@@ -13,7 +13,8 @@ runtime's error of z is at most 1/2 - 1 / gain. All sums are integers or halves 
 of these. So a runtime that adds products makes no error, in any order. One that transforms a convolution (Winograd)
 makes an error far below the limit. Ops whose sums could be larger are refused by name.
 
-A table of codes is a sum of its steps: code = table[0] + sum of (table[k] - table[k - 1]) x [raw >= k].
+A code of several thresholds is a sum of such comparisons, each 0 or 1. A table of codes is a sum of its steps: code =
+table[0] + sum of (table[k] - table[k - 1]) x [raw >= k].
 """
 
 from __future__ import annotations
@@ -97,6 +98,25 @@ class FloatLowering(Lowering):
             self.leave(op.y, y, self.clip(x, -1, self.entry(op.y, y)))
         else:
             self.leave(op.y, y, self.pool(self.clip(x, -1, f"{y}/reached"), op.pool, self.entry(op.y, y)))
+
+    def leveled(self, op: Conv, y: str) -> None:
+        self.threshold(op)
+        name, packed = self.table(op.weights)
+        signs = unpack_signs(packed, op.group_channels).transpose(0, 3, 1, 2)
+        kernel = self.constant(f"{name}/kernel", np.ascontiguousarray(GAIN * signs, dtype=np.float32))
+        z = self.node("Conv", [self.maps(op.x, y), kernel], f"{y}/sum", **geometry(op.window), group=op.groups)
+        name, thresholds = self.table(op.thresholds)
+        codes, entry = "", self.entry(op.y, y)
+        for t, limits in enumerate(thresholds.T, 1):
+            bias = self.constant(f"{name}/bias{t}", (GAIN * (0.5 - limits)).astype(np.float32).reshape(-1, 1, 1))
+            one = self.clip(self.node("Add", [z, bias], f"{y}/compared{t}"), 0, f"{y}/reached{t}")
+            last = entry if op.pool is None else f"{y}/codes"
+            codes = one if t == 1 else self.node("Add", [codes, one], last if t == len(thresholds.T) else f"{y}/{t}")
+        if op.pool is not None:
+            codes = self.pool(codes, op.pool, entry)
+        elif len(thresholds.T) == 1:
+            codes = self.node("Identity", [codes], entry)
+        self.leave(op.y, y, codes)
 
     def dense(self, op: Conv, y: str) -> None:
         bias = self.threshold(op)

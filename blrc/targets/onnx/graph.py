@@ -4,6 +4,8 @@ Every value of the program is a tensor of its own name, (N, C, H, W), or (N, C) 
 a zero point, because that is what every runtime's integer kernels take: **bits are 0 and 2 with zero point 1**, **int8
 codes are code + 128 with zero point 128**. Padding with the zero point is padding with 0. The scores are int32.
 
+**Codes of several thresholds are themselves**, with zero point 0.
+
 Convolution and threshold are one `QLinearConv` with all scales 1, weights +-2 and bias 1 - 2t:
 
     acc = 2z + 1 - 2t = 2 (z - t) + 1,      y = clip(acc + 1, 0, 255): 0 where z < t, at least 2 where z >= t.
@@ -11,11 +13,13 @@ Convolution and threshold are one `QLinearConv` with all scales 1, weights +-2 a
 acc is odd, so it is never 0. The float32 rescaling inside the runtime may round a large acc but cannot change its sign,
 so the result is exact at every size. Values above 2 are cut to 2 after the pool, because the cut commutes with the
 maximum. Runtimes keep their fastest int8 kernels behind this op (benchmarks/onnx_forms.py times the exact forms). A
-dense layer is `MatMulInteger` and z >= t. A binary weight takes one byte in the file, or one bit
-(`blrc.targets.onnx.nodes.Graph.signs`), an int16 score weight two bytes.
+dense layer is `MatMulInteger` and z >= t. Where there are several thresholds, z is that of `ConvInteger`, and a binary
+search finds the code (`blrc.targets.onnx.nodes.Graph.reached`). A binary weight takes one byte in the file, or one bit
+(`Graph.signs`), an int16 score weight two bytes.
 
 On x86 without VNNI, runtimes add pairs of products of uint8 x int8 in int16, which saturates. No pair here can:
-activations of {0, 2} x any int8 stay below 2 x 2 x 128, codes x +-2 below 2 x 255 x 2. (Products of uint8 x uint8, for
+activations of {0, 2} x any int8 stay below 2 x 2 x 128, codes x +-2 below 2 x 255 x 2. Codes of 8 bits meet the weights
+of scores as uint8 with a zero point. (Products of uint8 x uint8, for
 the low bytes, are not added that way.)
 """
 
@@ -30,6 +34,7 @@ from onnx import TensorProto
 
 from blrc.errors import BlrcError
 from blrc.net.bits import unpack_signs
+from blrc.net.elements import ELEMENTS
 from blrc.program.ops.binarize import Binarize
 from blrc.program.ops.flatten import Flatten
 from blrc.program.program import (
@@ -90,7 +95,10 @@ class Lowering:
         elif isinstance(op, Flatten):
             self.flatten(op.x, y, self.tensor(op.x))
         elif isinstance(op, Conv):
-            self.dense(op, y) if _is_product(op) else self.convolution(op, y)
+            if op.y.is_codes:
+                self.leveled(op, y)
+            else:
+                self.dense(op, y) if _is_product(op) else self.convolution(op, y)
         elif isinstance(op, Pool):
             self.leave(op.y, y, self.pool(self.maps(op.x, y), op.window, self.entry(op.y, y)))
         elif isinstance(op, Scores):
@@ -188,6 +196,24 @@ class Lowering:
             reached = self.pool(reached, op.pool, f"{y}/pool")
         self.leave(op.y, y, self.node("Clip", [reached, "", self.scalar("uint8", 2)], self.entry(op.y, y)))
 
+    def leveled(self, op: Conv, y: str) -> None:
+        """Add a convolution or dense layer with several thresholds for each channel."""
+        self.require_int32(op, 255 * 2 * op.fan_in)
+        name, packed = self.table(op.weights)
+        signs, limits = unpack_signs(packed, op.group_channels), self.table(op.thresholds)
+        if _is_product(op):
+            matrix = self.graph.signs(f"{name}/matrix", matrix_of(signs), *ONE)
+            self.graph.reached(self.product(op, self.rows(op.x, y), matrix, f"{y}/sum"), *limits, (1, -1), y)
+            return
+        signs = np.ascontiguousarray(signs.transpose(0, 3, 1, 2))
+        kernel = self.graph.signs(f"{name}/unsigned", signs, np.uint8(0), np.uint8(2))  # all that old runtimes take
+        zeros = [self.scalar("uint8", _zero_point(op.x)), self.scalar("uint8", 1)]
+        inputs = [self.maps(op.x, y), kernel, *zeros]
+        z = self.node("ConvInteger", inputs, f"{y}/sum", **geometry(op.window), group=op.groups)
+        entry = self.entry(op.y, y)
+        codes = self.graph.reached(z, *limits, (1, -1, 1, 1), entry if op.pool is None else f"{y}/codes")
+        self.leave(op.y, y, codes if op.pool is None else self.pool(codes, op.pool, entry))
+
     def dense(self, op: Conv, y: str) -> None:
         self.require_int32(op, max(255 * 2 * op.fan_in, 4 * self.program.bounds(op)[1] + 2))
         name, packed = self.table(op.weights)
@@ -199,7 +225,13 @@ class Lowering:
     def scores(self, op: Scores, y: str) -> None:
         name, weights = self.table(op.weights)
         row = self.rows(op.x, y)
-        if weights.dtype == np.int8:
+        if op.x.element.code_bits == ELEMENTS["uint8"].stored.itemsize * 8:
+            # Products of uint8 x uint8 are not added in pairs, whose sums of int16 would saturate.
+            self.require_int32(op, INT32_MAX // 2 + 2 * 255 * 128 * weights[0].size)
+            matrix = self.constant(f"{name}/unsigned", matrix_of((weights.astype(np.int16) + 128).astype(np.uint8)))
+            zeros = [self.scalar("uint8", _zero_point(op.x)), self.scalar("uint8", 128)]
+            total = self.node("MatMulInteger", [row, matrix, *zeros], f"{y}/sum")
+        elif weights.dtype == np.int8:
             total = self.product(op, row, self.constant(f"{name}/matrix", matrix_of(weights)), f"{y}/sum")
         else:
             # MatMulInteger takes bytes: w = 256 high + low, where low is unsigned.
@@ -257,7 +289,7 @@ def by_channel(value: Value, numbers: NDArray[Any]) -> NDArray[Any]:
 
 
 def _zero_point(value: Value) -> int:
-    return 1 if value.dtype == "bits" else 128
+    return 1 if value.dtype == "bits" else 0 if value.is_codes else 128
 
 
 def _is_product(op: Conv) -> bool:

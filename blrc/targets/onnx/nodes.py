@@ -66,6 +66,27 @@ class Graph:
             x = self.node("Slice", [x, self.integers(0), self.integers(signs.size)], f"{name}/used")
         return self.node("Reshape", [x, self.integers(*signs.shape)], name)
 
+    def reached(self, z: str, name: str, limits: NDArray[Any], shape: tuple[int, ...], output: str) -> str:
+        """Add a search for how many of its channel's limits each number of `z` reaches, the count's highest bit first.
+
+        Args:
+            name: a name for what is made of the limits.
+            limits: int32 ``(channels, 2^bits - 1)``, each row in order.
+            shape: the shape of one number for each channel beside `z`.
+        """
+        channels, count = limits.shape
+        row = self.constant(f"{name}/row", np.ascontiguousarray(limits.reshape(-1)))
+        first = (np.arange(channels, dtype=np.int32) * count - 1).reshape(shape)
+        # The place in the row of the last limit that was reached: that of the channel's first, less one, and the count.
+        start = at = self.constant(f"int32/before {channels} rows of {count}/{len(shape)}", first)
+        for half in (1 << p for p in reversed(range(count.bit_length()))):
+            step = f"{output}/{half}"
+            further = self.node("Add", [at, self.scalar("int32", half)], f"{step}/at")
+            limit = self.node("Gather", [row, further], f"{step}/limit")
+            at = self.node("Where", [self.node("GreaterOrEqual", [z, limit], f"{step}/is"), further, at], step)
+        found = self.node("Sub", [at, start], f"{output}/count")
+        return self.node("Cast", [found], output, to=TensorProto.UINT8)
+
     def integers(self, *numbers: int) -> str:
         """Add a list of int64, such as a shape, and return its name."""
         return self.constant(f"int64/{list(numbers)}", np.array(numbers, dtype=np.int64))

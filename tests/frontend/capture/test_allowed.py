@@ -30,7 +30,7 @@ def layer_of(cls: type[nn.Module]) -> nn.Module:
     if issubclass(cls, nn.BatchNorm1d | nn.BatchNorm2d | bnn.StochasticBatchNorm1d | bnn.StochasticBatchNorm2d):
         return cls(2)
     pools = (bnn.StochasticMaxPool1d, bnn.StochasticMaxPool2d, bnn.MaxPool1d, bnn.MaxPool2d, nn.MaxPool1d, nn.MaxPool2d)
-    given = (bnn.ChannelScale, bnn.ChannelShift, bnn.Threshold)
+    given = (bnn.ChannelScale, bnn.ChannelShift, bnn.Threshold, bnn.SteLevels, bnn.StochasticLevels)
     return cls(2) if cls in (*pools, *given) else cls()
 
 

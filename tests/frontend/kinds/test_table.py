@@ -49,6 +49,9 @@ GOOD: dict[str, dict[str, Any]] = {
     "clip": {"min_val": -1.0, "max_val": 2.5},
     "threshold": {"channels": 3},
     "strict_sign": {},
+    "levels": {"bits": 2},
+    "ste_levels": {"bits": 8},
+    "gaussian_sample": {},
 }
 OTHERS: dict[str, list[dict[str, Any]]] = {
     "binary_conv2d": [{"padding": "same", "stride": [1, 1]}, {"padding": "valid"}, {"bias": False}, {"kernel_size": 3}],

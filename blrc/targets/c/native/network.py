@@ -242,7 +242,7 @@ class Native:
         elif isinstance(raw, np.ndarray) and raw.ndim == 3 and height == 1:  # (N, length, channels), (N, C, L)
             raw = raw[:, None] if order == "NHWC" else raw[:, :, None]
         wanted = (height, width, channels) if order == "NHWC" else (channels, height, width)
-        dtypes = ("bool", "uint8") if value.dtype == "bits" else (value.dtype,)
+        dtypes = ("bool", "uint8") if value.dtype == "bits" else (value.element.value.name,)
         takes = f"{self.name}: takes {' or '.join(dtypes)} (N, {', '.join(map(str, wanted))})"
         if order not in ("NHWC", "NCHW"):
             raise BlrcError(f"{self.name}: order {order!r}: NHWC or NCHW")
@@ -261,4 +261,4 @@ class Native:
 
 
 def _empty(value: Value, count: int) -> NDArray[Any]:
-    return np.empty((count, *value.shape), np.bool_ if value.dtype == "bits" else np.dtype(value.dtype))
+    return np.empty((count, *value.shape), value.element.value)
