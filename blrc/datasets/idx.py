@@ -183,8 +183,8 @@ def _shape(data: bytes) -> tuple[int, ...]:
 
 
 def _array(data: bytes) -> Bytes:
-    """Return the values of an IDX file whose size is that of its header."""
-    return np.frombuffer(data, np.uint8, offset=4 + 4 * data[3]).reshape(_shape(data))
+    """Return the values of an IDX file whose size is that of its header, in an array that may be written, for torch."""
+    return np.frombuffer(data, np.uint8, offset=4 + 4 * data[3]).reshape(_shape(data)).copy()
 
 
 def download(name: str, path: Path) -> None:

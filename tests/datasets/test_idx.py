@@ -51,6 +51,7 @@ def test_files_are_found_where_other_libraries_put_them(tmp_path: Path, sub: str
     data = datasets.mnist(tmp_path)
     assert data.images.shape == (6, 1, 28, 28) and data.images.dtype == np.uint8
     assert np.array_equal(data.images[:, 0], images) and np.array_equal(data.labels, labels)
+    assert data.images.flags.writeable and data.labels.flags.writeable  # torch.from_numpy warns of others
 
 
 def test_the_split_is_the_last_samples() -> None:

@@ -19,7 +19,7 @@ import tempfile
 import time
 import traceback
 import warnings
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import chdir, redirect_stderr, redirect_stdout
 from pathlib import Path
 from random import Random
 
@@ -56,7 +56,8 @@ def _end(kind: str, seed: int, good: Path, place: Path, show: bool) -> str | Non
     signal.alarm(SECONDS)
     try:
         case = KINDS[kind][1](rng, good, place)
-        with redirect_stdout(out), redirect_stderr(err), warnings.catch_warnings(action="ignore"):
+        # In the place, since a mutated option may name a folder to write.
+        with chdir(place), redirect_stdout(out), redirect_stderr(err), warnings.catch_warnings(action="ignore"):
             warnings.simplefilter("error", RuntimeWarning)  # of NumPy: no answer, and no refusal either
             case()
     except BlrcError as error:

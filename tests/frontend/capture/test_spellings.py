@@ -239,6 +239,29 @@ def test_bits_around_what_a_convolution_reads(name: str) -> None:
     assert np.allclose(found, expected, rtol=0, atol=0.02)
 
 
+def test_the_layer_that_only_pads_leaves_its_name_to_the_convolution() -> None:
+    """It was named as the module, and the module's own convolution NAME_2."""
+
+    class Padding(nn.Conv2d):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return F.conv2d(F.pad(x, (1, 1, 1, 1), value=1.0), sign(self.weight))
+
+    class Within(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv, self.norm, self.fc = Padding(2, 6, 3), nn.BatchNorm2d(6), nn.Linear(6 * 20, 4)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.fc(sign(self.norm(self.conv(x))).flatten(1))  # type: ignore[no-any-return]
+
+    nodes = taken(Within().eval(), blrc.bits(SHAPE)).nodes
+    assert [(node.name, node.kind) for node in nodes[:3]] == [
+        ("conv_pad", "ste_conv2d"),
+        ("conv_threshold", "threshold"),
+        ("conv", "ste_conv2d"),
+    ]
+
+
 def scaled_by_data(m: Network, x: torch.Tensor) -> torch.Tensor:
     return m.fc((x.sign() * x.abs().mean(1, keepdim=True)).flatten(1))  # type: ignore[no-any-return]
 
