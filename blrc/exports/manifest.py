@@ -209,7 +209,7 @@ _INPUT = {
     "std": schema.listing(schema.number, _LAYERS),
 }
 _OF_INPUT: Mapping[str, schema.Check] = {"at": schema.listing(schema.whole(0, 256), _LAYERS), "exact": schema.truth}
-"""What the input of a manifest may have besides: thresholds of pixels, and whether pixels are not rounded."""
+"""List what the input of a manifest may have besides: thresholds of pixels, and whether pixels are not rounded."""
 
 
 def _one_of(*known: str) -> schema.Check:

@@ -188,7 +188,7 @@ def test_a_norm_of_bits_with_other_values_in_each_channel_is_refused(tmp_path: P
 
 
 def test_weights_of_two_sizes_up_to_rounding_are_refused(tmp_path: Path) -> None:
-    """What w + (sign(w) - w) rounds to: where a sum of signs is 0, the file's sum is not, and decides by rounding."""
+    """Refuse what w + (sign(w) - w) rounds to: where a sum of signs is 0, the file's is not, and rounding decides."""
     rng = np.random.default_rng(0)
     w = rng.normal(size=(10, 8)).astype(np.float32)
     scale = np.float32(0.3)

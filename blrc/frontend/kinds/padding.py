@@ -6,7 +6,8 @@ which bit that is.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +43,16 @@ def padding_layers(sides: tuple[int, int, int, int], plus: Sequence[bool], dims:
     return (
         ("ste_conv1d" if dims == 1 else "ste_conv2d", options, {"weight": weight}),
         ("threshold", {"channels": len(at)}, threshold),
+    )
+
+
+def is_padding(kind: str, options: Mapping[str, Any]) -> bool:
+    """Return whether a layer of a checkpoint has the form of the first of `padding_layers`."""
+    return (
+        kind in ("ste_conv1d", "ste_conv2d")
+        and options["groups"] == options["in_channels"] == options["out_channels"]
+        and set(options["kernel_size"]) == {1}
+        and any(options["padding"])
     )
 
 

@@ -236,7 +236,7 @@ def test_a_threshold_of_pixels_is_a_constant() -> None:
 
 @pytest.mark.parametrize("mean", [0.7019608, 0.29803923])
 def test_pixels_on_a_threshold_in_float32_alone_are_those_of_the_module(mean: float) -> None:
-    """As float32 these means are 179 / 255 and 76 / 255; as float64 they are more."""
+    """Decide as the module does: its means are 179 / 255 and 76 / 255 in float32, and more in float64."""
     encoding = blrc.pixels((1, 6, 6), mean=[mean], std=[0.5])
     for model in (dense(1, Signs()).eval(), dense(1, Signs()).double().eval()):
         assert quietly(model, encoding).encoding.at == (round(mean * 255),)

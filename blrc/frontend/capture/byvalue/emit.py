@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from blrc.errors import BlrcError
 from blrc.frontend.capture.byvalue.values import LABELS, OPAQUE, PIXELS, Atom
 from blrc.frontend.kinds.node import Node
+from blrc.frontend.kinds.padding import is_padding
 from blrc.net.encoding import InputEncoding
 from blrc.net.heads import Heads
 from blrc.net.net import INPUT
@@ -134,12 +135,13 @@ def _named(chain: Sequence[Atom], leaves: frozenset[str]) -> dict[str, Atom]:
     owned = {id(atom) for atom in owners.values()}
     taken = {INPUT, *leaves}
     for atom in chain:
-        word = "pad" if _pads(atom) else _WORDS.get(atom.kind, atom.kind)
+        pads = is_padding(atom.kind, atom.options)
+        word = "pad" if pads else _WORDS.get(atom.kind, atom.kind)
         if id(atom) in owned:
             name = atom.path if atom.path != INPUT else f"{atom.path}_"
         else:
             joint = "_" if atom.path in leaves else "."
-            same = atom.path in leaves and atom.kind == owners[atom.path].kind and not _pads(atom)
+            same = atom.path in leaves and atom.kind == owners[atom.path].kind and not pads
             wanted = atom.path if same else f"{atom.path}{joint}{word}" if atom.path else word
             name, count = wanted, 1
             while name in taken:
@@ -151,18 +153,7 @@ def _named(chain: Sequence[Atom], leaves: frozenset[str]) -> dict[str, Atom]:
 
 
 def _rank(atom: Atom) -> int:
-    return 1 if atom.kind in _MAIN and not _pads(atom) else 0
-
-
-def _pads(atom: Atom) -> bool:
-    """Return whether a layer puts bits around a map (`blrc.frontend.kinds.padding`)."""
-    of = atom.options
-    return (
-        atom.kind in ("ste_conv1d", "ste_conv2d")
-        and of["groups"] == of["in_channels"] == of["out_channels"]
-        and set(of["kernel_size"]) == {1}
-        and any(of["padding"])
-    )
+    return 1 if atom.kind in _MAIN and not is_padding(atom.kind, atom.options) else 0
 
 
 def _single(values: NDArray[Any]) -> NDArray[Any]:
