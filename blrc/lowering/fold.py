@@ -42,7 +42,6 @@ from blrc.lowering.chain import (
     pick,
     signs,
 )
-from blrc.net.elements import level_bits, level_step
 from blrc.net.encoding import InputEncoding
 from blrc.net.net import Conv, Dense, Leak, Levels, Norm, Pointwise, Reals, Scale, Shift, Sign, Threshold, check_finite
 from blrc.net.pieces import ScoreStage, Stage
@@ -112,8 +111,6 @@ def fold_stage(stage: Stage, scale: Fraction | float, low: int, high: int, binar
         check_finite(stage.linear.name, "bias", stage.linear.bias)
     for step in stage.steps:
         check_step(step)
-    if isinstance(stage.sign, Levels):
-        check_levels(stage.sign)
     channels = len(stage.linear.weights)
     flip, inverted = np.zeros(channels, dtype=bool), np.zeros(channels, dtype=bool)
     limits = np.empty((channels, stage.sign.most if isinstance(stage.sign, Levels) else 1), dtype=np.int32)
@@ -132,12 +129,6 @@ def fold_stage(stage: Stage, scale: Fraction | float, low: int, high: int, binar
         if isinstance(stage.sign, Sign) and stage.sign.strict:
             _check_strict(stage, steps, c, (low, high), binary)
     return Folded(flip, limits if isinstance(stage.sign, Levels) else limits[:, 0].copy(), inverted)
-
-
-def check_levels(levels: Levels) -> None:
-    """Raise a `BlrcError` that names the layer if its codes have not 1 to 8 bits, or their step is out of range."""
-    level_bits(f"layer {levels.name!r}", levels.bits)
-    level_step(f"layer {levels.name!r}", levels.step)
 
 
 def _at(sign: Sign | Threshold | Levels, c: int, below: bool) -> list[Fraction]:

@@ -9,6 +9,7 @@ import numpy as np
 
 from blrc.errors import BlrcError
 from blrc.net.choices import Rounding
+from blrc.net.elements import level_bits, level_step
 from blrc.net.heads import check_heads
 from blrc.net.net import (
     INPUT,
@@ -224,6 +225,9 @@ def _stage(
         if isinstance(layer, Sign | Threshold | Levels):
             if flat and isinstance(layer, Threshold) and len(layer.at) > 1:
                 raise BlrcError(f"layer {flat[0].name!r}: flatten between {linear.name!r} and its thresholds; move it")
+            if isinstance(layer, Levels):
+                level_bits(f"layer {layer.name!r}", layer.bits)
+                level_step(f"layer {layer.name!r}", layer.step)
             return (Stage(linear, tuple(chain), layer, rounding, reads), *flat)
         if (isinstance(layer, Clip) and flat) or (
             isinstance(layer, MaxPool | Norm | Scale | Shift | Leak | Clip) and not flat
