@@ -131,3 +131,9 @@ def test_steps_that_cannot_be_chosen_are_refused() -> None:
     for value in (-1.0, float("inf"), float("nan")):
         with pytest.raises(BlrcError, match=r"layer '0': the source's activations are all 0 or not finite"):
             choose_steps_(nn.Sequential(SteLevels(2)), nn.Sequential(nn.ReLU()), torch.full((3, 1), value))
+
+
+def test_a_target_without_random_weights_is_refused() -> None:
+    target, source = nn.Sequential(BinaryLinear(3, 2)), nn.Sequential(nn.Linear(3, 2, bias=False))
+    with pytest.raises(BlrcError, match="transfer: the target has no random weights; give the target first"):
+        transfer_(source, target)

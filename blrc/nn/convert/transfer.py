@@ -13,6 +13,8 @@ from blrc.nn.layers.levels import SteLevels, StochasticLevels
 from blrc.nn.layers.norm import StochasticBatchNorm1d, StochasticBatchNorm2d
 from blrc.nn.weights import Bernoulli
 
+LAYERS = BinaryLinear | BinaryConv1d | BinaryConv2d | SoftmaxLinear
+"""The layers that take weights from a full-precision network."""
 STEP_BITS = 12
 """Significant bits of a step: with those of a code they are no more than a float32 has."""
 STEP_VALUES = 100_000
@@ -33,8 +35,8 @@ def transfer_(target: nn.Module, source: nn.Module) -> None:
     levels, call `choose_steps_` next.
 
     Raises:
-        BlrcError: a layer has no counterpart, or one of another shape, or its weights are all equal or not finite. The
-            message names the layer.
+        BlrcError: a layer has no counterpart, or one of another shape, or its weights are all equal or not finite (the
+            message names the layer), or the target has no layer to set, as where target and source are exchanged.
 
     Example:
         >>> target, source = nn.Sequential(BinaryLinear(3, 2)), nn.Sequential(nn.Linear(3, 2, bias=False))
@@ -43,6 +45,8 @@ def transfer_(target: nn.Module, source: nn.Module) -> None:
         True
     """
     layers = dict(source.named_modules())
+    if not any(isinstance(module, LAYERS) for module in target.modules()):
+        raise BlrcError("transfer: the target has no random weights; give the target first and the source behind it")
     for name, module in target.named_modules():
         if isinstance(module, StochasticBatchNorm1d | StochasticBatchNorm2d):
             module.reset_running_stats()
@@ -54,7 +58,7 @@ def transfer_(target: nn.Module, source: nn.Module) -> None:
             module.reset_running_stats()
             module.weight.copy_(layer.weight)
             module.bias.copy_(layer.bias)
-        if not isinstance(module, BinaryLinear | BinaryConv1d | BinaryConv2d | SoftmaxLinear):
+        if not isinstance(module, LAYERS):
             continue
         if not isinstance(layer, nn.Linear | nn.Conv1d | nn.Conv2d) or layer.weight.shape != module.weight.shape:
             found = "no such layer" if layer is None else f"{layer}"
@@ -146,7 +150,7 @@ def xavier_(model: nn.Module) -> None:
         True
     """
     for module in model.modules():
-        if not isinstance(module, BinaryLinear | BinaryConv1d | BinaryConv2d | SoftmaxLinear):
+        if not isinstance(module, LAYERS):
             continue
         if module.bias is not None:
             module.bias.zero_()
