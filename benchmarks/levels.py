@@ -73,8 +73,9 @@ def exported(folder: Path, bits: int | None) -> Path:
     real = models.mnist("fp")
     model = models.mnist("blrnet") if bits is None else models.mnist("lrnet", bits=bits)
     x = torch.from_numpy(encoding.real(images))
-    for norm in (module for module in real.modules() if isinstance(module, torch.nn.BatchNorm1d | torch.nn.BatchNorm2d)):
-        norm.momentum = None  # the statistics of these images
+    for module in real.modules():
+        if isinstance(module, torch.nn.BatchNorm1d | torch.nn.BatchNorm2d):
+            module.momentum = None  # the statistics of these images
     with torch.no_grad():
         real(x)
     bnn.transfer_(model, real)
