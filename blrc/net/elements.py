@@ -1,15 +1,12 @@
-"""List the types of the numbers in maps, each with its form in NumPy, C and ONNX and its size, and check levels."""
+"""List the types of the numbers in maps, each with its form in NumPy, C and ONNX and its size."""
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-
-from blrc.errors import BlrcError
 
 DType = Literal[
     "uint8", "int8", "int32", "bits",
@@ -82,31 +79,3 @@ ELEMENTS: Mapping[DType, Element] = {
     "codes7": _codes(7),
     "codes8": _codes(8),
 }
-
-
-MOST_BITS = 8
-"""Bits of a code, which has a byte at most."""
-FINEST, COARSEST = 2.0**-64, 2.0**64
-"""Bounds of a step, between which no threshold overflows float32 or vanishes in it."""
-
-
-def level_bits(who: str, bits: Any) -> int:
-    """Return the number of bits, or raise a `BlrcError` that begins with `who` if it is not from 1 to 8."""
-    try:
-        number = 0 if isinstance(bits, bool) else operator.index(bits)
-    except TypeError:
-        number = 0
-    if not 1 <= number <= MOST_BITS:
-        raise BlrcError(f"{who}: bits {bits!r}: give a whole number from 1 to {MOST_BITS}")
-    return number
-
-
-def level_step(who: str, step: Any) -> float:
-    """Return the step, or raise a `BlrcError` that begins with `who` if it is no positive number within bounds."""
-    try:
-        number = 0.0 if isinstance(step, bool | str) else float(step)
-    except (TypeError, ValueError, OverflowError):
-        number = 0.0
-    if not FINEST <= number <= COARSEST:
-        raise BlrcError(f"{who}: step {step!r}: give a positive number, from 2^-64 to 2^64")
-    return number

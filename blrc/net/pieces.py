@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from blrc.errors import BlrcError
-from blrc.net.choices import Rounding
-from blrc.net.elements import level_bits, level_step
+from blrc.net.choices import Rounding, level_bits, level_step
 from blrc.net.heads import check_heads
 from blrc.net.net import (
     INPUT,

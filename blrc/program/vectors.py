@@ -87,7 +87,7 @@ def from_memory(value: Value, stored: NDArray[Any]) -> NDArray[Any]:
     if not element.planes:
         return stored.reshape(len(stored), *value.shape)
     held = 32 * words(channels)
-    found = unpack_planes(stored.reshape(len(stored), height, width, -1), held, element.planes)
+    found = unpack_planes(stored.reshape(len(stored), height, width, value.elements_of(channels)), held, element.planes)
     if found[..., channels:].any():
         raise ValueError(f"an unused bit of {value.name!r} is set")
     return found[..., :channels].astype(element.value)

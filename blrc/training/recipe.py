@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 from blrc.errors import BlrcError
-from blrc.net.elements import level_bits
+from blrc.net.choices import level_bits
 
 PLATEAU_PATIENCE, PLATEAU_FACTOR = 3, 0.1
 MODELS = ("blrnet", "lrnet", "bnn", "fp")

@@ -270,24 +270,24 @@ void blrc_conv_columns(const blrc_conv *op, const void *x, BLRC_TABLE(int8_t) ta
 void blrc_conv_eights(const blrc_conv *op, const void *x, BLRC_TABLE(int8_t) table, int32_t table_rows,
                       BLRC_TABLE(uint32_t) weights, BLRC_TABLE(int16_t) thresholds, uint32_t *scratch, uint32_t *y);
 
-/* Convolutions that write or read codes of several thresholds (see blrc_levels.h for maps of them). v is what a constant
- * of the row exceeds the sum z by, and pooling takes the smallest one. +-1 are written as codes of 1 bit.
+/* Convolutions that write or read codes of several thresholds (see blrc_levels.h for maps of them). v is what a
+ * constant of the row exceeds the sum z by, and pooling takes the smallest one. +-1 are written as codes of 1 bit.
  *
- * limits: for each group for each output 2^bits - 1, of BLRC_LEVEL_LIMITS bits, which never rise: the code is how many of
- *   them v does not exceed.
+ * limits: for each group for each output 2^bits - 1, of BLRC_LEVEL_LIMITS bits, which never rise: the code is how many
+ *   of them v does not exceed.
  * scales: or null; instead of limits a shift, then for each output a multiplier and the lower and upper half of an
  *   offset: the code is (offset - multiplier v) / 2^shift, at least 0 and at most 2^bits - 1.
  * scratch: in memory of the caller; its size is known to blrc.targets.c.kernels.families.levels. */
-/* From `planes` bits of codes in planes, 0 for +-1; v = sum of 2^p popcount(plane p xor w). weights: as of conv_packed, in
- * whole blocks of `rows` for each group. */
-void blrc_conv_planes(const blrc_conv *op, int32_t planes, int32_t bits, const uint32_t *x, BLRC_TABLE(uint32_t) weights,
-                      BLRC_TABLE(blrc_level_limit) limits, BLRC_TABLE(int32_t) scales,
+/* From `planes` bits of codes in planes, 0 for +-1; v = sum of 2^p popcount(plane p xor w). weights: as of conv_packed,
+ * in whole blocks of `rows` for each group. */
+void blrc_conv_planes(const blrc_conv *op, int32_t planes, int32_t bits, const uint32_t *x,
+                      BLRC_TABLE(uint32_t) weights, BLRC_TABLE(blrc_level_limit) limits, BLRC_TABLE(int32_t) scales,
                       uint32_t *scratch, void *y);
 /* From bytes as conv_codes reads them, and with 0 for table_rows from uint8_t codes as they are; v = -z. weights: as of
  * conv_codes with a single block of all rows of a group. */
 void blrc_conv_bytes(const blrc_conv *op, int32_t bits, const void *x, BLRC_TABLE(int8_t) table, int32_t table_rows,
                      BLRC_TABLE(uint32_t) weights, BLRC_TABLE(blrc_level_limit) limits, BLRC_TABLE(int32_t) scales,
-                      uint32_t *scratch, void *y);
+                     uint32_t *scratch, void *y);
 
 /* Codes of raw input: y[i] = table[channel % table_rows][x[i]] for `pixels` pixels. */
 void blrc_encode(int32_t pixels, int32_t channels, const uint8_t *x, BLRC_TABLE(int8_t) table, int32_t table_rows,
@@ -324,8 +324,8 @@ void blrc_pool_levels(const blrc_pool *op, int32_t bits, const void *x, void *y)
 void blrc_scores_levels(int32_t pixels, int32_t channels, int32_t classes, int32_t bits, const void *x,
                         BLRC_TABLE(int8_t) weights, BLRC_TABLE(int32_t) bias, int32_t *y);
 
-/* Scores of codes by a binary last layer: y[class] = multiplier[class] * z + bias[class], z = sum of +-codes. weights: for
- * each class for each pixel its words. The exporter proves that no product or sum leaves int32. */
+/* Scores of codes by a binary last layer: y[class] = multiplier[class] * z + bias[class], z = sum of +-codes. weights:
+ * for each class for each pixel its words. The exporter proves that no product or sum leaves int32. */
 void blrc_scores_signs(int32_t pixels, int32_t channels, int32_t classes, int32_t bits, const void *x,
                        BLRC_TABLE(uint32_t) weights, BLRC_TABLE(int32_t) multiplier, BLRC_TABLE(int32_t) bias,
                        int32_t *y);

@@ -6,7 +6,7 @@ from typing import Any
 
 from blrc.frontend.kinds.node import Node
 from blrc.frontend.kinds.record import Kind, Tensor, Values, flag, no_more, positive
-from blrc.net.elements import level_bits, level_step
+from blrc.net.choices import level_bits, level_step
 from blrc.net.net import Flatten, Levels, Sign
 
 

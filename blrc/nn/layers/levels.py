@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from blrc.net.elements import level_bits, level_step
+from blrc.net.choices import level_bits, level_step
 from blrc.nn.gaussian import Gaussian, expect_gaussian, expect_tensor
 from blrc.nn.layers.activation import VAR_FLOOR, Decided
 from blrc.nn.noise import Noise, Noisy

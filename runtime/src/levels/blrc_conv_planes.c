@@ -33,8 +33,8 @@ static BLRC_INLINE void blrc_append_bits(blrc_bit_run *run, uint32_t bits, int32
 
 /* The bits of group g of plane p of the window at map pixel (my, mx), without gaps; the ones of real taps where there is
  * no such plane. `planes` are those of the map. */
-static BLRC_APART void blrc_collect_plane(const blrc_conv *op, int32_t planes, const uint32_t *x, int32_t p, int32_t g, int32_t my,
-                               int32_t mx, uint32_t *to)
+static BLRC_APART void blrc_collect_plane(const blrc_conv *op, int32_t planes, const uint32_t *x, int32_t p, int32_t g,
+                                          int32_t my, int32_t mx, uint32_t *to)
 {
     const blrc_window *win = &op->window;
     const int32_t words = blrc_words(op->in_channels), channels = op->in_channels / op->groups;
@@ -160,8 +160,8 @@ static void blrc_group_of_planes(const blrc_conv *op, int32_t planes, const blrc
     }
 }
 
-void blrc_conv_planes(const blrc_conv *op, int32_t planes, int32_t bits, const uint32_t *x, BLRC_TABLE(uint32_t) weights,
-                      BLRC_TABLE(blrc_level_limit) limits, BLRC_TABLE(int32_t) scales,
+void blrc_conv_planes(const blrc_conv *op, int32_t planes, int32_t bits, const uint32_t *x,
+                      BLRC_TABLE(uint32_t) weights, BLRC_TABLE(blrc_level_limit) limits, BLRC_TABLE(int32_t) scales,
                       uint32_t *scratch, void *y)
 {
     const blrc_level_rule rule = {bits, limits, scales};

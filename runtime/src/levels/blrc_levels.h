@@ -30,8 +30,8 @@ static inline void blrc_clear_pixel(int32_t bits, int32_t channels, void *y)
 }
 
 /* How sums become codes of `bits` bits: by limits, 2^bits - 1 for each row, which never rise; or, where there are
- * `scales`, by a multiplier and an offset of 64 bits, its lower half first: (offset - multiplier v) / 2^shift. The shift
- * stands before those of the first row. */
+ * `scales`, by a multiplier and an offset of 64 bits, its lower half first: (offset - multiplier v) / 2^shift. The
+ * shift stands before those of the first row. */
 typedef struct blrc_level_rule {
     int32_t bits;
     BLRC_TABLE(blrc_level_limit) limits;

@@ -4,7 +4,8 @@
 #include "blrc_levels.h"
 
 void blrc_scores_signs(int32_t pixels, int32_t channels, int32_t classes, int32_t bits, const void *x,
-                       BLRC_TABLE(uint32_t) weights, BLRC_TABLE(int32_t) multiplier, BLRC_TABLE(int32_t) bias, int32_t *y)
+                       BLRC_TABLE(uint32_t) weights, BLRC_TABLE(int32_t) multiplier, BLRC_TABLE(int32_t) bias,
+                       int32_t *y)
 {
     const int32_t words = blrc_words(channels);
     const uint8_t *pixel = (const uint8_t *)x;

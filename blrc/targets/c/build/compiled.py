@@ -183,7 +183,7 @@ class Compiled:
         dtype = value.element.stored
         flat = np.ascontiguousarray(data).view(dtype.newbyteorder(self._order)).astype(dtype)  # type: ignore[arg-type]
         try:
-            return from_memory(value, flat.reshape(len(data), -1))
+            return from_memory(value, flat.reshape(len(data), value.nbytes // dtype.itemsize))
         except ValueError as error:
             raise BlrcError(f"{self.name}: {error}") from None
 
