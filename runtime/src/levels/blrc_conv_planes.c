@@ -31,8 +31,8 @@ static BLRC_INLINE void blrc_append_bits(blrc_bit_run *run, uint32_t bits, int32
     }
 }
 
-/* The bits of group g of plane p of the window at map pixel (my, mx), without gaps; the ones of real taps where there is
- * no such plane. `planes` are those of the map. */
+/* The bits of group g of plane p of the window at map pixel (my, mx), without gaps; the ones of real taps where there
+ * is no such plane. `planes` are those of the map. */
 static BLRC_APART void blrc_collect_plane(const blrc_conv *op, int32_t planes, const uint32_t *x, int32_t p, int32_t g,
                                           int32_t my, int32_t mx, uint32_t *to)
 {
