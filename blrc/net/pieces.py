@@ -181,13 +181,15 @@ def _pieces(net: Net) -> list[Piece]:
             what = "a norm" if isinstance(layer, Norm) else "arithmetic on values"
             raise BlrcError(f"layer {layer.name!r}: {what} must stand between a binary layer and its sign")
         elif not signed:
+            if isinstance(layer, Levels):
+                raise BlrcError(f"layer {layer.name!r}: levels of the raw input; put a binary layer before it")
             raise BlrcError(
                 f"layer {layer.name!r}: the sign of the raw input is not supported; declare the input as bits instead"
             )
         elif isinstance(layer, Threshold | Levels) or reads is not None:
             what = {Threshold: "a threshold", Levels: "levels"}.get(type(layer), "a sign")
-            of = "+-1" if reads is None else "levels"
-            raise BlrcError(f"layer {layer.name!r}: {what} of what is {of} already; put a binary layer before it")
+            of = "+-1 already" if reads is None else "codes of levels"
+            raise BlrcError(f"layer {layer.name!r}: {what} of what is {of}; put a binary layer before it")
         # A second sign changes nothing.
     if found and isinstance(found[-1], Stage) and isinstance(found[-1].linear, Dense) and reads is None:
         return [*found, _bits_as_scores(found[-1])]

@@ -23,7 +23,7 @@ from blrc.training.machine.ranks import Ranks
 from blrc.training.machine.torch_compile import compiled, reported
 from blrc.training.seeds import derived_seed
 from blrc.training.stages.stage import LAST, ONE, Stage, Tensors, optimiser, run_epoch
-from blrc.training.state import TrainingState, save_state
+from blrc.training.state import TrainingState, comparable, save_state
 
 REPORT_EVERY = 20
 # How long the next epoch may take, as a multiple of the last one's time: in the same stage, and in the next one, whose
@@ -95,7 +95,7 @@ def run_stages(
             state.model, state.adam = model.state_dict(), adam.state_dict()
             state.history.append({"stage": stage.name, "epoch": epoch, "loss": loss, "validation": accuracy, **also,
                                   "cpu_seconds": round(time.process_time() - cpu, 1)})  # fmt: skip
-            merit = state.history[-1][stage.merit]
+            merit = comparable(state.history[-1][stage.merit])
             if merit >= state.best_merit:
                 state.best, state.best_merit = _copy(state.model), merit
                 state.best_accuracy, state.best_epoch = accuracy, epoch

@@ -160,9 +160,16 @@ class Recipe:
         else:
             level_bits("model lrnet", self.bits)
             if not self.norm or not self.pretrains:
+                wrong = (
+                    "--no-norm"
+                    if not self.norm
+                    else "--init xavier"
+                    if self.init == "xavier"
+                    else "--pretrain-epochs 0"
+                )
                 raise BlrcError(
                     "model lrnet: takes the steps of its levels from a pretrained network with norms; leave out "
-                    f"{'no norm' if not self.norm else 'init xavier' if self.init == 'xavier' else 'pretrain_epochs 0'}"
+                    + wrong
                 )
         if not self.stochastic and (self.distillation or self.restart_epochs):
             raise BlrcError(

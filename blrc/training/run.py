@@ -137,8 +137,10 @@ def _run(
     options = {**asdict(recipe), "data": prepared.digest, **({"ranks": ranks.count} if ranks.count > 1 else {})}
     device = torch.device(ranks.device).type
     state = ranks.of_first(lambda: _state(state_file(output), options, resume, stream, device))
-    if ranks.first and output.exists() and not resume:
-        tqdm.write(f"{output}: is there, and will be replaced when this run ends", file=stream)
+    if ranks.first and not resume:
+        for path in (output, *([last_file(output)] if recipe.model == "lrnet" else [])):
+            if path.exists():
+                tqdm.write(f"{path}: is there, and will be replaced when this run ends", file=stream)
     keep_freed_memory()
     in_bf16 = ranks.first and device == "cpu" and recipe.precision == "bfloat16"
     if in_bf16 and (note := bf16.advice(bf16.slowdown())):

@@ -69,8 +69,13 @@ class TrainingState:
         """Return what the best epoch has most of, for every epoch so far, by stage."""
         found: dict[str, list[float]] = {}
         for row in self.history:
-            found.setdefault(row["stage"], []).append(row.get(LIKELIHOOD, row["validation"]))
+            found.setdefault(row["stage"], []).append(comparable(row.get(LIKELIHOOD, row["validation"])))
         return found
+
+
+def comparable(merit: float) -> float:
+    """Return a merit that has its place among others: that of a network that diverged, NaN, is below all of them."""
+    return -math.inf if math.isnan(merit) else merit
 
 
 def state_file(output: Path) -> Path:

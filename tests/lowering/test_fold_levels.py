@@ -23,7 +23,7 @@ from blrc.lowering.fold import fold_stage, least, least_near
 from blrc.lowering.lower import lower
 from blrc.lowering.statistics import nets_of
 from blrc.net.encoding import device_layout
-from blrc.net.net import Dense, Levels, MaxPool, Moments, Net, Norm
+from blrc.net.net import Dense, Levels, MaxPool, Moments, Net, Norm, Softmax
 from blrc.net.pieces import Stage
 from blrc.net.window import Window
 from blrc.program import reference
@@ -226,3 +226,15 @@ def test_float32_rounding_is_refused() -> None:
     checkpoint = from_model(model, encoding, raw_samples(encoding, 4, 0), source="net.pt")
     with pytest.raises(BlrcError, match="layer '3': --rounding float32 is for networks of"):
         lower(nets_of(checkpoint, [MAP], "given", "float32"))
+
+
+def test_weights_that_would_all_vanish_beside_the_unit_of_scores_are_refused() -> None:
+    """A step of 1e-6 took a last layer's weights below half a unit of scores, and all labels became 0."""
+    with pytest.raises(BlrcError, match=r"layer '14': its weights .* would all become 0, since the unit of scores"):
+        levels_program(step=1e-7)
+
+
+def test_levels_of_the_raw_input_are_refused_by_what_they_are() -> None:
+    layers = Levels("levels", "input", 2, 1.0), Softmax("last", "levels", np.ones((2, 4)), np.zeros(2))
+    with pytest.raises(BlrcError, match="layer 'levels': levels of the raw input; put a binary layer before it"):
+        lower([Net(encoding_of("int8", (1, 2, 2)), layers, "map")])

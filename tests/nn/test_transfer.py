@@ -137,3 +137,52 @@ def test_a_target_without_random_weights_is_refused() -> None:
     target, source = nn.Sequential(BinaryLinear(3, 2)), nn.Sequential(nn.Linear(3, 2, bias=False))
     with pytest.raises(BlrcError, match="transfer: the target has no random weights; give the target first"):
         transfer_(source, target)
+
+
+def test_steps_are_of_what_a_relu_gave_and_not_of_what_a_later_layer_made_of_it() -> None:
+    """`choose_steps_` kept a view of each output, which a layer that works in place changed afterwards."""
+    x = torch.linspace(0.0, 3.0, 1000)[:, None]
+    alone, changed = nn.Sequential(SteLevels(2)), nn.Sequential(SteLevels(2))
+    choose_steps_(alone, nn.Sequential(nn.ReLU()), x)
+    choose_steps_(changed, nn.Sequential(nn.ReLU(), nn.Hardtanh(-1e-3, 1e-3, inplace=True)), x.clone())
+    assert float(changed[0].step) == float(alone[0].step) > 0.5
+
+
+@pytest.mark.parametrize(("times", "count"), [(0, 1), (2, 2)])
+def test_a_relu_that_is_not_used_once_is_refused(times: int, count: int) -> None:
+    class Source(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.relu = nn.ReLU()
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            for _ in range(times):
+                x = self.relu(x)
+            return x
+
+    with pytest.raises(BlrcError, match=f"the source's 1 ReLUs ran {times} times; each has to be used once"):
+        choose_steps_(nn.Sequential(SteLevels(2)), Source(), torch.ones(3, 1))
+
+
+def test_steps_need_inputs_and_activations_of_a_size_that_a_step_can_have() -> None:
+    with pytest.raises(BlrcError, match="choose_steps: no inputs"):
+        choose_steps_(nn.Sequential(SteLevels(2)), nn.Sequential(nn.ReLU()), torch.ones(0, 1))
+    with pytest.raises(BlrcError, match=r"choose_steps: layer '0': step 3\..*e-26: give a positive number"):
+        choose_steps_(nn.Sequential(SteLevels(2)), nn.Sequential(nn.ReLU()), torch.full((3, 1), 1e-25))
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        (nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2, affine=False)), "BatchNorm1d"),
+        (nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(5)), "BatchNorm1d"),
+        (nn.Sequential(nn.Linear(3, 2), nn.ReLU()), "ReLU"),
+        (nn.Sequential(nn.Linear(3, 2)), "no such layer"),
+    ],
+)
+def test_a_norm_without_a_counterpart_is_refused_by_name(source: nn.Module, found: str) -> None:
+    target = nn.Sequential(BinaryLinear(3, 2), nn.BatchNorm1d(2))
+    with pytest.raises(
+        BlrcError, match=f"transfer: layer '1' needs a norm of 2 channels with gamma and beta .*{found}"
+    ):
+        transfer_(target, source)

@@ -196,3 +196,21 @@ def test_a_step_that_is_no_positive_number_is_refused_by_layer(trained: tuple[Tr
         bad = {**held.tensors, "levels2.step": np.float32(step).reshape(())}
         with pytest.raises(BlrcError, match=r"layer 'levels2': step .*give a positive number"):
             sample(checkpoint.Checkpoint(held.nodes, bad, held.encoding, None, "x.pt"))
+
+
+def test_a_run_that_diverges_ends_in_one_line(folder: Path, tmp_path: Path) -> None:
+    """Its likelihood, NaN, was below nothing, so that no epoch was kept and a KeyError ended the run."""
+    with pytest.raises(BlrcError, match="the training diverged"):
+        run(folder, tmp_path / "wild.pt", changed(lr=1e30, weight_lr=1e30))
+    assert not (tmp_path / "wild.pt").exists()
+
+
+def test_both_checkpoints_that_will_be_replaced_are_named(
+    folder: Path, trained: tuple[Trained, Path], tmp_path: Path
+) -> None:
+    output, said = tmp_path / "lrnet.pt", io.StringIO()
+    for path in (output, last_file(output)):
+        path.write_bytes(b"")
+    train_mnist(output, folder, changed(epochs=1), False, said)
+    for path in (output, last_file(output)):
+        assert f"{path}: is there, and will be replaced when this run ends" in said.getvalue()

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from blrc.errors import BlrcError
+from blrc.net.choices import level_step
 from blrc.nn.layers.binary import BinaryConv1d, BinaryConv2d, BinaryLinear, SoftmaxLinear
 from blrc.nn.layers.levels import SteLevels, StochasticLevels
 from blrc.nn.layers.norm import StochasticBatchNorm1d, StochasticBatchNorm2d
@@ -54,10 +55,8 @@ def transfer_(target: nn.Module, source: nn.Module) -> None:
                 module.weight.fill_(1.0)
                 module.bias.zero_()
         layer = layers.get(name)
-        if type(module) in (nn.BatchNorm1d, nn.BatchNorm2d) and isinstance(layer, nn.BatchNorm1d | nn.BatchNorm2d):
-            module.reset_running_stats()
-            module.weight.copy_(layer.weight)
-            module.bias.copy_(layer.bias)
+        if isinstance(module, nn.BatchNorm1d | nn.BatchNorm2d):
+            _copy_norm(name, module, layer)
         if not isinstance(module, LAYERS):
             continue
         if not isinstance(layer, nn.Linear | nn.Conv1d | nn.Conv2d) or layer.weight.shape != module.weight.shape:
@@ -78,6 +77,24 @@ def transfer_(target: nn.Module, source: nn.Module) -> None:
             module.bias.copy_(layer.bias * scale) if layer.bias is not None else module.bias.zero_()
 
 
+def _copy_norm(name: str, target: nn.BatchNorm1d | nn.BatchNorm2d, source: nn.Module | None) -> None:
+    """Reset the statistics of one of torch's own norms, and take gamma and beta from its counterpart."""
+    if (
+        not isinstance(source, nn.BatchNorm1d | nn.BatchNorm2d)
+        or source.num_features != target.num_features
+        or source.affine != target.affine
+    ):
+        raise BlrcError(
+            f"transfer: layer {name!r} needs a norm of {target.num_features} channels "
+            f"{'with' if target.affine else 'without'} gamma and beta under the same name, found "
+            f"{'no such layer' if source is None else source}"
+        )
+    target.reset_running_stats()
+    if target.affine:
+        target.weight.copy_(source.weight)
+        target.bias.copy_(source.bias)
+
+
 @torch.no_grad()
 def choose_steps_(target: nn.Module, source: nn.Module, inputs: Tensor) -> None:
     """Set the step of each layer of levels so that it rounds the source's activations with the least squared error.
@@ -92,7 +109,8 @@ def choose_steps_(target: nn.Module, source: nn.Module, inputs: Tensor) -> None:
         inputs: samples as `source` takes them; a few hundred suffice.
 
     Raises:
-        BlrcError: the numbers of layers differ, or the outputs of a ReLU are all 0 or not finite.
+        BlrcError: the numbers of layers differ, a ReLU is used more than once or not at all, or the outputs of a ReLU
+            are all 0, not finite, or so small or large that no step suits them.
     """
     levels = [
         (name, module) for name, module in target.named_modules() if isinstance(module, SteLevels | StochasticLevels)
@@ -100,20 +118,28 @@ def choose_steps_(target: nn.Module, source: nn.Module, inputs: Tensor) -> None:
     relus = [module for module in source.modules() if isinstance(module, nn.ReLU)]
     if len(levels) != len(relus):
         raise BlrcError(f"choose_steps: {len(levels)} layers of levels, but the source has {len(relus)} ReLUs")
+    if not len(inputs):
+        raise BlrcError("choose_steps: no inputs; give a few hundred samples, as the source takes them")
     found: list[Tensor] = []
     hooks = [
-        relu.register_forward_hook(lambda _, __, output: found.append(output.detach().flatten())) for relu in relus
+        relu.register_forward_hook(lambda _, __, output: found.append(output.detach().flatten().clone()))
+        for relu in relus
     ]
     try:
         source(inputs)
     finally:
         for hook in hooks:
             hook.remove()
+    if len(found) != len(relus):
+        raise BlrcError(
+            f"choose_steps: the source's {len(relus)} ReLUs ran {len(found)} times; each has to be used once, so give "
+            "every place a nn.ReLU of its own"
+        )
     for (name, module), values in zip(levels, found, strict=True):
         step = _best_step(values[:: max(1, values.numel() // STEP_VALUES)].double(), module.top)
         if step is None:
             raise BlrcError(f"choose_steps: layer {name!r}: the source's activations are all 0 or not finite")
-        module.step.fill_(step)
+        module.step.fill_(level_step(f"choose_steps: layer {name!r}", step))
 
 
 def _best_step(values: Tensor, top: int) -> float | None:

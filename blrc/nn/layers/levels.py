@@ -48,8 +48,8 @@ class SteLevels(_Levels):
 
     Args:
         bits: k, from 1 to 8.
-        step: s, a buffer of type float32 that is given and not trained: a norm behind the next linear map divides it
-            out.
+        step: s, a buffer of type float32 that is given and not trained, since the norm behind the next linear map
+            divides it out and a last layer's weights take it up.
 
     Raises:
         BlrcError: an option is out of range, or the input is no tensor.

@@ -100,7 +100,7 @@ class FloatLowering(Lowering):
             self.leave(op.y, y, self.pool(self.clip(x, -1, f"{y}/reached"), op.pool, self.entry(op.y, y)))
 
     def leveled(self, op: Conv, y: str) -> None:
-        self.threshold(op)
+        self.check_sums(op)
         name, packed = self.table(op.weights)
         signs = unpack_signs(packed, op.group_channels).transpose(0, 3, 1, 2)
         kernel = self.constant(f"{name}/kernel", np.ascontiguousarray(GAIN * signs, dtype=np.float32))
@@ -128,7 +128,7 @@ class FloatLowering(Lowering):
     def scores(self, op: Scores, y: str) -> None:
         name, weights = self.table(op.weights)
         bias_name, bias = self.table(op.bias)
-        sums = np.abs(weights.astype(np.int64)).reshape(len(weights), -1).sum(axis=1)
+        sums = self.program.peak(op.x) * np.abs(weights.astype(np.int64)).reshape(len(weights), -1).sum(axis=1)
         self.require_exact(op, int((sums + np.abs(bias.astype(np.int64))).max()), INTEGERS)
         matrix = self.constant(f"{name}/matrix", matrix_of(weights).astype(np.float32))
         x = self.node("MatMul", [self.rows(op.x, y), matrix], f"{y}/sum")
@@ -138,7 +138,8 @@ class FloatLowering(Lowering):
         name, packed = self.table(op.weights)
         multiplier_name, multiplier = self.table(op.multiplier)
         bias_name, bias = self.table(op.bias)
-        reach = np.abs(multiplier.astype(np.int64)) * op.fan_in + np.abs(bias.astype(np.int64))
+        most = op.fan_in * self.program.peak(op.x)
+        reach = np.abs(multiplier.astype(np.int64)) * most + np.abs(bias.astype(np.int64))
         self.require_exact(op, int(reach.max()), INTEGERS)
         matrix = self.constant(f"{name}/matrix", matrix_of(unpack_signs(packed, op.x.shape[2])).astype(np.float32))
         z = self.node("MatMul", [self.rows(op.x, y), matrix], f"{y}/sum")
@@ -157,12 +158,16 @@ class FloatLowering(Lowering):
 
     def threshold(self, op: Conv) -> str:
         """Add the bias that makes a sum's sign the comparison with its threshold, and return its name."""
-        low, high = self.program.bounds(op)
+        self.check_sums(op)
         name, thresholds = self.table(op.thresholds)
-        limits = thresholds.astype(np.int64)
-        self.require_exact(op, max(-low, high) + int(np.abs(limits).max()) + 1, HALVES)
-        bias: NDArray[Any] = (GAIN * (0.5 - limits)).astype(np.float32)
+        bias: NDArray[Any] = (GAIN * (0.5 - thresholds)).astype(np.float32)
         return self.constant(f"{name}/bias", bias)
+
+    def check_sums(self, op: Conv) -> None:
+        """Refuse an op whose sums, less a threshold, float32 might not hold exactly."""
+        low, high = self.program.bounds(op)
+        _, thresholds = self.table(op.thresholds)
+        self.require_exact(op, max(-low, high) + int(np.abs(thresholds.astype(np.int64)).max()) + 1, HALVES)
 
     def require_exact(self, op: WeightedOp, largest: int, bound: int) -> None:
         if largest > bound:

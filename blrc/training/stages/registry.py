@@ -24,15 +24,15 @@ REESTIMATION = 1_280  # samples for the norm statistics in validation: ten batch
 CALIBRATION_STREAM = 1_000  # "stage" numbers of seeds that no stage uses
 
 
-def best_stage(recipe: Recipe, accuracies: Mapping[str, Sequence[float]]) -> str:
+def best_stage(recipe: Recipe, merits: Mapping[str, Sequence[float]]) -> str:
     """Return the stage whose best epoch on the validation set is the run's result. Ties go to the later stage.
 
     Args:
         recipe: options of the run.
-        accuracies: what the best epoch has most of, for every epoch, by stage: accuracy, or likelihood.
+        merits: what the best epoch has most of, for every epoch, by stage: accuracy, or likelihood.
     """
-    candidates = [recipe.model, *(["restart"] if "restart" in accuracies else [])]
-    return max(reversed(candidates), key=lambda name: max(accuracies[name]))
+    candidates = [recipe.model, *(["restart"] if "restart" in merits else [])]
+    return max(reversed(candidates), key=lambda name: max(merits[name]))
 
 
 def stages_of(

@@ -13,12 +13,14 @@ from every_kernel import PLAIN
 from random_programs import Builder, random_inputs
 from tile_programs import assert_steps_equal
 
+from blrc.net.elements import MOST_PLANES
 from blrc.program.program import Constant, Conv, Program, Value, Window
 from blrc.targets.c.build.compiler import STRICT
 from blrc.targets.c.build.host import SANITIZE, HostBuild
 from blrc.targets.c.kernels.families.levels import limit_bits
 from blrc.targets.c.kernels.registry import KERNELS
 from blrc.targets.c.layout.layout import X86_64, lay_out
+from blrc.targets.c.runtime_files import constant
 
 SAME = Window((3, 3), padding=(1, 1, 1, 1))
 SKEW = Window((3, 2), (2, 1), (2, 0, 0, 1), (1, 2))
@@ -118,3 +120,7 @@ def test_thresholds_on_a_line_become_multipliers(tmp_path: Path, flags: tuple[st
             assert_equal(program, c.run(raw, member), raw, [op.y.name for op in program.ops], member)
         # Members of one structure share a library on hosts, whose tables have one length.
         assert {step.tables[-1].role for step in lay_out(program, cpu=X86_64).steps[:3]} == {"limits"}
+
+
+def test_c_and_python_hold_codes_of_the_same_lengths_in_planes() -> None:
+    assert constant("BLRC_MOST_PLANES") == MOST_PLANES

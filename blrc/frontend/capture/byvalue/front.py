@@ -15,6 +15,7 @@ from blrc.frontend.kinds.node import Node
 from blrc.net.heads import Heads
 from blrc.nn import StochasticBatchNorm1d, StochasticBatchNorm2d, StochasticMaxPool2d, WeightDistribution
 from blrc.nn.layers.geometry import ConvLayer, DenseLayer
+from blrc.nn.layers.levels import SteLevels
 from blrc.nn.noise import Noisy
 from blrc.reading.given import check_module, transparent
 
@@ -47,6 +48,12 @@ def captured_strictly(model: nn.Module, names: Sequence[str] | None) -> tuple[tu
     Raises:
         BlrcError: it is of `blrc.nn` layers, or no network, and cannot be captured.
     """
+    levels = [name for name, module in named_modules(model).items() if isinstance(module, SteLevels)]
+    if levels and not has_ours(model):
+        raise BlrcError(
+            f"layer {levels[0]!r}: SteLevels behind torch's own layers, and only those of blrc.nn can precede it; use "
+            "SteConv2d or SteLinear, which take the same tensors"
+        )
     try:
         nodes, heads = capture_heads(model, names)
     except BlrcError:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 MOST = 2**31 - 1
 MOST_SHIFT = 48
-"""Codes of 8 bits and products of 31 and 22 bits then stay within 63 bits."""
+"""Codes of 8 bits times 2^48 have 56 bits, and products of multipliers and sums at most 61, so all fit 63 bits."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -255,8 +255,9 @@ class Native:
             elif order == "NHWC" and raw.shape[1:] == (channels, height, width):
                 hint = ": for (N, C, H, W) give order='NCHW'"
             raise BlrcError(f"{takes}, got {raw.dtype} {raw.shape}{hint}")
-        if value.dtype == "bits" and raw.dtype == np.uint8 and raw.size and raw.max() > 1:
-            raise BlrcError(f"{takes} of 0 and 1, got uint8 up to {raw.max()}")
+        most = value.element.high
+        if (value.dtype == "bits" or value.is_codes) and raw.dtype == np.uint8 and raw.size and raw.max() > most:
+            raise BlrcError(f"{takes} of 0 to {most}, got uint8 up to {raw.max()}")
         return raw if order == "NHWC" else raw.transpose(0, 2, 3, 1)
 
 

@@ -111,9 +111,7 @@ def _lay_planes(task: Task[Conv]) -> Laid:
 def _lay_bytes(task: Task[Conv]) -> Laid:
     op, constants = task.op, task.program.constants
     rows = -(-op.y.shape[2] // op.groups // 8) * 8
-    weights = mapped(
-        "weights", constants[op.weights], lambda t: code_rows(t, op.group_channels, op.groups, max(8, rows))
-    )
+    weights = mapped("weights", constants[op.weights], lambda t: code_rows(t, op.group_channels, op.groups, rows))
     rules, said = _rules(task, lambda t: np.zeros(len(t), np.int64))
     return encoded(task, (weights, rules), f"8-bit codes, {op.fan_in} a row, {said}")
 
