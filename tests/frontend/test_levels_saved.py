@@ -147,5 +147,5 @@ def test_a_sampled_first_value_is_passed_on_to_every_reader() -> None:
 def test_torchs_own_layer_beside_levels_is_refused_with_what_to_use() -> None:
     model = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), bnn.SteLevels(2), nn.Linear(4, 2))
     model[0].weight.data.sign_()
-    with pytest.raises(BlrcError, match="layer '2': SteLevels behind torch's own layers.* use SteConv2d or"):
+    with pytest.raises(BlrcError, match=r"layer '2': SteLevels behind torch's own layers.* use SteConv2d or"):
         blrc.save(model, path="never.pt", input=blrc.int8_codes((4,), scale=1.0), calibration=None)

@@ -182,7 +182,5 @@ def test_steps_need_inputs_and_activations_of_a_size_that_a_step_can_have() -> N
 )
 def test_a_norm_without_a_counterpart_is_refused_by_name(source: nn.Module, found: str) -> None:
     target = nn.Sequential(BinaryLinear(3, 2), nn.BatchNorm1d(2))
-    with pytest.raises(
-        BlrcError, match=f"transfer: layer '1' needs a norm of 2 channels with gamma and beta .*{found}"
-    ):
+    with pytest.raises(BlrcError, match=f"layer .1. needs a norm of 2 channels with gamma and beta .*{found}"):
         transfer_(target, source)
