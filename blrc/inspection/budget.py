@@ -11,6 +11,7 @@ from blrc.display import table
 from blrc.errors import DiffersError
 from blrc.inspection import what_if
 from blrc.program.program import Conv, Program
+from blrc.targets.c.kernels.families.levels import of_levels
 from blrc.targets.c.layout.layout import PORTABLE
 from blrc.targets.c.size import footprint
 from blrc.targets.c.size.choose import choose
@@ -86,6 +87,10 @@ def _refusal(
     yield ""
     yield from to_text(found)
     yield ""
+    whole = [op.name for op in program.ops if isinstance(op, Conv) and of_levels(op) and not op.is_dense]
+    if whole and budget.ram is not None and found.ram_bytes > budget.ram:
+        yield f"Layers that read or write codes keep whole maps, since they have no row strips: {', '.join(whole)}."
+        yield ""
     helpful = list(remedies(program, budget, found, all_sampled, form))
     if helpful:
         yield "What would help:"
