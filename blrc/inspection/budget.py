@@ -11,7 +11,6 @@ from blrc.display import table
 from blrc.errors import DiffersError
 from blrc.inspection import what_if
 from blrc.program.program import Conv, Program
-from blrc.targets.c.kernels.families.levels import of_levels
 from blrc.targets.c.layout.layout import PORTABLE
 from blrc.targets.c.size import footprint
 from blrc.targets.c.size.choose import choose
@@ -87,7 +86,8 @@ def _refusal(
     yield ""
     yield from to_text(found)
     yield ""
-    whole = [op.name for op in program.ops if isinstance(op, Conv) and of_levels(op) and not op.is_dense]
+    convolutions = [op for op in program.ops if isinstance(op, Conv) and not op.is_dense]
+    whole = [op.name for op in convolutions if op.x.is_codes or op.y.is_codes]
     if whole and budget.ram is not None and found.ram_bytes > budget.ram:
         yield f"Layers that read or write codes keep whole maps, since they have no row strips: {', '.join(whole)}."
         yield ""
