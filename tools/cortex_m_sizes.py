@@ -16,6 +16,8 @@ from pathlib import Path
 
 from blrc.targets.c.build import compiler
 from blrc.targets.c.build.callgraph import FLAG, CallGraph, deepest, read_call_graph
+from blrc.targets.c.kernels.families.codes import CODES
+from blrc.targets.c.kernels.families.levels import BYTES
 from blrc.targets.c.runtime_files import is_for_hosts, runtime_files
 from blrc.targets.c.size import footprint
 from blrc.workers import thread_pool
@@ -35,6 +37,7 @@ VARIANTS = [
         "BLRC_GATHER_WORDS": gathered,
         "BLRC_CODES": codes,
         "BLRC_CODE_ROWS": rows,
+        "BLRC_BYTES": BYTES // CODES * codes,
     }
     for bits in (16, 32)
     for gathered, codes, rows in (

@@ -86,6 +86,11 @@ def _refusal(
     yield ""
     yield from to_text(found)
     yield ""
+    convolutions = [op for op in program.ops if isinstance(op, Conv) and not op.is_dense]
+    whole = [op.name for op in convolutions if op.x.is_codes or op.y.is_codes]
+    if whole and budget.ram is not None and found.ram_bytes > budget.ram:
+        yield f"Layers that read or write codes keep whole maps, since they have no row strips: {', '.join(whole)}."
+        yield ""
     helpful = list(remedies(program, budget, found, all_sampled, form))
     if helpful:
         yield "What would help:"

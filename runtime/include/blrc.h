@@ -116,6 +116,9 @@ typedef int16_t blrc_code_threshold;
 typedef int32_t blrc_code_threshold;
 #endif
 
+/* Codes that `blrc_conv_bytes` tabulates at a time, 19 bytes each on the stack: 128 codes of 8 bits add up to 15 bits. */
+#define BLRC_BYTES 128
+
 /* Of layers that write codes of several thresholds. */
 #define BLRC_LEVEL_LIMITS 32
 #if BLRC_LEVEL_LIMITS == 16
@@ -283,11 +286,12 @@ void blrc_conv_eights(const blrc_conv *op, const void *x, BLRC_TABLE(int8_t) tab
 void blrc_conv_planes(const blrc_conv *op, int32_t planes, int32_t bits, const uint32_t *x,
                       BLRC_TABLE(uint32_t) weights, BLRC_TABLE(blrc_level_limit) limits, BLRC_TABLE(int32_t) scales,
                       uint32_t *scratch, void *y);
-/* From bytes as conv_codes reads them, and with 0 for table_rows from uint8_t codes as they are; v = -z. weights: as of
- * conv_codes with a single block of all rows of a group. */
-void blrc_conv_bytes(const blrc_conv *op, int32_t bits, const void *x, BLRC_TABLE(int8_t) table, int32_t table_rows,
-                     BLRC_TABLE(uint32_t) weights, BLRC_TABLE(blrc_level_limit) limits, BLRC_TABLE(int32_t) scales,
-                     uint32_t *scratch, void *y);
+/* From planes of codes, of which a group has a multiple of four; where there are none, from bytes as conv_codes reads
+ * them, and with 0 for table_rows from uint8_t codes as they are; v = -z. weights: as of conv_codes with a single block
+ * of all rows of a group, and BLRC_BYTES codes at a time. */
+void blrc_conv_bytes(const blrc_conv *op, int32_t planes, int32_t bits, const void *x, BLRC_TABLE(int8_t) table,
+                     int32_t table_rows, BLRC_TABLE(uint32_t) weights, BLRC_TABLE(blrc_level_limit) limits,
+                     BLRC_TABLE(int32_t) scales, uint32_t *scratch, void *y);
 
 /* Codes of raw input: y[i] = table[channel % table_rows][x[i]] for `pixels` pixels. */
 void blrc_encode(int32_t pixels, int32_t channels, const uint8_t *x, BLRC_TABLE(int8_t) table, int32_t table_rows,

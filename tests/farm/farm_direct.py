@@ -303,7 +303,7 @@ def encoded(case: Case) -> bytes:
             tables = tables if step.tables[-1].role == "limits" else [tables[0], np.empty(0, np.int32), tables[1]]
         elif step.kernel == "conv_bytes":
             rows = 0 if op.x.is_codes else 1 if step.encode is None else len(tables[0]) // 256
-            numbers = [bits_of(op.y), rows, 0, 0]
+            numbers = [bits_of(op.y), rows, op.x.element.planes, 0]
             tables = tables if step.encode is not None else [np.empty(0, np.int8), *tables]
             tables = tables if step.tables[-1].role == "limits" else [*tables[:2], np.empty(0, np.int32), tables[2]]
         elif step.kernel in ("dense_columns", "dense_quads"):

@@ -135,7 +135,7 @@ static void call(const test_case *c, const blrc_conv *op, const void *x, uint32_
         blrc_conv_planes(op, n[0], n[1], bits, T(uint32_t, 0), T(blrc_level_limit, 1), T(int32_t, 2), scratch, to);
         break;
     case KERNEL_BYTES:
-        blrc_conv_bytes(op, n[0], x, T(int8_t, 0), n[1], T(uint32_t, 1), T(blrc_level_limit, 2), T(int32_t, 3), scratch,
+        blrc_conv_bytes(op, n[2], n[0], x, T(int8_t, 0), n[1], T(uint32_t, 1), T(blrc_level_limit, 2), T(int32_t, 3), scratch,
                         to);
         break;
     case KERNEL_POOL_LEVELS:

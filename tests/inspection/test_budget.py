@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 from random_networks import checkpoint_of, deep_network
-from random_programs import gated, random_program
+from random_programs import Builder, gated, random_program
 from torch import nn
 
 import blrc
@@ -248,6 +248,19 @@ def test_no_remedy_is_said_to_be_none() -> None:
     constants = {name: Constant((np.zeros(shape, kind),), (0,)) for name, (shape, kind) in shapes.items()}
     program = check(Program(x, ops, constants, ("map",), 1.0))
     assert "No option of blrc export makes it fit: train a smaller network." in refusal(program, Budget(None, 1))
+
+
+def test_whole_maps_of_codes_are_named() -> None:
+    """Of convolutions that read or write codes, where memory is lacking."""
+    builder = Builder(Value("input", "bits", (6, 6, 4)), np.random.default_rng(0), members=1)
+    builder.conv("bits", Window((3, 3)), None, 1, 9)
+    builder.bits = 8
+    builder.conv("first", Window((2, 2)), None, 1, 9)
+    builder.conv("dense", Window((3, 3)), None, 1, 9)
+    program = builder.finish()
+    said = "keep whole maps, since they have no row strips: first."
+    assert said in refusal(program, Budget(None, 1)) and said not in refusal(program, Budget(1, None))
+    assert "whole maps" not in refusal(random_program(0), Budget(None, 1))
 
 
 def command(*arguments: object) -> tuple[int, str]:

@@ -1,41 +1,96 @@
 /* SPDX-License-Identifier: MIT */
 /* SPDX-FileCopyrightText: 2026 the blrc authors */
-/* Convolution of codes that are bytes with +-1 weights, to codes.
+/* Convolution of codes that are bytes, or lie in planes, with +-1 weights, to codes.
  *
  * As in conv_codes the 16 sums of every four codes are tabulated and looked up by nibbles of weights, and as in
- * conv_pairs those of two windows are in the halves of a word: a sum of BLRC_CODES codes fits. The tables of so many
- * codes serve all rows before those of the next codes are made, and sums wait in memory. */
+ * conv_pairs those of two windows are in the halves of a word: a sum of BLRC_BYTES codes fits. The tables of so many
+ * codes serve all rows before those of the next codes are made, and sums wait in memory. Four codes that are 0 in both
+ * windows, as most codes are behind a layer that ends in a ReLU, have no table. */
 #include "blrc_levels.h"
 #include "blrc_pairs.h"
 
-/* What a layer reads: bytes that a table turns into codes; int8_t where there is no table, and uint8_t where it has no
- * rows. */
+/* What a layer reads: planes; or bytes that a table turns into codes, int8_t where there is no table, and uint8_t where
+ * it has no rows. */
 typedef struct blrc_byte_input {
+    int32_t planes;
     const void *x;
     BLRC_TABLE(int8_t) table;
     int32_t table_rows;
 } blrc_byte_input;
 
-static BLRC_INLINE int32_t blrc_byte_code(const blrc_byte_input *in, const uint8_t *x, int32_t channel)
+/* A table: 16 sums by bits, and which four codes they are of. Behind the last one stands BLRC_BYTE_END. */
+#define BLRC_BYTE_TABLE 17
+#define BLRC_BYTE_END 0xFFFFFFFFu
+
+/* Codes from channel c of a pixel on: multiples of four. In the product, bit j of four is bit 8 j as well. */
+static BLRC_INLINE void blrc_unpack_bytes(int32_t planes, int32_t words, const uint32_t *pixel, int32_t c, int32_t count,
+                                          uint8_t *to)
 {
-    if (in->table == 0) {
-        return (int32_t)(*x ^ 0x80u) - 0x80; /* int8_t */
+    const uint8_t *const stop = to + count;
+
+    for (; to != stop; to += 4, c += 4) {
+        const uint32_t *plane = pixel + planes * words + c / 32;
+        uint32_t four = 0;
+
+        do {
+            plane -= words;
+            four = 2 * four + ((((*plane >> (c % 32)) & 15u) * 0x00204081u) & 0x01010101u);
+        } while (plane - pixel >= words);
+        to[0] = (uint8_t)four;
+        to[1] = (uint8_t)(four >> 8);
+        to[2] = (uint8_t)(four >> 16);
+        to[3] = (uint8_t)(four >> 24);
     }
-    return BLRC_READ(int8_t, in->table, (in->table_rows == 1 ? 0 : 256 * channel) + *x);
 }
 
-/* sums[f] += times codes first <= f < first + count of group g of a window, in the order (ky, kx, channel); those outside
- * the map are 0. They are read in runs that lie together in the map: kernel rows, or taps where the kernel is dilated or
- * sees a part of the channels. */
+/* Codes of runs, from channel c of a group on: to[0] up to to[count - 1]. */
+static BLRC_INLINE void blrc_copy_bytes(const blrc_byte_input *in, const uint8_t *x, int32_t channels, int32_t g,
+                                        int32_t c, int32_t count, uint8_t *to)
+{
+    const uint8_t *const stop = to + count;
+
+    if (in->table_rows == 0 && channels % 4 == 0) { /* all lies in whole words */
+        const uint32_t *from = (const uint32_t *)(const void *)x;
+        uint32_t *words = (uint32_t *)(void *)to, *const end = words + count / 4;
+
+        while (words != end) {
+            *words++ = *from++;
+        }
+    } else if (in->table_rows == 0) {
+        while (to != stop) {
+            *to++ = *x++;
+        }
+    } else if (in->table == 0) {
+        while (to != stop) {
+            *to++ = *x++ ^ 0x80u;
+        }
+    } else if (in->table_rows == 1) {
+        while (to != stop) {
+            *to++ = (uint8_t)BLRC_READ(int8_t, in->table, *x++) ^ 0x80u;
+        }
+    } else {
+        for (; to != stop; c = c + 1 == channels ? 0 : c + 1) {
+            *to++ = (uint8_t)BLRC_READ(int8_t, in->table, 256 * (g * channels + c) + *x++) ^ 0x80u;
+        }
+    }
+}
+
+/* Codes first <= f < first + count of group g of a window, in the order (ky, kx, channel), and more up to a multiple of
+ * four; `absent` stands for 0: those outside the map, and what is too much. They are read in runs that lie together in
+ * the map: kernel rows, or taps where the kernel is dilated or sees a part of the channels, and in planes. */
 static BLRC_APART void blrc_collect_bytes(const blrc_conv *op, const blrc_byte_input *in, int32_t g, int32_t my,
-                                          int32_t mx, int32_t first, int32_t count, uint32_t times, uint32_t *sums)
+                                          int32_t mx, int32_t first, int32_t count, uint32_t absent, uint32_t *codes)
 {
     const blrc_window *win = &op->window;
     const int32_t channels = op->in_channels / op->groups;
-    const int32_t taps = op->groups == 1 && win->dilation_x == 1 ? win->kernel_x : 1, run = taps * channels;
-    int32_t f = 0, tap = first / run * taps, from = first % run;
+    const int32_t taps = op->groups == 1 && win->dilation_x == 1 && in->planes == 0 ? win->kernel_x : 1;
+    const int32_t run = taps * channels;
+    int32_t f, tap = first / run * taps, from = first % run;
 
-    for (; f < count; tap += taps, from = 0) {
+    for (f = 0; f < (count + 3) / 4; ++f) {
+        codes[f] = absent;
+    }
+    for (f = 0; f < count; tap += taps, from = 0) {
         const int32_t row = my * win->stride_y - win->pad_y + tap / win->kernel_x * win->dilation_y;
         const int32_t column = mx * win->stride_x - win->pad_x + tap % win->kernel_x * win->dilation_x;
         const int32_t end = run - from < count - f ? run : from + count - f;
@@ -43,54 +98,60 @@ static BLRC_APART void blrc_collect_bytes(const blrc_conv *op, const blrc_byte_i
         const int32_t start = -column * channels > from ? -column * channels : from;
 
         if (row >= 0 && row < op->in_height && start < last) {
-            const int32_t at = (row * op->in_width + column) * op->in_channels + g * channels + start;
-            const uint8_t *x = (const uint8_t *)in->x + at;
-            uint32_t *to = sums + f + start - from, *const stop = sums + f + last - from;
-            int32_t c = start % channels;
+            const int32_t pixel = row * op->in_width + column;
+            uint8_t *const to = (uint8_t *)codes + (f + start - from);
 
-            if (in->table_rows == 0) {
-                for (; to != stop; ++to) {
-                    *to += *x++ * times;
-                }
+            if (in->planes > 0) {
+                const int32_t words = blrc_words(op->in_channels);
+
+                blrc_unpack_bytes(in->planes, words, (const uint32_t *)in->x + pixel * in->planes * words,
+                                  g * channels + start, last - start, to);
             } else {
-                for (; to != stop; ++to) {
-                    *to += (uint32_t)blrc_byte_code(in, x++, g * channels + c) * times;
-                    c = c + 1 == channels ? 0 : c + 1;
-                }
+                blrc_copy_bytes(in, (const uint8_t *)in->x + pixel * op->in_channels + g * channels + start, channels, g,
+                                start % channels, last - start, to);
             }
         }
         f += end - from;
     }
 }
 
-/* sums[16 k + bits] = sum over j < 4 of (bit j ? +1 : -1) sums[4 k + j]: from the last nibble on, so that no code is
- * overwritten before it is read. */
-static void blrc_tabulate_bytes(int32_t nibbles, uint32_t *sums)
+/* Tables of four codes of two windows each, without those that are 0. */
+static BLRC_APART void blrc_tabulate_bytes(const uint8_t *x, const uint8_t *other, uint32_t absent, uint32_t nibbles,
+                                           uint32_t *sums)
 {
-    while (--nibbles >= 0) {
-        const uint32_t *const codes = sums + 4 * nibbles;
+    uint32_t k;
 
-        blrc_tabulate_four(codes[0], codes[1], codes[2], codes[3], sums + 16 * nibbles);
+    for (k = 0; k < nibbles; ++k, x += 4, other += 4) {
+        const uint32_t a = x[0] + ((uint32_t)other[0] << 16) - absent;
+        const uint32_t b = x[1] + ((uint32_t)other[1] << 16) - absent;
+        const uint32_t c = x[2] + ((uint32_t)other[2] << 16) - absent;
+        const uint32_t d = x[3] + ((uint32_t)other[3] << 16) - absent;
+
+        if ((a | b | c | d) != 0) {
+            blrc_tabulate_four(a, b, c, d, sums);
+            sums[16] = k;
+            sums += BLRC_BYTE_TABLE;
+        }
     }
+    sums[16] = BLRC_BYTE_END;
 }
 
-static inline void blrc_subtract_halves(uint32_t z, int32_t *v, int32_t *other)
+static BLRC_INLINE void blrc_subtract_halves(uint32_t z, int32_t *v)
 {
-    const int32_t low = (int32_t)((z & 0xFFFFu) ^ 0x8000u) - 0x8000;
-
-    *v -= low;
-    *other -= (int32_t)(((z - (uint32_t)low) >> 16) ^ 0x8000u) - 0x8000;
+    v[0] -= (int32_t)(z & 0xFFFFu);
+    v[1] -= (int32_t)(z >> 16);
 }
 
-/* v[r] and other[r] -= the sums of 8 rows, whose nibbles share a word, in the two windows. */
-static BLRC_APART void blrc_subtract_rows(BLRC_TABLE(uint32_t) weights, const uint32_t *sums, int32_t nibbles, int32_t *v,
-                                          int32_t *other)
-{
-    BLRC_TABLE(uint32_t) const end = BLRC_SKIP(uint32_t, weights, nibbles);
-    uint32_t z0 = 0, z1 = 0, z2 = 0, z3 = 0, z4 = 0, z5 = 0, z6 = 0, z7 = 0;
+/* v -= the sums of 8 rows, whose nibbles share a word, in two windows: by turns. Sums are counted from BLRC_BYTE_ZERO,
+ * so that nothing is borrowed between halves. */
+#define BLRC_BYTE_ZERO 0x8000
 
-    for (; weights != end; sums += 16) {
-        const uint32_t w = BLRC_NEXT(uint32_t, weights);
+static BLRC_APART void blrc_subtract_rows(BLRC_TABLE(uint32_t) weights, const uint32_t *sums, int32_t *v)
+{
+    uint32_t z0 = BLRC_BYTE_ZERO * 0x10001u, z1 = z0, z2 = z0, z3 = z0, z4 = z0, z5 = z0, z6 = z0, z7 = z0;
+
+    for (; sums[16] != BLRC_BYTE_END; sums += BLRC_BYTE_TABLE) {
+        const uint32_t w = BLRC_READ(uint32_t, weights, sums[16]);
 
         z0 += sums[w & 15u];
         z1 += sums[(w >> 4) & 15u];
@@ -101,102 +162,126 @@ static BLRC_APART void blrc_subtract_rows(BLRC_TABLE(uint32_t) weights, const ui
         z6 += sums[(w >> 24) & 15u];
         z7 += sums[w >> 28];
     }
-    blrc_subtract_halves(z0, v, other);
-    blrc_subtract_halves(z1, v + 1, other + 1);
-    blrc_subtract_halves(z2, v + 2, other + 2);
-    blrc_subtract_halves(z3, v + 3, other + 3);
-    blrc_subtract_halves(z4, v + 4, other + 4);
-    blrc_subtract_halves(z5, v + 5, other + 5);
-    blrc_subtract_halves(z6, v + 6, other + 6);
-    blrc_subtract_halves(z7, v + 7, other + 7);
+    blrc_subtract_halves(z0, v);
+    blrc_subtract_halves(z1, v + 2);
+    blrc_subtract_halves(z2, v + 4);
+    blrc_subtract_halves(z3, v + 6);
+    blrc_subtract_halves(z4, v + 8);
+    blrc_subtract_halves(z5, v + 10);
+    blrc_subtract_halves(z6, v + 12);
+    blrc_subtract_halves(z7, v + 14);
 }
 
-/* v of all rows of a group, negative sums, of the windows at two map pixels, one behind the other; of one where my or mx
+/* v of all rows of a group, negative sums, of the windows at two map pixels by turns; of one twice where my and mx
  * repeat. */
 static void blrc_windows_of_bytes(const blrc_conv *op, const blrc_byte_input *in, int32_t g, const int32_t *my,
                                   const int32_t *mx, int32_t rows, BLRC_TABLE(uint32_t) weights, int32_t *v)
 {
     const int32_t fan_in = op->window.kernel_y * op->window.kernel_x * (op->in_channels / op->groups);
-    uint32_t sums[BLRC_CODES / 4 * 16];
+    const int32_t same = my[0] == my[1] && mx[0] == mx[1];
+    const uint32_t bias = in->table_rows == 0 ? 0 : 0x80u;
+    uint32_t sums[(BLRC_BYTES / 4 + 1) * BLRC_BYTE_TABLE], codes[BLRC_BYTES / 4 * 2];
+    uint32_t *const other = same ? codes : codes + BLRC_BYTES / 4;
     int32_t first, r;
 
     for (r = 0; r < 2 * rows; ++r) {
-        v[r] = 0;
+        v[r] = (fan_in + BLRC_BYTES - 1) / BLRC_BYTES * BLRC_BYTE_ZERO;
     }
-    for (first = 0; first < fan_in; first += BLRC_CODES) {
-        const int32_t count = fan_in - first < BLRC_CODES ? fan_in - first : BLRC_CODES;
-        const int32_t nibbles = (count + 3) / 4;
+    for (first = 0; first < fan_in; first += BLRC_BYTES) {
+        const int32_t count = fan_in - first < BLRC_BYTES ? fan_in - first : BLRC_BYTES, nibbles = (count + 3) / 4;
 
-        for (r = 0; r < 4 * nibbles; ++r) {
-            sums[r] = 0;
+        blrc_collect_bytes(op, in, g, my[0], mx[0], first, count, bias * 0x01010101u, codes);
+        if (!same) {
+            blrc_collect_bytes(op, in, g, my[1], mx[1], first, count, bias * 0x01010101u, other);
         }
-        blrc_collect_bytes(op, in, g, my[0], mx[0], first, count, 1, sums);
-        if (my[0] != my[1] || mx[0] != mx[1]) {
-            blrc_collect_bytes(op, in, g, my[1], mx[1], first, count, 65536, sums);
-        }
-        blrc_tabulate_bytes(nibbles, sums);
+        blrc_tabulate_bytes((const uint8_t *)codes, (const uint8_t *)other, bias * 0x00010001u, (uint32_t)nibbles, sums);
         for (r = 0; r < rows; r += 8, weights = BLRC_SKIP(uint32_t, weights, nibbles)) {
-            blrc_subtract_rows(weights, sums, nibbles, v + r, v + rows + r);
+            blrc_subtract_rows(weights, sums, v + 2 * r);
         }
     }
 }
 
-void blrc_conv_bytes(const blrc_conv *op, int32_t bits, const void *x, BLRC_TABLE(int8_t) table, int32_t table_rows,
-                     BLRC_TABLE(uint32_t) weights, BLRC_TABLE(blrc_level_limit) limits, BLRC_TABLE(int32_t) scales,
-                      uint32_t *scratch, void *y)
+/* least[r] = the smaller v of two windows, or what it was if that is less. `least` may be v the first time. */
+static BLRC_APART void blrc_least_of_bytes(int32_t rows, int32_t again, const int32_t *v, int32_t *least)
+{
+    int32_t r;
+
+    for (r = 0; r < rows; ++r, v += 2) {
+        const int32_t less = v[1] < v[0] ? v[1] : v[0];
+
+        least[r] = again && least[r] < less ? least[r] : less;
+    }
+}
+
+/* The codes of channels from `first` on in a pixel, of v, v[step] and so on. */
+static BLRC_APART void blrc_codes_of_bytes(const blrc_level_rule *rule, int32_t of_plane, int32_t first, int32_t count,
+                                           const int32_t *v, int32_t step, uint8_t *to)
+{
+    const blrc_level_rule own = *rule;
+    const int32_t end = first + count;
+
+    for (; first != end; ++first, v += step) {
+        blrc_put_code(own.bits, of_plane, blrc_code_of(&own, *v, first), first, to);
+    }
+}
+
+void blrc_conv_bytes(const blrc_conv *op, int32_t planes, int32_t bits, const void *x, BLRC_TABLE(int8_t) table,
+                     int32_t table_rows, BLRC_TABLE(uint32_t) weights, BLRC_TABLE(blrc_level_limit) limits,
+                     BLRC_TABLE(int32_t) scales, uint32_t *scratch, void *y)
 {
     const blrc_level_rule rule = {bits, limits, scales};
-    const blrc_byte_input in = {x, table, table_rows};
+    const blrc_byte_input in = {planes, x, table, table_rows};
     const blrc_window *pool = &op->pool;
     const int32_t outputs = op->out_channels / op->groups, rows = (outputs + 7) / 8 * 8;
     const int32_t fan_in = op->window.kernel_y * op->window.kernel_x * (op->in_channels / op->groups);
-    const int32_t of_plane = blrc_words(op->out_channels);
-    int32_t *const v = (int32_t *)scratch, *const least = v + 2 * rows;
+    const int32_t of_plane = blrc_words(op->out_channels), apart = pool->kernel_y * pool->kernel_x == 1;
+    int32_t *const v = (int32_t *)scratch, *const least = pool->kernel_y * pool->kernel_x > 2 ? v + 2 * rows : v;
     uint8_t *to = (uint8_t *)y;
-    int32_t oy, ox, py, px, g, r, my[2], mx[2];
+    const int32_t pixel_bytes = blrc_pixel_bytes(bits, op->out_channels);
+    int32_t oy, ox, py, px, g, p, my[2], mx[2];
 
     for (oy = 0; oy < op->out_height; ++oy) {
         const int32_t top = oy * pool->stride_y - pool->pad_y;
         const blrc_span down = blrc_inside(top, pool->dilation_y, pool->kernel_y, op->map_height);
 
-        for (ox = 0; ox < op->out_width; ++ox, to += blrc_pixel_bytes(bits, op->out_channels)) {
+        for (ox = 0; ox < op->out_width;) {
             const int32_t left = ox * pool->stride_x - pool->pad_x;
             const blrc_span across = blrc_inside(left, pool->dilation_x, pool->kernel_x, op->map_width);
+            const int32_t count = (down.end - down.first) * (across.end - across.first);
+            const int32_t pixels = apart && ox + 1 < op->out_width ? 2 : 1; /* without pooling, two at a time */
 
-            blrc_clear_pixel(bits, op->out_channels, to);
+            for (p = 0; p < pixels; ++p) {
+                blrc_clear_pixel(bits, op->out_channels, to + p * pixel_bytes);
+            }
             for (g = 0; g < op->groups; ++g) {
                 BLRC_TABLE(uint32_t) const w = BLRC_SKIP(uint32_t, weights, g * (rows / 8) * ((fan_in + 3) / 4));
-                const int32_t count = (down.end - down.first) * (across.end - across.first);
-                int32_t waiting = 0, done = 0;
+                int32_t done = 0;
 
                 for (py = down.first; py < down.end; ++py) {
                     for (px = across.first; px < across.end; ++px) {
-                        my[waiting] = top + py * pool->dilation_y;
-                        mx[waiting] = left + px * pool->dilation_x;
-                        ++waiting;
+                        my[done % 2] = top + py * pool->dilation_y;
+                        mx[done % 2] = left + px * pool->dilation_x;
                         ++done;
-                        if (waiting == 1 && done < count) {
-                            continue;
-                        }
-                        if (waiting == 1) { /* the last of an odd number */
-                            my[1] = my[0];
-                            mx[1] = mx[0];
+                        if (done % 2 != 0) {
+                            if (done < count) {
+                                continue;
+                            }
+                            my[1] = my[0]; /* the last of an odd number; or that of the next output */
+                            mx[1] = mx[0] + (pixels - 1) * pool->stride_x;
                         }
                         blrc_windows_of_bytes(op, &in, g, my, mx, rows, w, v);
-                        for (r = 0; count > 1 && r < outputs; ++r) {
-                            const int32_t less = waiting == 2 && v[rows + r] < v[r] ? v[rows + r] : v[r];
-
-                            least[r] = done > 2 && least[r] < less ? least[r] : less;
+                        if (!apart) {
+                            blrc_least_of_bytes(outputs, done > 2, v, least);
                         }
-                        waiting = 0;
                     }
                 }
-                for (r = 0; r < outputs; ++r) {
-                    const uint32_t code = blrc_code_of(&rule, count > 1 ? least[r] : v[r], g * outputs + r);
-
-                    blrc_put_code(bits, of_plane, code, g * outputs + r, to);
+                for (p = 0; p < pixels; ++p) {
+                    blrc_codes_of_bytes(&rule, of_plane, g * outputs, outputs, apart ? v + p : least, apart ? 2 : 1,
+                                        to + p * pixel_bytes);
                 }
             }
+            ox += pixels;
+            to += pixels * pixel_bytes;
         }
     }
 }

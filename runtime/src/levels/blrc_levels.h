@@ -48,13 +48,16 @@ static BLRC_INLINE uint32_t blrc_code_of(const blrc_level_rule *rule, int32_t v,
         BLRC_TABLE(int32_t) const own = BLRC_SKIP(int32_t, rule->scales, 3 * row + 1);
         const int64_t offset = (int64_t)BLRC_READ(int32_t, own, 2) * 4294967296 + (uint32_t)BLRC_READ(int32_t, own, 1);
         const int64_t scaled = offset - (int64_t)BLRC_READ(int32_t, own, 0) * v;
+        const int32_t shift = BLRC_READ(int32_t, rule->scales, 0);
 
         if (scaled < 0) {
             return 0;
         }
-        return (uint32_t)(scaled >> BLRC_READ(int32_t, rule->scales, 0) > most
-                              ? most
-                              : scaled >> BLRC_READ(int32_t, rule->scales, 0));
+        if (shift >= 32) { /* mostly: CPUs of 32 bits shift one word then */
+            code = (int32_t)(scaled >> 32) >> (shift - 32);
+            return (uint32_t)(code > most ? most : code);
+        }
+        return (uint32_t)(scaled >> shift > most ? most : scaled >> shift);
     }
     for (half = (most + 1) / 2; half != 0; half >>= 1) {
         if (v <= BLRC_READ(blrc_level_limit, rule->limits, row * most + code + half - 1)) {

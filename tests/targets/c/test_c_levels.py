@@ -13,6 +13,7 @@ from every_kernel import PLAIN
 from random_programs import Builder, random_inputs
 from tile_programs import assert_steps_equal
 
+from blrc.net.bits import pack_signs
 from blrc.net.elements import MOST_PLANES
 from blrc.program.program import Constant, Conv, Program, Value, Window
 from blrc.targets.c.build.compiler import STRICT
@@ -35,13 +36,14 @@ Case = tuple[str, int, int, tuple[int, int, int], Window, int, int, Window | Non
 CASES: list[Case] = [
     *(("conv_planes", k, 2, (4, 5, 32), SAME, 1, n, None) for k, n in ((1, 33), (2, 4), (3, 5), (4, 1))),
     *(("conv_planes", 2, k, (4, 5, c), SAME, 1, 9, HALF) for k, c in ((1, 1), (3, 7), (4, 31), (5, 33), (8, 64))),
-    ("conv_planes", 3, 4, (7, 6, 40), SKEW, 1, 33, OVERLAP),
+    ("conv_planes", 3, 4, (7, 6, 41), SKEW, 1, 33, OVERLAP),
     ("conv_planes", 4, 0, (3, 4, 5), BEYOND, 1, 6, None),
     ("conv_planes", 2, 2, (6, 6, 33), SAME, 33, 1, None),  # depthwise
     ("conv_planes", 2, 3, (6, 6, 66), SAME, 2, 12, HALF),  # groups of 33 bits, rows in fours
     ("conv_planes", 1, 7, (6, 6, 70), SAME, 2, 3, None),  # groups of 35 bits, single rows
     ("conv_planes", 4, 4, (3, 5, 33), Window((3, 5)), 1, 65, None),  # dense
-    *(("conv_planes", 2, 2, (1, 1, c), ONE, 1, 5, None) for c in (31, 32, 33, 288, 289, 1000)),
+    *(("conv_planes", 2, 2, (1, 1, c), ONE, 1, 5, None) for c in (31, 33, 288, 289, 1000)),
+    ("conv_planes", 2, 2, (1, 1, 32), ONE, 1, 4, None),
     *(("conv_planes", 0, k, (4, 5, 33), SAME, 1, 9, HALF) for k in (1, 4, 8)),
     ("conv_planes", 0, 2, (3, 4, 6), BEYOND, 3, 2, OVERLAP),
     *(("conv_bytes", k, 2, (4, 5, 9), SAME, 1, n, HALF) for k, n in ((5, 7), (6, 8), (7, 9), (8, 33))),
@@ -51,6 +53,14 @@ CASES: list[Case] = [
     ("conv_bytes", 8, 5, (6, 6, 22), SAME, 2, 9, None),
     ("conv_bytes", 8, 4, (3, 5, 33), Window((3, 5)), 1, 65, None),
     *(("conv_bytes", 8, 8, (1, 1, c), ONE, 1, 5, None) for c in (1, 31, 32, 33, 200)),
+    *(("conv_bytes", 8, 8, (1, 3, c), ONE, 1, 9, None) for c in (127, 128, 129, 256)),  # two pixels, then one
+    ("conv_bytes", 6, 3, (5, 5, 8), SAME, 1, 7, Window((1, 1), (2, 2))),
+    # planes
+    ("conv_bytes", 3, 4, (7, 6, 40), SKEW, 1, 33, OVERLAP),
+    ("conv_bytes", 2, 8, (4, 5, 36), SAME, 1, 65, HALF),
+    ("conv_bytes", 4, 3, (5, 5, 72), SAME, 2, 40, None),  # groups of 36
+    ("conv_bytes", 4, 0, (3, 4, 64), BEYOND, 1, 96, None),
+    ("conv_bytes", 3, 2, (1, 1, 132), ONE, 1, 200, None),
 ]
 
 
@@ -85,6 +95,31 @@ def test_layers_of_codes(tmp_path: Path, flags: tuple[str, ...], limits: int) ->
         for i, case in enumerate(cases):
             assert c.step(f"case{i}").kernel == case[0]
         assert_steps_equal(program, c.run_op, " ".join(flags), count=6)
+
+
+@pytest.mark.parametrize("flags", [SANITIZE, *night(("-O2", *STRICT))])
+def test_the_largest_sums_fit_their_halves(tmp_path: Path, flags: tuple[str, ...]) -> None:
+    """Of windows of the largest codes beside such that see few, with all weights alike and with every other one."""
+    builder = Builder(Value("input", "bits", (3, 7, 4)), np.random.default_rng(0), members=1)
+    for name, bits, window, rows in (("feed", 8, ONE, 150), ("case", 8, SKEW, 5), ("next", 8, SAME, 4)):
+        builder.bits = bits
+        builder.conv(name, window, None, 1, rows)
+        op = builder.ops[-1]
+        assert isinstance(op, Conv)
+        low, high = builder.program().bounds(op)
+        line = np.full(2**bits - 1, low) if name == "feed" else np.linspace(low + 1, high, 2**bits - 1)
+        builder.constants[op.thresholds] = Constant((np.tile(line, (rows, 1)).astype(np.int32),), (0,))
+        if name == "case":
+            signs = np.ones((rows, *window.kernel, 150), np.int64)
+            signs[1], signs[2, ..., ::2], signs[3, ..., 75:] = -1, -1, -1
+            builder.constants[op.weights] = Constant((pack_signs(signs),), (0,))
+            z = op.preactivation(builder.program(), builder.before)
+            assert z.max() == high and z.min() == low
+        builder.sample = op.run(builder.program(), builder.before)
+    program = builder.finish()
+    with HostBuild(export(program, tmp_path, random_inputs(program, 1)), "net", flags) as c:
+        assert c.step("case").kernel == "conv_bytes"
+        assert_steps_equal(program, c.run_op, " ".join(flags), count=3)
 
 
 def test_every_kernel_has_a_case() -> None:

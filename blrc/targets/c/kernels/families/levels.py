@@ -12,12 +12,25 @@ from blrc.net.bits import pack, unpack
 from blrc.program.ops.op import Value
 from blrc.program.program import BinaryScores, Conv, Pool, Program, Scores
 from blrc.targets.c.kernels import thresholds
-from blrc.targets.c.kernels.families.codes import LOOKED_UP, code_rows, encoded, fused
+from blrc.targets.c.kernels.families.codes import code_rows, encoded, fused
 from blrc.targets.c.kernels.families.words import ROWS, blocked, packed_words
-from blrc.targets.c.kernels.kernel import Arguments, Kernel, Laid, Number, Step, Task, pixels
+from blrc.targets.c.kernels.kernel import NOT_WORTH_IT, Arguments, Kernel, Laid, Number, Step, Task, pixels
 from blrc.targets.c.kernels.multipliers import Multipliers, multipliers
 from blrc.targets.c.kernels.tables import Table, mapped, plain
+from blrc.targets.c.runtime_files import constant
 
+BYTES = constant("BLRC_BYTES")
+"""Codes that are tabulated at a time."""
+LEAST_BYTES = 16
+"""Codes of the smallest buffers. All are multiples, of which ``sizes.json`` knows each."""
+NIBBLE = 4
+"""Codes whose weights have a table together."""
+LOOKED_UP, LOOKED_UP_ALONE, TABULATED, COUNTED = 0.44, 0.7, 17, 65
+"""Instructions on a Cortex-M4 where three quarters of the codes are 0 (``benchmarks/c_kernels.py mnist --bits 2``).
+
+They are those of a multiply-add of two windows and of one, of a code of a window, and of a row of a plane beside its
+multiply-adds.
+"""
 LEAST_SCALED = 4
 """Bits of codes from which on a multiplier and its offset, 12 bytes, take less than 15 thresholds or more."""
 
@@ -70,11 +83,11 @@ def _pairs(task: Task[Conv]) -> list[tuple[int, int]]:
     return sorted(set(zip(weights.of_member, thresholds.of_member, strict=True)))
 
 
-def _rules(task: Task[Conv], constant: Callable[[NDArray[np.uint32]], NDArray[np.int64]]) -> tuple[Table, str]:
+def _rules(task: Task[Conv], base: Callable[[NDArray[np.uint32]], NDArray[np.int64]]) -> tuple[Table, str]:
     """Return the table by which sums become codes, and what it says in comments.
 
     Args:
-        constant: of each row of weights, what its sums are counted from.
+        base: of each row of weights, what its sums are counted from.
     """
     op, constants = task.op, task.program.constants
     weights, thresholds = constants[op.weights], constants[op.thresholds]
@@ -83,12 +96,12 @@ def _rules(task: Task[Conv], constant: Callable[[NDArray[np.uint32]], NDArray[np
     if scaled is None:
         dtype = np.int16 if limit_bits(task.program) == 16 else np.int32
         rows = [
-            constant(weights.tables[w])[:, None] - thresholds.tables[t].reshape(len(thresholds.tables[t]), -1)
+            base(weights.tables[w])[:, None] - thresholds.tables[t].reshape(len(thresholds.tables[t]), -1)
             for w, t in pairs
         ]
         arrays = tuple(np.ascontiguousarray(table).reshape(-1).astype(dtype) for table in rows)
         return Table("limits", arrays, of_members), f"{op.y.element.high} thresholds"
-    arrays = tuple(each.table(constant(weights.tables[w])) for each, (w, _) in zip(scaled, pairs, strict=True))
+    arrays = tuple(each.table(base(weights.tables[w])) for each, (w, _) in zip(scaled, pairs, strict=True))
     return Table("scales", arrays, of_members), "a multiplier for each output"
 
 
@@ -111,7 +124,9 @@ def _lay_planes(task: Task[Conv]) -> Laid:
 def _lay_bytes(task: Task[Conv]) -> Laid:
     op, constants = task.op, task.program.constants
     rows = -(-op.y.shape[2] // op.groups // 8) * 8
-    weights = mapped("weights", constants[op.weights], lambda t: code_rows(t, op.group_channels, op.groups, rows))
+    weights = mapped(
+        "weights", constants[op.weights], lambda t: code_rows(t, op.group_channels, op.groups, rows, BYTES)
+    )
     rules, said = _rules(task, lambda t: np.zeros(len(t), np.int64))
     return encoded(task, (weights, rules), f"8-bit codes, {op.fan_in} a row, {said}")
 
@@ -128,8 +143,8 @@ def _plane_arguments(step: Step, geometry: str, tables: Sequence[str]) -> Argume
 
 def _byte_arguments(step: Step, geometry: str, tables: Sequence[str]) -> Arguments:
     source = ["0", Number("table_rows", 0)] if step.op.x.is_codes else fused(step, tables)
-    bits = Number("bits", bits_of(step.y))
-    return [geometry, bits, "x", *source, tables[-2], *_by_rules(step, tables), "scratch", "y"]
+    size = Number("planes", step.op.x.element.planes), Number("bits", bits_of(step.y))
+    return [geometry, *size, "x", *source, tables[-2], *_by_rules(step, tables), "scratch", "y"]
 
 
 def _pool_arguments(step: Step, geometry: str, tables: Sequence[str]) -> Arguments:
@@ -154,13 +169,30 @@ def _lay_signs(task: Task[BinaryScores]) -> Laid:
     return Laid(tables, f"binary weights, {op.fan_in} codes of {bits_of(op.x)} bits")
 
 
+def _counted(task: Task[Conv]) -> float:
+    """Return the cost of counting the bits of planes."""
+    op = task.op
+    return (task.cpu.counted * op.fan_in + COUNTED) * op.y.shape[2] * pixels(op) * _planes(op)
+
+
+def _looked_up(task: Task[Conv]) -> float:
+    """Return the cost of looking up the sums of codes. Hosts count bits where these lie in planes."""
+    op = task.op
+    if task.cpu.levels and op.x.element.planes > 0:
+        return NOT_WORTH_IT
+    alone = (1 if op.pool is None else op.pool.taps) * op.y.shape[1] == 1
+    row = (LOOKED_UP_ALONE if alone else LOOKED_UP) * (op.y.shape[2] // op.groups)
+    return op.fan_in * (row + TABULATED) * op.groups * pixels(op)
+
+
 CONV_PLANES = Kernel(
     "conv_planes",
     Conv,
     about="counts the bits of each plane of codes, or of +-1, and compares with several thresholds",
     needs="layers of codes of at most 4 bits, and layers of bits that write codes",
+    chosen="1 bit, dense layers of 2 bits (of 4 with vectors), and few outputs; on hosts all",
     fits=lambda task: task.op.x.element.planes > 0,
-    cost=lambda task: task.cpu.counted * task.op.fan_in * task.op.y.shape[2] * pixels(task.op) * _planes(task.op),
+    cost=_counted,
     lay=_lay_planes,
     arguments=_plane_arguments,
     geometry="conv",
@@ -173,16 +205,18 @@ CONV_BYTES = Kernel(
     "conv_bytes",
     Conv,
     about="tabulates the sums of every four codes of two pixels, looks them up, and compares with several thresholds",
-    needs="layers of codes of more than 4 bits, and first layers that write codes",
-    fits=lambda task: task.op.x.element.planes == 0,
-    cost=lambda task: LOOKED_UP * task.op.fan_in * task.op.y.shape[2] * pixels(task.op),
+    needs="layers of codes, in planes if groups have a multiple of 4 channels, and first layers that write codes",
+    fits=lambda task: task.op.x.element.planes == 0 or (task.op.x.is_codes and task.op.group_channels % NIBBLE == 0),
+    cost=_looked_up,
     lay=_lay_bytes,
     arguments=_byte_arguments,
     geometry="conv",
     levels=True,
-    scratch=lambda task: 4 * (-(-task.op.y.shape[2] // task.op.groups // 8) * 8) * (2 if task.op.pool is None else 3),
-    buffers=lambda macros: 16 * macros["BLRC_CODES"],
-    asks=lambda op: {"BLRC_CODES": op.fan_in},
+    scratch=lambda task: (
+        4 * (-(-task.op.y.shape[2] // task.op.groups // 8) * 8) * (3 if task.op.pool and task.op.pool.taps > 2 else 2)
+    ),
+    buffers=lambda macros: 19 * macros["BLRC_BYTES"] + 68,
+    asks=lambda op: {"BLRC_BYTES": min(-(-op.fan_in // LEAST_BYTES) * LEAST_BYTES, BYTES)},
 )
 POOL_LEVELS = Kernel(
     "pool_levels",
