@@ -18,7 +18,6 @@ from blrc.program.ops.flatten import Flatten
 from blrc.program.ops.op import largest_magnitude
 from blrc.program.program import BinaryScores, Constant, Conv, Encode, Op, Pool, Program, Scores, Value, Window
 
-
 TERNARY = 1000
 """The first seed of programs with ternary weights: those of older tests lie below."""
 

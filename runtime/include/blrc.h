@@ -290,7 +290,7 @@ void blrc_conv_bytes(const blrc_conv *op, int32_t bits, const void *x, BLRC_TABL
                       uint32_t *scratch, void *y);
 
 /* Ternary convolutions and dense layers (see blrc_ternary.h): v is what a constant of the row exceeds the sum z by, and
- * pooling takes the smallest one. A code, or a bit as one of 1 bit, is made of v as above.
+ * pooling takes the smallest one. A code, or a bit as one of 1 bit, is made of v by limits or scales as above.
  *
  * weights: for each output channel kernel_y * kernel_x * group channels bits without gaps, in words: for each pair of
  *   words those of the signs, 1 for +1, then those of what is not 0; so also the last of an odd number.
