@@ -124,17 +124,13 @@ static BLRC_INLINE uint32_t blrc_add_four_pairs(uint32_t *ones, uint32_t *twos, 
     return blrc_add3(fours, four, two);
 }
 
-/* As blrc_count_pairs and blrc_count_nine (blrc_carry.h) do, with the last word of an odd number first. */
+/* As blrc_count_pairs (blrc_carry.h) does, with the last word of an odd number first. */
 static BLRC_APART uint32_t blrc_count_ternary(uint32_t words, const uint32_t *x, BLRC_TABLE(uint32_t) w)
 {
     uint32_t ones = 0, twos = 0, fours = 0, eights = 0, sixteens = 0, i;
 
     if (words % 2 != 0) {
         ones = blrc_differ_alone(x[words - 1], BLRC_SKIP(uint32_t, w, 2 * (words - 1)));
-    }
-    if (words / 2 == 4) {
-        eights = blrc_add_four_pairs(&ones, &twos, &fours, x, w);
-        return blrc_planes(ones, twos, fours, eights);
     }
     /* At most 1 + 3 * 2 = 7 at any position: no carry leaves the fours. */
     for (i = words / 2 % 4; i != 0; --i, x += 2, w = BLRC_SKIP(uint32_t, w, 4)) {
