@@ -56,7 +56,7 @@ def test_every_input_of_every_row(seed: int) -> None:
     with localcontext() as context:
         context.prec = 60
         for c in range(count):
-            root = (Decimal(variance[c]) + Decimal(1e-5)).sqrt()
+            root = (Decimal(variance[c]) + Decimal(norm.eps)).sqrt()
             for z in range(-5, 6):
                 value = Decimal(gamma[c]) * (z - Decimal(mean[c])) / root + Decimal(beta[c])
                 assert (found[sums[:, c] == z, c] == (value >= 0)).all()
