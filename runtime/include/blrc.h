@@ -302,6 +302,9 @@ void blrc_conv_ternary(const blrc_conv *op, const uint32_t *x, BLRC_TABLE(uint32
 void blrc_conv_ternary_planes(const blrc_conv *op, int32_t planes, int32_t bits, const uint32_t *x,
                               BLRC_TABLE(uint32_t) weights, BLRC_TABLE(blrc_level_limit) limits,
                               BLRC_TABLE(int32_t) scales, uint32_t *scratch, void *y);
+/* Codes -> bits as conv_pairs, with at most BLRC_CODES codes a row, or 33 of 32. weights: as of conv_ternary_bytes. */
+void blrc_conv_ternary_pairs(const blrc_conv *op, const void *x, BLRC_TABLE(int8_t) table, int32_t table_rows,
+                             BLRC_TABLE(uint32_t) weights, BLRC_TABLE(uint32_t) starts, uint32_t *y);
 /* From bytes as conv_bytes reads them; v = -z. weights: a row is cut into threes, numbers w0 + 3 w1 + 9 w2 + 13 of 5
  * bits; a word holds the same three of 6 rows, the first row lowest. For each group, for each BLRC_CODES codes (33 of 32;
  * the last may be fewer), for each 6 rows, a word for each three. Missing weights are 0. */

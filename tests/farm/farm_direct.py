@@ -42,10 +42,10 @@ NAMES = (
     *("conv_packed", "conv_taps", "conv_slices", "conv_quads", "conv_tiles", "conv_lanes", "dense", "dense_tiles"),
     *("dense_columns", "dense_quads", "binarize", "flatten", "pool_or", "scores_int8", "scores_dots"),
     *("conv_planes", "conv_bytes", "pool_levels", "scores_levels", "scores_signs"),
-    *("conv_ternary", "conv_ternary_planes", "conv_ternary_bytes", "scores_ternary"),
+    *("conv_ternary", "conv_ternary_planes", "conv_ternary_bytes", "scores_ternary", "conv_ternary_pairs"),
 )
 """Kernels in the order of the enum in kernel_main.c."""
-CODED = ("conv_codes", "conv_pairs", "conv_columns", "conv_eights", "conv_dots")
+CODED = ("conv_codes", "conv_pairs", "conv_ternary_pairs", "conv_columns", "conv_eights", "conv_dots")
 MACROS = {
     "BLRC_GATHER_WORDS": max(cpu.gather_words for cpu in CPUS.values()),
     "BLRC_TILE_LINES": tiles.MAX_LINES + 8,

@@ -17,7 +17,8 @@ enum {
     KERNEL_TAPS, KERNEL_SLICES, KERNEL_QUADS, KERNEL_TILES, KERNEL_LANES, KERNEL_DENSE, KERNEL_DENSE_TILES,
     KERNEL_DENSE_COLUMNS, KERNEL_DENSE_QUADS, KERNEL_BINARIZE, KERNEL_FLATTEN, KERNEL_POOL, KERNEL_SCORES,
     KERNEL_SCORES_DOTS, KERNEL_PLANES, KERNEL_BYTES, KERNEL_POOL_LEVELS, KERNEL_SCORES_LEVELS, KERNEL_SCORES_SIGNS,
-    KERNEL_TERNARY, KERNEL_TERNARY_PLANES, KERNEL_TERNARY_BYTES, KERNEL_SCORES_TERNARY
+    KERNEL_TERNARY, KERNEL_TERNARY_PLANES, KERNEL_TERNARY_BYTES, KERNEL_SCORES_TERNARY,
+    KERNEL_TERNARY_PAIRS
 };
 
 typedef struct test_case {
@@ -154,6 +155,9 @@ static void call(const test_case *c, const blrc_conv *op, const void *x, uint32_
     case KERNEL_TERNARY_PLANES:
         blrc_conv_ternary_planes(op, n[0], n[1], bits, T(uint32_t, 0), T(blrc_level_limit, 1), T(int32_t, 2), scratch,
                                  to);
+        break;
+    case KERNEL_TERNARY_PAIRS:
+        blrc_conv_ternary_pairs(op, x, T(int8_t, 0), n[0], T(uint32_t, 1), T(uint32_t, 2), y);
         break;
     case KERNEL_TERNARY_BYTES:
         blrc_conv_ternary_bytes(op, n[0], x, T(int8_t, 0), n[1], T(uint32_t, 1), T(blrc_level_limit, 2), T(int32_t, 3),

@@ -124,11 +124,27 @@ static BLRC_INLINE uint32_t blrc_add_four_pairs(uint32_t *ones, uint32_t *twos, 
     return blrc_add3(fours, four, two);
 }
 
+/* As blrc_count_nine (blrc_carry.h) does. */
+static BLRC_APART uint32_t blrc_count_nine_ternary(const uint32_t *x, BLRC_TABLE(uint32_t) w)
+{
+    uint32_t ones = blrc_differ_alone(x[8], BLRC_SKIP(uint32_t, w, 16)), two, four;
+    uint32_t twos = blrc_add_ternary(&ones, x, w), fours;
+
+    two = blrc_add_ternary(&ones, x + 2, BLRC_SKIP(uint32_t, w, 4));
+    fours = blrc_add3(&twos, two, blrc_add_ternary(&ones, x + 4, BLRC_SKIP(uint32_t, w, 8)));
+    two = blrc_add_ternary(&ones, x + 6, BLRC_SKIP(uint32_t, w, 12));
+    four = twos & two;
+    return blrc_planes(ones, twos ^ two, fours ^ four, fours & four);
+}
+
 /* As blrc_count_pairs (blrc_carry.h) does, with the last word of an odd number first. */
 static BLRC_APART uint32_t blrc_count_ternary(uint32_t words, const uint32_t *x, BLRC_TABLE(uint32_t) w)
 {
     uint32_t ones = 0, twos = 0, fours = 0, eights = 0, sixteens = 0, i;
 
+    if (words == 9) {
+        return blrc_count_nine_ternary(x, w);
+    }
     if (words % 2 != 0) {
         ones = blrc_differ_alone(x[words - 1], BLRC_SKIP(uint32_t, w, 2 * (words - 1)));
     }

@@ -97,7 +97,32 @@ def test_ternary_layers(tmp_path: Path, flags: tuple[str, ...], limits: int) -> 
 
 def test_every_kernel_has_a_case() -> None:
     ternary = {name for name in PLAIN if KERNELS[name].ternary}
-    assert {case[0] for case in CASES} | {"scores_ternary"} == ternary
+    assert {case[0] for case in CASES} | {"scores_ternary", "conv_ternary_pairs"} == ternary
+
+
+@pytest.mark.slow("compiles C")
+@pytest.mark.parametrize("kind", ["int8", "uint8"])
+def test_first_layers(tmp_path: Path, kind: str) -> None:
+    """Codes of one three and of as many as are tabulated; rows in sixes that cross words; odd widths; pools."""
+    cases = [
+        *((Window((1, 1)), n, None) for n in (1, 5, 6, 7, 27, 31, 32, 33, 65)),
+        *((window, 37, pool) for window in (SAME, SKEW, BEYOND) for pool in (None, HALF, OVERLAP)),
+        (Window((1, 11)), 6, None),
+        (Window((3, 4), padding=(1, 1, 1, 2)), 6, HALF),
+    ]
+    builder = Builder(Value("input", kind, (5, 11, 3)), np.random.default_rng(7), members=2)  # type: ignore[arg-type]
+    if kind == "uint8":
+        builder.encode()
+    first = builder.x, builder.sample
+    builder.ternary = True
+    for i, (window, outputs, pool) in enumerate(cases):
+        builder.x, builder.sample = first
+        builder.conv(f"case{i}", window, pool, 1, outputs)
+    program = builder.finish()
+    kernels = {step.op.name: step.kernel for step in lay_out(program).steps}
+    assert [kernels[f"case{i}"] for i in range(len(cases))].count("conv_ternary_pairs") == len(cases) - 1
+    with HostBuild(export(program, tmp_path, random_inputs(program, 1)), "net", SANITIZE) as c:
+        assert_steps_equal(program, c.run_op, kind, count=6)
 
 
 @pytest.mark.slow("compiles and runs random programs")

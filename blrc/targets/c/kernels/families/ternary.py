@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from blrc.net.bits import pack, unpack_ternary
 from blrc.program.program import BinaryScores, Conv
-from blrc.targets.c.kernels.families.codes import LOOKED_UP, encoded, fused
+from blrc.targets.c.kernels.families.codes import LOOKED_UP, PAIR_SUMS, code_arguments, encoded, fused, starts
 from blrc.targets.c.kernels.families.levels import bits_of, by_rules, code_rules, of_levels
 from blrc.targets.c.kernels.families.words import packed_words
 from blrc.targets.c.kernels.kernel import Arguments, Kernel, Laid, Number, Step, Task, by_geometry, pixels
@@ -89,6 +90,34 @@ def _lay_bytes(task: Task[Conv]) -> Laid:
     return encoded(task, (weights, found), f"ternary weights, 8-bit codes, {op.fan_in} a row{said}")
 
 
+def _pairs_fit(task: Task[Conv]) -> bool:
+    op = task.op
+    few = op.fan_in <= 3 * THREES and task.program.bounds(op)[1] <= PAIR_SUMS
+    return op.x.dtype == "int8" and op.y.dtype == "bits" and op.groups == 1 and few
+
+
+def _lay_pairs(task: Task[Conv]) -> Laid:
+    op, largest = task.op, task.program.bounds(task.op)[1]
+    never = -op.y.shape[2] % THREE_ROWS
+    weights = mapped("weights", task.program.constants[op.weights], lambda t: three_rows(t, op.group_channels, 1))
+    begin = mapped(
+        "thresholds",
+        task.program.constants[op.thresholds],
+        lambda t: starts(np.pad(t, (0, never), constant_values=largest + 1), largest),
+    )
+    why = f"ternary weights, 8-bit input, {op.fan_in} codes a row, sums within {largest}: two pixels at once"
+    return encoded(task, (weights, begin), why)
+
+
+def _looked_up(task: Task[Conv]) -> float:
+    return LOOKED_UP * task.op.fan_in * task.op.y.shape[2] * pixels(task.op)
+
+
+def _three_buffers(macros: Mapping[str, int]) -> int:
+    """Return the bytes of the sums: of every three tabulated codes, 27 of one word each."""
+    return 4 * SUMS * -(-macros["BLRC_CODES"] // 3)
+
+
 def _plane_arguments(step: Step, geometry: str, tables: Sequence[str]) -> Arguments:
     size = Number("planes", step.op.x.element.code_bits), Number("bits", bits_of(step.y))
     return [geometry, *size, "x", tables[0], *by_rules(step, tables), "scratch", "y"]
@@ -149,19 +178,35 @@ CONV_TERNARY_PLANES = Kernel(
     ternary=True,
     scratch=lambda task: 4 * (packed_words(task.op) * (task.op.x.element.code_bits or 2) + task.op.y.shape[2]),
 )
+CONV_TERNARY_PAIRS = Kernel(
+    "conv_ternary_pairs",
+    Conv,
+    about="tabulates the 27 sums of every three codes, of two pixels in the halves of a word, and looks them up",
+    needs=f"first layers with ternary weights in one group that write bits, at most {3 * THREES} codes in a window, "
+    f"whose sums stay within {PAIR_SUMS:,}",
+    fits=_pairs_fit,
+    cost=_looked_up,
+    lay=_lay_pairs,
+    arguments=code_arguments,
+    geometry="conv",
+    strips=True,
+    ternary=True,
+    buffers=_three_buffers,
+    asks=lambda op: {"BLRC_CODES": op.fan_in},
+)
 CONV_TERNARY_BYTES = Kernel(
     "conv_ternary_bytes",
     Conv,
     about="tabulates the 27 sums of every three codes of two pixels, and looks them up",
-    needs="first layers with ternary weights, and such layers of codes of more than 4 bits",
+    needs="first layers with ternary weights, and layers with them on codes of more than 4 bits",
     fits=lambda task: task.op.x.element.planes == 0,
-    cost=lambda task: LOOKED_UP * task.op.fan_in * task.op.y.shape[2] * pixels(task.op),
+    cost=_looked_up,
     lay=_lay_bytes,
     arguments=_byte_arguments,
     geometry="conv",
     ternary=True,
     scratch=lambda task: 4 * _padded_rows(task.op) * (2 if task.op.pool is None else 3),
-    buffers=lambda macros: 4 * SUMS * -(-macros["BLRC_CODES"] // 3),
+    buffers=_three_buffers,
     asks=lambda op: {"BLRC_CODES": op.fan_in},
 )
 SCORES_TERNARY = Kernel(
@@ -175,4 +220,10 @@ SCORES_TERNARY = Kernel(
     arguments=_score_arguments,
     ternary=True,
 )
-FAMILY = (CONV_TERNARY, CONV_TERNARY_PLANES, CONV_TERNARY_BYTES, SCORES_TERNARY)
+FAMILY: tuple[Kernel[Any], ...] = (
+    CONV_TERNARY,
+    CONV_TERNARY_PLANES,
+    CONV_TERNARY_PAIRS,
+    CONV_TERNARY_BYTES,
+    SCORES_TERNARY,
+)
