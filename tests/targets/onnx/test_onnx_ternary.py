@@ -10,6 +10,7 @@ import numpy as np
 import onnx
 import pytest
 from by_night import first
+from onnx.reference import ReferenceEvaluator
 from onnx_agreement import assert_agrees, emitted
 from random_programs import random_inputs, random_program
 from test_onnx_float import exact
@@ -51,7 +52,7 @@ def test_five_weights_are_a_byte(count: int) -> None:
     name = graph.signs("weights", numbers, np.uint8(0), np.uint8(2))
     assert graph.constants["weights/digits"].nbytes == -(-count // 5)
     proto = graph.model("net", [], [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.UINT8, [count])], [])
-    evaluator = onnx.reference.ReferenceEvaluator(proto)
+    evaluator = ReferenceEvaluator(proto)
     np.testing.assert_array_equal(evaluator.run(None, {})[0], numbers + 1)
 
 
