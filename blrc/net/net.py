@@ -1,4 +1,4 @@
-"""Define the net: one sampled network, +-1 weights with float norms, the compiler's first intermediate form (IR 1).
+"""Define the net: one sampled network with float norms, the compiler's first intermediate form (IR 1).
 
 A net is a list of layers in SSA form: each reads one named value (``input`` or an earlier layer's name), and its
 output bears its own name. Layers keep the names that the user gave them. Maps are C, H, W as in torch;
@@ -56,9 +56,10 @@ class Moments:
 
 @dataclass(frozen=True, eq=False)
 class Conv:
-    """Describe a binary convolution.
+    """Describe a binary or ternary convolution.
 
-    ``weights`` are int8 +-1 (out, in / groups, kernel h, kernel w), and ``bias`` is real (out,) or None.
+    ``weights`` are int8 (out, in / groups, kernel h, kernel w), +-1 or, where ``ternary``, -1, 0 or +1. A ternary
+    layer stays one where a member has no zero. ``bias`` is real (out,) or None.
     """
 
     name: str
@@ -67,16 +68,21 @@ class Conv:
     bias: Reals | None
     window: Window
     groups: int
+    ternary: bool = False
 
 
 @dataclass(frozen=True, eq=False)
 class Dense:
-    """Describe a binary linear layer: ``weights`` int8 +-1 (out, in), ``bias`` real (out,) or None."""
+    """Describe a binary or ternary linear layer.
+
+    ``weights`` are int8 (out, in), +-1 or, where ``ternary``, -1, 0 or +1. ``bias`` is real (out,) or None.
+    """
 
     name: str
     x: str
     weights: NDArray[np.int8]
     bias: Reals | None
+    ternary: bool = False
 
 
 @dataclass(frozen=True, eq=False)
