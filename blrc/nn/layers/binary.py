@@ -22,10 +22,10 @@ from blrc.nn.weights.table import new_distribution
 
 
 class BinaryLinear(DenseLayer):
-    """Apply a dense layer with weights in {-1, +1} or {-1, 0, +1}, from a tensor ``(N, in)`` to a `Gaussian` of ``(N, out)``.
+    """Apply a dense layer with discrete weights, from a tensor ``(N, in)`` to a `Gaussian` of ``(N, out)``.
 
-    The result has ``mean = a E[B]^T + bias`` and ``var = a^2 V[B]^T`` (paper, section 4.2, the equation of the
-    pre-activation).
+    Weights are in {-1, +1} or {-1, 0, +1}. The result has ``mean = a E[B]^T + bias`` and ``var = a^2 V[B]^T`` (paper,
+    section 4.2, the equation of the pre-activation).
 
     Args:
         in_features, out_features, bias: as in `torch.nn.Linear`. A bias is useless before a norm.

@@ -37,13 +37,13 @@ class _Weighted(nn.Module, ABC):
         Raises:
             BlrcError: the layer has no such weights.
         """
-        raise BlrcError(f"{type(self).__name__}: its weights are +-1 and not random; leave out weight={name!r}")
+        raise BlrcError(f"{type(self).__name__}: its weights are +-1 and not random; leave out weight=")
 
     def _fill(self, shape: tuple[int, ...], bias: bool, device: Device, dtype: torch.dtype | None, weight: str) -> None:
-        named = weight != DEFAULT_WEIGHT
-        self.weight = (
-            self.named_weight(weight, shape, device, dtype) if named else self.new_weight(shape, device, dtype)
-        )
+        if weight == DEFAULT_WEIGHT:
+            self.weight = self.new_weight(shape, device, dtype)
+        else:
+            self.weight = self.named_weight(weight, shape, device, dtype)
         self.bias = nn.Parameter(torch.zeros(shape[0], device=device, dtype=dtype)) if bias else None
 
 
