@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from torch import nn
 
@@ -75,7 +75,7 @@ def cifar10(
 
 def _network(
     flavour: Flavour, channels: int, size: int, blocks: Sequence[Sequence[int]], dense: Sequence[int], norm: bool,
-    bits: int, weights: str,
+    bits: int = 2, weights: str = "binary",
 ) -> nn.Sequential:  # fmt: skip
     if flavour not in get_args(Flavour):
         raise BlrcError(f"flavour {flavour!r}: expected {', '.join(map(repr, get_args(Flavour)))}")
@@ -85,7 +85,7 @@ def _network(
     norm1d = StochasticBatchNorm1d if flavour == "blrnet" else nn.BatchNorm1d
     norm2d = StochasticBatchNorm2d if flavour == "blrnet" else nn.BatchNorm2d
     pool = StochasticMaxPool2d if flavour == "blrnet" else nn.MaxPool2d
-    random = {"weight": weights} if flavour in ("blrnet", "lrnet") else {}
+    random: dict[str, Any] = {"weight": weights} if flavour in ("blrnet", "lrnet") else {}
     name = {"blrnet": "sign", "lrnet": "levels", "bnn": "sign", "fp": "relu"}[flavour]
 
     def activation() -> nn.Module:

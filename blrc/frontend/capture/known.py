@@ -63,8 +63,8 @@ def kind_of(module: nn.Module) -> str | None:
         return None if cls is None else _KIND_OF_CLASS.get(cls)
     weight = module._modules.get("weight")
     found = None if weight is None else known_class(weight)
-    known = found is not None and issubclass(found, WeightDistribution)
-    return f"{found.name if known else 'binary'}_{_RANDOM[cls]}"
+    name = found.name if found is not None and issubclass(found, WeightDistribution) else "binary"
+    return f"{name}_{_RANDOM[cls]}"
 
 
 @dataclass(frozen=True)
