@@ -7,7 +7,7 @@ likeliest values, and norms have the statistics that they hold.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,24 +58,15 @@ def _output(node: Node, tensors: Mapping[str, NDArray[Any]], x: Reals) -> Layer:
             raise BlrcError(f"layer {node.name!r}: has no {key}; build it anew")
         return found
 
-    def weights() -> Reals:
-        match node.kind.partition("_")[0]:
-            case "binary":
-                return np.where(needed("weight.logits") <= 0, 1.0, -1.0)
-            case "ternary":
-                return _likeliest(needed("weight.zero_logits"), needed("weight.sign_logits"))
-            case "ste":
-                return np.where(needed("weight") >= 0, 1.0, -1.0)
-            case _:
-                raise BlrcError(f"layer {node.name!r}: {_UNCHECKED.format(node.kind)}")
-
     match node.kind.partition("_")[2]:
         case "conv2d":
-            return _conv(weights(), real("bias"), x, node.options)
+            return _conv(weights_of(node, needed), real("bias"), x, node.options)
         case "conv1d":
-            return _of_line(_conv(weights()[:, :, None], real("bias"), x[:, :, None], _line(node.options)))
+            return _of_line(
+                _conv(weights_of(node, needed)[:, :, None], real("bias"), x[:, :, None], _line(node.options))
+            )
         case "linear":
-            return _dense(weights(), real("bias"), x)
+            return _dense(weights_of(node, needed), real("bias"), x)
     match node.kind:
         case "max_pool1d" | "plain_pool1d":
             return _of_line(Layer(_max_pool(x[:, :, None], _line(node.options)), 0.0))
@@ -103,6 +94,19 @@ def _output(node: Node, tensors: Mapping[str, NDArray[Any]], x: Reals) -> Layer:
                 {key.rpartition(".")[2]: value for key, value in tensors.items() if key.startswith(f"{node.name}.")},
                 x,
             )
+        case _:
+            raise BlrcError(f"layer {node.name!r}: {_UNCHECKED.format(node.kind)}")
+
+
+def weights_of(node: Node, needed: Callable[[str], Reals]) -> Reals:
+    """Return the weights of a layer that has discrete ones; random ones have their likeliest values."""
+    match node.kind.partition("_")[0]:
+        case "binary":
+            return np.where(needed("weight.logits") <= 0, 1.0, -1.0)
+        case "ternary":
+            return _likeliest(needed("weight.zero_logits"), needed("weight.sign_logits"))
+        case "ste":
+            return np.where(needed("weight") >= 0, 1.0, -1.0)
         case _:
             raise BlrcError(f"layer {node.name!r}: {_UNCHECKED.format(node.kind)}")
 
