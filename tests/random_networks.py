@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from blrc.frontend.sample import sample
 from blrc.frontend.saving import from_model
 from blrc.lowering.calibrate import calibrate
 from blrc.net.encoding import InputEncoding, bits, int8_codes, pixel_bits, pixels
-from blrc.net.net import Net
+from blrc.net.net import Conv, Dense, Net
 
 _NORMS = (bnn.StochasticBatchNorm1d, bnn.StochasticBatchNorm2d, nn.BatchNorm1d, nn.BatchNorm2d)
 
@@ -181,3 +182,26 @@ def calibrated_net(
     model, shape = network(seed)
     checkpoint = checkpoint_of(model, ("uint8", "int8", "bits")[seed % 3], shape, seed, ties=ties)
     return checkpoint, calibrate(sample(checkpoint), checkpoint.samples())
+
+
+def ternary_nets(seed: int, kind: str, members: int = 1) -> tuple[list[Net], InputEncoding]:
+    """Members of a random network whose binary layers have weights of 0 as well; the calibrated nets and their input.
+
+    Every third network writes levels, and every second one of the others has a ternary last layer.
+    """
+    model, shape = (leveled_network if seed % 3 == 2 else binarized_network if seed % 2 else deep_network)(seed)
+    checkpoint = checkpoint_of(model, kind, shape, seed)
+    rng = np.random.default_rng(seed)
+    nets = []
+    for member in range(members):
+        net = sample(checkpoint)
+        layers = [with_zeros(layer, rng) if isinstance(layer, Conv | Dense) else layer for layer in net.layers]
+        nets.append(calibrate(replace(net, layers=tuple(layers), member=f"sample 0:{member}"), checkpoint.samples()))
+    return nets, checkpoint.encoding
+
+
+def with_zeros(layer: Conv | Dense, rng: np.random.Generator) -> Conv | Dense:
+    """The layer with ternary weights, of which a third is 0, and all of the first row."""
+    weights = np.where(rng.random(layer.weights.shape) < 1 / 3, np.int8(0), layer.weights)
+    weights[0] = 0
+    return replace(layer, weights=weights, ternary=True)

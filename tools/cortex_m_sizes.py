@@ -46,7 +46,8 @@ VARIANTS = [
 ]
 
 
-WITH_CODES = "blrc_conv_[bcp][oay][dlit]*.c"  # conv_bytes, _codes, _columns, _pairs: they need no other file
+WITH_CODES = "blrc_conv_*[bcp][oay][dlit]*s.c"
+"""Matches files that need no other: conv_bytes, _codes, _columns, _pairs and _ternary_bytes."""
 
 
 @dataclass(frozen=True)

@@ -101,7 +101,7 @@ def fold_stage(stage: Stage, scale: Fraction | float, low: int, high: int, binar
         scale: codes per real unit of the layer's input (1 for +-1); eps, bias and running moments are real, z is in
             codes.
         low, high: range of z that can occur.
-        binary: whether the layer's inputs are +-1, so that z has the parity of their number.
+        binary: whether the layer's inputs are +-1, so that z has the parity of their number if no weight is 0.
 
     Raises:
         BlrcError: parameters without an exact form, such as one that is not finite, or a norm without statistics or
@@ -187,7 +187,7 @@ def _check_strict(stage: Stage, steps: list[Step | None], c: int, ends: tuple[in
 
 def parities(linear: Conv | Dense, binary: bool) -> set[int]:
     """Return the remainders of z modulo 2 that can occur."""
-    if not binary:
+    if not binary or linear.ternary:
         return {0, 1}
     each = linear.weights.shape[1]  # inputs of one tap
     padded = isinstance(linear, Conv) and any(linear.window.padding)

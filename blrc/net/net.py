@@ -1,4 +1,4 @@
-"""Define the net: one sampled network, binary or ternary weights with float norms, the compiler's first intermediate form (IR 1).
+"""Define the net: one sampled network with float norms, the compiler's first intermediate form (IR 1).
 
 A net is a list of layers in SSA form: each reads one named value (``input`` or an earlier layer's name), and its
 output bears its own name. Layers keep the names that the user gave them. Maps are C, H, W as in torch;

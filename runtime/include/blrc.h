@@ -289,6 +289,26 @@ void blrc_conv_bytes(const blrc_conv *op, int32_t bits, const void *x, BLRC_TABL
                      BLRC_TABLE(uint32_t) weights, BLRC_TABLE(blrc_level_limit) limits, BLRC_TABLE(int32_t) scales,
                       uint32_t *scratch, void *y);
 
+/* Ternary convolutions and dense layers (see blrc_ternary.h): v is what a constant of the row exceeds the sum z by, and
+ * pooling takes the smallest one. A code, or a bit as one of 1 bit, is made of v by limits or scales as above.
+ *
+ * weights: for each output channel kernel_y * kernel_x * group channels bits without gaps, in words: for each pair of
+ *   words those of the signs, 1 for +1, then those of what is not 0; so also the last of an odd number.
+ * scratch: in memory of the caller; its size is known to blrc.targets.c.kernels.families.ternary. */
+/* Bits -> bits; v <= limit. */
+void blrc_conv_ternary(const blrc_conv *op, const uint32_t *x, BLRC_TABLE(uint32_t) weights,
+                       BLRC_TABLE(blrc_level_limit) limits, uint32_t *scratch, uint32_t *y);
+/* From `planes` bits of codes in planes, 0 for +-1. */
+void blrc_conv_ternary_planes(const blrc_conv *op, int32_t planes, int32_t bits, const uint32_t *x,
+                              BLRC_TABLE(uint32_t) weights, BLRC_TABLE(blrc_level_limit) limits,
+                              BLRC_TABLE(int32_t) scales, uint32_t *scratch, void *y);
+/* From bytes as conv_bytes reads them; v = -z. weights: a row is cut into threes, numbers w0 + 3 w1 + 9 w2 + 13 of 5
+ * bits; a word holds the same three of 6 rows, the first row lowest. For each group, for each BLRC_CODES codes (33 of 32;
+ * the last may be fewer), for each 6 rows, a word for each three. Missing weights are 0. */
+void blrc_conv_ternary_bytes(const blrc_conv *op, int32_t bits, const void *x, BLRC_TABLE(int8_t) table,
+                             int32_t table_rows, BLRC_TABLE(uint32_t) weights, BLRC_TABLE(blrc_level_limit) limits,
+                             BLRC_TABLE(int32_t) scales, uint32_t *scratch, void *y);
+
 /* Codes of raw input: y[i] = table[channel % table_rows][x[i]] for `pixels` pixels. */
 void blrc_encode(int32_t pixels, int32_t channels, const uint8_t *x, BLRC_TABLE(int8_t) table, int32_t table_rows,
                  int8_t *y);
@@ -329,6 +349,12 @@ void blrc_scores_levels(int32_t pixels, int32_t channels, int32_t classes, int32
 void blrc_scores_signs(int32_t pixels, int32_t channels, int32_t classes, int32_t bits, const void *x,
                        BLRC_TABLE(uint32_t) weights, BLRC_TABLE(int32_t) multiplier, BLRC_TABLE(int32_t) bias,
                        int32_t *y);
+
+/* Scores by a ternary last layer, of codes of `bits` bits, 0 for +-1: y[class] = multiplier[class] * z + bias[class].
+ * weights: for each class for each pixel the words of its signs, then those of what is not 0. */
+void blrc_scores_ternary(int32_t pixels, int32_t channels, int32_t classes, int32_t bits, const void *x,
+                         BLRC_TABLE(uint32_t) weights, BLRC_TABLE(int32_t) multiplier, BLRC_TABLE(int32_t) bias,
+                         int32_t *y);
 
 /* Scores: y[class] = bias[class] + sum of +-weights[class][pixel][channel] by the signs in x. */
 void blrc_scores_int8(int32_t pixels, int32_t channels, int32_t classes, const uint32_t *x, BLRC_TABLE(int8_t) weights,

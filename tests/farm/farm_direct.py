@@ -20,7 +20,7 @@ from c_exports import one_conv
 from farm_harness import CLANG, FLAGS
 from numpy.typing import NDArray
 
-from blrc.net.bits import pack_signs, words
+from blrc.net.bits import pack_signs, pack_ternary, words
 from blrc.net.elements import code_type
 from blrc.program.ops.binarize import ALWAYS, NEVER, Binarize
 from blrc.program.ops.flatten import Flatten
@@ -42,6 +42,7 @@ NAMES = (
     *("conv_packed", "conv_taps", "conv_slices", "conv_quads", "conv_tiles", "conv_lanes", "dense", "dense_tiles"),
     *("dense_columns", "dense_quads", "binarize", "flatten", "pool_or", "scores_int8", "scores_dots"),
     *("conv_planes", "conv_bytes", "pool_levels", "scores_levels", "scores_signs"),
+    *("conv_ternary", "conv_ternary_planes", "conv_ternary_bytes", "scores_ternary"),
 )
 """Kernels in the order of the enum in kernel_main.c."""
 CODED = ("conv_codes", "conv_pairs", "conv_columns", "conv_eights", "conv_dots")
@@ -134,10 +135,32 @@ def _cases(rng: np.random.Generator, seed: int, tiers: Collection[str]) -> Itera
         (only,) = alone.ops
         task = Task(alone, only, CPUS[PORTABLE])
         yield Case(alone, cheapest(task).step(task), values[only.x.name])
-    for alone in _of_levels(rng, program, conv):
+    of_levels = list(_of_levels(rng, program, conv))
+    binary = replace(program, ops=tuple(op for op in program.ops if op.y.dtype != "int32"))
+    for alone in [*of_levels, *_ternary(rng, [binary, *of_levels])]:
         *first, only = alone.ops
         task = Task(alone, only, CPUS[PORTABLE], first[0] if first else None)  # type: ignore[arg-type]
         yield Case(alone, cheapest(task).step(task), _inputs(rng, alone.input))
+
+
+def _ternary(rng: np.random.Generator, programs: Sequence[Program]) -> Iterator[Program]:
+    """The programs whose last op has packed weights, with zeros among these; scores of bits."""
+    for program in programs:
+        *first, op = program.ops
+        if isinstance(op, Conv | BinaryScores):
+            yield _with_zeros(rng, program)
+        if isinstance(op, BinaryScores):
+            bits = replace(op.x, dtype="bits")
+            yield _with_zeros(rng, replace(program, input=bits, ops=(*first, replace(op, x=bits))))
+
+
+def _with_zeros(rng: np.random.Generator, program: Program) -> Program:
+    *first, op = program.ops
+    assert isinstance(op, Conv | BinaryScores)
+    numbers = op.numbers(program)
+    table = pack_ternary(np.where(rng.random(numbers.shape) < rng.random(), 0, numbers))
+    constants = {**program.constants, op.weights: Constant((table,), (0,))}
+    return replace(program, ops=(*first, replace(op, ternary=True)), constants=constants)
 
 
 def _bits_alone(rng: np.random.Generator, raw: Value, bits: Value) -> Iterator[Program]:
@@ -298,10 +321,10 @@ def encoded(case: Case) -> bytes:
         conv = [*op.x.shape, *op.unpooled[:2], *op.y.shape, op.groups, step.rows, *windows[0], *windows[1]]
         if step.kernel == "dense_tiles":
             numbers = [height * width * words(channels), op.y.shape[2], 0, 0]
-        elif step.kernel == "conv_planes":
+        elif step.kernel in ("conv_planes", "conv_ternary_planes"):
             numbers = [op.x.element.code_bits, bits_of(op.y), 0, 0]
             tables = tables if step.tables[-1].role == "limits" else [tables[0], np.empty(0, np.int32), tables[1]]
-        elif step.kernel == "conv_bytes":
+        elif step.kernel in ("conv_bytes", "conv_ternary_bytes"):
             rows = 0 if op.x.is_codes else 1 if step.encode is None else len(tables[0]) // 256
             numbers = [bits_of(op.y), rows, 0, 0]
             tables = tables if step.encode is not None else [np.empty(0, np.int8), *tables]
@@ -325,7 +348,8 @@ def encoded(case: Case) -> bytes:
     elif isinstance(op, Binarize):
         numbers = [op.y.shape[0] * op.y.shape[1], op.y.shape[2], len(tables[0]), 0]
     else:
-        numbers = [height * width, channels, op.y.shape[2], bits_of(op.x)]
+        bits = op.x.element.code_bits if step.record.ternary else bits_of(op.x)
+        numbers = [height * width, channels, op.y.shape[2], bits]
     sizes = [table.nbytes for table in tables] + [0] * (TABLES - len(tables))
     head = [NAMES.index(step.kernel), case.tier, len(case.x), step.x.nbytes, step.x.nbytes // height]
     head += [step.y.nbytes, step.scratch, int(case.by_rows), *numbers, *conv, *pool, *sizes]

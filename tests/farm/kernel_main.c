@@ -16,7 +16,8 @@ enum {
     KERNEL_CODES, KERNEL_PAIRS, KERNEL_COLUMNS, KERNEL_EIGHTS, KERNEL_DOTS, KERNEL_ROWS, KERNEL_GATHER, KERNEL_PACKED,
     KERNEL_TAPS, KERNEL_SLICES, KERNEL_QUADS, KERNEL_TILES, KERNEL_LANES, KERNEL_DENSE, KERNEL_DENSE_TILES,
     KERNEL_DENSE_COLUMNS, KERNEL_DENSE_QUADS, KERNEL_BINARIZE, KERNEL_FLATTEN, KERNEL_POOL, KERNEL_SCORES,
-    KERNEL_SCORES_DOTS, KERNEL_PLANES, KERNEL_BYTES, KERNEL_POOL_LEVELS, KERNEL_SCORES_LEVELS, KERNEL_SCORES_SIGNS
+    KERNEL_SCORES_DOTS, KERNEL_PLANES, KERNEL_BYTES, KERNEL_POOL_LEVELS, KERNEL_SCORES_LEVELS, KERNEL_SCORES_SIGNS,
+    KERNEL_TERNARY, KERNEL_TERNARY_PLANES, KERNEL_TERNARY_BYTES, KERNEL_SCORES_TERNARY
 };
 
 typedef struct test_case {
@@ -146,6 +147,20 @@ static void call(const test_case *c, const blrc_conv *op, const void *x, uint32_
         break;
     case KERNEL_SCORES_SIGNS:
         blrc_scores_signs(n[0], n[1], n[2], n[3], x, T(uint32_t, 0), T(int32_t, 1), T(int32_t, 2), (int32_t *)to);
+        break;
+    case KERNEL_TERNARY:
+        blrc_conv_ternary(op, bits, T(uint32_t, 0), T(blrc_level_limit, 1), scratch, y);
+        break;
+    case KERNEL_TERNARY_PLANES:
+        blrc_conv_ternary_planes(op, n[0], n[1], bits, T(uint32_t, 0), T(blrc_level_limit, 1), T(int32_t, 2), scratch,
+                                 to);
+        break;
+    case KERNEL_TERNARY_BYTES:
+        blrc_conv_ternary_bytes(op, n[0], x, T(int8_t, 0), n[1], T(uint32_t, 1), T(blrc_level_limit, 2), T(int32_t, 3),
+                                scratch, to);
+        break;
+    case KERNEL_SCORES_TERNARY:
+        blrc_scores_ternary(n[0], n[1], n[2], n[3], x, T(uint32_t, 0), T(int32_t, 1), T(int32_t, 2), (int32_t *)to);
         break;
     default:
         exit(2);

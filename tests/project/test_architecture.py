@@ -93,6 +93,7 @@ C_ROOMS = {
     "words": "core count",
     "codes": "core count",
     "levels": "core count codes",
+    "ternary": "core count levels",
     "sliced": "core count",
     "scores": "core count",
     "host": "core count",

@@ -1,4 +1,4 @@
-"""Define the op that convolves with +-1 weights and compares with thresholds, one or several for each channel."""
+"""Define the op that convolves with binary or ternary weights, and compares with one threshold a channel or several."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from blrc.net.bits import words
 from blrc.net.window import Window
 from blrc.program.ops.op import INT32_MAX, MOST_VALUES, Context, Shape, Table, Value, WeightedOp, numbers_of
 from blrc.program.ops.windows import check_pool, check_window, padded_values, pooled, windows
@@ -23,7 +22,7 @@ MOST_PRODUCTS = 1 << 38
 
 @dataclass(frozen=True)
 class Conv(WeightedOp):
-    """Convolve with +-1 weights, apply thresholds and (optionally) max pooling in one op.
+    """Convolve with binary or ternary weights, apply thresholds and (optionally) max pooling in one op.
 
     z = sum of +-x and y = (z >= threshold[channel]), then OR over the pool. The unpooled map is never stored.
     Constants: `weights`, uint32 (out, kernel h, kernel w, words(in / groups)), where bit 1 = +1 and rows are already
@@ -31,25 +30,32 @@ class Conv(WeightedOp):
 
     Where y is codes of k bits, a channel has 2^k - 1 thresholds, in order: int32 (out, 2^k - 1). A code is the number
     of those that z reaches, and codes are pooled by their maximum.
+
+    Where `ternary`, weights are -1, 0 or +1: uint32 (out, kernel h, kernel w, 2, words(in / groups)). Bits of the first
+    row are 1 for +1, and bits of the second one for what is not 0.
     """
 
     thresholds: str
     window: Window
     groups: int = 1
     pool: Window | None = None
+    ternary: bool = False
 
     kind = "conv"
     title = "conv"
 
     def tables(self) -> tuple[Table, ...]:
         outputs = self.y.shape[2]
-        rows = (outputs, *self.window.kernel, words(self.packed))
         limits = (outputs, self.y.element.high) if self.y.is_codes else (outputs,)
-        return Table(self.weights, ("uint32",), rows, self.packed), Table(self.thresholds, ("int32",), limits)
+        return self.packed_table(outputs, *self.window.kernel), Table(self.thresholds, ("int32",), limits)
 
     @property
     def packed(self) -> int:
         return self.group_channels
+
+    @property
+    def has_zeros(self) -> bool:
+        return self.ternary
 
     @property
     def group_channels(self) -> int:

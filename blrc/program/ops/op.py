@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blrc.errors import BlrcError
-from blrc.net.bits import WORD_BITS, unpack_signs, words
+from blrc.net.bits import WORD_BITS, unpack_signs, unpack_ternary, words
 from blrc.net.elements import ELEMENTS, DType, Element
 
 Shape = tuple[int, int, int]
@@ -75,6 +75,7 @@ class Table:
         shape: the tables' shape.
         packed: how many signs each row of words holds, with 0 as the unused bits; 0 for a table of numbers.
         one_row: whether one row may stand for all.
+        ternary: whether rows of words come in twos: signs, and what is not 0. A sign is not set where the weight is 0.
     """
 
     constant: str
@@ -82,6 +83,7 @@ class Table:
     shape: tuple[int, ...]
     packed: int = 0
     one_row: bool = False
+    ternary: bool = False
 
 
 class Context(Protocol):
@@ -207,14 +209,27 @@ class WeightedOp(BaseOp):
         """Return how many signs each row of the weights packs in words; 0 where the weights are numbers."""
 
     @property
+    def has_zeros(self) -> bool:
+        """Return whether packed weights are -1, 0 or +1 and not +-1."""
+        return False
+
+    @property
     def is_binary(self) -> bool:
-        """Return whether weights and inputs are all +-1."""
+        """Return whether weights are packed and inputs are +-1, so that sums are counts of bits."""
         return self.packed > 0 and self.x.dtype == "bits"
+
+    def packed_table(self, *rows: int) -> Table:
+        """Declare packed weights of so many rows."""
+        planes = (2,) if self.has_zeros else ()
+        shape = (*rows, *planes, words(self.packed))
+        return Table(self.weights, ("uint32",), shape, self.packed, ternary=self.has_zeros)
 
     def numbers(self, program: Context, member: int = 0) -> NDArray[Any]:
         """Return a member's weights as numbers."""
         weights = program.constant(self.weights, member)
-        return unpack_signs(weights, self.packed) if self.packed else weights
+        if not self.packed:
+            return weights
+        return unpack_ternary(weights, self.packed) if self.has_zeros else unpack_signs(weights, self.packed)
 
 
 def largest_magnitude(value: Value) -> int:
@@ -254,6 +269,9 @@ def _check_table(op: BaseOp, declared: Table, program: Context) -> None:
     if declared.packed:
         clear = not any(_has_tail_bits(table, declared.packed) for table in constant.tables)
         op.require(clear, "a tail bit of its weights is set")
+    if declared.ternary:
+        clear = not any((table[..., 0, :] & ~table[..., 1, :]).any() for table in constant.tables)
+        op.require(clear, "a sign of its weights is set where the weight is 0")
 
 
 def _has_tail_bits(table: NDArray[Any], channels: int) -> bool:

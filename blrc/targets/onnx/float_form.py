@@ -27,7 +27,6 @@ from numpy.typing import NDArray
 from onnx import TensorProto
 
 from blrc.errors import BlrcError
-from blrc.net.bits import unpack_signs
 from blrc.program.ops.binarize import Binarize
 from blrc.program.program import BinaryScores, Conv, Encode, Program, Scores, Value, WeightedOp, Window
 from blrc.targets.onnx.graph import Lowering, geometry, matrix_of
@@ -90,8 +89,8 @@ class FloatLowering(Lowering):
 
     def convolution(self, op: Conv, y: str) -> None:
         bias = self.threshold(op)
-        name, packed = self.table(op.weights)
-        signs = unpack_signs(packed, op.group_channels).transpose(0, 3, 1, 2)
+        name, signs = self.weights(op)
+        signs = signs.transpose(0, 3, 1, 2)
         kernel = self.constant(f"{name}/kernel", np.ascontiguousarray(GAIN * signs, dtype=np.float32))
         x = self.node("Conv", [self.maps(op.x, y), kernel, bias], f"{y}/sum", **geometry(op.window), group=op.groups)
         if op.pool is None:
@@ -101,8 +100,8 @@ class FloatLowering(Lowering):
 
     def leveled(self, op: Conv, y: str) -> None:
         self.threshold(op)
-        name, packed = self.table(op.weights)
-        signs = unpack_signs(packed, op.group_channels).transpose(0, 3, 1, 2)
+        name, signs = self.weights(op)
+        signs = signs.transpose(0, 3, 1, 2)
         kernel = self.constant(f"{name}/kernel", np.ascontiguousarray(GAIN * signs, dtype=np.float32))
         z = self.node("Conv", [self.maps(op.x, y), kernel], f"{y}/sum", **geometry(op.window), group=op.groups)
         name, thresholds = self.table(op.thresholds)
@@ -120,8 +119,8 @@ class FloatLowering(Lowering):
 
     def dense(self, op: Conv, y: str) -> None:
         bias = self.threshold(op)
-        name, packed = self.table(op.weights)
-        weights = (GAIN * matrix_of(unpack_signs(packed, op.group_channels))).astype(np.float32)
+        name, signs = self.weights(op)
+        weights = (GAIN * matrix_of(signs)).astype(np.float32)
         x = self.node("MatMul", [self.rows(op.x, y), self.constant(f"{name}/matrix", weights)], f"{y}/sum")
         self.clip(self.node("Add", [x, bias], f"{y}/compared"), -1, y)
 
@@ -135,12 +134,12 @@ class FloatLowering(Lowering):
         self.node("Add", [x, self.constant(bias_name, bias.astype(np.float32))], y)
 
     def binary_scores(self, op: BinaryScores, y: str) -> None:
-        name, packed = self.table(op.weights)
+        name, signs = self.weights(op)
         multiplier_name, multiplier = self.table(op.multiplier)
         bias_name, bias = self.table(op.bias)
         reach = np.abs(multiplier.astype(np.int64)) * op.fan_in + np.abs(bias.astype(np.int64))
         self.require_exact(op, int(reach.max()), INTEGERS)
-        matrix = self.constant(f"{name}/matrix", matrix_of(unpack_signs(packed, op.x.shape[2])).astype(np.float32))
+        matrix = self.constant(f"{name}/matrix", matrix_of(signs).astype(np.float32))
         z = self.node("MatMul", [self.rows(op.x, y), matrix], f"{y}/sum")
         scaled = self.node("Mul", [z, self.constant(multiplier_name, multiplier.astype(np.float32))], f"{y}/scaled")
         self.node("Add", [scaled, self.constant(bias_name, bias.astype(np.float32))], y)

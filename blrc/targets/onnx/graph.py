@@ -14,8 +14,8 @@ acc is odd, so it is never 0. The float32 rescaling inside the runtime may round
 so the result is exact at every size. Values above 2 are cut to 2 after the pool, because the cut commutes with the
 maximum. Runtimes keep their fastest int8 kernels behind this op (benchmarks/onnx_forms.py times the exact forms). A
 dense layer is `MatMulInteger` and z >= t. Where there are several thresholds, z is that of `ConvInteger`, and a binary
-search finds the code (`blrc.targets.onnx.nodes.Graph.reached`). A binary weight takes one byte in the file, or one bit
-(`Graph.signs`), an int16 score weight two bytes.
+search finds the code (`blrc.targets.onnx.nodes.Graph.reached`). A binary or ternary weight takes one byte in the file,
+or one bit, of ternary ones a fifth of a byte (`Graph.signs`), an int16 score weight two bytes.
 
 On x86 without VNNI, runtimes add pairs of products of uint8 x int8 in int16, which saturates. No pair here can:
 activations of {0, 2} x any int8 stay below 2 x 2 x 128, codes x +-2 below 2 x 255 x 2. Codes of 8 bits meet the weights
@@ -33,7 +33,6 @@ from numpy.typing import NDArray
 from onnx import TensorProto
 
 from blrc.errors import BlrcError
-from blrc.net.bits import unpack_signs
 from blrc.net.elements import ELEMENTS
 from blrc.program.ops.binarize import Binarize
 from blrc.program.ops.flatten import Flatten
@@ -125,6 +124,10 @@ class Lowering:
         """
         return f"{name}/{self.program.constants[name].of_member[self.member]}", self.program.constant(name, self.member)
 
+    def weights(self, op: WeightedOp) -> tuple[str, NDArray[Any]]:
+        """Return the member's weights as numbers, after a name for what is made of them."""
+        return self.table(op.weights)[0], op.numbers(self.program, self.member)
+
     def tensor(self, value: Value) -> str:
         return self.start if value == self.program.input else tensor_name(self.program, value, self.member)
 
@@ -182,8 +185,8 @@ class Lowering:
 
     def convolution(self, op: Conv, y: str) -> None:
         self.require_int32(op, max(255 * 2 * op.fan_in, 4 * self.program.bounds(op)[1] + 2))
-        name, packed = self.table(op.weights)
-        signs = unpack_signs(packed, op.group_channels).transpose(0, 3, 1, 2)
+        name, signs = self.weights(op)
+        signs = signs.transpose(0, 3, 1, 2)
         kernel = self.graph.signs(f"{name}/kernel", np.ascontiguousarray(signs), *TWO)
         name, thresholds = self.table(op.thresholds)
         bias = self.constant(f"{name}/bias", (1 - 2 * thresholds.astype(np.int64)).astype(np.int32))
@@ -199,8 +202,7 @@ class Lowering:
     def leveled(self, op: Conv, y: str) -> None:
         """Add a convolution or dense layer with several thresholds for each channel."""
         self.require_int32(op, 255 * 2 * op.fan_in)
-        name, packed = self.table(op.weights)
-        signs, limits = unpack_signs(packed, op.group_channels), self.table(op.thresholds)
+        (name, signs), limits = self.weights(op), self.table(op.thresholds)
         if _is_product(op):
             matrix = self.graph.signs(f"{name}/matrix", matrix_of(signs), *ONE)
             self.graph.reached(self.product(op, self.rows(op.x, y), matrix, f"{y}/sum"), *limits, (1, -1), y)
@@ -216,8 +218,8 @@ class Lowering:
 
     def dense(self, op: Conv, y: str) -> None:
         self.require_int32(op, max(255 * 2 * op.fan_in, 4 * self.program.bounds(op)[1] + 2))
-        name, packed = self.table(op.weights)
-        matrix = self.graph.signs(f"{name}/matrix", matrix_of(unpack_signs(packed, op.group_channels)), *ONE)
+        name, signs = self.weights(op)
+        matrix = self.graph.signs(f"{name}/matrix", matrix_of(signs), *ONE)
         z = self.product(op, self.rows(op.x, y), matrix, f"{y}/sum")
         thresholds = self.constant(*self.table(op.thresholds))
         choose(self.graph, self.node("GreaterOrEqual", [z, thresholds], f"{y}/reached"), y)
@@ -246,8 +248,8 @@ class Lowering:
 
     def binary_scores(self, op: BinaryScores, y: str) -> None:
         self.require_int32(op, 255 * 2 * op.fan_in)
-        name, packed = self.table(op.weights)
-        matrix = self.graph.signs(f"{name}/matrix", matrix_of(unpack_signs(packed, op.x.shape[2])), *ONE)
+        name, signs = self.weights(op)
+        matrix = self.graph.signs(f"{name}/matrix", matrix_of(signs), *ONE)
         z = self.product(op, self.rows(op.x, y), matrix, f"{y}/sum")
         scaled = self.node("Mul", [z, self.constant(*self.table(op.multiplier))], f"{y}/scaled")
         self.node("Add", [scaled, self.constant(*self.table(op.bias))], y)

@@ -16,6 +16,8 @@ from blrc.targets.requests import OnnxWeights
 IR_VERSION = 8
 OPSET = 17
 FILE_BYTES = 2**31 - 1
+DIGITS = 5
+"""Digits of base 3 that a byte holds."""
 NODE_BYTES = 4096  # more than a node, its output's description and their names take
 
 
@@ -51,17 +53,29 @@ class Graph:
         `minus` and `plus` are bytes of one type. Where the file holds bits, eight signs are one byte, with the first as
         the highest bit, and a table gives each byte's eight signs. The nodes that look them up read constants only, so
         a runtime that folds constants runs them once, while it loads the file.
+
+        Signs of 0 get what lies in the middle. Where there are such, five are one byte, digits of base 3 with the first
+        as the highest one.
         """
+        middle = plus.dtype.type((int(minus) + int(plus)) // 2)
         if self.weights == "bytes":
-            return self.constant(name, np.where(signs > 0, plus, minus))
+            return self.constant(name, np.where(signs > 0, plus, np.where(signs < 0, minus, middle)))
         if name in self.made:
             return name
-        patterns = np.unpackbits(np.arange(256, dtype=np.uint8).reshape(-1, 1), axis=1)
-        table = self.constant(f"{plus.dtype}/eight of {minus}, {plus}", np.where(patterns, plus, minus))
-        packed = self.constant(f"{name}/bits", np.packbits(signs.reshape(-1) > 0))
+        each, flat = 8, signs.reshape(-1)
+        if flat.all():
+            patterns = np.unpackbits(np.arange(256, dtype=np.uint8).reshape(-1, 1), axis=1)
+            table = self.constant(f"{plus.dtype}/eight of {minus}, {plus}", np.where(patterns, plus, minus))
+            packed = self.constant(f"{name}/bits", np.packbits(flat > 0))
+        else:
+            each, powers = DIGITS, 3 ** np.arange(DIGITS)[::-1]
+            digits = np.arange(3**DIGITS)[:, None] // powers % 3
+            table = self.constant(f"{plus.dtype}/five of {minus}, {plus}", np.array([minus, middle, plus])[digits])
+            rows = np.pad(flat + 1, (0, -flat.size % DIGITS)).reshape(-1, DIGITS)
+            packed = self.constant(f"{name}/digits", (rows @ powers).astype(np.uint8))
         x = self.node("Cast", [packed], f"{name}/indices", to=TensorProto.INT32)
         x = self.node("Gather", [table, x], f"{name}/bytes")
-        if signs.size % 8:
+        if signs.size % each:
             x = self.node("Reshape", [x, self.integers(-1)], f"{name}/row")
             x = self.node("Slice", [x, self.integers(0), self.integers(signs.size)], f"{name}/used")
         return self.node("Reshape", [x, self.integers(*signs.shape)], name)

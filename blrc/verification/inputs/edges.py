@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from blrc.net.bits import unpack_signs
 from blrc.net.window import Window
 from blrc.program.program import Conv, Encode, Program
 
@@ -65,7 +64,7 @@ def edge_maps(program: Program, op: Conv, member: int = 0, seed: int = 0) -> Ite
     """
     rng = np.random.default_rng(seed)
     thresholds = program.constant(op.thresholds, member).astype(np.int64)
-    weights = unpack_signs(program.constant(op.weights, member), op.group_channels).astype(np.int64)
+    weights = op.numbers(program, member).astype(np.int64)
     low, high = program.bounds(op)
     jobs = [(c, int(t), side) for c, t in _tried(thresholds, low, high) for side in (-1, 0, 1)]
     jobs = [jobs[i] for i in rng.permutation(len(jobs))]

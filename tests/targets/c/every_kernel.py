@@ -83,6 +83,21 @@ def bytes_of_levels() -> Program:
     return builder.finish_binary()
 
 
+def ternary_layers() -> Program:
+    """Weights of -1, 0 and +1 from pixels to scores, on bits, planes and bytes; two members."""
+    builder = Builder(Value("input", "uint8", (6, 7, 3)), np.random.default_rng(6), members=2)
+    builder.ternary = True
+    builder.encode()
+    builder.conv("first", SAME, HALF, groups=1, per_group=9)
+    builder.conv("bits", SAME, None, groups=1, per_group=33)
+    builder.bits = 6
+    builder.conv("levels", Window((2, 2), padding=(1, 1, 0, 0)), HALF, groups=33, per_group=1)
+    builder.conv("bytes", Window((1, 1)), None, groups=1, per_group=20)
+    builder.bits = 0
+    builder.conv("dense", Window(builder.x.shape[:2]), None, groups=1, per_group=37)
+    return builder.finish_binary()
+
+
 def smallest() -> Program:
     """A network of some 1.8 KB, small enough to be proved free of errors for every input."""
     builder = Builder(Value("input", "uint8", (4, 4, 2)), np.random.default_rng(5), members=2)
@@ -100,6 +115,7 @@ PROGRAMS: dict[str, Callable[[], Program]] = {
     "binary": binary_scores,
     "planes": planes_of_levels,
     "bytes": bytes_of_levels,
+    "ternary": ternary_layers,
 }
 
 PLAIN = {name for name, kernel in KERNELS.items() if not (kernel.takes_ram or kernel.inner)}

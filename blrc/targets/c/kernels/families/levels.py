@@ -23,11 +23,12 @@ LEAST_SCALED = 4
 
 
 def limit_bits(program: Program) -> int:
-    """Return the bits (16 or 32) that hold every limit of the layers that write or read codes.
+    """Return the bits (16 or 32) that hold every limit of the layers with codes or ternary weights.
 
     A limit lies between the ends of twice the range of the sums. All layers have one width.
     """
-    reach = [2 * program.bounds(op)[1] + 1 for op in program.ops if isinstance(op, Conv) and of_levels(op)]
+    made = [op for op in program.ops if isinstance(op, Conv) and (of_levels(op) or op.ternary)]
+    reach = [2 * program.bounds(op)[1] + 1 for op in made]
     return 16 if all(most <= thresholds.INT16_MAX for most in reach) else 32
 
 
@@ -70,7 +71,7 @@ def _pairs(task: Task[Conv]) -> list[tuple[int, int]]:
     return sorted(set(zip(weights.of_member, thresholds.of_member, strict=True)))
 
 
-def _rules(task: Task[Conv], constant: Callable[[NDArray[np.uint32]], NDArray[np.int64]]) -> tuple[Table, str]:
+def code_rules(task: Task[Conv], constant: Callable[[NDArray[np.uint32]], NDArray[np.int64]]) -> tuple[Table, str]:
     """Return the table by which sums become codes, and what it says in comments.
 
     Args:
@@ -102,7 +103,7 @@ def _lay_planes(task: Task[Conv]) -> Laid:
         found = unpack(weights, op.group_channels).reshape(len(weights), -1).sum(1, dtype=np.int64)
         return np.asarray(found * (op.x.element.high if op.x.is_codes else 1))
 
-    rules, said = _rules(task, ones)
+    rules, said = code_rules(task, ones)
     of = f"{bits_of(op.x)} planes" if op.x.is_codes else "bits and real taps"
     tables = mapped("weights", constants[op.weights], packed), rules
     return Laid(tables, f"{packed_words(op)} words a row, {of}, {said}", rows)
@@ -114,24 +115,24 @@ def _lay_bytes(task: Task[Conv]) -> Laid:
     weights = mapped(
         "weights", constants[op.weights], lambda t: code_rows(t, op.group_channels, op.groups, max(8, rows))
     )
-    rules, said = _rules(task, lambda t: np.zeros(len(t), np.int64))
+    rules, said = code_rules(task, lambda t: np.zeros(len(t), np.int64))
     return encoded(task, (weights, rules), f"8-bit codes, {op.fan_in} a row, {said}")
 
 
-def _by_rules(step: Step, tables: Sequence[str]) -> Arguments:
+def by_rules(step: Step, tables: Sequence[str]) -> Arguments:
     """Return the arguments for what turns sums into codes: limits, or scales."""
     return [tables[-1], "0"] if step.tables[-1].role == "limits" else ["0", tables[-1]]
 
 
 def _plane_arguments(step: Step, geometry: str, tables: Sequence[str]) -> Arguments:
     size = Number("planes", step.op.x.element.code_bits), Number("bits", bits_of(step.y))
-    return [geometry, *size, "x", tables[0], *_by_rules(step, tables), "scratch", "y"]
+    return [geometry, *size, "x", tables[0], *by_rules(step, tables), "scratch", "y"]
 
 
 def _byte_arguments(step: Step, geometry: str, tables: Sequence[str]) -> Arguments:
     source = ["0", Number("table_rows", 0)] if step.op.x.is_codes else fused(step, tables)
     bits = Number("bits", bits_of(step.y))
-    return [geometry, bits, "x", *source, tables[-2], *_by_rules(step, tables), "scratch", "y"]
+    return [geometry, bits, "x", *source, tables[-2], *by_rules(step, tables), "scratch", "y"]
 
 
 def _pool_arguments(step: Step, geometry: str, tables: Sequence[str]) -> Arguments:
