@@ -219,3 +219,12 @@ def test_adding_a_distribution_takes_a_class_and_a_record(monkeypatch: pytest.Mo
     assert set(np.unique(drawn)) == {0, 1} and not np.array_equal(drawn, likeliest.weights)
     assert type(held.model().get_submodule("0").weight) is Switch
     assert replace(held, calibration=None).coded("0").counts().sum(axis=-1).min() == 2**32
+
+
+@pytest.mark.slow("compiles C")
+def test_a_gated_ensemble_of_some_layers_is_exported_and_verified(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    saved(network(), tmp_path / "net.pt")
+    options: dict[str, Any] = {"members": 2, "sample": "conv", "freeze": 0.2, "gate": 0.9}
+    blrc.export(tmp_path / "net.pt", folder=tmp_path / "out", targets=["c", "onnx"], **options)
+    assert blrc.verify(tmp_path / "out", random=20, checkpoint=tmp_path / "net.pt").equal
