@@ -227,4 +227,4 @@ def test_a_gated_ensemble_of_some_layers_is_exported_and_verified(tmp_path: Path
     saved(network(), tmp_path / "net.pt")
     options: dict[str, Any] = {"members": 2, "sample": "conv", "freeze": 0.2, "gate": 0.9}
     blrc.export(tmp_path / "net.pt", folder=tmp_path / "out", targets=["c", "onnx"], **options)
-    assert blrc.verify(tmp_path / "out", random=20, checkpoint=tmp_path / "net.pt").equal
+    assert blrc.verify(tmp_path / "out", random=20, model=tmp_path / "net.pt").equal
