@@ -16,7 +16,7 @@ from blrc.cli.progress import Progress, spoken, warn
 from blrc.cli.types import OUTPUT, PATH
 from blrc.errors import BlrcError
 from blrc.extras import require
-from blrc.training.recipe import MODELS, RECIPES, Recipe
+from blrc.training.recipe import MODELS, RECIPES, WEIGHTS, Recipe
 
 _DEFAULT = Recipe()
 AGAIN = 75  # EX_TEMPFAIL of sysexits.h: run the same command again
@@ -62,6 +62,7 @@ def _options(task: str, files: str, *own: Decorator) -> Decorator:
             "full precision.",
         ),
         click.option("--bits", type=int, help="Of the activations of --model lrnet, from 1 to 8; 2 suffice on MNIST."),
+        option("--weights", "weights", click.Choice(WEIGHTS), "Random ones: binary, -1 and +1, or ternary, 0 as well."),
         option("--seed", "seed", int, "Of all randomness."),
         option("--epochs", "epochs", int, "Of the network."),
         option("--pretrain-epochs", "pretrain_epochs", int, "Of the full-precision network that it starts from."),

@@ -2,10 +2,12 @@
 
 The file is a sealed torch zip of tensors and plain data (`blrc.reading.sealed`); `blrc.frontend.saving` writes it.
 
-    format, version    "blrc-checkpoint", 1
+    format, version    "blrc-checkpoint", and 1, or 2 where a layer has other random weights than +-1
     nodes              the graph of named layers: name, kind, inputs, options
     tensors            parameters and buffers by state_dict key; logits as float32, or as int8 codes
-                       (`blrc.frontend.logits`); a Binarized NN's shadow weights as float32, or their signs as int8
+                       (`blrc.frontend.weights`), one tensor of a binary layer (``weight.logits``) and two of a ternary
+                       one (``weight.zero_logits``, ``weight.sign_logits``); a Binarized NN's shadow weights as
+                       float32, or their signs as int8
     input              the input's encoding
     calibration        raw samples on which norm statistics are re-estimated, deflated, or None
     whitening          how images become raw samples (`blrc.datasets.whitening`), or None
@@ -17,7 +19,7 @@ A file may come from a stranger, so everything in it is checked for its type, it
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,7 +32,6 @@ from blrc.datasets.whitening import Whitening
 from blrc.display import Preformatted, sizes, table
 from blrc.errors import BlrcError
 from blrc.extras import require
-from blrc.frontend import logits
 from blrc.frontend.fields import (
     MOST_SAMPLE_BYTES,
     MOST_SAMPLES,
@@ -45,6 +46,9 @@ from blrc.frontend.kinds.node import Node
 from blrc.frontend.kinds.record import shown
 from blrc.frontend.kinds.table import check_nodes, tensors_of
 from blrc.frontend.origin import Origin, origin_of
+from blrc.frontend.weights import logits
+from blrc.frontend.weights.record import Coded
+from blrc.frontend.weights.table import coding_of, holds_logits
 from blrc.net.encoding import InputEncoding
 from blrc.net.heads import Heads, check_ends
 from blrc.reading import sealed
@@ -55,8 +59,8 @@ if TYPE_CHECKING:
 
 FORMAT = "blrc-checkpoint"
 REAL_FORMAT = "blrc-full-precision"
-VERSION = 1
-LOGITS = ".weight.logits"
+VERSION = 2
+"""The newest version that is read; see `version_of`."""
 _KEYS = ("format", "version", "nodes", "tensors", "input", "calibration", "whitening", "original", "heads")
 _SINGLE = np.finfo(np.float32)
 
@@ -88,7 +92,8 @@ class Checkpoint(Preformatted):
     def __repr__(self) -> str:
         encoding = self.encoding
         names = [node.name for node in self.nodes if "norm" not in node.kind]
-        held = [self.tensors.get(f"{name}{ending}") for name in names for ending in (LOGITS, ".weight")]
+        endings = ("weight.logits", "weight.zero_logits", "weight")
+        held = [self.tensors.get(f"{name}.{ending}") for name in names for ending in endings]
         weights = sum(tensor.size for tensor in held if tensor is not None)
         samples = 0 if self.calibration is None else len(self.calibration)
         return (
@@ -135,11 +140,11 @@ class Checkpoint(Preformatted):
 
     def _single(self, key: str, value: NDArray[Any], shadows: frozenset[str]) -> NDArray[Any]:
         """Return a tensor in float32, as a module holds it, without losing the sign of a tiny weight."""
-        if key.endswith(LOGITS) and value.dtype == np.int8:
+        if holds_logits(key) and value.dtype == np.int8:
             return logits.from_codes(value)
         if value.dtype != np.float64:
             return value
-        if key.endswith(LOGITS) or key in shadows:
+        if holds_logits(key) or key in shadows:
             least = np.copysign(float(_SINGLE.tiny), value)
             value = np.where((value != 0) & (np.abs(value) < _SINGLE.tiny), least, value)
         return value.astype(np.float32)
@@ -157,10 +162,15 @@ class Checkpoint(Preformatted):
             )
         return self.calibration
 
-    def logit_codes(self, layer: str) -> NDArray[np.int8]:
-        """Return the 8-bit codes of a binary layer's logits, which are computed here if the checkpoint holds floats."""
-        held = self.tensors[layer + LOGITS]
-        return held if held.dtype == np.int8 else logits.to_codes(held)
+    def coded(self, layer: str) -> Coded:
+        """Return a layer's random weights as 8-bit codes, which are computed here if the checkpoint holds floats."""
+        coding = next(coding_of(node.kind) for node in self.nodes if node.name == layer)
+        assert coding is not None
+        held = [self.tensors[f"{layer}.weight.{name}"] for name in coding.tensors]
+        if all(tensor.dtype == np.int8 for tensor in held):
+            return Coded(coding, tuple(held))
+        reals = (logits.from_codes(tensor) if tensor.dtype == np.int8 else tensor for tensor in held)
+        return Coded(coding, coding.encode(*reals))
 
     def signs(self, layer: str) -> NDArray[np.int8]:
         """Return the +-1 weights of a layer of a Binarized NN."""
@@ -191,6 +201,12 @@ def load(path: str | Path) -> Checkpoint:
         raise BlrcError(f"{path}: {error}") from None
     check(checkpoint)
     return checkpoint
+
+
+def version_of(nodes: Sequence[Node]) -> int:
+    """Return the version of the format that holds these layers: the oldest whose readers know them."""
+    codings = (coding_of(node.kind) for node in nodes)
+    return 1 if all(coding is None or coding.name == "binary" for coding in codings) else 2
 
 
 def _decode(content: Mapping[str, Any], source: str) -> Checkpoint:

@@ -33,15 +33,10 @@ from blrc.nn.layers.norm import StochasticBatchNorm1d, StochasticBatchNorm2d, jo
 from blrc.nn.layers.pool import MaxPool1d, MaxPool2d, StochasticMaxPool1d, StochasticMaxPool2d
 from blrc.nn.layers.ste import SteConv1d, SteConv2d, SteLinear, SteSign, clip_, glorot_scale, squared_hinge
 from blrc.nn.noise import reuse_noise
-from blrc.nn.weights import (
-    Bernoulli,
-    WeightDistribution,
-    distributions,
-    entropy,
-    restrain,
-    shared_moments,
-    variance_regulariser,
-)
+from blrc.nn.weights.bernoulli import Bernoulli
+from blrc.nn.weights.distribution import WeightDistribution
+from blrc.nn.weights.network import distributions, entropy, restrain, shared_moments, variance_regulariser
+from blrc.nn.weights.ternary import Ternary
 
 __all__ = [
     "Bernoulli",
@@ -68,6 +63,7 @@ __all__ = [
     "StochasticMaxPool2d",
     "StochasticSign",
     "StrictSign",
+    "Ternary",
     "Threshold",
     "WeightDistribution",
     "choose_steps_",

@@ -6,8 +6,8 @@
 Convolutions have "same" zero padding. A norm follows every linear map, so there are no biases. Pooling comes before
 the activation. Each network exists in four flavours:
 
-    blrnet    stochastic binary weights and activations (`blrc.nn`)
-    lrnet     stochastic binary weights, activations of a few bits (LR-net, paper, section 2.1)
+    blrnet    stochastic binary or ternary weights, and stochastic binary activations (`blrc.nn`)
+    lrnet     such weights, activations of a few bits (LR-net, paper, section 2.1)
     fp        the same layers in full precision with ReLU, the source of the weight transfer
     bnn       Binarized NN (Hubara et al. 2016): deterministic binary weights in all layers; the last layer is followed
               by a norm, which gives the scores; on CIFAR-10 one more 1024FC layer, as in that paper
@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from torch import nn
 
@@ -43,19 +43,24 @@ Flavour = Literal["blrnet", "lrnet", "bnn", "fp"]
 CLASSES = 10
 
 
-def mnist(flavour: Flavour = "blrnet", norm: bool = True, bits: int = 2) -> nn.Sequential:
+def mnist(flavour: Flavour = "blrnet", norm: bool = True, bits: int = 2, weights: str = "binary") -> nn.Sequential:
     """Build the MNIST network, from ``(N, 1, 28, 28)`` to logits ``(N, 10)``.
 
     Without norms (the paper's ablation) its linear maps have biases. The activations of an LR-net have `bits` bits.
+    Random weights are ``binary`` or ``ternary``.
 
     Example:
         >>> [name for name, _ in mnist().named_children()][:5]
         ['conv1', 'norm1', 'pool1', 'sign1', 'conv2']
     """
-    return _network(flavour, channels=1, size=28, blocks=((32,), (64,)), dense=(512,), norm=norm, bits=bits)
+    return _network(
+        flavour, channels=1, size=28, blocks=((32,), (64,)), dense=(512,), norm=norm, bits=bits, weights=weights
+    )
 
 
-def cifar10(flavour: Flavour = "blrnet", width: float = 1.0, norm: bool = True, bits: int = 2) -> nn.Sequential:
+def cifar10(
+    flavour: Flavour = "blrnet", width: float = 1.0, norm: bool = True, bits: int = 2, weights: str = "binary"
+) -> nn.Sequential:
     """Build the CIFAR-10 network, from ``(N, 3, 32, 32)`` to logits ``(N, 10)``; `width` scales all hidden layers.
 
     Raises:
@@ -65,12 +70,12 @@ def cifar10(flavour: Flavour = "blrnet", width: float = 1.0, norm: bool = True, 
         raise BlrcError(f"cifar10: width {width} leaves no channels")
     blocks = tuple((round(width * c), round(width * c)) for c in (128, 256, 512))
     dense = (round(width * 1024),) * (2 if flavour == "bnn" else 1)
-    return _network(flavour, channels=3, size=32, blocks=blocks, dense=dense, norm=norm, bits=bits)
+    return _network(flavour, channels=3, size=32, blocks=blocks, dense=dense, norm=norm, bits=bits, weights=weights)
 
 
 def _network(
     flavour: Flavour, channels: int, size: int, blocks: Sequence[Sequence[int]], dense: Sequence[int], norm: bool,
-    bits: int = 2,
+    bits: int = 2, weights: str = "binary",
 ) -> nn.Sequential:  # fmt: skip
     if flavour not in get_args(Flavour):
         raise BlrcError(f"flavour {flavour!r}: expected {', '.join(map(repr, get_args(Flavour)))}")
@@ -80,6 +85,7 @@ def _network(
     norm1d = StochasticBatchNorm1d if flavour == "blrnet" else nn.BatchNorm1d
     norm2d = StochasticBatchNorm2d if flavour == "blrnet" else nn.BatchNorm2d
     pool = StochasticMaxPool2d if flavour == "blrnet" else nn.MaxPool2d
+    random: dict[str, Any] = {"weight": weights} if flavour in ("blrnet", "lrnet") else {}
     name = {"blrnet": "sign", "lrnet": "levels", "bnn": "sign", "fp": "relu"}[flavour]
 
     def activation() -> nn.Module:
@@ -94,7 +100,7 @@ def _network(
     for block in blocks:
         for position, width in enumerate(block):
             number += 1
-            layers[f"conv{number}"] = conv(channels, width, 3, padding="same", bias=not norm)
+            layers[f"conv{number}"] = conv(channels, width, 3, padding="same", bias=not norm, **random)
             if flavour == "lrnet":
                 layers[f"sample{number}"] = GaussianSample()
             if norm:
@@ -108,7 +114,7 @@ def _network(
     features = channels * size * size
     for position, width in enumerate(dense):
         number += 1
-        layers["dense" if position == 0 else f"dense{position + 1}"] = linear(features, width, bias=not norm)
+        layers["dense" if position == 0 else f"dense{position + 1}"] = linear(features, width, bias=not norm, **random)
         if flavour == "lrnet":
             layers[f"sample{number}"] = GaussianSample()
         if norm:

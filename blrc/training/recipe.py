@@ -15,12 +15,13 @@ from blrc.net.choices import level_bits
 
 PLATEAU_PATIENCE, PLATEAU_FACTOR = 3, 0.1
 MODELS = ("blrnet", "lrnet", "bnn", "fp")
+WEIGHTS = ("binary", "ternary")
 _PRETRAINING = ("pretrain_lr", "pretrain_decay", "dropout")
 _RESTART = ("restart_weight_lr", "restart_lr", "restart_spread")
 _SIGNS = ("hard", "tau", "precision", "compile")
 _STOCHASTIC = (
-    *("init", "pretrain_epochs", "weight_lr", "weight_decay", "objective", "variance_penalty", "hard", "tau"),
-    *("temperature", *_RESTART),
+    *("weights", "init", "pretrain_epochs", "weight_lr", "weight_decay", "objective", "variance_penalty"),
+    *("hard", "tau", "temperature", *_RESTART),
 )
 
 
@@ -36,6 +37,7 @@ class Recipe:
         model: ``blrnet`` (stochastic), ``lrnet`` (LR-net: stochastic weights, activations of a few bits), ``bnn``
             (Binarized NN) or ``fp`` (full precision). The latter two are baselines.
         bits: number of bits of an LR-net's activations, from 1 to 8; None for other models.
+        weights: ``binary``, -1 and +1, or ``ternary``, 0 as well: of the models with random weights.
         norm: put norms behind the binary layers; False is the paper's ablation.
         init: initialisation of the stochastic network: ``transfer`` from a pretrained one, or ``xavier`` (ablation).
         seed: random seed of initialisation, order of samples, noise, and the choice of calibration samples.
@@ -82,6 +84,7 @@ class Recipe:
     whiten: bool = False
     model: Literal["blrnet", "lrnet", "bnn", "fp"] = "blrnet"
     bits: int | None = None
+    weights: Literal["binary", "ternary"] = "binary"
     norm: bool = True
     init: Literal["transfer", "xavier"] = "transfer"
     seed: int = 0
@@ -138,7 +141,7 @@ class Recipe:
             raise BlrcError(f"distillation {self.distillation}: needs a pretrained network; give pretrain_epochs")
         for name, known in (("objective", ("penalty", "bound")), ("init", ("transfer", "xavier")),
                             ("task", ("mnist", "cifar10")), ("schedule", ("cosine", "plateau")),
-                            ("precision", ("float32", "bfloat16"))):  # fmt: skip
+                            ("precision", ("float32", "bfloat16")), ("weights", WEIGHTS)):  # fmt: skip
             if getattr(self, name) not in known:
                 raise BlrcError(f"{name} {getattr(self, name)!r}: {' or '.join(map(repr, known))}")
         if self.task == "mnist" and (self.width != 1 or self.whiten):

@@ -53,7 +53,7 @@ ROOMS = (
     Room(
         "frontend",
         torch="lazy",
-        but={"frontend.kinds*": "no", "frontend.logits": "no"}
+        but={"frontend.kinds*": "no", "frontend.weights*": "no"}
         | dict.fromkeys(("frontend.graph", "frontend.capture*", "frontend.saving", "frontend.full_precision"), "yes"),
     ),
     Room("importing", torch="lazy"),

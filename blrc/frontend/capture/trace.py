@@ -31,6 +31,7 @@ from blrc.frontend.capture.known import SKIPPED, kind_of, known_class
 from blrc.frontend.capture.recording import first_line, heads_of, outputs, unpacked
 from blrc.frontend.capture.walk import all_names, free_name, named_modules
 from blrc.frontend.graph import KINDS, GraphModel
+from blrc.frontend.kinds.linear import RANDOM
 from blrc.frontend.kinds.node import Node
 from blrc.net.heads import Heads
 from blrc.net.net import INPUT
@@ -38,10 +39,7 @@ from blrc.reading.given import check_module, wrapper
 
 # Layers over random variables that hand a Gaussian on, their counterparts over tensors, and what to use instead where
 # one kind follows the other: that could not run.
-_GAUSSIAN = (
-    *("binary_conv1d", "binary_conv2d", "binary_linear"),
-    *("batch_norm1d", "batch_norm2d", "max_pool1d", "max_pool2d"),
-)
+_GAUSSIAN = (*(kind.name for kind in RANDOM), "batch_norm1d", "batch_norm2d", "max_pool1d", "max_pool2d")
 _GIVEN = ("scale", "shift", "prelu", "relu", "clip", "threshold", "strict_sign")
 _TENSOR = (
     *("ste_conv1d", "ste_conv2d", "ste_linear"),

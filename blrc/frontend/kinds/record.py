@@ -44,8 +44,8 @@ class Tensor:
 class Values(Protocol):
     """Give the numbers of one layer of one member."""
 
-    def signs(self) -> NDArray[np.int8]:
-        """Return the +-1 weights."""
+    def weights(self) -> NDArray[np.int8]:
+        """Return the weights, +-1, or of ternary layers -1, 0 or +1."""
 
     def reals(self, tensor: str) -> Reals:
         """Return a tensor by its name within the layer."""

@@ -50,7 +50,7 @@ class PaddedConv2d(nn.Conv2d):
 
 
 def deterministic(model: nn.Module, sample: bool = False, generator: torch.Generator | None = None) -> nn.Module:
-    """Return a copy of a network with fixed +-1 weights: the MAP weights, or one sample (paper, section 4.5).
+    """Return a copy of a network with fixed weights, -1, 0 or +1: the MAP weights, or one sample (paper, section 4.5).
 
     The layers are replaced by torch's: `BinaryLinear` by `torch.nn.Linear`, and so on for convolutions, norms and
     pools, or by subclasses of these where opposite sides are padded differently. `StochasticSign` becomes `Sign`,

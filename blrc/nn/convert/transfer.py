@@ -12,7 +12,6 @@ from blrc.net.choices import level_step
 from blrc.nn.layers.binary import BinaryConv1d, BinaryConv2d, BinaryLinear, SoftmaxLinear
 from blrc.nn.layers.levels import SteLevels, StochasticLevels
 from blrc.nn.layers.norm import StochasticBatchNorm1d, StochasticBatchNorm2d
-from blrc.nn.weights import Bernoulli
 
 LAYERS = BinaryLinear | BinaryConv1d | BinaryConv2d | SoftmaxLinear
 """The layers that take weights from a full-precision network."""
@@ -30,10 +29,10 @@ STEP_ROUNDS = 8
 def transfer_(target: nn.Module, source: nn.Module) -> None:
     """Set `target`'s weight distributions from `source`, a full-precision network whose layers have the same names.
 
-    Each layer gets ``E[B] = w / std(w)`` with p clipped to [0.05, 0.95], and its bias is divided by the same std. The
-    softmax layer is copied. Norms over random variables are reset: gamma = 1, beta = 0, no running statistics. Of
-    torch's own norms, behind which activations are real, gamma and beta are copied. Where the target rounds these to
-    levels, call `choose_steps_` next.
+    Each layer gets ``E[B] = w / std(w)``, as far as its distribution allows (`Bernoulli.transfer_`,
+    `Ternary.transfer_`), and its bias is divided by the same std. The softmax layer is copied. Norms over random
+    variables are reset: gamma = 1, beta = 0, no running statistics. Of torch's own norms, behind which activations are
+    real, gamma and beta are copied. Where the target rounds these to levels, call `choose_steps_` next.
 
     Raises:
         BlrcError: a layer has no counterpart, or one of another shape, or its weights are all equal or not finite (the
@@ -164,10 +163,11 @@ def _best_step(values: Tensor, top: int) -> float | None:
 
 @torch.no_grad()
 def xavier_(model: nn.Module) -> None:
-    """Draw the logits W of every Bernoulli layer, and the weights of softmax layers, as Glorot & Bengio (2010) do.
+    """Draw the logits of every random weight, and the weights of softmax layers, as Glorot & Bengio (2010) do.
 
-    The distribution is uniform over +-sqrt(6 / (fan_in + fan_out)), so that every p(B = -1) is close to 1/2. Biases
-    are set to 0. This is the paper's ablation of weight transfer (section 5.3).
+    The distribution is uniform over +-sqrt(6 / (fan_in + fan_out)) about the logits at which all values are equally
+    likely: every p(B = -1) of binary weights is close to 1/2. Biases are set to 0. This is the paper's ablation of
+    weight transfer (section 5.3).
 
     Example:
         >>> layer = BinaryLinear(100, 50)
@@ -182,8 +182,6 @@ def xavier_(model: nn.Module) -> None:
             module.bias.zero_()
         if isinstance(module, SoftmaxLinear):
             nn.init.xavier_uniform_(module.weight)
-        elif isinstance(module.weight, Bernoulli):
-            logits = module.weight.logits
-            taps = math.prod(logits.shape[2:])
-            reach = math.sqrt(6.0 / ((logits.shape[0] + logits.shape[1]) * taps))
-            logits.uniform_(-reach, reach)
+        else:
+            shape = module.weight.shape
+            module.weight.scatter_(math.sqrt(6.0 / ((shape[0] + shape[1]) * math.prod(shape[2:]))))

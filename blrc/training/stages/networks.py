@@ -30,6 +30,7 @@ def new(recipe: Recipe) -> nn.Sequential:
 def named(recipe: Recipe, flavour: models.Flavour) -> nn.Sequential:
     """Return a new network of the recipe's task in the given flavour."""
     options: dict[str, Any] = {"norm": recipe.norm, **({"bits": recipe.bits} if flavour == "lrnet" else {})}
+    options |= {"weights": recipe.weights} if flavour in ("blrnet", "lrnet") else {}
     if recipe.task == "mnist":
         return models.mnist(flavour, **options)
     return models.cifar10(flavour, width=recipe.width, **options)

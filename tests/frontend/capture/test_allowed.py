@@ -34,7 +34,7 @@ def layer_of(cls: type[nn.Module]) -> nn.Module:
     return cls(2) if cls in (*pools, *given) else cls()
 
 
-LAYERS = [cls for cls in CLASSES if cls is not bnn.Bernoulli]
+LAYERS = [cls for cls in CLASSES if not issubclass(cls, bnn.WeightDistribution)]
 
 
 def network(layer: nn.Module) -> nn.Sequential:
@@ -78,7 +78,7 @@ def derived(cls: type, name: str, where: str) -> type:
     return type("Own", (mixin, cls), {})
 
 
-MIXED = (bnn.BinaryConv2d, bnn.StochasticSign, nn.Linear, bnn.Bernoulli)
+MIXED = (bnn.BinaryConv2d, bnn.StochasticSign, nn.Linear, bnn.Bernoulli, bnn.Ternary)
 
 
 @pytest.mark.parametrize(
@@ -93,8 +93,9 @@ def test_every_attribute_of_every_known_class_overridden(cls: type[nn.Module], w
     """The only ones that are taken are listed; a layer whose class was swapped after it was made."""
     taken = set()
     for name in attributes(cls):
-        layer = bnn.BinaryLinear(2, 2) if cls is bnn.Bernoulli else layer_of(cls)
-        swapped: Any = layer.weight if cls is bnn.Bernoulli else layer
+        weights = issubclass(cls, bnn.WeightDistribution)
+        layer = bnn.BinaryLinear(2, 2, weight=cls.name) if weights else layer_of(cls)
+        swapped: Any = layer.weight if weights else layer
         try:
             swapped.__class__ = derived(cls, name, where)
         except TypeError:
@@ -253,7 +254,8 @@ class OwnWeight(bnn.BinaryLinear):
         return Certain(shape, device=device, dtype=dtype)
 
 
-class Ternary(bnn.WeightDistribution):
+class Foreign(bnn.WeightDistribution):
+    name = "foreign"
     support = (-1, 0, 1)
 
     def __init__(self, shape: tuple[int, ...]) -> None:
@@ -280,6 +282,12 @@ class Ternary(bnn.WeightDistribution):
     def transfer_(self, weight: torch.Tensor) -> float:
         return 1.0
 
+    def scatter_(self, reach: float) -> None:
+        pass
+
+    def settle_(self) -> None:
+        pass
+
 
 @pytest.mark.parametrize(
     ("layer", "words"),
@@ -299,8 +307,10 @@ def test_regression_what_forward_calls_is_overridden(layer: nn.Module, words: st
 
 @pytest.mark.parametrize("layer", [bnn.BinaryLinear(2, 2), bnn.BinaryConv2d(2, 2, 1)])
 def test_regression_a_foreign_distribution_of_weights(layer: Any) -> None:
-    layer.weight = Ternary(tuple(layer.weight.shape))
-    assert "layer '1': its weights are the distribution Ternary, which cannot be compiled" in refusal(network(layer))
+    layer.weight = Foreign(tuple(layer.weight.shape))
+    line = refusal(network(layer))
+    assert "layer '1': its weights are the distribution Foreign, which cannot be compiled" in line
+    assert line.endswith('build the layer with weight="binary" or weight="ternary"')
 
 
 def test_subclasses_that_compute_the_same_are_taken() -> None:

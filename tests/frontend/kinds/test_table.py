@@ -30,6 +30,9 @@ GOOD: dict[str, dict[str, Any]] = {
     "plain_pool1d": POOL1D,
     "binary_conv2d": CONV,
     "binary_linear": DENSE,
+    "ternary_conv1d": CONV1D,
+    "ternary_conv2d": CONV,
+    "ternary_linear": DENSE,
     "batch_norm1d": NORM,
     "batch_norm2d": NORM,
     "max_pool2d": POOL,
@@ -56,6 +59,8 @@ GOOD: dict[str, dict[str, Any]] = {
 OTHERS: dict[str, list[dict[str, Any]]] = {
     "binary_conv2d": [{"padding": "same", "stride": [1, 1]}, {"padding": "valid"}, {"bias": False}, {"kernel_size": 3}],
     "binary_conv1d": [{"padding": "same", "stride": [1]}, {"kernel_size": 3, "padding": 0}, {"bias": False}],
+    "ternary_conv2d": [{"padding": "same", "stride": [1, 1]}, {"bias": False}],
+    "ternary_conv1d": [{"padding": "same", "stride": [1]}, {"bias": False}],
     "plain_pool1d": [{"stride": None}, {"kernel_size": 2, "stride": 2, "padding": 0}],
     "batch_norm1d": [{"affine": False}, {"momentum": None}, {"eps": 0}],
     "plain_pool2d": [{"stride": None}, {"kernel_size": 2, "stride": 2, "padding": 0}],
