@@ -35,6 +35,7 @@ from blrc.errors import BlrcError
 from blrc.store.lock import UnknownLockError, take
 from blrc.store.places import cache_folder
 from blrc.store.private import UnsafeError, is_own, private_folder, read_regular
+from blrc.targets.c.build import reads
 
 Run = Callable[[Sequence[str]], str]
 """Run a tool and return its standard output, in which surrogates stand for bytes that are not UTF-8; a tool that fails
@@ -64,6 +65,8 @@ _READS_A_FILE = ".incbin"
 _SIZES = struct.Struct(f"<{len(SUFFIXES)}q")
 _LOG = logging.getLogger("blrc")
 _identities: dict[str, bytes] = {}
+_known: dict[tuple[bytes, bytes | None], str] = {}
+"""Keep the names of entries for what compilers have preprocessed in this process (`blrc.targets.c.build.reads`)."""
 _written = count(1)
 
 
@@ -160,14 +163,19 @@ def _key(before: list[str], source: Path, run: Run) -> str | None:
     kept = [flag for flag in before if not flag.startswith(("-D", "-U", "-I"))]
     try:
         who = identity(kept, run)
-        text = run([*before, "-E", "-P", str(source)])
-        if any(flag.startswith("-W") for flag in before):  # comments too: "fall through" silences a warning
-            text += run([*before, "-E", "-P", "-C", str(source)])
+        files = reads.digest(before, source)
+        if (known := _known.get((who, files))) is not None:
+            return known
+        comments = ["-C"] if any(flag.startswith("-W") for flag in before) else []  # "fall through" silences a warning
+        text = run([*before, "-E", "-P", *comments, str(source)])
     except (BlrcError, OSError):
         return None  # the compiler itself says best what is wrong
     if _READS_A_FILE in text:
         return None
-    return _hash(source.name.encode(), who, text.encode("utf-8", "surrogateescape"))
+    key = _hash(source.name.encode(), who, text.encode("utf-8", "surrogateescape"))
+    if files is not None and files == reads.digest(before, source):  # else a file was changed meanwhile
+        _known[who, files] = key
+    return key
 
 
 def _hash(*parts: bytes) -> str:
