@@ -116,7 +116,7 @@ typedef int16_t blrc_code_threshold;
 typedef int32_t blrc_code_threshold;
 #endif
 
-/* Codes that `blrc_conv_bytes` tabulates at a time, 19 bytes each on the stack: 128 codes of 8 bits add up to 15 bits. */
+/* Codes that `blrc_conv_bytes` tabulates at a time, 19 bytes each on the stack: 128 codes of 8 bits add up to 15. */
 #define BLRC_BYTES 128
 
 /* Of layers that write codes of several thresholds. */
@@ -310,7 +310,7 @@ void blrc_conv_ternary_planes(const blrc_conv *op, int32_t planes, int32_t bits,
 void blrc_conv_ternary_pairs(const blrc_conv *op, const void *x, BLRC_TABLE(int8_t) table, int32_t table_rows,
                              BLRC_TABLE(uint32_t) weights, BLRC_TABLE(uint32_t) starts, uint32_t *y);
 /* From bytes as conv_bytes reads them; v = -z. weights: a row is cut into threes, numbers w0 + 3 w1 + 9 w2 + 13 of 5
- * bits; a word holds the same three of 6 rows, the first row lowest. For each group, for each BLRC_CODES codes (33 of 32;
+ * bits; a word holds the same three of 6 rows, the first row lowest. For each group, for BLRC_CODES codes (33 of 32;
  * the last may be fewer), for each 6 rows, a word for each three. Missing weights are 0. */
 void blrc_conv_ternary_bytes(const blrc_conv *op, int32_t bits, const void *x, BLRC_TABLE(int8_t) table,
                              int32_t table_rows, BLRC_TABLE(uint32_t) weights, BLRC_TABLE(blrc_level_limit) limits,

@@ -10,7 +10,7 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_networks import checkpoint_of, deep_network
 from random_programs import Builder, gated, random_program
@@ -69,8 +69,8 @@ def refusal(program: Program, budget: Budget, all_sampled: bool = True) -> str:
     return str(caught.value)
 
 
+@settings(max_examples=25)
 @given(st.integers(0, 60), st.integers(1, 3))
-@pytest.mark.slow("exports again and again")
 def test_the_edge_is_the_stated_size(seed: int, members: int) -> None:
     program = random_program(seed, members=members)
     found = of(program)

@@ -23,8 +23,8 @@ typedef struct blrc_byte_input {
 #define BLRC_BYTE_END 0xFFFFFFFFu
 
 /* Codes from channel c of a pixel on: multiples of four. In the product, bit j of four is bit 8 j as well. */
-static BLRC_INLINE void blrc_unpack_bytes(int32_t planes, int32_t words, const uint32_t *pixel, int32_t c, int32_t count,
-                                          uint8_t *to)
+static BLRC_INLINE void blrc_unpack_bytes(int32_t planes, int32_t words, const uint32_t *pixel, int32_t c,
+                                          int32_t count, uint8_t *to)
 {
     const uint8_t *const stop = to + count;
 
@@ -107,8 +107,8 @@ static BLRC_APART void blrc_collect_bytes(const blrc_conv *op, const blrc_byte_i
                 blrc_unpack_bytes(in->planes, words, (const uint32_t *)in->x + pixel * in->planes * words,
                                   g * channels + start, last - start, to);
             } else {
-                blrc_copy_bytes(in, (const uint8_t *)in->x + pixel * op->in_channels + g * channels + start, channels, g,
-                                start % channels, last - start, to);
+                blrc_copy_bytes(in, (const uint8_t *)in->x + pixel * op->in_channels + g * channels + start, channels,
+                                g, start % channels, last - start, to);
             }
         }
         f += end - from;
@@ -194,7 +194,8 @@ static void blrc_windows_of_bytes(const blrc_conv *op, const blrc_byte_input *in
         if (!same) {
             blrc_collect_bytes(op, in, g, my[1], mx[1], first, count, bias * 0x01010101u, other);
         }
-        blrc_tabulate_bytes((const uint8_t *)codes, (const uint8_t *)other, bias * 0x00010001u, (uint32_t)nibbles, sums);
+        blrc_tabulate_bytes((const uint8_t *)codes, (const uint8_t *)other, bias * 0x00010001u, (uint32_t)nibbles,
+                            sums);
         for (r = 0; r < rows; r += 8, weights = BLRC_SKIP(uint32_t, weights, nibbles)) {
             blrc_subtract_rows(weights, sums, v + 2 * r);
         }

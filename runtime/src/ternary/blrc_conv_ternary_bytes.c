@@ -92,8 +92,8 @@ static BLRC_APART void blrc_subtract_six(BLRC_TABLE(uint32_t) weights, const uin
     blrc_subtract_pair(z5, v + 5, other + 5);
 }
 
-/* v of all rows of a group, negative sums, of the windows at two map pixels, one behind the other; of one where both are
- * the same. */
+/* v of all rows of a group, negative sums, of the windows at two map pixels, one behind the other; of one where both
+ * are the same. */
 static void blrc_windows_of_threes(const blrc_conv *op, const blrc_three_input *in, int32_t g, const int32_t *my,
                                    const int32_t *mx, int32_t rows, BLRC_TABLE(uint32_t) weights, int32_t *v)
 {

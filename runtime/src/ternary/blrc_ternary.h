@@ -3,9 +3,9 @@
 /* Sums with weights of -1, 0 and +1, by counting bits.
  *
  * A row of weights is a row of bits s, 1 for +1, and one of bits r, 1 for what is not 0. For a run of bits x let
- * v = ones((x xor s) and r). Sums of codes are ones(s) - v for each plane of bits, and absent taps are zeros in x. Sums of
- * +-1 are ones(r) - 2 v. Where taps are absent there, v is counted once with zeros in their place and once with ones:
- * together that is 2 v of the real taps and the absent ones that are not 0, which ones(r) has too many.
+ * v = ones((x xor s) and r). Sums of codes are ones(s) - v for each plane of bits, and absent taps are zeros in x. Sums
+ * of +-1 are ones(r) - 2 v. Where taps are absent there, v is counted once with zeros in their place and once with
+ * ones: together that is 2 v of the real taps and the absent ones that are not 0, which ones(r) has too many.
  *
  * Words of a row come in pairs, two of s and two of r; the last of an odd number stands alone. */
 #ifndef BLRC_TERNARY_H
@@ -35,8 +35,8 @@ static BLRC_INLINE void blrc_append_taps(blrc_tap_run *run, uint32_t bits, int32
 
 /* The bits of group g of plane p of the window at map pixel (my, mx), without gaps; those of absent taps are 0 or, with
  * `absent`, 1. `planes` are those of the map. Returns whether all taps are real. */
-static BLRC_APART int32_t blrc_collect_taps(const blrc_conv *op, int32_t planes, const uint32_t *x, int32_t p, int32_t g,
-                                            int32_t my, int32_t mx, uint32_t absent, uint32_t *to)
+static BLRC_APART int32_t blrc_collect_taps(const blrc_conv *op, int32_t planes, const uint32_t *x, int32_t p,
+                                            int32_t g, int32_t my, int32_t mx, uint32_t absent, uint32_t *to)
 {
     const blrc_window *win = &op->window;
     const int32_t words = blrc_words(op->in_channels), channels = op->in_channels / op->groups;

@@ -10,8 +10,8 @@
 #define BLRC_SUMS_OF_THREE 27
 #define BLRC_ROWS_OF_THREES 6 /* whose threes share a word */
 
-/* The sums of every three codes with weights -1, 0 and +1, those of the first code changing fastest: from the last three
- * on, so that no code is overwritten before it is read. */
+/* The sums of every three codes with weights -1, 0 and +1, those of the first code changing fastest: from the last
+ * three on, so that no code is overwritten before it is read. */
 static void blrc_tabulate_threes(int32_t threes, uint32_t *sums)
 {
     while (--threes >= 0) {
