@@ -116,8 +116,8 @@ typedef int16_t blrc_code_threshold;
 typedef int32_t blrc_code_threshold;
 #endif
 
-/* Codes that `blrc_conv_bytes` tabulates at a time, 19 bytes each on the stack: 128 codes of 8 bits add up to 15. */
-#define BLRC_BYTES 128
+/* Codes that `blrc_conv_bytes` tabulates at a time, 19 bytes each on the stack. 128 would fit the halves of a word. */
+#define BLRC_BYTES 64
 
 /* Of layers that write codes of several thresholds. */
 #define BLRC_LEVEL_LIMITS 32
