@@ -33,6 +33,7 @@ from blrc.nn.layers.norm import StochasticBatchNorm1d, StochasticBatchNorm2d, jo
 from blrc.nn.layers.pool import MaxPool1d, MaxPool2d, StochasticMaxPool1d, StochasticMaxPool2d
 from blrc.nn.layers.ste import SteConv1d, SteConv2d, SteLinear, SteSign, clip_, glorot_scale, squared_hinge
 from blrc.nn.noise import reuse_noise
+from blrc.nn.prior import divergence
 from blrc.nn.weights import (
     Bernoulli,
     WeightDistribution,
@@ -74,6 +75,7 @@ __all__ = [
     "clip_",
     "deterministic",
     "distributions",
+    "divergence",
     "entropy",
     "glorot_scale",
     "join_norms",

@@ -20,7 +20,7 @@ from blrc.store.atomic import cannot_write, hidden, write_atomically
 from blrc.store.lock import lock_file
 from blrc.training.stages.stage import LIKELIHOOD, Tensors
 
-FORMAT = 6  # raise it when fields change, here or in the recipe, or when the same options compute something else
+FORMAT = 7  # raise it when fields change, here or in the recipe, or when the same options compute something else
 
 
 @dataclass
