@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from by_night import night
 from head_networks import SHAPE, stochastic
-from hypothesis import given
-from hypothesis import strategies as st
 from random_networks import checkpoint_of, deep_network, leveled_network
 from torch import nn
 
@@ -62,10 +61,10 @@ NETWORKS: tuple[Network, ...] = (deep_network, leveled_network, plain_network, h
 
 
 def drawn(channels: Channels, seed: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """Drop random groups of every family, and keep one at least."""
+    """Drop some random groups of every family, and keep one at least."""
     rng, kept = np.random.default_rng(seed), np.ones(channels.count, dtype=bool)
     for family in channels.families:
-        count = int(rng.integers(0, len(family.groups)))
+        count = int(rng.integers(1, len(family.groups)))
         for group in rng.permutation(len(family.groups))[:count]:
             kept[family.groups[group]] = False
     return kept
@@ -130,7 +129,8 @@ def pruned(network: Network, seed: int) -> tuple[Checkpoint, Channels, Any, Chec
     return source, channels, kept, without(source, channels, kept, means_of(source, read_without_norm(source)))
 
 
-@given(st.sampled_from(NETWORKS), st.integers(0, 11))
+@pytest.mark.parametrize("seed", [1, 2, *night(0, *range(3, 12))])
+@pytest.mark.parametrize("network", NETWORKS)
 def test_a_pruned_network_is_the_whole_one_with_channels_cut_off_by_hand(network: Network, seed: int) -> None:
     source, channels, kept, found = pruned(network, seed)
     whole, x = cut_by_hand(source, channels, kept)
@@ -142,21 +142,21 @@ def test_a_pruned_network_is_the_whole_one_with_channels_cut_off_by_hand(network
         assert torch.allclose(theirs, mine, rtol=0, atol=1e-4)
 
 
-@given(st.sampled_from(NETWORKS), st.integers(0, 11))
+@pytest.mark.parametrize("seed", [1, 2, *night(0, *range(3, 12))])
+@pytest.mark.parametrize("network", NETWORKS)
 def test_the_exported_integers_are_those_of_torch(network: Network, seed: int) -> None:
-    """The labels of the exported program, whose statistics are exact, and of torch in float64."""
+    """The scores of the exported program, whose real weights are rounded, and those of torch in float64."""
     _, _, _, found = pruned(network, seed)
     found = found.of_head(None)
     x = torch.from_numpy(found.encoding.real(found.samples())).double()
     ours = deterministic(found.model().eval().double())
-    scores = reestimate(ours, x)(x)
+    wanted = reestimate(ours, x)(x).detach().numpy()
     program = lower(nets_of(found, [MAP]))
     raw = np.moveaxis(found.samples().reshape(len(x), *(found.encoding.map_shape)), 1, -1)
-    labels = reference.scores(program, raw.astype(bool) if program.input.dtype == "bits" else raw).argmax(1)
-    top = scores.topk(2, dim=1).values
-    clear = (top[:, 0] - top[:, 1] > 1e-2).numpy()
-    assert clear.sum() > len(x) // 2
-    assert (labels == scores.argmax(1).numpy())[clear].all()
+    scores = reference.scores(program, raw.astype(bool) if program.input.dtype == "bits" else raw)
+    codes = [2 ** node.options["bits"] - 1 for node in found.nodes if node.kind == "ste_levels"][-1:] or [1]
+    terms = found.nodes[-1].options["in_features"] * codes[0] + 1  # half a unit is lost in each, and in the bias
+    assert np.abs(scores * float(program.score_scale) - wanted).max() <= terms * float(program.score_scale) / 2
 
 
 def test_groups_of_a_depthwise_layer_go_with_what_they_read() -> None:
