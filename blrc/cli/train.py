@@ -13,7 +13,7 @@ import click
 
 from blrc.cli.ends import show
 from blrc.cli.progress import Progress, spoken, warn
-from blrc.cli.types import OUTPUT, PATH
+from blrc.cli.types import OUTPUT, PATH, PRIOR
 from blrc.errors import BlrcError
 from blrc.extras import require
 from blrc.training.recipe import MODELS, RECIPES, WEIGHTS, Recipe
@@ -98,6 +98,12 @@ def _options(task: str, files: str, *own: Decorator) -> Decorator:
             "objective",
             click.Choice(["penalty", "bound"]),
             "Cross entropy with a penalty on the weights' variance, or the variational bound.",
+        ),
+        option(
+            "--prior",
+            "prior",
+            PRIOR,
+            "Probability of a weight of +1 that the bound expects, of all layers or by name: conv1=0.3,dense=0.6.",
         ),
         click.option(
             "--threads",

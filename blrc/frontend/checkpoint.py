@@ -172,6 +172,12 @@ class Checkpoint(Preformatted):
         reals = (logits.from_codes(tensor) if tensor.dtype == np.int8 else tensor for tensor in held)
         return Coded(coding, coding.encode(*reals))
 
+    def real_logits(self, layer: str) -> tuple[NDArray[np.float64], ...]:
+        """Return the logits of a layer's random weights, in the order of `Coding.tensors`; of codes, the middles."""
+        held = (self.tensors[f"{layer}.weight.{name}"] for name in self.coded(layer).coding.tensors)
+        reals = (logits.from_codes(tensor) if tensor.dtype == np.int8 else tensor for tensor in held)
+        return tuple(tensor.astype(np.float64) for tensor in reals)
+
     def signs(self, layer: str) -> NDArray[np.int8]:
         """Return the +-1 weights of a layer of a Binarized NN."""
         return signs_of(self.tensors[f"{layer}.weight"])

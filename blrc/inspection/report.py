@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from blrc.display import NO_TERMINAL, Preformatted, sizes, table
-from blrc.inspection import choices
+from blrc.inspection import choices, divergence
 from blrc.net.encoding import InputEncoding
 
 
@@ -77,6 +77,7 @@ class Inspection(Preformatted):
         flash_total: bytes of tables, code and alignment, which `blrc export --flash` and the manifest count.
         choices: what one network and ensembles of it cost.
         heads: of a network with several heads, the name of each, and how many scores are its own.
+        divergence: where it was asked for, how far the weights of each layer are from their prior.
     """
 
     source: str
@@ -101,6 +102,7 @@ class Inspection(Preformatted):
     integer_operations: int
     choices: tuple[choices.Choice, ...]
     heads: tuple[tuple[str, int], ...] = ()
+    divergence: tuple[divergence.LayerDivergence, ...] = ()
 
     def __repr__(self) -> str:
         """Return the totals on one line; ``print`` shows the table."""
@@ -159,6 +161,8 @@ def to_text(inspection: Inspection, width: int = NO_TERMINAL) -> str:
         *choices.to_text(inspection.choices, width),
         "networks run: by predict in the C, which stops when the label is settled",
     ]
+    if inspection.divergence:
+        lines += ["", *divergence.to_text(inspection.divergence, width)]
     return "\n".join(lines)
 
 

@@ -33,6 +33,7 @@ from blrc.nn.layers.norm import StochasticBatchNorm1d, StochasticBatchNorm2d, jo
 from blrc.nn.layers.pool import MaxPool1d, MaxPool2d, StochasticMaxPool1d, StochasticMaxPool2d
 from blrc.nn.layers.ste import SteConv1d, SteConv2d, SteLinear, SteSign, clip_, glorot_scale, squared_hinge
 from blrc.nn.noise import reuse_noise
+from blrc.nn.prior import divergence
 from blrc.nn.weights.bernoulli import Bernoulli
 from blrc.nn.weights.distribution import WeightDistribution
 from blrc.nn.weights.network import distributions, entropy, restrain, shared_moments, variance_regulariser
@@ -70,6 +71,7 @@ __all__ = [
     "clip_",
     "deterministic",
     "distributions",
+    "divergence",
     "entropy",
     "glorot_scale",
     "join_norms",

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from blrc.errors import BlrcError
 from blrc.net.choices import level_bits
+from blrc.training.prior import EVEN, Prior, parse_prior
 
 PLATEAU_PATIENCE, PLATEAU_FACTOR = 3, 0.1
 MODELS = ("blrnet", "lrnet", "bnn", "fp")
@@ -20,7 +21,7 @@ _PRETRAINING = ("pretrain_lr", "pretrain_decay", "dropout")
 _RESTART = ("restart_weight_lr", "restart_lr", "restart_spread")
 _SIGNS = ("hard", "tau", "precision", "compile")
 _STOCHASTIC = (
-    *("weights", "init", "pretrain_epochs", "weight_lr", "weight_decay", "objective", "variance_penalty"),
+    *("weights", "init", "pretrain_epochs", "weight_lr", "weight_decay", "objective", "prior", "variance_penalty"),
     *("hard", "tau", "temperature", *_RESTART),
 )
 
@@ -55,7 +56,8 @@ class Recipe:
             accuracy.
         weight_decay: L2 factor on the softmax layer.
         objective: ``penalty`` adds `variance_penalty` times ||sigmoid(W) (1 - sigmoid(W))||_1 to the cross entropy;
-            ``bound`` is the variational bound, cross entropy minus H[p(B)] / N.
+            ``bound`` is the variational bound, cross entropy plus KL(p(B) || prior) / N.
+        prior: probability of +1 that the bound expects of a weight, for all binary layers or by their names.
         variance_penalty: factor of ``penalty``.
         hard, tau: options of the activations (`blrc.nn.StochasticSign`).
         precision: ``float32``, or ``bfloat16`` to multiply +-1 inputs in it (`blrc.nn.multiply_signs_in`).
@@ -99,6 +101,7 @@ class Recipe:
     schedule: Literal["cosine", "plateau"] = "cosine"
     weight_decay: float = 1e-4
     objective: Literal["penalty", "bound"] = "penalty"
+    prior: Prior = EVEN
     variance_penalty: float = 1e-6
     hard: bool = True
     tau: float = 1.0
@@ -136,6 +139,7 @@ class Recipe:
             raise BlrcError(f"zoom {self.zoom}: a share of the image's size, below 1")
         if self.dropout >= 1:
             raise BlrcError(f"dropout {self.dropout}: a share, below 1")
+        object.__setattr__(self, "prior", parse_prior(self.prior))
         self._check_model()
         if self.distillation > 0 and self.pretrain_epochs == 0:
             raise BlrcError(f"distillation {self.distillation}: needs a pretrained network; give pretrain_epochs")
@@ -196,7 +200,7 @@ class Recipe:
             found |= {"pretrain_epochs": "init"} if self.init == "xavier" else {}
         found |= {} if self.distillation else {"temperature": "distillation"}
         found |= {} if self.restart_epochs else dict.fromkeys(_RESTART, "restart_epochs")
-        return found | ({"variance_penalty": "objective"} if self.objective == "bound" else {})
+        return found | {"variance_penalty" if self.objective == "bound" else "prior": "objective"}
 
     @property
     def pretrains(self) -> bool:

@@ -18,6 +18,7 @@ from tqdm import tqdm
 from blrc.display import Brief
 from blrc.errors import BlrcError
 from blrc.frontend import full_precision, saving
+from blrc.nn import divergence
 from blrc.store import steps
 from blrc.training.data import prepare
 from blrc.training.loop import run_stages
@@ -185,7 +186,9 @@ def last_file(output: Path) -> Path:
 def _refuse_early(recipe: Recipe, ranks: Ranks) -> None:
     """Refuse a recipe that cannot be trained before anything is read or written."""
     with torch.random.fork_rng(devices=[]):
-        networks.new(recipe)
+        model = networks.new(recipe)
+    if recipe.objective == "bound" and recipe.stochastic:
+        divergence(model, recipe.prior)  # names no layer that is not there
     if recipe.compile:
         if ranks.count > 1 and recipe.model != "blrnet":
             raise BlrcError(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -90,6 +91,7 @@ def page(known: Mapping[str, Record]) -> str:
         sha256=sha256,
         span=lambda runs: span([known[run.name]["date"] for run in runs]),
         timed_epochs=lambda runs: sum("cpu_seconds" in row for run in runs for row in known[run.name]["history"]),
+        pruned=lambda layers, share: pruned(known["pruning"], layers, share),
         verdicts=verdicts,
     )
 
@@ -132,6 +134,17 @@ def verdicts(found: Mapping[str, Any]) -> list[str]:
         short = goal - found[name]["accuracy_mean"]
         said.append(f"{NAMES[name]} {goal:.2f}: {'reached' if short < 0.005 else f'missed by {short:.2f} points'}")
     return said
+
+
+def pruned(record: Record, layers: str, share: float) -> dict[str, str]:
+    """Return the accuracies on validation and test images without a share of the channels, by the ranking of these."""
+    rows = [row for row in record["rows"] if (row["layers"], row["share"]) == (layers, share)]
+    found = {f"{row['ranking']} {part}": percent(row[part]) for row in rows for part in ("validation", "test")}
+    for part in ("validation", "test"):
+        drawn = [row[part] for row in rows if row["ranking"].startswith("random")]
+        if len(drawn) > 1:
+            found[f"random {part}"] = f"{statistics.mean(drawn):.2f} ± {statistics.stdev(drawn):.2f}"
+    return found
 
 
 def batches(curve: Mapping[str, Any]) -> list[str]:

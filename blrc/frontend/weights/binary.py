@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from blrc.frontend.weights.logits import CODES, PRECISION, WORD_BITS, rounded, sigmoids, to_codes
+from blrc.frontend.weights.logits import CODES, PRECISION, WORD_BITS, log_sigmoid, rounded, sigmoids, to_codes
 from blrc.frontend.weights.record import Coding
 
 
@@ -28,4 +28,8 @@ def thresholds() -> NDArray[np.uint32]:
     return np.array([[rounded(p, PRECISION - WORD_BITS)] for p in sigmoids()], dtype=np.uint32)
 
 
-BINARY = Coding("binary", (-1, 1), ("logits",), _encode, likeliest, thresholds)
+def _logarithms(logits: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.stack([log_sigmoid(logits), log_sigmoid(-logits)], axis=-1)
+
+
+BINARY = Coding("binary", (-1, 1), ("logits",), _encode, likeliest, thresholds, _logarithms)

@@ -37,6 +37,11 @@ def from_codes(codes: NDArray[np.int8]) -> NDArray[np.float32]:
     return ((codes.astype(np.float64) + 0.5) / STEPS_PER_UNIT).astype(np.float32)
 
 
+def log_sigmoid(x: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return ln(1 / (1 + e^-x)), without overflow or loss of digits."""
+    return np.asarray(-np.logaddexp(0.0, -x))
+
+
 @cache
 def sigmoids() -> tuple[int, ...]:
     """Return 2^`PRECISION` sigmoid(W) for the middle of every code's interval, from code -128 on, as integers.

@@ -27,6 +27,7 @@ class Coding:
         likeliest: returns the likeliest value for all codes, each plus 128.
         thresholds: returns for all codes, each plus 128, integers in ascending order, one less than there are values. A
             weight takes value number n where n of them are at most 32 random bits.
+        logarithms: returns ln p of each value, along a last dimension, for real logits; large ones cancel nothing.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Coding:
     encode: Callable[..., tuple[Codes, ...]]
     likeliest: Callable[[], NDArray[np.int8]]
     thresholds: Callable[[], NDArray[np.uint32]]
+    logarithms: Callable[..., NDArray[np.float64]]
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from blrc.frontend.weights.logits import CODES, PRECISION, WORD_BITS, rounded, sigmoids, to_codes
+from blrc.frontend.weights.logits import CODES, PRECISION, WORD_BITS, log_sigmoid, rounded, sigmoids, to_codes
 from blrc.frontend.weights.record import WORD, Coding
 
 
@@ -55,4 +55,9 @@ def thresholds() -> NDArray[np.uint32]:
     return np.stack([table[:, ::-1], WORD - table], axis=-1).astype(np.uint32)
 
 
-TERNARY = Coding("ternary", (-1, 0, 1), ("zero_logits", "sign_logits"), _encode, likeliest, thresholds)
+def _logarithms(zero: NDArray[np.float64], sign: NDArray[np.float64]) -> NDArray[np.float64]:
+    other = log_sigmoid(-zero)
+    return np.stack([other + log_sigmoid(-sign), log_sigmoid(zero), other + log_sigmoid(sign)], axis=-1)
+
+
+TERNARY = Coding("ternary", (-1, 0, 1), ("zero_logits", "sign_logits"), _encode, likeliest, thresholds, _logarithms)
