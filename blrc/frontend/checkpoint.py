@@ -5,9 +5,8 @@ The file is a sealed torch zip of tensors and plain data (`blrc.reading.sealed`)
     format, version    "blrc-checkpoint", and 1, or 2 where a layer has other random weights than +-1
     nodes              the graph of named layers: name, kind, inputs, options
     tensors            parameters and buffers by state_dict key; logits as float32, or as int8 codes
-                       (`blrc.frontend.weights`), one tensor of a binary layer (``weight.logits``) and two of a ternary
-                       one (``weight.zero_logits``, ``weight.sign_logits``); a Binarized NN's shadow weights as
-                       float32, or their signs as int8
+                       (`blrc.frontend.weights`): ``weight.logits``, of ternary layers ``weight.zero_logits`` and
+                       ``weight.sign_logits``; a Binarized NN's shadow weights as float32, or their signs as int8
     input              the input's encoding
     calibration        raw samples on which norm statistics are re-estimated, deflated, or None
     whitening          how images become raw samples (`blrc.datasets.whitening`), or None
@@ -47,7 +46,7 @@ from blrc.frontend.kinds.record import shown
 from blrc.frontend.kinds.table import check_nodes, tensors_of
 from blrc.frontend.origin import Origin, origin_of
 from blrc.frontend.weights import logits
-from blrc.frontend.weights.record import Coded
+from blrc.frontend.weights.record import Coded, Coding
 from blrc.frontend.weights.table import coding_of, holds_logits
 from blrc.net.encoding import InputEncoding
 from blrc.net.heads import Heads, check_ends
@@ -164,19 +163,19 @@ class Checkpoint(Preformatted):
 
     def coded(self, layer: str) -> Coded:
         """Return a layer's random weights as 8-bit codes, which are computed here if the checkpoint holds floats."""
-        coding = next(coding_of(node.kind) for node in self.nodes if node.name == layer)
-        assert coding is not None
-        held = [self.tensors[f"{layer}.weight.{name}"] for name in coding.tensors]
-        if all(tensor.dtype == np.int8 for tensor in held):
-            return Coded(coding, tuple(held))
-        reals = (logits.from_codes(tensor) if tensor.dtype == np.int8 else tensor for tensor in held)
-        return Coded(coding, coding.encode(*reals))
+        coding, held = self._held(layer)
+        coded = all(tensor.dtype == np.int8 for tensor in held)
+        return Coded(coding, held if coded else coding.encode(*self.real_logits(layer)))
 
     def real_logits(self, layer: str) -> tuple[NDArray[np.float64], ...]:
         """Return the logits of a layer's random weights, in the order of `Coding.tensors`; of codes, the middles."""
-        held = (self.tensors[f"{layer}.weight.{name}"] for name in self.coded(layer).coding.tensors)
-        reals = (logits.from_codes(tensor) if tensor.dtype == np.int8 else tensor for tensor in held)
+        reals = (logits.from_codes(tensor) if tensor.dtype == np.int8 else tensor for tensor in self._held(layer)[1])
         return tuple(tensor.astype(np.float64) for tensor in reals)
+
+    def _held(self, layer: str) -> tuple[Coding, tuple[NDArray[Any], ...]]:
+        coding = next(coding_of(node.kind) for node in self.nodes if node.name == layer)
+        assert coding is not None
+        return coding, tuple(self.tensors[f"{layer}.weight.{name}"] for name in coding.tensors)
 
     def signs(self, layer: str) -> NDArray[np.int8]:
         """Return the +-1 weights of a layer of a Binarized NN."""

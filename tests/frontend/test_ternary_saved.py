@@ -24,7 +24,7 @@ from blrc.frontend.checkpoint import Checkpoint
 from blrc.frontend.kinds import table as kinds_table
 from blrc.frontend.kinds.linear import random_kinds
 from blrc.frontend.sample import Member, parse_freeze, sample, sampled_layers
-from blrc.frontend.weights.logits import CODES, PRECISION, rounded, sigmoids, to_codes
+from blrc.frontend.weights.logits import CODES, PRECISION, log_sigmoid, rounded, sigmoids, to_codes
 from blrc.frontend.weights.record import Coding
 from blrc.frontend.weights.table import CODINGS
 from blrc.net.net import Conv, Dense, Net
@@ -166,6 +166,7 @@ SWITCH = Coding(
     lambda w: (to_codes(w),),
     lambda: np.array([int(code < 0) for code in CODES], dtype=np.int8),
     lambda: np.array([[rounded(p, PRECISION - 32)] for p in sigmoids()], dtype=np.uint32),
+    lambda w: np.stack([log_sigmoid(w), log_sigmoid(-w)], axis=-1),
 )
 
 

@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from torch import nn
 
 from blrc.errors import BlrcError
+from blrc.frontend.weights.binary import BINARY
+from blrc.frontend.weights.ternary import TERNARY
 from blrc.inspection.divergence import divergence as in_numpy
 from blrc.nn import Bernoulli, BinaryConv2d, BinaryLinear, WeightDistribution, divergence, entropy
 
@@ -33,11 +35,26 @@ def by_both_outcomes(logit: float, plus: float) -> float:
         return float(minus * (minus / (1 - prior)).ln() + (1 - minus) * ((1 - minus) / prior).ln())
 
 
+def numpys(logit: float, plus: float) -> float:
+    return float(in_numpy(BINARY.logarithms(np.array([logit])), (1 - plus, plus))[0])
+
+
 @given(st.floats(-700, 700), st.floats(1e-6, 1 - 1e-6))
 def test_the_divergence_is_the_sum_over_both_outcomes(logit: float, plus: float) -> None:
     exact = by_both_outcomes(logit, plus)
     assert divergence(layer([logit]), plus).item() == pytest.approx(exact, rel=1e-10, abs=1e-12)
-    assert in_numpy(np.array([logit]), plus)[0] == pytest.approx(exact, rel=1e-10, abs=1e-12)
+    assert numpys(logit, plus) == pytest.approx(exact, rel=1e-10, abs=1e-12)
+
+
+@given(st.floats(-300, 300), st.floats(-300, 300))
+def test_the_divergence_of_ternary_weights_is_the_sum_over_three_outcomes(zero: float, sign: float) -> None:
+    with localcontext() as context:
+        context.prec = 800
+        c, a = (1 / (1 + (-Decimal(logit)).exp()) for logit in (zero, sign))
+        outcomes = ((1 - c) * (1 - a), c, (1 - c) * a)
+        exact = float(sum(p * (3 * p).ln() for p in outcomes))
+    found = in_numpy(TERNARY.logarithms(np.array([zero]), np.array([sign])), (1 / 3,) * 3)
+    assert found[0] == pytest.approx(exact, rel=1e-10, abs=1e-12)
 
 
 @pytest.mark.parametrize("logit", [-1e30, -1e4, -88.8, -17.0, 0.0, 17.0, 88.8, 1e4, 1e30])
@@ -49,7 +66,7 @@ def test_large_logits_give_the_surprise_of_their_sign(logit: float, plus: float)
     if abs(logit) >= 17:
         wanted = -math.log(plus if logit < 0 else 1 - plus)
         assert found.item() == pytest.approx(wanted, rel=1e-5, abs=1e-6)
-        assert in_numpy(np.array([logit]), plus)[0] == pytest.approx(wanted, rel=1e-5, abs=1e-6)
+        assert numpys(logit, plus) == pytest.approx(wanted, rel=1e-5, abs=1e-6)
     assert torch.isfinite(model[0].weight.logits.grad).all()
 
 
@@ -100,7 +117,7 @@ class Three(WeightDistribution):
     def entropy(self) -> torch.Tensor:
         return torch.full((4,), math.log(3))
 
-    mean = variance = map = sample = transfer_ = entropy  # type: ignore[assignment]
+    mean = variance = map = sample = transfer_ = scatter_ = settle_ = entropy  # type: ignore[assignment]
 
 
 def test_weights_of_more_values_have_an_even_prior_alone() -> None:
