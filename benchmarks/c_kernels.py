@@ -3,6 +3,7 @@
     python benchmarks/c_kernels.py [mnist cifar10 dense grouped] [--cc gcc] [--flags="-O2" --flags="-O3 -mpopcnt"]
     python benchmarks/c_kernels.py cifar10 --on cortex-m55 [--cpu cortex-m55] [--optimize speed] [--ram 400K]
     python benchmarks/c_kernels.py mnist --bits 8 --on cortex-m4
+    python benchmarks/c_kernels.py mnist --ternary --on cortex-m4
 
 Weights are random and thresholds lie near the middle of the sums, so about half of all bits are set. With --bits,
 layers write codes instead, whose thresholds lie at equal distances, and three quarters of the codes are 0.
@@ -23,7 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from blrc.net.bits import pack_signs
+from blrc.net.bits import pack_signs, pack_ternary
 from blrc.net.elements import code_type
 from blrc.program import program_file, reference
 from blrc.program.legal import check
@@ -67,8 +68,17 @@ NETWORKS: dict[str, tuple[tuple[int, int, int], Sequence[Layer]]] = {
 }
 
 
-def network(shape: tuple[int, int, int], layers: Sequence[Layer], bits: int = 0, seed: int = 0) -> Program:
-    """A random program: uint8 input, these layers, 10 scores. Layers write codes of so many bits; of +-1 with 0."""
+ZEROS = 0.4
+"""Share of ternary weights that are 0."""
+
+
+def network(
+    shape: tuple[int, int, int], layers: Sequence[Layer], bits: int = 0, ternary: bool = False, seed: int = 0
+) -> Program:
+    """A random program: uint8 input, these layers, 10 scores.
+
+    Layers write codes of so many bits, or with 0 bits +-1. Their weights are +-1, or `ternary`.
+    """
     rng = np.random.default_rng(seed)
     x = Value("input", "uint8", shape)
     codes = Value("codes", "int8", shape)
@@ -83,9 +93,11 @@ def network(shape: tuple[int, int, int], layers: Sequence[Layer], bits: int = 0,
         size = (height, width) if layer.pool is None else layer.pool.output(height, width)
         element = code_type(bits) if bits else "bits"
         y = Value(f"{name}.bits", element, (*size, layer.outputs))
-        op = Conv(name, at, y, f"{name}.weights", f"{name}.thresholds", window, layer.groups, layer.pool)
+        op = Conv(name, at, y, f"{name}.weights", f"{name}.thresholds", window, layer.groups, layer.pool, ternary)
         signs = rng.integers(0, 2, (layer.outputs, *window.kernel, op.group_channels)) * 2 - 1
-        constants[op.weights] = pack_signs(signs)
+        constants[op.weights] = (
+            pack_ternary(signs * (rng.random(signs.shape) >= ZEROS)) if ternary else pack_signs(signs)
+        )
         constants[op.thresholds] = rng.integers(-2, 3, layer.outputs).astype(np.int32)
         if bits:
             before = Program(x, tuple(ops), of_one(constants), ("map",), 0.01)
@@ -151,6 +163,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("networks", nargs="*", default=["mnist", "cifar10"], help=", ".join(NETWORKS))
     parser.add_argument("--bits", type=int, default=0, help="of the codes that layers write; 0: they write +-1")
+    parser.add_argument("--ternary", action="store_true", help=f"weights are -1, 0 and +1, {ZEROS:.0%} of them 0")
     parser.add_argument("--flags", action="append", help="compiler flags, once for each table")
     parser.add_argument("--cc")
     parser.add_argument("--rounds", type=int, default=5)
@@ -160,7 +173,7 @@ def main() -> None:
     parser.add_argument("--ram", help="for --optimize speed, such as 400K")
     arguments = parser.parse_args()
     for name in arguments.networks:
-        program = network(*NETWORKS[name], arguments.bits)
+        program = network(*NETWORKS[name], arguments.bits, arguments.ternary)
         nothing = record(program, np.zeros((1, *program.input.shape), np.uint8))
         ram = parse_bytes(arguments.ram, "--ram")
         form = parse_optimize(arguments.optimize)
