@@ -32,6 +32,9 @@ def randomise(model: nn.Module, seed: int, ties: bool = True) -> nn.Module:
     for module in model.modules():
         if isinstance(module, bnn.Bernoulli):
             module.logits.data = 2 * normal(module.logits)
+        elif isinstance(module, bnn.Ternary):
+            module.zero_logits.data = normal(module.zero_logits)
+            module.sign_logits.data = 2 * normal(module.sign_logits)
         elif isinstance(module, _NORMS):
             gamma = normal(module.weight)
             kinds = torch.rand(gamma.shape, generator=generator)

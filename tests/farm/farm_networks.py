@@ -65,7 +65,7 @@ def network(seed: int) -> Network:
         kind, shape, model = STYLES[style](rng, kind, plain)
         randomise(model, seed, ties=bool(rng.random() < 0.8))
     encoding = encoding_of(kind, shape)
-    drawn = any(isinstance(module, bnn.Bernoulli) for module in model.modules())  # else all members are the same
+    drawn = next(bnn.distributions(model), None) is not None  # else all members are the same
     members = _members(rng, style) if drawn else {}
     return Network(seed, style, model, encoding, raw_samples(encoding, SAMPLES, seed), members)
 
