@@ -85,7 +85,7 @@ def network(
     ops: list[Op] = [Encode("encode", x, codes, "encode.table")]
     constants = {"encode.table": np.arange(-127, 129).clip(-127, 127).astype(np.int8)[None]}
     at = codes
-    sample: NDArray[Any] = rng.integers(-127, 128, (1, *shape)).astype(np.int8)
+    sample: NDArray[Any] = np.random.default_rng([seed, 1]).integers(-127, 128, (1, *shape)).astype(np.int8)
     for i, layer in enumerate(layers):
         window = layer.window or Window(at.shape[:2])
         name = f"{'dense' if layer.window is None else 'conv'}{i + 1}"

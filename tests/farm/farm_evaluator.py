@@ -38,7 +38,8 @@ def evaluate(program: Program, raw: NDArray[Any], member: int) -> Evaluated:
         if isinstance(op, Encode):
             values[op.y.name] = _encoded(_table(program, op.table, member), x)
         elif isinstance(op, Conv):
-            sums[op.name] = convolved(op, _signs(_table(program, op.weights, member), op.x.shape[2] // op.groups), x)
+            weights = _weights(_table(program, op.weights, member), op.x.shape[2] // op.groups, op.ternary)
+            sums[op.name] = convolved(op, weights, x)
             limits = _table(program, op.thresholds, member).astype(np.int64)
             if limits.ndim == 1:
                 found: NDArray[Any] = sums[op.name] >= limits
@@ -76,6 +77,13 @@ def _signs(packed: NDArray[np.uint32], channels: int) -> Ints:
     octets = packed.astype("<u4").view(np.uint8).reshape(*packed.shape[:-1], -1)
     bits = np.unpackbits(octets, axis=-1, bitorder="little")[..., :channels]
     return 2 * bits.astype(np.int64) - 1
+
+
+def _weights(packed: NDArray[np.uint32], channels: int, ternary: bool) -> Ints:
+    """+-1 or, of two rows of words, +1 and -1 by the first where a bit of the second is set, and else 0."""
+    if not ternary:
+        return _signs(packed, channels)
+    return _signs(packed[..., 0, :], channels) * (_signs(packed[..., 1, :], channels) + 1) // 2
 
 
 def _encoded(table: NDArray[np.int8], x: NDArray[np.uint8]) -> NDArray[np.int8]:
@@ -142,7 +150,7 @@ def scored(program: Program, op: Scores | BinaryScores, member: int, x: NDArray[
     flat = (np.where(x, 1, -1) if x.dtype == bool else x).astype(np.int64).reshape(len(x), -1)
     weights, bias = _table(program, op.weights, member), _table(program, op.bias, member).astype(np.int64)
     if isinstance(op, BinaryScores):
-        signs = _signs(weights, op.x.shape[2])
+        signs = _weights(weights, op.x.shape[2], op.ternary)
         z = flat @ signs.reshape(len(signs), -1).T * _table(program, op.multiplier, member).astype(np.int64)
     else:
         z = flat @ weights.astype(np.int64).reshape(len(weights), -1).T

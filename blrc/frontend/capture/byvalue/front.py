@@ -48,24 +48,30 @@ def captured_strictly(model: nn.Module, names: Sequence[str] | None) -> tuple[tu
     Raises:
         BlrcError: it is of `blrc.nn` layers, or no network, and cannot be captured.
     """
-    levels = [name for name, module in named_modules(model).items() if isinstance(module, SteLevels)]
-    if levels and not has_ours(model):
-        raise BlrcError(
-            f"layer {levels[0]!r}: SteLevels behind torch's own layers, and only those of blrc.nn can precede it; use "
-            "SteConv2d or SteLinear, which take the same tensors"
-        )
     try:
         nodes, heads = capture_heads(model, names)
     except BlrcError:
         check_module(model)
         if known_class(model) is not None or has_ours(model):
             raise
+        _refuse_levels(model)
         return None
     if has_ours(model):
         return nodes, heads
+    _refuse_levels(model)
     ends = {layer for _, layer in heads} or {node.name for node in nodes[-1:]}
     real = [node for node in nodes if node.kind == "softmax" and node.name not in ends]
     return None if real or any(_is_binary(model, node) for node in nodes if node.name in ends) else (nodes, heads)
+
+
+def _refuse_levels(model: nn.Module) -> None:
+    """Refuse levels in a network of torch's own layers, which is read by value."""
+    for name, module in named_modules(model).items():
+        if isinstance(module, SteLevels):
+            raise BlrcError(
+                f"layer {name!r}: SteLevels behind torch's own layers, and only those of blrc.nn can precede it; use "
+                "SteConv2d or SteLinear, which take the same tensors"
+            )
 
 
 def has_ours(model: nn.Module) -> bool:

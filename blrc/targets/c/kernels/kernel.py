@@ -79,6 +79,7 @@ class Kernel(Generic[T]):
         scratch: bytes of the arena that the kernel needs while it runs, besides its maps.
         buffers: bytes of arrays on the kernel's stack, from the values of the runtime's macros that size them.
         asks: the values that an op needs of these macros.
+        frame: bytes that a call of the kernel adds to its caller's frame where it has more arguments than others.
         companions: other sources that the kernel calls, without prefix and ending.
         inner: families of inner loops, which have a source for each level of a host's instruction set.
     """
@@ -101,6 +102,7 @@ class Kernel(Generic[T]):
     scratch: Callable[[Task[T]], int] = lambda _: 0
     buffers: Callable[[Mapping[str, int]], int] = lambda _: 0
     asks: Callable[[T], Mapping[str, int]] = lambda _: {}
+    frame: int = 0
     companions: tuple[str, ...] = ()
     inner: tuple[str, ...] = ()
 

@@ -257,7 +257,7 @@ class Native:
             raise BlrcError(f"{takes}, got {raw.dtype} {raw.shape}{hint}")
         most = value.element.high
         if (value.dtype == "bits" or value.is_codes) and raw.dtype == np.uint8 and raw.size and raw.max() > most:
-            raise BlrcError(f"{takes} of 0 to {most}, got uint8 up to {raw.max()}")
+            raise BlrcError(f"{takes} of 0 {'and' if most == 1 else 'to'} {most}, got uint8 up to {raw.max()}")
         return raw if order == "NHWC" else raw.transpose(0, 2, 3, 1)
 
 

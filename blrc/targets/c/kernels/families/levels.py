@@ -218,6 +218,7 @@ CONV_BYTES = Kernel(
     ),
     buffers=lambda macros: 19 * macros["BLRC_BYTES"] + 68,
     asks=lambda op: {"BLRC_BYTES": min(-(-op.fan_in // LEAST_BYTES) * LEAST_BYTES, BYTES)},
+    frame=16,
 )
 POOL_LEVELS = Kernel(
     "pool_levels",
