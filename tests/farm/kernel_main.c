@@ -172,7 +172,7 @@ static void call(const test_case *c, const blrc_conv *op, const void *x, uint32_
 }
 
 /* Row by row, as the generated code runs it. */
-static void call_by_rows(const test_case *c, const uint8_t *x, uint32_t *y)
+static void call_by_rows(const test_case *c, const uint8_t *x, uint32_t *scratch, uint32_t *y)
 {
     blrc_strip strip = {&c->op, y, c->op.out_height, 0, 0};
     const size_t row = (size_t)c->y_bytes / (size_t)c->op.out_height;
@@ -186,7 +186,7 @@ static void call_by_rows(const test_case *c, const uint8_t *x, uint32_t *y)
         uint32_t *const one = (uint32_t *)exact(row);
 
         memcpy(rows, from, bytes);
-        call(c, &part, rows, 0, one);
+        call(c, &part, rows, scratch, one);
         memcpy(to, one, row);
         free(rows);
         free(one);
@@ -216,7 +216,7 @@ int main(void)
             call(&c, &c.op, x, scratch, y);
             fwrite(y, 1, (size_t)c.y_bytes, stdout);
             if (c.by_rows) {
-                call_by_rows(&c, x, (uint32_t *)(void *)again);
+                call_by_rows(&c, x, scratch, (uint32_t *)(void *)again);
                 fwrite(again, 1, (size_t)c.y_bytes, stdout);
             }
             free(x);
