@@ -9,11 +9,11 @@ from pathlib import Path
 from blrc.app.import_onnx import opened
 from blrc.errors import BlrcError
 from blrc.frontend.checkpoint import Checkpoint
+from blrc.frontend.weights.prior import EVEN, parse_prior
 from blrc.inspection import inspection
 from blrc.inspection.divergence import distributions
 from blrc.inspection.report import Inspection
 from blrc.reading.given import typed
-from blrc.training.prior import EVEN, parse_prior
 
 
 @typed
@@ -25,7 +25,7 @@ def inspect(
     Args:
         model: a checkpoint, or its path, or that of an ONNX file, which is imported.
         kl: whether to tell how far weights and channels are from their prior: the distribution of KL in each layer.
-        prior: the probability of +1 for it, of all layers or by name (see `blrc.training.prior`); by default 1/2.
+        prior: the probability of +1 for it, of all layers or by name (`blrc.frontend.weights.prior`); by default 1/2.
 
     Returns:
         the figures; ``print`` and a notebook show them as a table.

@@ -16,8 +16,9 @@ from blrc.errors import BlrcError
 from blrc.extras import require
 from blrc.frontend.checkpoint import Checkpoint
 from blrc.frontend.sample import MAP, binary_layers, sample
+from blrc.frontend.weights.prior import EVEN
 from blrc.lowering.lower import lower
-from blrc.pruning.channels import channels_of, inputs_option
+from blrc.pruning.channels import channels_of, weight_count
 from blrc.pruning.ranking import order_of, scores_of
 from blrc.pruning.removal import read_without_norm
 from blrc.pruning.report import LayerPruned, Pruned
@@ -27,7 +28,6 @@ from blrc.reading.regular import check_output
 from blrc.store.places import writable
 from blrc.targets.c.layout.layout import lay_out
 from blrc.targets.c.size import footprint
-from blrc.training.prior import EVEN
 from blrc.verification.run import Progress
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def prune(
             which are columns of the next layer), or ``both``, the default.
         words: keep a multiple of 32 channels in each layer, so that packed words have no gaps.
         layers: the layers whose channels may be dropped; by default all.
-        prior: the probability of a weight of +1, of all layers or by name (see `blrc.training.prior`).
+        prior: the probability of a weight of +1, of all layers or by name (see `blrc.frontend.weights.prior`).
         head: the head that the labels are for, of a network with several; None takes the first.
         progress: is told how many networks are measured, and how many there are.
 
@@ -98,6 +98,8 @@ def run(source: Checkpoint, request: PruneRequest, progress: Progress) -> Pruned
             f"{source.source}: no weight of it is random (a Binarized NN), and pruning ranks by the weights' KL"
         )
     source.samples()  # without any, nothing can be estimated anew
+    if request.head is not None:
+        source.of_head(request.head)  # refuses one that is not there
     channels = channels_of(source)
     scores = scores_of(source, channels, request.by, request.prior)
     families = [family for family in channels.families if family.name in scores]
@@ -132,8 +134,8 @@ def run(source: Checkpoint, request: PruneRequest, progress: Progress) -> Pruned
         source=source.source,
         output=None if request.output is None else str(request.output),
         layers=tuple(_layers(pruning, scores, dropped)),
-        weights=_weights(smaller),
-        weights_before=_weights(source),
+        weights=weight_count(smaller),
+        weights_before=weight_count(source),
         flash=_flash(smaller),
         flash_before=_flash(source),
         images=0 if images is None else len(images.labels),
@@ -154,17 +156,6 @@ def _layers(
         for layer, size in of.items():
             groups = len(family.groups)
             yield LayerPruned(layer, size * groups, size * (groups - count), float(score.mean()), gone)
-
-
-def _weights(checkpoint: Checkpoint) -> int:
-    """Return the number of weights of layers, binary and real."""
-    return sum(
-        tensor.size
-        for node in checkpoint.nodes
-        if inputs_option(node) is not None
-        for key, tensor in checkpoint.tensors.items()
-        if key.startswith(f"{node.name}.weight")
-    )
 
 
 def _flash(checkpoint: Checkpoint) -> int:

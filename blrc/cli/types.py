@@ -24,7 +24,7 @@ from blrc.errors import BlrcError
 from blrc.reading.regular import check_name, check_output
 
 if TYPE_CHECKING:
-    from blrc.training.prior import Prior
+    from blrc.frontend.weights.prior import Prior
 
     _Type = click.ParamType[Any]  # type: ignore[type-arg, unused-ignore] # of click before 8.2
 else:
@@ -211,7 +211,7 @@ def _numbers(value: Any, option: str) -> tuple[float, ...]:
 
 
 def _prior(value: Any, option: str) -> Prior:
-    from blrc.training.prior import parse_prior
+    from blrc.frontend.weights.prior import parse_prior
 
     return parse_prior(value, option)
 

@@ -60,7 +60,7 @@ class Member:
         if not isinstance(self.freeze, Fraction):
             raise BlrcError(f"freeze {self.freeze!r}: must be a Fraction; blrc.frontend.sample.parse_freeze makes one")
         if not 0 <= self.freeze <= Fraction(1, 2):
-            raise BlrcError(f"freeze {self.freeze}: must be from 0 to 1/2, as the rarer sign's probability is")
+            raise BlrcError(f"freeze {self.freeze}: must be from 0 to 1/2, a probability of the less likely values")
         if self.seed is None and (self.layers is not None or self.freeze):
             raise BlrcError("map: nothing of it is sampled, so it takes no layers and no freeze")
 

@@ -16,7 +16,7 @@ from blrc.display import NO_TERMINAL, table
 from blrc.errors import BlrcError
 from blrc.frontend.checkpoint import Checkpoint
 from blrc.frontend.sample import binary_layers
-from blrc.training.prior import EVEN, Prior, prior_of
+from blrc.frontend.weights.prior import EVEN, Prior, prior_of
 
 DECILES = tuple(range(0, 101, 10))
 """Per cents of the weights or channels at which a distribution is shown: from the least to the greatest divergence."""
@@ -29,7 +29,7 @@ class LayerDivergence:
 
     Attributes:
         name: the layer.
-        prior: the probability of +1; 1/2 stands for equal probabilities where there are more values.
+        prior: the probability of +1.
         mean: mean over the weights.
         weights: least, deciles and greatest of the weights' divergences (`DECILES`).
         channels: the same of the means over the weights of each output channel.
@@ -85,10 +85,19 @@ def distributions(checkpoint: Checkpoint, prior: Prior = EVEN) -> tuple[LayerDiv
     given = prior_of(prior, found)
     return tuple(
         LayerDivergence(
-            name, given[name], float(each.mean()), _deciles(each), _deciles(each.reshape(len(each), -1).mean(1))
+            name,
+            _shown(checkpoint, name, given[name]),
+            float(each.mean()),
+            _deciles(each),
+            _deciles(each.reshape(len(each), -1).mean(1)),
         )
         for name, each in found.items()
     )
+
+
+def _shown(checkpoint: Checkpoint, name: str, plus: float) -> float:
+    values = checkpoint.coded(name).coding.values
+    return plus if values == (-1, 1) else 1.0 / len(values)
 
 
 def to_text(layers: Sequence[LayerDivergence], width: int = NO_TERMINAL) -> list[str]:

@@ -24,9 +24,9 @@ class LayerReport:
         input, output: shapes (height, width, channels).
         kernel: the runtime's function that computes the layer, without its prefix ``blrc_``.
         weights: the number of weights.
-        certainty: mean of max(p, 1-p) over the binary weights, from their 8-bit logit codes; None if there are no
-            binary weights, or if they are fixed (a Binarized NN).
-        settled: fraction of them with min(p, 1-p) < 0.1.
+        certainty: mean probability of random weights' likeliest values, from their 8-bit codes; None if there are
+            none, or if they are fixed (a Binarized NN).
+        settled: fraction of them whose likeliest value has a probability above 0.9.
         bits_per_weight: bits of the C's weight table for each weight, padding included; None without weights.
         flash: bytes of all constant tables (weights, thresholds, biases, input codes), without code.
         ram: bytes of the output's slot in the arena; 0 for what is never stored, and for the scores, which are in the
@@ -148,7 +148,7 @@ def to_text(inspection: Inspection, width: int = NO_TERMINAL) -> str:
     ram = inspection.arena + inspection.input_bytes + inspection.scores_bytes + inspection.stack
     lines += [
         "",
-        "certainty: mean of max(p, 1-p); settled: weights with min(p, 1-p) < 0.1; ops: multiply-adds inside the map;",
+        "certainty: mean probability of the likeliest value; settled: of above 0.9; ops: multiply-adds inside the map;",
         "tables, ram: bytes of tables and of the output's slot; total of ram: the arena, whose slots are shared;",
         "stack: bytes of predict while the layer runs; code and stack are upper bounds for a Cortex-M4, -Os",
         f"flash: tables {inspection.flash:,} bytes, code {inspection.code:,} and alignment {inspection.alignment:,}: "

@@ -109,7 +109,11 @@ def real_scores(stage: ScoreStage, z: NDArray[Any]) -> NDArray[np.float64]:
 
 
 def _class(stage: ScoreStage, half: Fraction, c: int) -> tuple[int, int]:
-    """Return multiplier and bias of class c."""
+    """Return multiplier and bias of class c.
+
+    Where all weights are 0, so is z, and the multiplier: the slope of its norm, whose variance is 0, may be huge and
+    would make the scale that all classes share coarse.
+    """
     linear = stage.linear
     if linear.bias is not None:
         check_finite(linear.name, "bias", linear.bias)
@@ -120,7 +124,8 @@ def _class(stage: ScoreStage, half: Fraction, c: int) -> tuple[int, int]:
     for line in channel_steps(linear, stage.chain, _unit(stage), c):
         assert isinstance(line, Affine)
         slope, offset = line.slope(slope), line(offset)
-    return _rounded(partial(_below, slope, half)), _rounded(partial(_below, offset, half))
+    multiplier = _rounded(partial(_below, slope, half)) if linear.weights[c].any() else 0
+    return multiplier, _rounded(partial(_below, offset, half))
 
 
 def _unit(stage: ScoreStage) -> Fraction:

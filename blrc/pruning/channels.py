@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from blrc.frontend.checkpoint import Checkpoint
 from blrc.frontend.kinds.node import Node
 from blrc.frontend.sample import sample
+from blrc.frontend.weights.table import coding_of
 from blrc.net.net import INPUT
 from blrc.net.shapes import check_shapes
 
@@ -61,6 +62,17 @@ def outputs_option(node: Node) -> str | None:
     """Return the option that says how many channels or features a layer gives, or None where that is no option."""
     known = ("out_channels", "out_features", "num_features", "channels", "num_parameters")
     return next((option for option in known if option in node.options), None)
+
+
+def weight_count(checkpoint: Checkpoint) -> int:
+    """Return how many weights a network's layers have, binary, ternary and real ones."""
+    found = 0
+    for node in checkpoint.nodes:
+        if inputs_option(node) is not None:
+            coding = coding_of(node.kind)
+            name = "weight" if coding is None else f"weight.{coding.tensors[0]}"
+            found += checkpoint.tensors[f"{node.name}.{name}"].size
+    return found
 
 
 def channels_of(checkpoint: Checkpoint) -> Channels:

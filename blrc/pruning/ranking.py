@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blrc.frontend.checkpoint import Checkpoint
+from blrc.frontend.weights.prior import EVEN, Prior
 from blrc.inspection.divergence import divergences
 from blrc.pruning.channels import Channels, Family, inputs_option
 from blrc.pruning.choices import SIDES, By
-from blrc.training.prior import EVEN, Prior
 
 Order = NDArray[np.int64]
 Floats = NDArray[np.float64]

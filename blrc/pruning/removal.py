@@ -18,7 +18,11 @@ from blrc.pruning.channels import Channels, inputs_option, outputs_option
 
 Floats = NDArray[np.float64]
 Kept = NDArray[np.bool_]
-_DECIDES = ("sign", "ste_sign", "strict_sign", "threshold", "levels", "ste_levels")
+_KEEP_CONSTANTS = (
+    *("scale", "shift", "gaussian_sample", "flatten"),
+    *("max_pool1d", "max_pool2d", "plain_pool1d", "plain_pool2d"),
+)
+"""Kinds behind which a number that was added to a channel is still one that is added, so that a norm takes it out."""
 
 
 @dataclass(frozen=True)
@@ -61,11 +65,10 @@ def read_without_norm(checkpoint: Checkpoint) -> frozenset[str]:
 
 
 def _normed(checkpoint: Checkpoint, node: Node) -> bool:
-    """Return whether every value that depends on a layer's sums goes through a norm first."""
+    """Return whether what depends on a layer's sums goes through a norm first, which takes constants out."""
     behind = [each for each in checkpoint.nodes if node.name in each.inputs]
     return bool(behind) and all(
-        "norm" in each.kind or (each.kind not in _DECIDES and inputs_option(each) is None and _normed(checkpoint, each))
-        for each in behind
+        "norm" in each.kind or (each.kind in _KEEP_CONSTANTS and _normed(checkpoint, each)) for each in behind
     )
 
 

@@ -88,10 +88,6 @@ def to_text(pruned: Pruned, width: int = NO_TERMINAL) -> str:
             f"accuracy: {pruned.accuracy:.2f} %, before {pruned.accuracy_before:.2f} %, of the likeliest network on "
             f"{pruned.images:,} validation images{allowed}"
         )
-    if (
-        pruned.accuracy is not None
-        and pruned.accuracy == pruned.accuracy_before
-        and pruned.weights == pruned.weights_before
-    ):
+    if pruned.weights == pruned.weights_before:
         lines.append("nothing could be dropped")
     return "\n".join([*lines, *([f"{pruned.output}: written"] if pruned.output else [])])

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from blrc.errors import BlrcError
 from blrc.frontend.sample import exact
+from blrc.frontend.weights.prior import EVEN, Prior, parse_prior
 from blrc.pruning.channels import Family
 from blrc.pruning.choices import By, parse_by
-from blrc.training.prior import EVEN, Prior, parse_prior
 
 LOSS = 0.2
 """Points of accuracy that may be lost by default: ten of MNIST's 5,000 validation images."""

@@ -16,7 +16,7 @@ from blrc.inspection.what_if import largest
 from blrc.lowering.lower import lower
 from blrc.lowering.statistics import nets_of
 from blrc.net.bits import WORD_BITS
-from blrc.pruning.channels import Channels, Family
+from blrc.pruning.channels import Channels, Family, weight_count
 from blrc.pruning.ranking import Order
 from blrc.pruning.removal import without
 
@@ -125,7 +125,7 @@ class Search:
     def _weights(self, family: Family) -> int:
         """Return how many weights the network has less without one group of a family."""
         made = self.pruning.smaller({family.name: 1})
-        return sum(map(np.size, self.pruning.checkpoint.tensors.values())) - sum(map(np.size, made.tensors.values()))
+        return weight_count(self.pruning.checkpoint) - weight_count(made)
 
 
 def accuracy_of(checkpoint: Checkpoint, images: Labelled) -> float:

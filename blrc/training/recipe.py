@@ -11,8 +11,8 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 from blrc.errors import BlrcError
+from blrc.frontend.weights.prior import EVEN, Prior, parse_prior
 from blrc.net.choices import level_bits
-from blrc.training.prior import EVEN, Prior, parse_prior
 
 PLATEAU_PATIENCE, PLATEAU_FACTOR = 3, 0.1
 MODELS = ("blrnet", "lrnet", "bnn", "fp")

@@ -12,8 +12,8 @@ from torch import nn
 
 import blrc
 from blrc.errors import BlrcError
+from blrc.frontend.weights.prior import parse_prior, prior_of
 from blrc.nn import BinaryLinear, StochasticSign, divergence
-from blrc.training.prior import parse_prior, prior_of
 from blrc.training.recipe import Recipe
 from blrc.training.stages.losses import stochastic_losses
 

@@ -113,13 +113,8 @@ def weights_of(node: Node, needed: Callable[[str], Reals]) -> Reals:
 
 def _likeliest(zero: Reals, sign: Reals) -> Reals:
     """Return the likeliest ternary weights: 0 where both other values are at most as likely, and +1 before -1."""
-    c, k = _sigmoid(zero), _sigmoid(-zero)
-    return np.where(c >= k * _sigmoid(np.abs(sign)), 0.0, np.where(sign >= 0, 1.0, -1.0))
-
-
-def _sigmoid(x: Reals) -> Reals:
-    with np.errstate(over="ignore"):
-        return np.asarray(1.0 / (1.0 + np.exp(-x)))
+    is_zero = zero + np.log1p(np.exp(-np.abs(sign))) >= 0
+    return np.where(is_zero, 0.0, np.where(sign >= 0, 1.0, -1.0))
 
 
 def _line(options: Mapping[str, Any]) -> dict[str, Any]:
