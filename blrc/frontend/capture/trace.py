@@ -39,7 +39,8 @@ from blrc.reading.given import check_module, wrapper
 
 # Layers over random variables that hand a Gaussian on, their counterparts over tensors, and what to use instead where
 # one kind follows the other: that could not run.
-_GAUSSIAN = (*(kind.name for kind in RANDOM), "batch_norm1d", "batch_norm2d", "max_pool1d", "max_pool2d")
+_RANDOM_KINDS = tuple(kind.name for kind in RANDOM)
+_GAUSSIAN = (*_RANDOM_KINDS, "batch_norm1d", "batch_norm2d", "max_pool1d", "max_pool2d")
 _GIVEN = ("scale", "shift", "prelu", "relu", "clip", "threshold", "strict_sign")
 _TENSOR = (
     *("ste_conv1d", "ste_conv2d", "ste_linear"),
@@ -315,4 +316,5 @@ def _check_flow(node: Node, before: Sequence[Node]) -> None:
         )
         if instead is not None:
             cls, other = KINDS[node.kind].cls.__name__, KINDS[kinds[x]].cls.__name__
-            raise BlrcError(f"layer {node.name!r} ({cls}) cannot follow {x!r} ({other}); use {instead}")
+            levels = ", or for levels put blrc.nn.GaussianSample between them" if kinds[x] in _RANDOM_KINDS else ""
+            raise BlrcError(f"layer {node.name!r} ({cls}) cannot follow {x!r} ({other}); use {instead}{levels}")
