@@ -52,7 +52,7 @@ def thresholds() -> NDArray[np.uint32]:
     every = range(len(CODES))
     plus = [[rounded(p[~c] * p[a], 2 * PRECISION - WORD_BITS) for a in every] for c in every]
     table = np.array(plus, dtype=np.int64)
-    return np.stack([table[:, ::-1], WORD - table], axis=-1).astype(np.uint32)
+    return np.asarray(np.stack([table[:, ::-1], WORD - table], axis=-1), dtype=np.uint32)
 
 
 def _logarithms(zero: NDArray[np.float64], sign: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -39,7 +39,8 @@ class Multipliers:
         """
         offset = self.offset + self.multiplier * constant
         rows = np.stack([self.multiplier, offset & 0xFFFFFFFF, offset >> 32], axis=1)
-        return np.concatenate([[self.shift], rows.reshape(-1)]).astype(np.uint32).view(np.int32)
+        whole = np.concatenate([[self.shift], rows.reshape(-1)]).astype(np.uint32)
+        return np.asarray(whole.view(np.int32))
 
 
 def multipliers(tables: Sequence[NDArray[np.int32]], low: int, high: int) -> list[Multipliers] | None:
