@@ -2,8 +2,11 @@
 
     python benchmarks/c_kernels.py [mnist cifar10 dense grouped] [--cc gcc] [--flags="-O2" --flags="-O3 -mpopcnt"]
     python benchmarks/c_kernels.py cifar10 --on cortex-m55 [--cpu cortex-m55] [--optimize speed] [--ram 400K]
+    python benchmarks/c_kernels.py mnist --bits 8 --on cortex-m4
+    python benchmarks/c_kernels.py mnist --ternary --on cortex-m4
 
-Weights are random and thresholds lie near the middle of the sums, so about half of all bits are set.
+Weights are random and thresholds lie near the middle of the sums, so about half of all bits are set. With --bits,
+layers write codes instead, whose thresholds lie at equal distances, and three quarters of the codes are 0.
 With --on, instructions are counted in an emulator instead. Times are CPU time of one thread, the smallest mean of
 several rounds; each layer includes two clock readings.
 """
@@ -13,13 +16,16 @@ from __future__ import annotations
 import argparse
 import shlex
 import tempfile
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from blrc.net.bits import pack_signs
+from blrc.net.bits import pack_signs, pack_ternary
+from blrc.net.elements import code_type
 from blrc.program import program_file, reference
 from blrc.program.legal import check
 from blrc.program.program import Constant, Conv, Encode, Op, Program, Scores, Value, Window
@@ -62,32 +68,60 @@ NETWORKS: dict[str, tuple[tuple[int, int, int], Sequence[Layer]]] = {
 }
 
 
-def network(shape: tuple[int, int, int], layers: Sequence[Layer], seed: int = 0) -> Program:
-    """A random program: uint8 input, these layers, 10 scores."""
+ZEROS = 0.4
+"""Share of ternary weights that are 0."""
+
+
+def network(
+    shape: tuple[int, int, int], layers: Sequence[Layer], bits: int = 0, ternary: bool = False, seed: int = 0
+) -> Program:
+    """A random program: uint8 input, these layers, 10 scores.
+
+    Layers write codes of so many bits, or with 0 bits +-1. Their weights are +-1, or `ternary`.
+    """
     rng = np.random.default_rng(seed)
     x = Value("input", "uint8", shape)
     codes = Value("codes", "int8", shape)
     ops: list[Op] = [Encode("encode", x, codes, "encode.table")]
     constants = {"encode.table": np.arange(-127, 129).clip(-127, 127).astype(np.int8)[None]}
     at = codes
+    sample: NDArray[Any] = np.random.default_rng([seed, 1]).integers(-127, 128, (1, *shape)).astype(np.int8)
     for i, layer in enumerate(layers):
         window = layer.window or Window(at.shape[:2])
         name = f"{'dense' if layer.window is None else 'conv'}{i + 1}"
         height, width = window.output(*at.shape[:2])
         size = (height, width) if layer.pool is None else layer.pool.output(height, width)
-        y = Value(f"{name}.bits", "bits", (*size, layer.outputs))
-        op = Conv(name, at, y, f"{name}.weights", f"{name}.thresholds", window, layer.groups, layer.pool)
+        element = code_type(bits) if bits else "bits"
+        y = Value(f"{name}.bits", element, (*size, layer.outputs))
+        op = Conv(name, at, y, f"{name}.weights", f"{name}.thresholds", window, layer.groups, layer.pool, ternary)
         signs = rng.integers(0, 2, (layer.outputs, *window.kernel, op.group_channels)) * 2 - 1
-        constants[op.weights] = pack_signs(signs)
+        constants[op.weights] = (
+            pack_ternary(signs * (rng.random(signs.shape) >= ZEROS)) if ternary else pack_signs(signs)
+        )
         constants[op.thresholds] = rng.integers(-2, 3, layer.outputs).astype(np.int32)
+        if bits:
+            before = Program(x, tuple(ops), of_one(constants), ("map",), 0.01)
+            constants[op.thresholds] = levels(op, before, sample)
+            sample = op.run(replace(before, constants=of_one(constants)), sample)
         ops.append(op)
         at = y
     scores = Scores("scores", at, Value("scores", "int32", (1, 1, 10)), "scores.weights", "scores.bias")
     constants[scores.weights] = rng.integers(-127, 128, (10, *at.shape)).astype(np.int8)
     constants[scores.bias] = np.zeros(10, np.int32)
     ops.append(scores)
-    tables = {name: Constant((table,), (0,)) for name, table in constants.items()}
-    return check(Program(x, tuple(ops), tables, ("map",), 0.01))
+    return check(Program(x, tuple(ops), of_one(constants), ("map",), 0.01))
+
+
+def of_one(tables: Mapping[str, NDArray[Any]]) -> dict[str, Constant]:
+    return {name: Constant((table,), (0,)) for name, table in tables.items()}
+
+
+def levels(op: Conv, before: Program, sample: NDArray[Any]) -> NDArray[np.int32]:
+    """Thresholds at equal distances, which three quarters of the pooled sums do not reach."""
+    z, (low, high) = op.preactivation(before, sample), before.bounds(op)
+    lowest = np.quantile(z, 0.75 ** (1 if op.pool is None else 1 / op.pool.taps))
+    line = np.ceil(lowest + z.std() / 64 * np.arange(op.y.element.high)).clip(low, high + 1).astype(np.int32)
+    return np.tile(line, (op.y.shape[2], 1))
 
 
 def measure(program: Program, folder: Path, flags: Sequence[str], cc: str | None, rounds: int) -> None:
@@ -128,6 +162,8 @@ def count(program: Program, folder: Path, machine: str) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("networks", nargs="*", default=["mnist", "cifar10"], help=", ".join(NETWORKS))
+    parser.add_argument("--bits", type=int, default=0, help="of the codes that layers write; 0: they write +-1")
+    parser.add_argument("--ternary", action="store_true", help=f"weights are -1, 0 and +1, {ZEROS:.0%} of them 0")
     parser.add_argument("--flags", action="append", help="compiler flags, once for each table")
     parser.add_argument("--cc")
     parser.add_argument("--rounds", type=int, default=5)
@@ -137,7 +173,7 @@ def main() -> None:
     parser.add_argument("--ram", help="for --optimize speed, such as 400K")
     arguments = parser.parse_args()
     for name in arguments.networks:
-        program = network(*NETWORKS[name])
+        program = network(*NETWORKS[name], arguments.bits, arguments.ternary)
         nothing = record(program, np.zeros((1, *program.input.shape), np.uint8))
         ram = parse_bytes(arguments.ram, "--ram")
         form = parse_optimize(arguments.optimize)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from blrc.app.export import export
     from blrc.app.import_onnx import import_onnx
     from blrc.app.inspect import inspect
+    from blrc.app.prune import prune
     from blrc.app.train import train
     from blrc.app.verify import verify
     from blrc.benchmark.run import bench
@@ -57,6 +58,7 @@ __all__ = [
     "pixel_bits",
     "pixel_codes",
     "pixels",
+    "prune",
     "save",
     "train",
     "verify",
@@ -80,6 +82,7 @@ if not TYPE_CHECKING:  # for type checkers, a name that is not imported above is
         "pixel_bits": "net.encoding",
         "pixel_codes": "net.encoding",
         "pixels": "net.encoding",
+        "prune": "app.prune",
         "save": "frontend.saving",
         "train": "app.train",
         "verify": "app.verify",

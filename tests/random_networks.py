@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from blrc.frontend.sample import sample
 from blrc.frontend.saving import from_model
 from blrc.lowering.calibrate import calibrate
 from blrc.net.encoding import InputEncoding, bits, int8_codes, pixel_bits, pixels
-from blrc.net.net import Net
+from blrc.net.net import Conv, Dense, Net
 
 _NORMS = (bnn.StochasticBatchNorm1d, bnn.StochasticBatchNorm2d, nn.BatchNorm1d, nn.BatchNorm2d)
 
@@ -31,6 +32,9 @@ def randomise(model: nn.Module, seed: int, ties: bool = True) -> nn.Module:
     for module in model.modules():
         if isinstance(module, bnn.Bernoulli):
             module.logits.data = 2 * normal(module.logits)
+        elif isinstance(module, bnn.Ternary):
+            module.zero_logits.data = normal(module.zero_logits)
+            module.sign_logits.data = 2 * normal(module.sign_logits)
         elif isinstance(module, _NORMS):
             gamma = normal(module.weight)
             kinds = torch.rand(gamma.shape, generator=generator)
@@ -150,6 +154,30 @@ def binarized_network(seed: int) -> tuple[nn.Module, tuple[int, int, int]]:
     return nn.Sequential(features, nn.Flatten(), last, *([nn.BatchNorm1d(7)] if seed % 2 == 0 else [])), shape
 
 
+def leveled_network(seed: int) -> tuple[nn.Module, tuple[int, int, int]]:
+    """An LR-net of three layers with codes of other bits in each, norms before and behind pools, negative gammas."""
+    rng = np.random.default_rng(seed)
+    bits = [int(k) for k in rng.permutation([2, 4, 8])]
+    before, after = [nn.BatchNorm2d(9), nn.MaxPool2d(2)], [nn.MaxPool2d(2), nn.BatchNorm2d(33)]
+    layers: list[nn.Module] = [
+        bnn.BinaryConv2d(1, 9, 3, padding=1),
+        bnn.GaussianSample(),
+        *before,
+        bnn.SteLevels(bits[0], step=2 / 2 ** bits[0]),
+        bnn.BinaryConv2d(9, 33, 3, padding=1, groups=3),
+        bnn.GaussianSample(),
+        *after,
+        bnn.SteLevels(bits[1], step=2 / 2 ** bits[1]),
+        nn.Flatten(),
+        bnn.BinaryLinear(33 * 9, 40),
+        bnn.GaussianSample(),
+        nn.BatchNorm1d(40),
+        bnn.SteLevels(bits[2], step=2 / 2 ** bits[2]),
+        bnn.SoftmaxLinear(40, 5),
+    ]
+    return nn.Sequential(*layers), (1, 12, 12)
+
+
 def calibrated_net(
     network: Callable[[int], tuple[nn.Module, tuple[int, int, int]]], seed: int, ties: bool = True
 ) -> tuple[Checkpoint, Net]:
@@ -157,3 +185,26 @@ def calibrated_net(
     model, shape = network(seed)
     checkpoint = checkpoint_of(model, ("uint8", "int8", "bits")[seed % 3], shape, seed, ties=ties)
     return checkpoint, calibrate(sample(checkpoint), checkpoint.samples())
+
+
+def ternary_nets(seed: int, kind: str, members: int = 1) -> tuple[list[Net], InputEncoding]:
+    """Members of a random network whose binary layers have weights of 0 as well; the calibrated nets and their input.
+
+    Every third network writes levels, and every second one of the others has a ternary last layer.
+    """
+    model, shape = (leveled_network if seed % 3 == 2 else binarized_network if seed % 2 else deep_network)(seed)
+    checkpoint = checkpoint_of(model, kind, shape, seed)
+    rng = np.random.default_rng(seed)
+    nets = []
+    for member in range(members):
+        net = sample(checkpoint)
+        layers = [with_zeros(layer, rng) if isinstance(layer, Conv | Dense) else layer for layer in net.layers]
+        nets.append(calibrate(replace(net, layers=tuple(layers), member=f"sample 0:{member}"), checkpoint.samples()))
+    return nets, checkpoint.encoding
+
+
+def with_zeros(layer: Conv | Dense, rng: np.random.Generator) -> Conv | Dense:
+    """The layer with ternary weights, of which a third is 0, and all of the first row."""
+    weights = np.where(rng.random(layer.weights.shape) < 1 / 3, np.int8(0), layer.weights)
+    weights[0] = 0
+    return replace(layer, weights=weights, ternary=True)

@@ -9,12 +9,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from blrc.net.bits import pack_signs
+from blrc.net.bits import pack_signs, pack_ternary
+from blrc.net.elements import code_type
 from blrc.program import head, reference
 from blrc.program.legal import check
 from blrc.program.ops.binarize import Binarize
 from blrc.program.ops.flatten import Flatten
+from blrc.program.ops.op import largest_magnitude
 from blrc.program.program import BinaryScores, Constant, Conv, Encode, Op, Pool, Program, Scores, Value, Window
+
+TERNARY = 1000
+"""The first seed of programs with ternary weights: those of older tests lie below."""
+
+
+def is_ternary(seed: int) -> bool:
+    """Whether the weights of a random program's layers may be 0."""
+    return seed >= TERNARY and seed % 5 == 0
 
 
 def random_program(
@@ -28,7 +38,9 @@ def random_program(
     """A random program; the same for the same arguments. `shape` is (H, W, C).
 
     Every third seed's scores are binary. Seed 6 and every eighth after it make bits of pixels, and seed 4 and every
-    seventh after it pack the bits before the last dense layer.
+    seventh after it pack the bits before the last dense layer. Seed 7 and every eighth after it write codes of several
+    thresholds, of other bits in each layer; of every other one of them a layer in between writes bits. From `TERNARY`
+    on every fifth one has ternary weights, of every other one of them some layers alone.
     """
     rng = np.random.default_rng(seed)
     shape = shape or (int(rng.integers(1, 13)), int(rng.integers(1, 13)), int(rng.choice([1, 2, 3, 31, 32, 33])))
@@ -37,6 +49,9 @@ def random_program(
     if kind == "uint8":
         builder.binarize() if seed % 8 == 6 else builder.encode()
     for i in range(layers):
+        builder.ternary = is_ternary(seed) and (seed % 2 == 0 or bool(rng.random() < 0.5))
+        if seed % 8 == 7:
+            builder.bits = 0 if seed % 16 == 7 and i == 1 else int(rng.integers(1, 9))
         if i == layers - 1 and seed % 7 == 4 and builder.x.dtype == "bits" and builder.x.shape[:2] != (1, 1):
             builder.flatten()
         if builder.x.shape[:2] == (1, 1) or i == layers - 1:
@@ -71,7 +86,13 @@ class Builder:
     Attributes:
         x: the value that the next op reads.
         sample: its values.
+        before: what the last op read.
+        bits: of the codes that the next convolutions write; 0 for +-1.
+        ternary: whether the weights of the next layers may be 0.
     """
+
+    bits = 0
+    ternary = False
 
     def __init__(self, x: Value, rng: np.random.Generator, members: int) -> None:
         self.input = self.x = x
@@ -152,24 +173,25 @@ class Builder:
         op = Conv(
             name,
             self.x,
-            Value(f"{name}.bits", "bits", (*size, out)),
+            Value(f"{name}.bits", code_type(self.bits) if self.bits else "bits", (*size, out)),
             f"{name}.weights",
             f"{name}.thresholds",
             window,
             groups,
             pool,
+            self.ternary,
         )
-        weights = [
-            pack_signs(rng.integers(0, 2, (out, *window.kernel, op.group_channels)) * 2 - 1)
-            for _ in range(self.members)
-        ]
-        zeros = [np.zeros(out, np.int32)] * self.members
+        weights = [self._weights(out, *window.kernel, op.group_channels) for _ in range(self.members)]
+        zeros = [np.zeros((out, op.y.element.high) if self.bits else out, np.int32)] * self.members
         probe = self._program([*self.ops, op], {op.weights: weights, op.thresholds: zeros})
         low, high = probe.bounds(op)
         thresholds = []
         for member in range(self.members):
             z = op.preactivation(probe, self.sample, member)
             t = np.median(z, axis=(0, 1, 2)).round().astype(np.int32) + rng.integers(-1, 2, out).astype(np.int32)
+            if self.bits:  # around the median; some levels at one sum, and some that no sum reaches
+                apart = np.sort(rng.normal(0, max(1.0, 2 * float(z.std())), (out, op.y.element.high)))
+                t = t[:, None] + apart.astype(np.int32)
             t[rng.random(out) < 0.05] = low
             t[rng.random(out) < 0.05] = high + 1
             thresholds.append(np.clip(t, low, high + 1).astype(np.int32))
@@ -178,7 +200,7 @@ class Builder:
     def pool(self, name: str) -> None:
         window = Window((2, 2), (1, 1), (1, 0, 0, 1))
         size = window.output(*self.x.shape[:2])
-        self._add(Pool(name, self.x, Value(f"{name}.bits", "bits", (*size, self.x.shape[2])), window), {})
+        self._add(Pool(name, self.x, Value(f"{name}.bits", self.x.dtype, (*size, self.x.shape[2])), window), {})
 
     def finish(self, kind: type[np.integer[Any]] | None = None) -> Program:
         """Scores with weights of `kind`, by default a random one."""
@@ -186,7 +208,8 @@ class Builder:
         classes = int(rng.integers(2, 12))
         op = Scores("scores", self.x, Value("scores", "int32", (1, 1, classes)), "scores.weights", "scores.bias")
         weights = rng.integers(-127, 128, (classes, *self.x.shape))
-        weights = weights.astype(kind or (np.int8 if rng.random() < 0.8 else np.int16))
+        small = rng.random() < 0.8 or self.x.is_codes
+        weights = weights.astype(kind or (np.int8 if small else np.int16))
         if weights.dtype == np.int16:
             weights *= 200
         bias = rng.integers(-1000, 1000, classes).astype(np.int32)
@@ -197,12 +220,13 @@ class Builder:
         rng = self.rng
         classes = int(rng.integers(2, 12))
         y = Value("scores", "int32", (1, 1, classes))
-        op = BinaryScores("scores", self.x, y, "scores.weights", "scores.multiplier", "scores.bias")
+        names = "scores.weights", "scores.multiplier", "scores.bias"
+        op = BinaryScores("scores", self.x, y, *names, ternary=self.ternary)
         # As large as int32 allows, both signs, and 0.
-        largest = (2**30 - 1) // op.fan_in - 1
+        largest = (2**30 - 1) // (op.fan_in * largest_magnitude(self.x)) - 1
         weights, multipliers = [], []
         for _ in range(self.members):
-            weights.append(pack_signs(rng.integers(0, 2, (classes, *self.x.shape)) * 2 - 1))
+            weights.append(self._weights(classes, *self.x.shape))
             size = np.exp2(rng.uniform(0, np.log2(largest), classes)).astype(np.int32)
             multipliers.append(rng.choice([-1, 0, 1, 1], classes).astype(np.int32) * size)
         multipliers[0][0] = -largest
@@ -210,12 +234,27 @@ class Builder:
         self._add(op, {op.weights: weights, op.multiplier: multipliers, op.bias: [bias] * self.members})
         return check(self._program(self.ops, {}))
 
+    def _weights(self, *shape: int) -> NDArray[np.uint32]:
+        """Packed weights; of every third ternary layer the first row is 0, and the last one of all has no 0."""
+        if not self.ternary:
+            return pack_signs(self.rng.integers(0, 2, shape) * 2 - 1)
+        numbers = self.rng.choice([-1, 0, 1], shape, p=self.rng.dirichlet((2, 2, 2)))
+        if self.rng.random() < 1 / 3:
+            numbers[0] = 0
+        numbers[-1] = self.rng.integers(0, 2, shape[1:]) * 2 - 1
+        return pack_ternary(numbers)
+
     def _add(self, op: Op, tables: dict[str, list[NDArray[Any]]]) -> None:
         for name, per_member in tables.items():
             self.constants[name] = _constant(per_member)
         self.ops.append(op)
+        self.before = self.sample
         self.sample = op.run(self._program(self.ops, {}), self.sample)
         self.x = op.y
+
+    def program(self) -> Program:
+        """What there is so far."""
+        return self._program(self.ops, {})
 
     def _program(self, ops: list[Op], extra: dict[str, list[NDArray[Any]]]) -> Program:
         constants = {**self.constants, **{name: _constant(tables) for name, tables in extra.items()}}

@@ -220,6 +220,9 @@ def values(value: Value, count: int, seed: int) -> NDArray[Any]:
     if value.dtype == "bits":
         x: NDArray[Any] = rng.random(shape) < 0.5
         x[:1], x[1:2] = False, True
+    elif value.is_codes:
+        x = rng.integers(0, value.element.high + 1, shape).astype(np.uint8)
+        x[:1], x[1:2] = 0, value.element.high
     else:
         x = rng.integers(-128, 128, shape).astype(np.int8)
         x[:1], x[1:2] = -128, 127

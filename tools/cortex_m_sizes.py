@@ -16,6 +16,8 @@ from pathlib import Path
 
 from blrc.targets.c.build import compiler
 from blrc.targets.c.build.callgraph import FLAG, CallGraph, deepest, read_call_graph
+from blrc.targets.c.kernels.families.codes import CODES
+from blrc.targets.c.kernels.families.levels import BYTES
 from blrc.targets.c.runtime_files import is_for_hosts, runtime_files
 from blrc.targets.c.size import footprint
 from blrc.workers import thread_pool
@@ -31,9 +33,11 @@ VARIANTS = [
     {
         "BLRC_BIT_THRESHOLDS": bits,
         "BLRC_CODE_THRESHOLDS": bits,
+        "BLRC_LEVEL_LIMITS": bits,
         "BLRC_GATHER_WORDS": gathered,
         "BLRC_CODES": codes,
         "BLRC_CODE_ROWS": rows,
+        "BLRC_BYTES": BYTES // CODES * codes,
     }
     for bits in (16, 32)
     for gathered, codes, rows in (
@@ -45,7 +49,8 @@ VARIANTS = [
 ]
 
 
-WITH_CODES = "blrc_conv_[cp][oa][dli]*.c"  # conv_codes, conv_columns, conv_pairs: they need no other file
+WITH_CODES = "blrc_conv_*[bcp][oay][dlit]*s.c"
+"""Matches files that need no other: conv_bytes, _codes, _columns, _pairs and _ternary_bytes."""
 
 
 @dataclass(frozen=True)

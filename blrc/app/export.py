@@ -187,7 +187,8 @@ def export(
         say: is told what is going on.
         sample: which binary layers of a member are sampled; the others stay at MAP and are stored once: ``all``,
             ``conv`` (every binary convolution), ``LAYER,LAYER``, or a list of names.
-        freeze: weights whose rarer sign is less likely than this stay at MAP too: 0 to 0.5, taken as the exact decimal.
+        freeze: weights whose values other than the likeliest have a probability below this stay at MAP too: 0 to 0.5,
+            taken as the exact decimal.
         gate: MAP becomes the first member, and if its top probability is at least this (above 0, at most 1), it answers
             alone; otherwise it votes together with the sampled members. None: no gate.
         norms: ``given``: norms keep the statistics of training; ``estimated``: they get those of the calibration

@@ -12,7 +12,7 @@ from blrc.frontend.checkpoint import Checkpoint
 from blrc.frontend.sample import Member, binary_layers
 from blrc.net.choices import Norms, Rounding
 from blrc.net.encoding import device_layout
-from blrc.net.net import Net, Norm, Scale
+from blrc.net.net import Levels, Net, Norm, Scale
 from blrc.net.pieces import Stage, pieces
 from blrc.program.head import ONE
 from blrc.program.program import Program
@@ -54,8 +54,8 @@ def constant_notes(net: Net) -> Iterator[str]:
         if isinstance(piece, Stage) and len(found := _constant_channels(piece)):
             names = ", ".join(map(str, found[:SHOWN])) + (" ..." if len(found) > SHOWN else "")
             yield (
-                f"layer {piece.linear.name!r}: {len(found)} of {len(piece.linear.weights)} channels give the same bit "
-                f"for every input, since a factor is 0: {names}"
+                f"layer {piece.linear.name!r}: {len(found)} of {len(piece.linear.weights)} channels give the same "
+                f"{'code' if isinstance(piece.sign, Levels) else 'bit'} for every input, since a factor is 0: {names}"
             )
 
 

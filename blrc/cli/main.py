@@ -14,8 +14,9 @@ from blrc.cli.export import export
 from blrc.cli.importing import import_
 from blrc.cli.options import SEEDS, as_json, jobs, model_of, of_folders, raw_input, sampling
 from blrc.cli.progress import Progress, coloured, share_cores, spoken
+from blrc.cli.prune import prune
 from blrc.cli.train import train
-from blrc.cli.types import ENTRIES, MACHINES, MODEL, OUTPUT, PATH
+from blrc.cli.types import ENTRIES, MACHINES, MODEL, OUTPUT, PATH, PRIOR
 from blrc.display import terminal_width
 from blrc.errors import DIFFERS, UNCHECKED, WELL
 from blrc.version import VERSION
@@ -62,10 +63,14 @@ def verify(folder: Path, as_json: bool, **options: Any) -> None:
 
 @main.command()
 @click.argument("model", type=MODEL)
+@click.option("--kl", is_flag=True, help="Show how far weights and channels are from their prior, too, at deciles.")
+@click.option(
+    "--prior", type=PRIOR, help="Probability of a weight of +1 for --kl, of all layers or by name. [default: 0.5]"
+)
 @raw_input
 @as_json
 @spoken
-def inspect(model: Path, as_json: bool, **raw: Any) -> None:
+def inspect(model: Path, kl: bool, prior: Any, as_json: bool, **raw: Any) -> None:
     """Show what a checkpoint becomes: for each layer its shapes, certainty, bits, flash, RAM and operations.
 
     MODEL is the path of a checkpoint, or of an ONNX file to import, or - for standard input.
@@ -73,7 +78,7 @@ def inspect(model: Path, as_json: bool, **raw: Any) -> None:
     import blrc
     from blrc.inspection.report import to_plain, to_text
 
-    found = blrc.inspect(model_of(model, **raw, say=Progress().say))
+    found = blrc.inspect(model_of(model, **raw, say=Progress().say), kl=kl, prior=prior)
     show(json.dumps(to_plain(found), indent=2) if as_json else to_text(found, terminal_width()))
 
 
@@ -154,4 +159,5 @@ def evaluate(
 
 main.add_command(export)
 main.add_command(import_)
+main.add_command(prune)
 main.add_command(train)

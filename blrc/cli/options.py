@@ -93,7 +93,7 @@ def of_folders(command: Command) -> Command:
 
 def sampling(command: Command) -> Command:
     """Add the options that say what of a member is sampled."""
-    freeze = "Keep a weight at its likelier sign where the other one is less likely than this: 0 to 0.5."
+    freeze = "Keep a weight at its likeliest value where the others are less likely than this: 0 to 0.5."
     command = click.option("--freeze", type=SHARE, default="0", show_default=True, help=freeze)(command)
     return click.option(
         "--sample",

@@ -13,10 +13,10 @@ import click
 
 from blrc.cli.ends import show
 from blrc.cli.progress import Progress, spoken, warn
-from blrc.cli.types import OUTPUT, PATH
+from blrc.cli.types import OUTPUT, PATH, PRIOR
 from blrc.errors import BlrcError
 from blrc.extras import require
-from blrc.training.recipe import RECIPES, Recipe
+from blrc.training.recipe import MODELS, RECIPES, WEIGHTS, Recipe
 
 _DEFAULT = Recipe()
 AGAIN = 75  # EX_TEMPFAIL of sysexits.h: run the same command again
@@ -57,9 +57,12 @@ def _options(task: str, files: str, *own: Decorator) -> Decorator:
         option(
             "--model",
             "model",
-            click.Choice(["blrnet", "bnn", "fp"]),
-            "blrnet: stochastic; baselines: bnn, Binarized NN; fp, full precision.",
+            click.Choice(MODELS),
+            "blrnet: stochastic; lrnet: stochastic weights, activations of --bits; baselines: bnn, Binarized NN; fp, "
+            "full precision.",
         ),
+        click.option("--bits", type=int, help="Of the activations of --model lrnet, from 1 to 8; 2 suffice on MNIST."),
+        option("--weights", "weights", click.Choice(WEIGHTS), "Random ones: binary, -1 and +1, or ternary, 0 as well."),
         option("--seed", "seed", int, "Of all randomness."),
         option("--epochs", "epochs", int, "Of the network."),
         option("--pretrain-epochs", "pretrain_epochs", int, "Of the full-precision network that it starts from."),
@@ -95,6 +98,12 @@ def _options(task: str, files: str, *own: Decorator) -> Decorator:
             "objective",
             click.Choice(["penalty", "bound"]),
             "Cross entropy with a penalty on the weights' variance, or the variational bound.",
+        ),
+        option(
+            "--prior",
+            "prior",
+            PRIOR,
+            "Probability of a weight of +1 that the bound expects, of all layers or by name: conv1=0.3,dense=0.6.",
         ),
         click.option(
             "--threads",
@@ -196,7 +205,6 @@ def _train(
     require("torch", "blrc train")
     from blrc.training.loop import OutOfTimeError
     from blrc.training.run import FinishedError, run
-    from blrc.training.stages.registry import best_stage
     from blrc.training.state import state_file
 
     given = {name: value for name, value in options.items() if value is not None}
@@ -229,9 +237,8 @@ def _train(
         ) from None
     if not first:
         return
-    best = max(trained.accuracies[best_stage(recipe, trained.accuracies)])
-    what = "MAP accuracy" if recipe.model == "blrnet" else "accuracy"
-    show(f"{output}: {what} {100 * best:.2f} % on the validation set")
+    what = "MAP accuracy" if recipe.stochastic else "accuracy"
+    show(f"{output}: {what} {100 * trained.accuracy:.2f} % on the validation set")
 
 
 def _refuse_idle(recipe: Recipe, base: str, given: Mapping[str, Any]) -> None:

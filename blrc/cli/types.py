@@ -24,6 +24,8 @@ from blrc.errors import BlrcError
 from blrc.reading.regular import check_name, check_output
 
 if TYPE_CHECKING:
+    from blrc.frontend.weights.prior import Prior
+
     _Type = click.ParamType[Any]  # type: ignore[type-arg, unused-ignore] # of click before 8.2
 else:
     _Type = click.ParamType  # no generic class before click 8.2
@@ -208,6 +210,24 @@ def _numbers(value: Any, option: str) -> tuple[float, ...]:
         raise BlrcError(f"{option} {str(value)[:40]!r}: expected numbers such as 0.5 or 0.49,0.48,0.45") from None
 
 
+def _prior(value: Any, option: str) -> Prior:
+    from blrc.frontend.weights.prior import parse_prior
+
+    return parse_prior(value, option)
+
+
+def _channels(value: Any, option: str) -> Fraction:
+    from blrc.pruning.request import parse_share
+
+    return parse_share(value, option)
+
+
+def _by() -> Collection[str]:
+    from blrc.pruning.choices import BY
+
+    return BY
+
+
 def _names(value: Any, option: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in str(value).split(","))
 
@@ -230,6 +250,8 @@ def _roundings() -> tuple[str, ...]:
 NORMS, ROUNDING = Choices(_norms), Choices(_roundings)
 TARGET, PACKAGE, OPTIMIZE, CPU = Choices(_targets), Choices(_packages), Choices(_optimize), Choices(_cpus)
 INPUT, NUMBERS, NAMES = Choices(_inputs), Parsed("number,...", _numbers), Parsed("name,...", _names)
+PRIOR = Parsed("number|layer=number,...", _prior, lambda: ("0.5",))
+BY, CHANNELS = Choices(_by), Parsed("share", _channels, lambda: ("25%", "50%", "75%"))
 SIZE = Parsed("bytes", _bytes)
 SHARE = Parsed("share", _share)
 MEMBERS = Parsed("map|number", _members, lambda: ("map",))

@@ -53,13 +53,10 @@ def load(
     if path.suffix == ".npz":
         images, labels = _read_npz(path, value)
     elif not is_folder(path):
+        files = "training files" if validation else "test files"
         if path.is_file():
-            raise BlrcError(
-                f"{path}: is a file, but no .npz; give a folder with a data set's test files, or such a file"
-            )
-        raise BlrcError(
-            f"{path}: no such folder; give one with a data set's test files, or an .npz of images and labels"
-        )
+            raise BlrcError(f"{path}: is a file, but no .npz; give a folder with a data set's {files}, or such a file")
+        raise BlrcError(f"{path}: no such folder; give one with a data set's {files}, or an .npz of images and labels")
     else:
         images, labels = _read_folder(path, value, validation, whitening)
     return _fit(path, images, labels, value, classes)

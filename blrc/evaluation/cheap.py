@@ -17,7 +17,7 @@ from blrc.datasets.labelled import Labelled
 from blrc.errors import BlrcError
 from blrc.evaluation import metrics, scoring
 from blrc.frontend.checkpoint import Checkpoint
-from blrc.frontend.sample import MAP, NONE, Member, binary_layers
+from blrc.frontend.sample import MAP, NONE, Member, binary_convolutions, binary_layers
 from blrc.lowering.lower import lower
 from blrc.lowering.statistics import nets_of
 from blrc.net.net import Net
@@ -96,7 +96,7 @@ def evaluate_cheap(
     if members < 2 or repeats < 1:
         raise BlrcError(f"cheap ensembles of {members} members in {repeats} repeats: need 2 and 1 at least")
     kinds = binary_layers(checkpoint)
-    convolutions = tuple(name for name, kind in kinds.items() if kind.startswith("binary_conv"))
+    convolutions = binary_convolutions(checkpoint)
     gates = tuple(map(head.gate_of, GATES))
     variants = [_Variant("", None, NONE, (0, *gates))]
     if convolutions and len(convolutions) < len(kinds):

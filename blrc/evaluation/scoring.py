@@ -43,11 +43,14 @@ def scores(programs: Sequence[Program], raw: NDArray[Any]) -> list[NDArray[np.in
         found = [native.scores(program, x, torch.get_num_threads()) for program in programs]
         if all(_is_right(program, x, ours) for program, ours in zip(programs, found, strict=True)):
             return found
-    return [_without_c(program, x) for program in programs]
+    return [without_c(program, x) for program in programs]
 
 
-def _without_c(program: Program, x: NDArray[Any]) -> NDArray[np.int32]:
-    """Compute the scores by ONNX Runtime if it is installed and right, or else by the reference."""
+def without_c(program: Program, x: NDArray[Any]) -> NDArray[np.int32]:
+    """Compute the scores by ONNX Runtime if it is installed and right, or else by the reference.
+
+    For a structure that is needed once this is quicker than to compile it.
+    """
     if lacking("onnx") is None and lacking("onnxruntime") is None:
         with suppress(BlrcError):  # a layer or the file is too large for ONNX, or the runtime refuses it
             found = by_onnx_runtime(program, x)

@@ -2,10 +2,11 @@
 
 The file is a sealed torch zip of tensors and plain data (`blrc.reading.sealed`); `blrc.frontend.saving` writes it.
 
-    format, version    "blrc-checkpoint", 1
+    format, version    "blrc-checkpoint", and 1, or 2 where a layer has other random weights than +-1
     nodes              the graph of named layers: name, kind, inputs, options
     tensors            parameters and buffers by state_dict key; logits as float32, or as int8 codes
-                       (`blrc.frontend.logits`); a Binarized NN's shadow weights as float32, or their signs as int8
+                       (`blrc.frontend.weights`): ``weight.logits``, of ternary layers ``weight.zero_logits`` and
+                       ``weight.sign_logits``; a Binarized NN's shadow weights as float32, or their signs as int8
     input              the input's encoding
     calibration        raw samples on which norm statistics are re-estimated, deflated, or None
     whitening          how images become raw samples (`blrc.datasets.whitening`), or None
@@ -17,9 +18,7 @@ A file may come from a stranger, so everything in it is checked for its type, it
 
 from __future__ import annotations
 
-import math
-import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,12 +31,23 @@ from blrc.datasets.whitening import Whitening
 from blrc.display import Preformatted, sizes, table
 from blrc.errors import BlrcError
 from blrc.extras import require
-from blrc.frontend import logits
-from blrc.frontend.fields import encoding_of, expect, expect_only, field, invalid
+from blrc.frontend.fields import (
+    MOST_SAMPLE_BYTES,
+    MOST_SAMPLES,
+    calibration_of,
+    encoding_of,
+    expect,
+    expect_only,
+    field,
+    invalid,
+)
 from blrc.frontend.kinds.node import Node
 from blrc.frontend.kinds.record import shown
 from blrc.frontend.kinds.table import check_nodes, tensors_of
 from blrc.frontend.origin import Origin, origin_of
+from blrc.frontend.weights import logits
+from blrc.frontend.weights.record import Coded, Coding
+from blrc.frontend.weights.table import coding_of, holds_logits
 from blrc.net.encoding import InputEncoding
 from blrc.net.heads import Heads, check_ends
 from blrc.reading import sealed
@@ -48,12 +58,10 @@ if TYPE_CHECKING:
 
 FORMAT = "blrc-checkpoint"
 REAL_FORMAT = "blrc-full-precision"
-VERSION = 1
-LOGITS = ".weight.logits"
+VERSION = 2
+"""The newest version that is read; see `version_of`."""
 _KEYS = ("format", "version", "nodes", "tensors", "input", "calibration", "whitening", "original", "heads")
 _SINGLE = np.finfo(np.float32)
-MOST_SAMPLES = 2**20  # for calibration: a few hundred suffice
-MOST_SAMPLE_BYTES = 2**28  # of all of them together, in memory
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -83,7 +91,8 @@ class Checkpoint(Preformatted):
     def __repr__(self) -> str:
         encoding = self.encoding
         names = [node.name for node in self.nodes if "norm" not in node.kind]
-        held = [self.tensors.get(f"{name}{ending}") for name in names for ending in (LOGITS, ".weight")]
+        endings = ("weight.logits", "weight.zero_logits", "weight")
+        held = [self.tensors.get(f"{name}.{ending}") for name in names for ending in endings]
         weights = sum(tensor.size for tensor in held if tensor is not None)
         samples = 0 if self.calibration is None else len(self.calibration)
         return (
@@ -130,11 +139,11 @@ class Checkpoint(Preformatted):
 
     def _single(self, key: str, value: NDArray[Any], shadows: frozenset[str]) -> NDArray[Any]:
         """Return a tensor in float32, as a module holds it, without losing the sign of a tiny weight."""
-        if key.endswith(LOGITS) and value.dtype == np.int8:
+        if holds_logits(key) and value.dtype == np.int8:
             return logits.from_codes(value)
         if value.dtype != np.float64:
             return value
-        if key.endswith(LOGITS) or key in shadows:
+        if holds_logits(key) or key in shadows:
             least = np.copysign(float(_SINGLE.tiny), value)
             value = np.where((value != 0) & (np.abs(value) < _SINGLE.tiny), least, value)
         return value.astype(np.float32)
@@ -152,10 +161,21 @@ class Checkpoint(Preformatted):
             )
         return self.calibration
 
-    def logit_codes(self, layer: str) -> NDArray[np.int8]:
-        """Return the 8-bit codes of a binary layer's logits, which are computed here if the checkpoint holds floats."""
-        held = self.tensors[layer + LOGITS]
-        return held if held.dtype == np.int8 else logits.to_codes(held)
+    def coded(self, layer: str) -> Coded:
+        """Return a layer's random weights as 8-bit codes, which are computed here if the checkpoint holds floats."""
+        coding, held = self._held(layer)
+        coded = all(tensor.dtype == np.int8 for tensor in held)
+        return Coded(coding, held if coded else coding.encode(*self.real_logits(layer)))
+
+    def real_logits(self, layer: str) -> tuple[NDArray[np.float64], ...]:
+        """Return the logits of a layer's random weights, in the order of `Coding.tensors`; of codes, the middles."""
+        reals = (logits.from_codes(tensor) if tensor.dtype == np.int8 else tensor for tensor in self._held(layer)[1])
+        return tuple(tensor.astype(np.float64) for tensor in reals)
+
+    def _held(self, layer: str) -> tuple[Coding, tuple[NDArray[Any], ...]]:
+        coding = next(coding_of(node.kind) for node in self.nodes if node.name == layer)
+        assert coding is not None
+        return coding, tuple(self.tensors[f"{layer}.weight.{name}"] for name in coding.tensors)
 
     def signs(self, layer: str) -> NDArray[np.int8]:
         """Return the +-1 weights of a layer of a Binarized NN."""
@@ -188,6 +208,12 @@ def load(path: str | Path) -> Checkpoint:
     return checkpoint
 
 
+def version_of(nodes: Sequence[Node]) -> int:
+    """Return the version of the format that holds these layers: the oldest whose readers know them."""
+    codings = (coding_of(node.kind) for node in nodes)
+    return 1 if all(coding is None or coding.name == "binary" for coding in codings) else 2
+
+
 def _decode(content: Mapping[str, Any], source: str) -> Checkpoint:
     expect_only("it", content, _KEYS)
     nodes = tuple(_node(expect(dict, node, "a layer")) for node in field(list, content, "nodes"))
@@ -208,7 +234,7 @@ def _decode(content: Mapping[str, Any], source: str) -> Checkpoint:
         nodes,
         {key: np.array(value, value.dtype.newbyteorder("="), order="C") for key, value in tensors.items()},
         encoding,
-        None if samples is None else _inflate(expect(dict, samples, "calibration"), encoding),
+        None if samples is None else calibration_of(expect(dict, samples, "calibration"), encoding),
         source,
         whitening,
         None if original is None else origin_of(expect(dict, original, "the original")),
@@ -284,37 +310,11 @@ def _check_tensors(nodes: tuple[Node, ...], tensors: Mapping[str, NDArray[Any]])
 def shadows_of(checkpoint: Checkpoint) -> frozenset[str]:
     """Return the keys of the weights of a Binarized NN, of which only the signs count."""
     return frozenset(
-        f"{node.name}.weight" for node in checkpoint.nodes if node.kind.startswith("ste_") and node.kind != "ste_sign"
+        key
+        for node in checkpoint.nodes
+        if node.kind.startswith("ste_") and (key := f"{node.name}.weight") in checkpoint.tensors
     )
 
 
 def signs_of(weights: NDArray[Any]) -> NDArray[np.int8]:
     return np.where(weights >= 0, np.int8(1), np.int8(-1))
-
-
-def _inflate(stored: Mapping[str, Any], encoding: InputEncoding) -> NDArray[Any]:
-    """Return the calibration samples.
-
-    Their declared shape is checked first, and no more bytes are inflated than it says.
-    """
-    expect_only("calibration", stored, ("dtype", "shape", "deflated"))
-    name, shape = field(str, stored, "dtype"), field(list, stored, "shape")
-    data = field(np.ndarray, stored, "deflated")
-    if name != encoding.dtype.name or data.dtype != np.uint8 or data.ndim != 1:
-        invalid(f"calibration is {shown(name)}, expected {encoding.dtype.name}, deflated")
-    if any(type(n) is not int for n in shape) or tuple(shape[1:]) != encoding.shape or not shape or shape[0] < 0:
-        invalid("the shape of calibration is not that of samples of the input")
-    size = math.prod(shape)
-    if shape[0] > MOST_SAMPLES or size > MOST_SAMPLE_BYTES:
-        raise BlrcError(
-            f"{shape[0]} calibration samples of {size} bytes together are too many; at most {MOST_SAMPLES} samples of "
-            f"{MOST_SAMPLE_BYTES} bytes are taken"
-        )
-    inflater = zlib.decompressobj()
-    try:
-        raw = inflater.decompress(np.ascontiguousarray(data).data, size + 1)
-    except zlib.error as error:
-        invalid(f"calibration cannot be inflated: {error}")
-    if len(raw) != size or not inflater.eof:
-        invalid(f"calibration is not the {size} bytes that its shape says")
-    return np.frombuffer(bytearray(raw), encoding.dtype).reshape(shape)

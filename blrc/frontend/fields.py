@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import math
+import zlib
 from collections.abc import Collection, Mapping
 from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
 
 from blrc.errors import BlrcError
 from blrc.frontend.kinds.record import shown
@@ -17,6 +22,10 @@ def expect_only(what: str, held: Mapping[str, Any], known: Collection[str]) -> N
         invalid(f"{what} has a field {key}, which this version of blrc does not know")
 
 
+MOST_SAMPLES = 2**20  # for calibration: a few hundred suffice
+MOST_SAMPLE_BYTES = 2**28  # of all of them together, in memory
+
+
 def encoding_of(held: Mapping[str, Any]) -> InputEncoding:
     """Return the encoding of the raw input that a checkpoint holds."""
     expect_only("the input", held, ("kind", "shape", "scale", "mean", "std", "table", "at", "exact"))
@@ -27,6 +36,34 @@ def encoding_of(held: Mapping[str, Any]) -> InputEncoding:
     at = _integers(_maybe_list(held, "at"), "at")
     exact = expect(bool, held["exact"], "exact") if "exact" in held else None
     return InputEncoding(field(str, held, "kind"), shape, scale, mean, std, given, at, exact)
+
+
+def calibration_of(stored: Mapping[str, Any], encoding: InputEncoding) -> NDArray[Any]:
+    """Return the calibration samples.
+
+    Their declared shape is checked first, and no more bytes are inflated than it says.
+    """
+    expect_only("calibration", stored, ("dtype", "shape", "deflated"))
+    name, shape = field(str, stored, "dtype"), field(list, stored, "shape")
+    data = field(np.ndarray, stored, "deflated")
+    if name != encoding.dtype.name or data.dtype != np.uint8 or data.ndim != 1:
+        invalid(f"calibration is {shown(name)}, expected {encoding.dtype.name}, deflated")
+    if any(type(n) is not int for n in shape) or tuple(shape[1:]) != encoding.shape or not shape or shape[0] < 0:
+        invalid("the shape of calibration is not that of samples of the input")
+    size = math.prod(shape)
+    if shape[0] > MOST_SAMPLES or size > MOST_SAMPLE_BYTES:
+        raise BlrcError(
+            f"{shape[0]} calibration samples of {size} bytes together are too many; at most {MOST_SAMPLES} samples of "
+            f"{MOST_SAMPLE_BYTES} bytes are taken"
+        )
+    inflater = zlib.decompressobj()
+    try:
+        raw = inflater.decompress(np.ascontiguousarray(data).data, size + 1)
+    except zlib.error as error:
+        invalid(f"calibration cannot be inflated: {error}")
+    if len(raw) != size or not inflater.eof:
+        invalid(f"calibration is not the {size} bytes that its shape says")
+    return np.frombuffer(bytearray(raw), encoding.dtype).reshape(shape)
 
 
 def _maybe_list(held: Mapping[str, Any], key: str) -> list[Any]:

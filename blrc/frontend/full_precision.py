@@ -9,11 +9,13 @@ import torch
 from torch import nn
 
 from blrc.errors import BlrcError
-from blrc.frontend.checkpoint import REAL_FORMAT, VERSION
+from blrc.frontend.checkpoint import REAL_FORMAT
 from blrc.frontend.saving import write_sealed
 from blrc.net.encoding import InputKind
 from blrc.reading import sealed
 from blrc.reading.schema import unknown_field
+
+VERSION = 1
 
 
 def save_real(model: nn.Module, path: str | Path, kind: InputKind = "uint8") -> None:

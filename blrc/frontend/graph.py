@@ -21,6 +21,7 @@ from blrc import nn as bnn
 from blrc.errors import BlrcError
 from blrc.frontend.kinds import table
 from blrc.frontend.kinds.node import Node
+from blrc.frontend.weights.table import CODINGS
 from blrc.net.encoding import InputEncoding
 from blrc.net.heads import Heads
 from blrc.net.net import INPUT
@@ -31,6 +32,8 @@ from blrc.net.standardising import MIDDLE
 class _Kind:
     cls: type[nn.Module]
     options: tuple[str, ...]
+    weight: str | None = None
+    """Name of the distribution of its weights."""
 
     def read(self, module: nn.Module) -> dict[str, Any]:
         return {option: _plain(option, getattr(module, option)) for option in self.options}
@@ -41,13 +44,17 @@ class _Kind:
         if self.cls is nn.Hardtanh:
             low, high = (options[key] for key in self.options)
             return nn.Hardtanh(-math.inf if low is None else low, math.inf if high is None else high)
-        return self.cls(**{name: _tuples(value) for name, value in options.items()})
+        given = {} if self.weight is None else {"weight": self.weight}
+        return self.cls(**{name: _tuples(value) for name, value in options.items()}, **given)
 
 
+RANDOM: Mapping[str, type[nn.Module]] = {
+    "conv1d": bnn.BinaryConv1d,
+    "conv2d": bnn.BinaryConv2d,
+    "linear": bnn.BinaryLinear,
+}
+"""Layers of random weights; the name of a distribution before these names gives their kinds."""
 _CLASSES: Mapping[str, type[nn.Module]] = {
-    "binary_conv1d": bnn.BinaryConv1d,
-    "binary_conv2d": bnn.BinaryConv2d,
-    "binary_linear": bnn.BinaryLinear,
     "batch_norm1d": bnn.StochasticBatchNorm1d,
     "batch_norm2d": bnn.StochasticBatchNorm2d,
     "max_pool1d": bnn.StochasticMaxPool1d,
@@ -59,6 +66,9 @@ _CLASSES: Mapping[str, type[nn.Module]] = {
     "ste_conv2d": bnn.SteConv2d,
     "ste_linear": bnn.SteLinear,
     "ste_sign": bnn.SteSign,
+    "levels": bnn.StochasticLevels,
+    "ste_levels": bnn.SteLevels,
+    "gaussian_sample": bnn.GaussianSample,
     "plain_norm1d": nn.BatchNorm1d,
     "plain_norm2d": nn.BatchNorm2d,
     "plain_pool1d": bnn.MaxPool1d,
@@ -72,7 +82,17 @@ _CLASSES: Mapping[str, type[nn.Module]] = {
     "strict_sign": bnn.StrictSign,
 }
 # Options are those of the table, so that nothing is captured that the reader of checkpoints does not know.
-KINDS: Mapping[str, _Kind] = {name: _Kind(cls, tuple(table.KINDS[name].options)) for name, cls in _CLASSES.items()}
+KINDS: dict[str, _Kind] = {name: _Kind(cls, tuple(table.KINDS[name].options)) for name, cls in _CLASSES.items()}
+
+
+def random_kinds(weight: str) -> dict[str, _Kind]:
+    """Return the kinds of layers whose weights have the distribution of that name."""
+    found = {f"{weight}_{layer}": cls for layer, cls in RANDOM.items()}
+    return {name: _Kind(cls, tuple(table.KINDS[name].options), weight) for name, cls in found.items()}
+
+
+for _name in CODINGS:
+    KINDS |= random_kinds(_name)
 
 
 class GraphModel(nn.Module):

@@ -6,7 +6,7 @@ import json
 import operator
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blrc.errors import BlrcError
-from blrc.frontend import logits
 from blrc.frontend.checkpoint import Checkpoint
 from blrc.frontend.kinds.node import Node
 from blrc.frontend.kinds.table import kind_of
+from blrc.frontend.weights.table import coding_of
 from blrc.net.net import Layer, Net, Reals
 
 SEED_LIMIT = 2**64
@@ -34,7 +34,8 @@ class Member:
 
     Attributes:
         layers: names of the binary layers that are sampled, while the others stay at MAP; None samples all of them.
-        freeze: weights with min(p, 1-p) < freeze stay at MAP; 0 freezes none, 1/2 all.
+        freeze: weights that take another value than the likeliest with a probability below `freeze` stay at MAP: of
+            binary ones where min(p, 1-p) < freeze. 0 freezes none, and 1/2 all binary ones.
 
     The random bits of a weight do not depend on `layers` and `freeze`, so every sampled weight is as in
     `Member(seed, index)`.
@@ -59,7 +60,7 @@ class Member:
         if not isinstance(self.freeze, Fraction):
             raise BlrcError(f"freeze {self.freeze!r}: must be a Fraction; blrc.frontend.sample.parse_freeze makes one")
         if not 0 <= self.freeze <= Fraction(1, 2):
-            raise BlrcError(f"freeze {self.freeze}: must be from 0 to 1/2, as the rarer sign's probability is")
+            raise BlrcError(f"freeze {self.freeze}: must be from 0 to 1/2, a probability of the less likely values")
         if self.seed is None and (self.layers is not None or self.freeze):
             raise BlrcError("map: nothing of it is sampled, so it takes no layers and no freeze")
 
@@ -106,7 +107,12 @@ MAP = Member()
 
 def binary_layers(checkpoint: Checkpoint) -> dict[str, str]:
     """Return the kind of each layer that can be sampled, such as ``binary_linear``, by name, in order."""
-    return {node.name: node.kind for node in checkpoint.nodes if node.kind.startswith("binary_")}
+    return {node.name: node.kind for node in checkpoint.nodes if coding_of(node.kind) is not None}
+
+
+def binary_convolutions(checkpoint: Checkpoint) -> tuple[str, ...]:
+    """Return the names of the convolutions that can be sampled, in order."""
+    return tuple(name for name, kind in binary_layers(checkpoint).items() if "_conv" in kind)
 
 
 def sampled_layers(checkpoint: Checkpoint, choice: str | Sequence[str]) -> tuple[str, ...] | None:
@@ -125,7 +131,7 @@ def sampled_layers(checkpoint: Checkpoint, choice: str | Sequence[str]) -> tuple
     if choice == "all":
         return None
     if choice == "conv":
-        chosen = {name for name, kind in known.items() if kind.startswith("binary_conv")}
+        chosen = set(binary_convolutions(checkpoint))
         if not chosen:
             raise BlrcError(f"{who} its binary convolutions: it has none; {have}")
     elif isinstance(choice, str):
@@ -183,12 +189,19 @@ def sample(checkpoint: Checkpoint, member: Member = MAP, running: bool = False) 
     """
     if member.layers is not None:
         sampled_layers(checkpoint, member.layers)  # refuses unknown names
-    layers = tuple(_layer(checkpoint, node, index, member, running) for index, node in enumerate(checkpoint.nodes))
-    net = Net(checkpoint.encoding, layers, str(member), heads=checkpoint.heads)
+    layers: list[Layer] = []
+    passed: dict[str, str] = {}  # a layer that passes a value on, and which value
+    for index, node in enumerate(checkpoint.nodes):
+        layer = _layer(checkpoint, node, index, member, running)
+        if layer is None:
+            passed[node.name] = passed.get(node.inputs[0], node.inputs[0])
+        else:
+            layers.append(replace(layer, x=passed.get(layer.x, layer.x)))
+    net = Net(checkpoint.encoding, tuple(layers), str(member), heads=checkpoint.heads)
     return net.upto(net.heads[0][1]) if len(net.heads) == 1 else net
 
 
-def _layer(checkpoint: Checkpoint, node: Node, index: int, member: Member, running: bool) -> Layer:
+def _layer(checkpoint: Checkpoint, node: Node, index: int, member: Member, running: bool) -> Layer | None:
     who = f"{checkpoint.source}: layer {node.name!r}"
     if len(node.inputs) != 1:
         raise BlrcError(f"{who} has {len(node.inputs)} inputs; layers take one")
@@ -207,17 +220,15 @@ class _Numbers:
     member: Member
     running: bool
 
-    def signs(self) -> NDArray[np.int8]:
+    def weights(self) -> NDArray[np.int8]:
         name, member = self.node.name, self.member
-        if self.node.kind.startswith("ste_"):  # a Binarized NN: every member is the same network
+        if coding_of(self.node.kind) is None:  # a Binarized NN: every member is the same network
             return self.checkpoint.signs(name)
-        codes = self.checkpoint.logit_codes(name)
+        weights = self.checkpoint.coded(name)
         if member.seed is None or (member.layers is not None and name not in member.layers):
-            return logits.map_signs(codes)
-        signs = logits.sample_signs(codes, member.seed, member.index, self.index)
-        if not member.freeze:
-            return signs
-        return np.where(logits.frozen(member.freeze)[codes.astype(np.int16) + 128], logits.map_signs(codes), signs)
+            return weights.likeliest()
+        drawn = weights.sampled(member.seed, member.index, self.index)
+        return np.where(weights.frozen(member.freeze), weights.likeliest(), drawn) if member.freeze else drawn
 
     def reals(self, tensor: str) -> Reals:
         return np.asarray(self.checkpoint.tensors[f"{self.node.name}.{tensor}"], dtype=np.float64)

@@ -20,15 +20,14 @@ from torch import nn
 from blrc.datasets import whitening as whiten
 from blrc.datasets.whitening import Whitening
 from blrc.errors import BlrcError
-from blrc.frontend import logits
 from blrc.frontend.capture.byvalue.front import captured_strictly, unwrapped
 from blrc.frontend.capture.byvalue.read import read, values_of
 from blrc.frontend.capture.byvalue.rules.entry import ROUND
 from blrc.frontend.capture.check import check_count, check_equal, inputs_of
 from blrc.frontend.capture.walk import array_of, named_modules, tensors_of
-from blrc.frontend.checkpoint import FORMAT, LOGITS, VERSION, Checkpoint, check, shadows_of, signs_of
+from blrc.frontend.checkpoint import FORMAT, Checkpoint, check, shadows_of, signs_of, version_of
 from blrc.frontend.graph import GraphModel, of_codes
-from blrc.frontend.sample import sample
+from blrc.frontend.sample import binary_layers, sample
 from blrc.net.encoding import InputEncoding, exactly
 from blrc.net.pieces import pieces
 from blrc.net.shapes import check_shapes
@@ -95,14 +94,11 @@ def save(
 
 def write(checkpoint: Checkpoint, path: Path, compact: bool = False) -> None:
     """Write a checkpoint that is in memory (atomically); `save` describes `compact`."""
-    shadows, input = shadows_of(checkpoint), checkpoint.encoding
-    tensors = {
-        key: torch.from_numpy(np.array(_compacted(key, value, shadows) if compact else value))
-        for key, value in checkpoint.tensors.items()
-    }
+    input, small = checkpoint.encoding, _compacted(checkpoint) if compact else {}
+    tensors = {key: torch.from_numpy(np.array(small.get(key, value))) for key, value in checkpoint.tensors.items()}
     content = {
         "format": FORMAT,
-        "version": VERSION,
+        "version": version_of(checkpoint.nodes),
         "nodes": [{**asdict(node), "inputs": list(node.inputs)} for node in checkpoint.nodes],
         "tensors": tensors,
         "input": {
@@ -220,10 +216,13 @@ def _tensors(plain: Mapping[str, Any]) -> dict[str, Any]:
     return {key: torch.from_numpy(value) if isinstance(value, np.ndarray) else value for key, value in plain.items()}
 
 
-def _compacted(key: str, value: NDArray[Any], shadows: frozenset[str]) -> NDArray[Any]:
-    if key in shadows:
-        return signs_of(value)
-    return logits.to_codes(value) if key.endswith(LOGITS) and value.dtype != np.int8 else value
+def _compacted(checkpoint: Checkpoint) -> dict[str, NDArray[np.int8]]:
+    """Return what stands for weights in a compact checkpoint, by key: signs of fixed ones, codes of random ones."""
+    found = {key: signs_of(checkpoint.tensors[key]) for key in shadows_of(checkpoint)}
+    for layer in binary_layers(checkpoint):
+        weights = checkpoint.coded(layer)
+        found |= {f"{layer}.weight.{name}": c for name, c in zip(weights.coding.tensors, weights.codes, strict=True)}
+    return found
 
 
 def _deflate(samples: NDArray[Any] | None) -> dict[str, Any] | None:

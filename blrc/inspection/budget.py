@@ -86,6 +86,11 @@ def _refusal(
     yield ""
     yield from to_text(found)
     yield ""
+    convolutions = [op for op in program.ops if isinstance(op, Conv) and not op.is_dense]
+    whole = [op.name for op in convolutions if op.x.is_codes or op.y.is_codes]
+    if whole and budget.ram is not None and found.ram_bytes > budget.ram:
+        yield f"Layers that read or write codes keep whole maps, since they have no row strips: {', '.join(whole)}."
+        yield ""
     helpful = list(remedies(program, budget, found, all_sampled, form))
     if helpful:
         yield "What would help:"
@@ -109,7 +114,7 @@ def to_text(found: Memory) -> list[str]:
         if part.layer:
             sizes = layers.setdefault(part.layer, {})
             sizes[part.what] = sizes.get(part.what, 0) + part.nbytes
-    roles = {"weights": ("weights", "lists", "columns"), "thresholds": ("thresholds", "limits")}
+    roles = {"weights": ("weights", "lists", "columns"), "thresholds": ("thresholds", "limits", "scales")}
     rows: list[tuple[str, ...]] = [("flash", *roles, "other tables", "bytes")]
     for layer, sizes in layers.items():
         known = [sum(sizes.get(name, 0) for name in names) for names in roles.values()]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from blrc.display import NO_TERMINAL, table
 from blrc.frontend.checkpoint import Checkpoint
-from blrc.frontend.sample import binary_layers
+from blrc.frontend.sample import binary_convolutions, binary_layers
 from blrc.targets.c.layout.layout import Layout
 
 MEMBERS = 16
@@ -46,7 +46,7 @@ def choices(checkpoint: Checkpoint, layout: Layout, operations: int, members: in
         operations: multiply-adds of one inference of one network.
     """
     kinds = binary_layers(checkpoint)
-    convolutions = {name for name, kind in kinds.items() if kind.startswith("binary_conv")}
+    convolutions = set(binary_convolutions(checkpoint))
     classes = layout.program.classes
 
     def choice(options: str, sampled: Collection[str], sampled_members: int, gate: bool) -> Choice:

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from blrc.frontend.checkpoint import Checkpoint
-from blrc.frontend.logits import from_codes
 from blrc.frontend.sample import binary_layers, sample
+from blrc.frontend.weights.record import WORD
 from blrc.inspection import choices
 from blrc.inspection.report import Inspection, LayerReport
 from blrc.lowering.lower import lower
@@ -22,11 +22,11 @@ from blrc.reading.given import check_loaded
 from blrc.targets.c.layout.layout import Layout, Step, lay_out
 from blrc.targets.c.size import footprint
 
-SETTLED = 0.1  # a weight is settled where the less likely sign has a probability below this
+SETTLED = 0.1  # a weight is settled where the likeliest value has a probability above 1 minus this
 HISTOGRAM = 40
 _OP = {
     f"{weights}_{layer}": op
-    for weights in ("binary", "ste")
+    for weights in ("binary", "ternary", "ste")
     for layer, op in (("linear", "dense"), ("conv1d", "conv"), ("conv2d", "conv"))
 }
 
@@ -88,9 +88,8 @@ def _layer(checkpoint: Checkpoint, layout: Layout, step: Step, kinds: Mapping[st
     op = step.op
     certainty = settled = None
     weights = op.y.shape[2] * op.fan_in
-    if kinds.get(op.name, "").startswith("binary_"):
-        # max(p, 1-p) = sigmoid(|W|); there are 256 different ones.
-        larger = 1.0 / (1.0 + np.exp(-np.abs(from_codes(checkpoint.logit_codes(op.name)).astype(np.float64))))
+    if op.name in binary_layers(checkpoint):
+        larger = checkpoint.coded(op.name).counts().max(axis=-1) / WORD
         certainty, settled = float(larger.mean()), float((1.0 - larger < SETTLED).mean())
     kept = layout.rows.get(step.y.name)
     is_binary = isinstance(op, WeightedOp) and op.is_binary
@@ -121,7 +120,7 @@ def _kind(op: Op, kinds: Mapping[str, str]) -> str:
     if not isinstance(op, Conv):
         return op.title
     if op.groups == 1:
-        return _OP[kinds[op.name]]
+        return _OP.get(kinds.get(op.name, ""), op.title)  # what turns a map back has no layer of its name
     return "depthwise conv" if op.groups == op.x.shape[2] else "grouped conv"
 
 
@@ -130,7 +129,7 @@ def _geometry(op: Op, kinds: Mapping[str, str]) -> str:
         return _window(op.window)
     if not isinstance(op, Conv):
         return ""
-    parts = [] if _OP[kinds[op.name]] == "dense" else [_window(op.window)]
+    parts = [] if _kind(op, kinds) == "dense" else [_window(op.window)]
     if op.groups > 1:
         parts.append(f"{op.groups} groups")
     if op.pool is not None:
@@ -155,7 +154,6 @@ def weight_histograms(checkpoint: Checkpoint, bins: int = HISTOGRAM) -> dict[str
     """Return for each layer of random weights the share of its weights with p(B = +1) in each of `bins` equal bins."""
     found = {}
     for name in binary_layers(checkpoint):
-        p = 1.0 / (1.0 + np.exp(from_codes(checkpoint.logit_codes(name)).astype(np.float64)))
-        counts, _ = np.histogram(p, bins, (0.0, 1.0))
+        counts, _ = np.histogram(checkpoint.coded(name).counts()[..., -1] / WORD, bins, (0.0, 1.0))
         found[name] = (counts / counts.sum()).tolist()
     return found

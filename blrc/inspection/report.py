@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from blrc.display import NO_TERMINAL, Preformatted, sizes, table
-from blrc.inspection import choices
+from blrc.inspection import choices, divergence
 from blrc.net.encoding import InputEncoding
 
 
@@ -24,9 +24,9 @@ class LayerReport:
         input, output: shapes (height, width, channels).
         kernel: the runtime's function that computes the layer, without its prefix ``blrc_``.
         weights: the number of weights.
-        certainty: mean of max(p, 1-p) over the binary weights, from their 8-bit logit codes; None if there are no
-            binary weights, or if they are fixed (a Binarized NN).
-        settled: fraction of them with min(p, 1-p) < 0.1.
+        certainty: mean probability of random weights' likeliest values, from their 8-bit codes; None if there are
+            none, or if they are fixed (a Binarized NN).
+        settled: fraction of them whose likeliest value has a probability above 0.9.
         bits_per_weight: bits of the C's weight table for each weight, padding included; None without weights.
         flash: bytes of all constant tables (weights, thresholds, biases, input codes), without code.
         ram: bytes of the output's slot in the arena; 0 for what is never stored, and for the scores, which are in the
@@ -77,6 +77,7 @@ class Inspection(Preformatted):
         flash_total: bytes of tables, code and alignment, which `blrc export --flash` and the manifest count.
         choices: what one network and ensembles of it cost.
         heads: of a network with several heads, the name of each, and how many scores are its own.
+        divergence: where it was asked for, how far the weights of each layer are from their prior.
     """
 
     source: str
@@ -101,6 +102,7 @@ class Inspection(Preformatted):
     integer_operations: int
     choices: tuple[choices.Choice, ...]
     heads: tuple[tuple[str, int], ...] = ()
+    divergence: tuple[divergence.LayerDivergence, ...] = ()
 
     def __repr__(self) -> str:
         """Return the totals on one line; ``print`` shows the table."""
@@ -146,7 +148,7 @@ def to_text(inspection: Inspection, width: int = NO_TERMINAL) -> str:
     ram = inspection.arena + inspection.input_bytes + inspection.scores_bytes + inspection.stack
     lines += [
         "",
-        "certainty: mean of max(p, 1-p); settled: weights with min(p, 1-p) < 0.1; ops: multiply-adds inside the map;",
+        "certainty: mean probability of the likeliest value; settled: of above 0.9; ops: multiply-adds inside the map;",
         "tables, ram: bytes of tables and of the output's slot; total of ram: the arena, whose slots are shared;",
         "stack: bytes of predict while the layer runs; code and stack are upper bounds for a Cortex-M4, -Os",
         f"flash: tables {inspection.flash:,} bytes, code {inspection.code:,} and alignment {inspection.alignment:,}: "
@@ -159,6 +161,8 @@ def to_text(inspection: Inspection, width: int = NO_TERMINAL) -> str:
         *choices.to_text(inspection.choices, width),
         "networks run: by predict in the C, which stops when the label is settled",
     ]
+    if inspection.divergence:
+        lines += ["", *divergence.to_text(inspection.divergence, width)]
     return "\n".join(lines)
 
 

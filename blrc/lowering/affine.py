@@ -4,7 +4,8 @@ No other module knows how. For an integer pre-activation z of +-1 inputs the rea
 
     gamma (z - m) / sqrt(V) + beta = slope z + offset,    slope = gamma / sqrt(V),    offset = beta - slope m,
 
-or z + (the layer's bias) where it has no norm; scales, shifts and more norms compose. The integer score counts units
+or z + (the layer's bias) where it has no norm; scales, shifts and more norms compose. Where the layer reads codes of
+levels, z counts their steps. The integer score counts units
 of `scale`:
 
     multiplier = round(slope / scale),    bias = round(offset / scale).                                         (2)
@@ -52,7 +53,10 @@ class ScoreNumbers:
     bias: NDArray[np.int64]
 
     def fits(self, inputs: int) -> bool:
-        """Return whether all scores of `inputs` +-1 inputs fit int32, even as bias + multiplier (n - 2 count)."""
+        """Return whether all scores fit int32, even as bias + multiplier (n - 2 count), where `inputs` is n.
+
+        Inputs that are codes count as often as the largest code says.
+        """
         return all(
             2 * (abs(int(m)) * inputs + abs(int(b))) < INT32_MAX
             for m, b in zip(self.multiplier, self.bias, strict=True)
@@ -68,7 +72,8 @@ def score_scale(stages: Sequence[ScoreStage]) -> float:
     """
     scale = Fraction(SMALLEST_SCALE)
     for stage in stages:
-        while not affine(stage, scale).fits(stage.linear.weights.shape[1]):
+        peak = 1 if stage.reads is None else stage.reads.most
+        while not affine(stage, scale).fits(stage.linear.weights.shape[1] * peak):
             scale *= 2
             if scale > _LARGEST:
                 raise BlrcError(f"layer {stage.linear.name!r}: its scores are too large for any scale; train it again")
@@ -89,10 +94,11 @@ def affine(stage: ScoreStage, scale: Fraction) -> ScoreNumbers:
 def real_scores(stage: ScoreStage, z: NDArray[Any]) -> NDArray[np.float64]:
     """Return the real scores in float64, computed directly, for comparison; z is ``(N, classes)``."""
     linear = stage.linear
-    x = np.asarray(z + (0.0 if linear.bias is None else linear.bias), dtype=np.float64)
+    unit = _unit(stage)
+    x = np.asarray(z / float(unit) + (0.0 if linear.bias is None else linear.bias), dtype=np.float64)
     for step in stage.chain:
         if isinstance(step, Norm):
-            pairs = [norm_moments(linear, stage.chain, step, Fraction(1), c) for c in range(len(step.gamma))]
+            pairs = [norm_moments(linear, stage.chain, step, unit, c) for c in range(len(step.gamma))]
             mean, spread = np.array([float(m) for m, _ in pairs]), np.sqrt(np.array([float(v) for _, v in pairs]))
             x = step.gamma * (x - mean) / spread + step.beta
         elif isinstance(step, Scale):
@@ -103,7 +109,11 @@ def real_scores(stage: ScoreStage, z: NDArray[Any]) -> NDArray[np.float64]:
 
 
 def _class(stage: ScoreStage, half: Fraction, c: int) -> tuple[int, int]:
-    """Return multiplier and bias of class c."""
+    """Return multiplier and bias of class c.
+
+    Where all weights are 0, so is z, and the multiplier: the slope of its norm, whose variance is 0, may be huge and
+    would make the scale that all classes share coarse.
+    """
     linear = stage.linear
     if linear.bias is not None:
         check_finite(linear.name, "bias", linear.bias)
@@ -111,10 +121,16 @@ def _class(stage: ScoreStage, half: Fraction, c: int) -> tuple[int, int]:
         check_step(step)
     slope: Real = Fraction(1)
     offset: Real = Fraction(0)
-    for line in channel_steps(linear, stage.chain, Fraction(1), c):
+    for line in channel_steps(linear, stage.chain, _unit(stage), c):
         assert isinstance(line, Affine)
         slope, offset = line.slope(slope), line(offset)
-    return _rounded(partial(_below, slope, half)), _rounded(partial(_below, offset, half))
+    multiplier = _rounded(partial(_below, slope, half)) if linear.weights[c].any() else 0
+    return multiplier, _rounded(partial(_below, offset, half))
+
+
+def _unit(stage: ScoreStage) -> Fraction:
+    """Return how many units of z make a real one."""
+    return Fraction(1) if stage.reads is None else 1 / Fraction(stage.reads.step)
 
 
 def _below(value: Real, half: Fraction, halves: int) -> bool:

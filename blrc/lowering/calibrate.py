@@ -17,11 +17,12 @@ from numpy.typing import NDArray
 
 from blrc.errors import BlrcError
 from blrc.lowering.chain import has_affine_prefix, pick
-from blrc.lowering.fold import Folded, fold_stage
+from blrc.lowering.fold import Folded, fold_stage, inputs_of
 from blrc.lowering.preactivations import max_pool, preactivation, prepare
 from blrc.lowering.single import rounded
+from blrc.net.elements import ELEMENTS, DType, code_type
 from blrc.net.encoding import InputEncoding
-from blrc.net.net import Conv, Dense, Flatten, Layer, MaxPool, Net, Norm, Pointwise, Scale, Sums
+from blrc.net.net import Conv, Dense, Flatten, Layer, Levels, MaxPool, Net, Norm, Pointwise, Scale, Sums
 from blrc.net.pieces import ScoreStage, Stage, pieces
 from blrc.net.shapes import check_shapes
 
@@ -45,25 +46,28 @@ def calibrate(net: Net, samples: NDArray[Any]) -> Net:
     if len(samples) < 2:
         raise BlrcError(f"calibration needs at least 2 samples, got {len(samples)}; a few hundred are better")
     shapes = check_shapes(net)
-    _check_room(shapes, len(samples))
+    _check_room(net, shapes, len(samples))
     prepare(float(len(samples)) * sum(_multiply_adds(layer, shapes) for layer in net.layers))
     x: _Maps = _Raw(net.encoding, samples)
-    binary = net.encoding.is_binary
+    behind = net.encoding.is_binary
     calibrated: dict[str, Norm] = {}
+    dtype: DType = "bits"
     for piece in pieces(net):
         if isinstance(piece, Stage):
-            z = _Sums(piece.linear, x, 1 if binary else net.encoding.peak, shapes[piece.linear.name])
+            z = _Sums(piece.linear, x, inputs_of(piece, net.encoding, behind).peak, shapes[piece.linear.name])
             calibrated.update(_calibrated(piece.chain, z))
             stage = replace(piece, chain=tuple(_replaced(step, calibrated) for step in piece.chain))
-            rule = folded(stage, net.encoding, binary)
-            x = _Bits.of(decide(stage, rule, part) for part in z)
-            binary = True
+            rule = folded(stage, net.encoding, behind)
+            dtype = code_type(stage.sign.bits) if isinstance(stage.sign, Levels) else "bits"
+            x = _Packed.of((decide(stage, rule, part) for part in z), dtype)
+            behind = True
         elif isinstance(piece, MaxPool):
-            x = _Bits.of(max_pool(part, piece.window) for part in x)
+            x = _Packed.of((max_pool(part, piece.window) for part in x), dtype)
         elif isinstance(piece, Flatten):
             x = _Flat(x)
         elif isinstance(piece, ScoreStage) and piece.norm is not None:
-            calibrated.update(_calibrated(piece.chain, _Sums(piece.linear, x, 1, shapes[piece.linear.name])))
+            peak = inputs_of(piece, net.encoding, behind).peak
+            calibrated.update(_calibrated(piece.chain, _Sums(piece.linear, x, peak, shapes[piece.linear.name])))
     layers: tuple[Layer, ...] = tuple(calibrated.get(layer.name, layer) for layer in net.layers)
     return replace(net, layers=layers)
 
@@ -104,12 +108,14 @@ def _by_channel(values: NDArray[Any], z: NDArray[Any]) -> NDArray[Any]:
     return values.reshape(1, -1, *[1] * (z.ndim - 2))
 
 
-def _check_room(shapes: Mapping[str, tuple[int, ...]], count: int) -> None:
-    for name, shape in shapes.items():
-        if math.prod(shape) * count > MOST_BITS:
+def _check_room(net: Net, shapes: Mapping[str, tuple[int, ...]], count: int) -> None:
+    for layer in net.layers:
+        size = math.prod(shapes[layer.name]) * (layer.bits if isinstance(layer, Levels) else 1)
+        if size * count > MOST_BITS:
+            what = "bits" if isinstance(layer, Levels) else "values"
             raise BlrcError(
-                f"calibration: layer {name!r} has {math.prod(shape)} values for each of {count} samples, together more "
-                f"than {MOST_BITS}; save the network again with at most {MOST_BITS // math.prod(shape)} samples"
+                f"calibration: layer {layer.name!r} has {size} {what} for each of {count} samples, together more "
+                f"than {MOST_BITS}; save the network again with at most {MOST_BITS // size} samples"
             )
 
 
@@ -140,21 +146,32 @@ class _Raw:
 
 
 @dataclass(frozen=True, eq=False)
-class _Bits:
-    """Hold +-1 maps, packed into bits."""
+class _Packed:
+    """Hold maps of +-1 or of codes, each bit of them packed by itself."""
 
-    parts: list[tuple[NDArray[np.uint8], tuple[int, ...]]]
+    parts: list[tuple[list[NDArray[np.uint8]], tuple[int, ...]]]
+    dtype: DType
 
     @staticmethod
-    def of(maps: Iterable[NDArray[np.int8]]) -> _Bits:
+    def of(maps: Iterable[NDArray[Any]], dtype: DType) -> _Packed:
         """Pack maps with channels on axis 1, in the order in which they lie in memory."""
+        bits = ELEMENTS[dtype].code_bits
         lines = (np.moveaxis(part, 1, -1) for part in maps)
-        return _Bits([(np.packbits(part > 0), part.shape) for part in lines])
+        return _Packed(
+            [
+                ([np.packbits(part & 1 << p) for p in range(bits)] if bits else [np.packbits(part > 0)], part.shape)
+                for part in lines
+            ],
+            dtype,
+        )
 
-    def __iter__(self) -> Iterator[NDArray[np.int8]]:
+    def __iter__(self) -> Iterator[NDArray[Any]]:
         for packed, shape in self.parts:
-            plus = np.unpackbits(packed, count=math.prod(shape)).view(np.int8).reshape(shape)
-            yield np.moveaxis(2 * plus - np.int8(1), -1, 1)
+            each = [np.unpackbits(bits, count=math.prod(shape)).reshape(shape) for bits in packed]
+            if self.dtype == "bits":
+                yield np.moveaxis(2 * each[0].view(np.int8) - np.int8(1), -1, 1)
+            else:
+                yield np.moveaxis(np.asarray(sum(bits << np.uint8(p) for p, bits in enumerate(each))), -1, 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -222,36 +239,49 @@ def sums(z: NDArray[Any]) -> Sums:
     return Sums(count, tuple(map(int, total)), tuple(map(int, squares)))
 
 
-def folded(stage: Stage, encoding: InputEncoding, binary: bool) -> Folded:
-    """Return flips and thresholds of a stage.
+def folded(stage: Stage, encoding: InputEncoding, behind: bool) -> Folded:
+    """Return flips and thresholds of a stage; see `inputs_of` for the arguments."""
+    inputs = inputs_of(stage, encoding, behind)
+    bound = fan_in(stage.linear) * inputs.peak
+    rule = fold_stage(stage, inputs.scale, -bound, bound, inputs.binary)
+    if stage.rounding == "exact":
+        return rule
+    return rounded(stage, rule, float(inputs.scale), -bound, bound, inputs.binary)
 
-    Args:
-        encoding: the network's input.
-        binary: whether the stage reads +-1, and not the input's codes.
+
+def decide(stage: Stage, rule: Folded, z: NDArray[Any]) -> NDArray[Any]:
+    """Return the output of a stage that the folded thresholds give for pre-activations `z` (channels on axis 1).
+
+    It is +-1 (int8), or codes (uint8).
     """
-    peak, scale = (1, 1.0) if binary else (encoding.peak, encoding.scale)
-    bound = fan_in(stage.linear) * peak
-    rule = fold_stage(stage, scale, -bound, bound, binary)
-    return rule if stage.rounding == "exact" else rounded(stage, rule, scale, -bound, bound, binary)
-
-
-def decide(stage: Stage, rule: Folded, z: NDArray[Any]) -> NDArray[np.int8]:
-    """Return the +-1 output of a stage that the folded threshold gives for pre-activations `z` (channels on axis 1)."""
     parts = []
     for i in range(0, len(z), CHUNK):
-        x = 2 * passes(rule, z[i : i + CHUNK]).view(np.int8) - np.int8(1)
+        found = passes(rule, z[i : i + CHUNK])
+        x = found if isinstance(stage.sign, Levels) else 2 * found.view(np.int8) - np.int8(1)
         for pool in stage.pools:
             x = max_pool(x, pool.window)
-        if rule.inverted.any():
-            x = x * _by_channel(np.where(rule.inverted, np.int8(-1), np.int8(1)), x)
-        parts.append(np.moveaxis(x, 1, -1))  # in the order in which it lies in memory
+        parts.append(np.moveaxis(turned(stage, rule, x), 1, -1))  # in the order in which it lies in memory
     return np.moveaxis(np.concatenate(parts), -1, 1)
 
 
-def passes(rule: Folded, z: NDArray[Any]) -> NDArray[np.bool_]:
-    """Return whether each z, with channels on axis 1, reaches its threshold after the flip."""
-    sign = _by_channel(np.where(rule.flip, -1, 1).astype(z.dtype), z)
-    return np.asarray(sign * z >= _by_channel(rule.threshold.astype(z.dtype), z))
+def turned(stage: Stage, rule: Folded, x: NDArray[Any]) -> NDArray[Any]:
+    """Return what +-1 or codes, with channels on axis 1, stand for: the opposite in channels that are inverted."""
+    if not rule.inverted.any():
+        return x
+    if isinstance(stage.sign, Levels):
+        return np.asarray(np.where(_by_channel(rule.inverted, x), np.uint8(stage.sign.most) - x, x))
+    return np.asarray(x * _by_channel(np.where(rule.inverted, np.int8(-1), np.int8(1)), x))
+
+
+def passes(rule: Folded, z: NDArray[Any]) -> NDArray[Any]:
+    """Return whether each z, with channels on axis 1, reaches its threshold after the flip; or how many it reaches."""
+    z = _by_channel(np.where(rule.flip, -1, 1).astype(z.dtype), z) * z
+    if rule.threshold.ndim == 1:
+        return np.asarray(z >= _by_channel(rule.threshold.astype(z.dtype), z))
+    codes = np.empty(z.shape, np.uint8)
+    for c, limits in enumerate(rule.threshold):
+        codes[:, c] = np.searchsorted(limits, z[:, c], side="right")
+    return codes
 
 
 def fan_in(linear: Conv | Dense) -> int:

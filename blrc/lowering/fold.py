@@ -1,4 +1,4 @@
-"""Fold what stands between a binary layer and its sign into a flip and an integer threshold for each channel.
+"""Fold what stands between a binary layer and its sign into a flip and integer thresholds for each channel.
 
 No other module knows how. For an integer pre-activation z a network decides f(z) >= t, where f is the chain of norms,
 scales, PReLUs, clips and pools (`blrc.lowering.chain`). With a norm alone that is
@@ -13,6 +13,10 @@ The maximum of a pool becomes an OR of bits. Where f falls behind the pool, the 
 it: NOT(OR(f(z) < t)). The OR is what is computed. Its bits are *inverted*, and whoever reads them negates the weights
 of that channel.
 
+An activation of levels (`blrc.net.net.Levels`) decides f(z) >= s (t - 1/2) for t = 1, 2, ..., and its code is how many
+of these hold. Each has a threshold of its own by the same law, and they never decrease. The maximum of a pool is that
+of codes. Where f falls behind the pool, the code is the largest one less how many f(z) < s (t - 1/2) hold.
+
 Thresholds are confined to [low, high + 1], where [low, high] is the reachable range: low means always, high + 1 means
 never.
 """
@@ -23,6 +27,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,11 +42,39 @@ from blrc.lowering.chain import (
     pick,
     signs,
 )
-from blrc.net.net import Conv, Dense, Leak, Norm, Pointwise, Reals, Scale, Shift, Sign, Threshold, check_finite
-from blrc.net.pieces import Stage
+from blrc.net.encoding import InputEncoding
+from blrc.net.net import Conv, Dense, Leak, Levels, Norm, Pointwise, Reals, Scale, Shift, Sign, Threshold, check_finite
+from blrc.net.pieces import ScoreStage, Stage
 
 TIE = 1e-12
 """Relative size of what float64's rounding may have done to a value; smaller values are ties."""
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Describe the integers that a layer reads.
+
+    Attributes:
+        peak: their largest magnitude.
+        scale: how many make one unit of the real values that they stand for.
+        binary: whether they are +-1.
+    """
+
+    peak: int
+    scale: Fraction
+    binary: bool
+
+
+def inputs_of(stage: Stage | ScoreStage, encoding: InputEncoding, behind: bool) -> Inputs:
+    """Return what the binary layer of a stage reads.
+
+    Args:
+        encoding: the network's input.
+        behind: whether the layer reads what another stage gives, or bits, and not the input's codes.
+    """
+    if stage.reads is not None:
+        return Inputs(stage.reads.most, 1 / Fraction(stage.reads.step), False)
+    return Inputs(1, Fraction(1), True) if behind else Inputs(encoding.peak, Fraction(encoding.scale), False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,6 +83,9 @@ class Folded:
 
     A bit is 1 if and only if (-z if flip else z) >= threshold. Bits of a window are pooled by OR. Where ``inverted``,
     the result stands for -1 if it is 1, and for +1 if it is 0.
+
+    Of levels the thresholds are (channels, levels), each row in order, and a code is the number of those that are
+    reached. Codes are pooled by their maximum, and where ``inverted`` a result c stands for the largest code less c.
     """
 
     flip: NDArray[np.bool_]
@@ -57,14 +93,14 @@ class Folded:
     inverted: NDArray[np.bool_]
 
 
-def fold_stage(stage: Stage, scale: float, low: int, high: int, binary: bool) -> Folded:
+def fold_stage(stage: Stage, scale: Fraction | float, low: int, high: int, binary: bool) -> Folded:
     """Fold all that follows the binary layer of a stage.
 
     Args:
         scale: codes per real unit of the layer's input (1 for +-1); eps, bias and running moments are real, z is in
             codes.
         low, high: range of z that can occur.
-        binary: whether the layer's inputs are +-1, so that z has the parity of their number.
+        binary: whether the layer's inputs are +-1, so that z has the parity of their number if no weight is 0.
 
     Raises:
         BlrcError: parameters without an exact form, such as one that is not finite, or a norm without statistics or
@@ -77,17 +113,30 @@ def fold_stage(stage: Stage, scale: float, low: int, high: int, binary: bool) ->
         check_step(step)
     channels = len(stage.linear.weights)
     flip, inverted = np.zeros(channels, dtype=bool), np.zeros(channels, dtype=bool)
-    threshold = np.empty(channels, dtype=np.int32)
+    limits = np.empty((channels, stage.sign.most if isinstance(stage.sign, Levels) else 1), dtype=np.int32)
     for c in range(channels):
         steps = channel_steps(stage.linear, stage.chain, Fraction(scale), c)
         below, inverted[c] = _orientation(stage, steps, c)
-        at = pick(stage.sign.at, c) if isinstance(stage.sign, Threshold) else Fraction(0)
         flip[c] = (direction(steps) < 0) != below
         lowest, highest = (-high, -low) if flip[c] else (low, high)
-        threshold[c] = least(lowest, highest, partial(_reaches, signs(steps, at), below, -1 if flip[c] else 1))
+        for t, at in enumerate(_at(stage.sign, c, below)):
+            reaches = partial(_reaches, signs(steps, at), below, -1 if flip[c] else 1)
+            if t == 0:
+                limits[c, t] = least(lowest, highest, reaches)
+            else:  # as far behind the one before it as that lies behind its own
+                guess = 2 * int(limits[c, t - 1]) - int(limits[c, max(0, t - 2)])
+                limits[c, t] = least_near(lowest, highest, reaches, guess)
         if isinstance(stage.sign, Sign) and stage.sign.strict:
             _check_strict(stage, steps, c, (low, high), binary)
-    return Folded(flip, threshold, inverted)
+    return Folded(flip, limits if isinstance(stage.sign, Levels) else limits[:, 0].copy(), inverted)
+
+
+def _at(sign: Sign | Threshold | Levels, c: int, below: bool) -> list[Fraction]:
+    """Return what the values of channel c are compared with, in the order in which growing sums reach it."""
+    if not isinstance(sign, Levels):
+        return [pick(sign.at, c) if isinstance(sign, Threshold) else Fraction(0)]
+    found = [Fraction(sign.step) * Fraction(2 * t - 1, 2) for t in range(1, sign.most + 1)]
+    return found[::-1] if below else found
 
 
 def _orientation(stage: Stage, steps: list[Step | None], c: int) -> tuple[bool, bool]:
@@ -129,7 +178,7 @@ def _check_strict(stage: Stage, steps: list[Step | None], c: int, ends: tuple[in
 
 def parities(linear: Conv | Dense, binary: bool) -> set[int]:
     """Return the remainders of z modulo 2 that can occur."""
-    if not binary:
+    if not binary or linear.ternary:
         return {0, 1}
     each = linear.weights.shape[1]  # inputs of one tap
     padded = isinstance(linear, Conv) and any(linear.window.padding)
@@ -148,29 +197,52 @@ def least(low: int, high: int, holds: Callable[[int], bool]) -> int:
     return first
 
 
-def float64_decision(stage: Stage, scale: float, z: NDArray[np.int64]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Decide a stage's bits directly in float64, to compare with the exact decision; z is (..., channels) integers.
+def least_near(low: int, high: int, holds: Callable[[int], bool], guess: int) -> int:
+    """Return what `least` does, in few steps where it is near the `guess`."""
+    first, last, probe, step = low, high + 1, min(max(guess, low), high), 1
+    reached = holds(probe)
+    while first <= probe < last:  # away from the guess in steps that double, until the answer was passed
+        if holds(probe) != reached:
+            first, last = (probe + 1, last) if reached else (first, probe)
+            break
+        first, last = (first, probe) if reached else (probe + 1, last)
+        probe += -step if reached else step
+        step *= 2
+    return least(first, last - 1, holds)
+
+
+def float64_decision(
+    stage: Stage, scale: Fraction | float, z: NDArray[np.int64]
+) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    """Decide a stage's bits or codes directly in float64, to compare with the exact decision.
 
     Pooling is left out: each z is decided by itself.
 
+    Args:
+        z: integers ``(..., channels)``.
+
     Returns:
-        whether the output is +1, and where that is a tie to within float64's rounding (the only place where it may
-        differ from the exact decision).
+        whether the output is +1, or the code; and where that is a tie to within float64's rounding (the only place
+        where it may differ from the exact decision).
     """
-    linear, sign = stage.linear, stage.sign
+    linear, sign, unit, scale = stage.linear, stage.sign, Fraction(scale), float(scale)
     x = z / scale + (0.0 if linear.bias is None else linear.bias)
     size = np.abs(z / scale) + (0.0 if linear.bias is None else np.abs(linear.bias))
     for step in stage.steps:
-        x, size = _in_float64(stage, step, scale, x, size)
+        x, size = _in_float64(stage, step, unit, x, size)
+    if isinstance(sign, Levels):
+        u = x / sign.step + 0.5
+        tie = np.abs(u - np.rint(u)) * sign.step <= TIE * (size + sign.step * np.abs(u))
+        return np.floor(u).clip(0, sign.most).astype(np.uint8), tie
     at = sign.at if isinstance(sign, Threshold) else np.zeros(1)
     plus = x >= at
     return plus != (sign.inverted if isinstance(sign, Threshold) else False), np.abs(x - at) <= TIE * (size + abs(at))
 
 
-def _in_float64(stage: Stage, step: Pointwise, scale: float, x: Reals, size: Reals) -> tuple[Reals, Reals]:
+def _in_float64(stage: Stage, step: Pointwise, scale: Fraction, x: Reals, size: Reals) -> tuple[Reals, Reals]:
     """Return what a step makes of values, and of the magnitudes that were added up to them."""
     if isinstance(step, Norm):
-        pairs = [norm_moments(stage.linear, stage.chain, step, Fraction(scale), c) for c in range(len(step.gamma))]
+        pairs = [norm_moments(stage.linear, stage.chain, step, scale, c) for c in range(len(step.gamma))]
         mean, spread = np.array([float(m) for m, _ in pairs]), np.sqrt(np.array([float(v) for _, v in pairs]))
         slope = step.gamma / spread
         return slope * (x - mean) + step.beta, np.abs(slope) * (size + np.abs(mean)) + np.abs(step.beta)

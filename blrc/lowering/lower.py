@@ -55,18 +55,28 @@ def score_scale(nets: Sequence[Net]) -> float:
 
     If all weights are 0 there are only biases, and the largest of them becomes 2^16. The scale is never below
     `SMALLEST_SCALE`. A binary last layer has its own rule (`blrc.lowering.affine.score_scale`).
+
+    Raises:
+        BlrcError: a weight or bias is not finite, or all weights are so small beside that scale that they would vanish.
     """
     binary = [last for net in nets if isinstance(last := pieces(net)[-1], ScoreStage)]
     if binary:
         return affine.score_scale(binary)
-    peak = bias = 0.0
+    peak, bias, name = 0.0, 0.0, ""
     for net in nets:
-        for layer in net.layers:
-            if isinstance(layer, Softmax):
-                check_finite(layer.name, "weight", layer.weights)
-                check_finite(layer.name, "bias", layer.bias)
-                peak = max(peak, float(np.abs(layer.weights).max()))
-                bias = max(bias, float(np.abs(layer.bias).max()))
+        last = pieces(net)[-1]
+        if isinstance(last, Softmax) and isinstance(net.layers[-1], Softmax):
+            check_finite(last.name, "weight", last.weights)
+            check_finite(last.name, "bias", last.bias)
+            peak = max(peak, float(np.abs(last.weights).max()))
+            bias = max(bias, float(np.abs(last.bias).max()))
+            name = last.name
+    if 0 < peak < SMALLEST_SCALE / 2:
+        raise BlrcError(
+            f"layer {name!r}: its weights (times the step of the levels that it reads) are at most {peak:.1e}, and "
+            f"would all become 0, since the unit of scores is at least {SMALLEST_SCALE:.1e}; multiply weights and "
+            "bias, or the step, by a power of two"
+        )
     return max(peak / 127.0 or bias / 2**16 or 1.0, SMALLEST_SCALE)
 
 

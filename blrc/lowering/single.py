@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from blrc.errors import BlrcError
 from blrc.lowering.fold import Folded, parities
-from blrc.net.net import Clip, Conv, Dense, Leak, MaxPool, Moments, Norm, Pointwise, Scale, Shift, Threshold
+from blrc.net.net import Clip, Conv, Dense, Leak, Levels, MaxPool, Moments, Norm, Pointwise, Scale, Shift, Threshold
 from blrc.net.pieces import Stage
 
 Single = NDArray[np.float32]
@@ -67,8 +67,15 @@ def rounded(stage: Stage, rule: Folded, scale: float, low: int, high: int, binar
     """Return a stage's rule with thresholds moved to where float32 decides, if that differs for a sum that can occur.
 
     Raises:
-        BlrcError: float32 decides no channel by one threshold (layer and channel named), or norms were estimated.
+        BlrcError: float32 decides no channel by one threshold (layer and channel named), or norms were estimated, or
+            the stage gives or reads levels, whose float32 sums are not exact.
     """
+    for levels in (stage.sign, stage.reads):
+        if isinstance(levels, Levels):
+            raise BlrcError(
+                f"layer {levels.name!r}: --rounding float32 is for networks of +-1 alone; export levels with "
+                "--rounding exact"
+            )
     z = reachable(stage.linear, low, high, binary)
     threshold = rule.threshold.copy()
     step = max(1, AT_ONCE // len(rule.flip))

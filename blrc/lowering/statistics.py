@@ -72,7 +72,10 @@ def nets_of(
 
 @dataclass(frozen=True)
 class Moved:
-    """Count thresholds, one for each channel, and those that moved; ``most`` is the largest move, in units of z."""
+    """Count thresholds, one or several for each channel, and those that moved.
+
+    ``most`` is the largest move, in units of z.
+    """
 
     thresholds: int
     moved: int
@@ -117,7 +120,7 @@ def moved_by_estimation(saved: Net | None, net: Net) -> Moved | None:
         after, before = (folded(stage, net.encoding, binary).threshold.astype(np.int64) for stage in (now, then))
         far = np.abs(after - before)
         thresholds, moved, most = (
-            thresholds + len(far),
+            thresholds + far.size,
             moved + int((far > 0).sum()),
             max(most, int(far.max(initial=0))),
         )

@@ -15,9 +15,11 @@ from blrc.errors import BlrcError
 from blrc.lowering import affine
 from blrc.lowering.calibrate import folded
 from blrc.net import net as ir
-from blrc.net.bits import pack_signs
+from blrc.net.bits import pack_signs, pack_ternary
+from blrc.net.elements import ELEMENTS, DType, code_type
 from blrc.net.encoding import InputEncoding
-from blrc.net.net import Dense, MaxPool, Net, Softmax
+from blrc.net.net import Conv as Conv2d
+from blrc.net.net import Dense, Levels, MaxPool, Net, Softmax
 from blrc.net.pieces import Piece, ScoreStage, Stage, pieces
 from blrc.net.shapes import check_shapes
 from blrc.net.window import Window
@@ -92,9 +94,12 @@ def translate(net: Net, scales: Sequence[float]) -> list[Lowered]:
             for pool in piece.pools:
                 lowered.append(_pool(pool, here.x))
                 here = _Here.of(lowered[-1].op.y, inverted)
+            if isinstance(piece.sign, Levels) and inverted.any():  # no weight undoes it where padding is code 0
+                lowered.append(_turned_back(piece.sign.name, here))
+                here = _Here.of(lowered[-1].op.y)
         elif isinstance(piece, MaxPool):
             if here.inverted.any():
-                lowered.append(_turned_back(piece, here))
+                lowered.append(_turned_back(piece.name, here))
                 here = _Here.of(lowered[-1].op.y)
             lowered.append(_pool(piece, here.x))
             here = _Here.of(lowered[-1].op.y)
@@ -142,27 +147,39 @@ def _conv(stage: Stage, here: _Here, encoding: InputEncoding) -> tuple[Lowered, 
         weights = linear.weights.transpose(0, 2, 3, 1)
         weights = np.where(seen[:, None, None, :], -weights, weights)
     size = window.output(*x.shape[:2])
-    y = Value(f"{linear.name}.bits", "bits", (*size, len(weights)))
-    op = Conv(linear.name, x, y, f"{linear.name}.weights", f"{linear.name}.thresholds", window, groups)
-    rule = folded(stage, encoding, x.dtype == "bits")
-    signs = np.where(rule.flip[:, None, None, None], -weights, weights)
-    return Lowered(op, {op.weights: pack_signs(signs), op.thresholds: rule.threshold}), rule.inverted
+    rule = folded(stage, encoding, x.dtype == "bits")  # levels that it reads are known to the stage
+    dtype: DType = code_type(stage.sign.bits) if isinstance(stage.sign, Levels) else "bits"
+    y = Value(f"{linear.name}.bits", dtype, (*size, len(weights)))
+    names = f"{linear.name}.weights", f"{linear.name}.thresholds"
+    op = Conv(linear.name, x, y, *names, window, groups, ternary=linear.ternary)
+    rows = _packed(linear, np.where(rule.flip[:, None, None, None], -weights, weights))
+    return Lowered(op, {op.weights: rows, op.thresholds: rule.threshold}), rule.inverted
 
 
-def _turned_back(pool: MaxPool, here: _Here) -> Lowered:
-    """Return an op that undoes inversions before a pool, which needs true bits: each channel is multiplied by +-1."""
+def _packed(linear: Conv2d | Dense, weights: NDArray[Any]) -> NDArray[np.uint32]:
+    return pack_ternary(weights) if linear.ternary else pack_signs(weights)
+
+
+def _turned_back(layer: str, here: _Here) -> Lowered:
+    """Return an op that undoes inversions: each channel is multiplied by +-1, and codes are counted from their largest.
+
+    A pool needs true bits, and whoever reads codes true codes.
+    """
     x, channels = here.x, here.x.shape[2]
-    y = Value(f"{pool.name}.turned.bits", "bits", x.shape)
+    y = Value(f"{layer}.turned.bits", x.dtype, x.shape)
     op = Conv(
-        f"{pool.name}.turned", x, y, f"{pool.name}.turned.weights", f"{pool.name}.turned.thresholds",
-        Window((1, 1)), channels,
-    )  # fmt: skip
+        f"{layer}.turned", x, y, f"{layer}.turned.weights", f"{layer}.turned.thresholds", Window((1, 1)), channels
+    )
     signs = np.where(here.inverted, np.int8(-1), np.int8(1)).reshape(channels, 1, 1, 1)
-    return Lowered(op, {op.weights: pack_signs(signs), op.thresholds: np.zeros(channels, dtype=np.int32)})
+    thresholds = np.zeros(channels, dtype=np.int32)
+    if x.dtype != "bits":
+        most = ELEMENTS[x.dtype].high
+        thresholds = np.arange(1, most + 1, dtype=np.int32) - np.where(here.inverted, most, 0)[:, None].astype(np.int32)
+    return Lowered(op, {op.weights: pack_signs(signs), op.thresholds: thresholds})
 
 
 def _pool(pool: MaxPool, x: Value) -> Lowered:
-    y = Value(f"{pool.name}.bits", "bits", (*pool.window.output(*x.shape[:2]), x.shape[2]))
+    y = Value(f"{pool.name}.bits", x.dtype, (*pool.window.output(*x.shape[:2]), x.shape[2]))
     return Lowered(Pool(pool.name, x, y, pool.window), {})
 
 
@@ -179,14 +196,16 @@ def _end(ends: Sequence[Softmax | ScoreStage], here: _Here, scales: Sequence[flo
     name = ends[0].linear.name if isinstance(ends[0], ScoreStage) else ends[0].name
     if len(ends) > 1:
         name = next(word for word in (HEADS + "_" * extra for extra in range(len(taken) + 1)) if word not in taken)
+    ternary = any(isinstance(end, ScoreStage) and end.linear.ternary for end in ends)
     parts = [
-        _binary_scores(end, here, scale) if isinstance(end, ScoreStage) else _scores(end, here, scale)
+        _binary_scores(end, here, scale, ternary) if isinstance(end, ScoreStage) else _scores(end, here, scale)
         for end, scale in zip(ends, scales, strict=True)
     ]
     tables = {f"{name}.{role}": np.concatenate([part[role] for part in parts]) for role in parts[0]}
     y = Value("scores", "int32", (1, 1, len(tables[f"{name}.bias"])))
-    op = (BinaryScores if isinstance(ends[0], ScoreStage) else Scores)(name, here.x, y, *tables)
-    return Lowered(op, tables)
+    if not isinstance(ends[0], ScoreStage):
+        return Lowered(Scores(name, here.x, y, *tables), tables)
+    return Lowered(BinaryScores(name, here.x, y, *tables, ternary=ternary), tables)
 
 
 def _scores(softmax: Softmax, here: _Here, scale: float) -> dict[str, NDArray[Any]]:
@@ -200,11 +219,11 @@ def _scores(softmax: Softmax, here: _Here, scale: float) -> dict[str, NDArray[An
     return {"weights": weights, "bias": bias.astype(np.int32)}
 
 
-def _binary_scores(stage: ScoreStage, here: _Here, scale: float) -> dict[str, NDArray[Any]]:
+def _binary_scores(stage: ScoreStage, here: _Here, scale: float, ternary: bool) -> dict[str, NDArray[Any]]:
     _choice(stage.linear.name, len(stage.linear.weights))
     scores = affine.affine(stage, Fraction(scale))
     return {
-        "weights": pack_signs(here.rows(stage.linear.weights)),
+        "weights": (pack_ternary if ternary else pack_signs)(here.rows(stage.linear.weights)),
         "multiplier": scores.multiplier.astype(np.int32),
         "bias": scores.bias.astype(np.int32),
     }

@@ -1,4 +1,4 @@
-"""Define the net: one sampled network, +-1 weights with float norms, the compiler's first intermediate form (IR 1).
+"""Define the net: one sampled network with float norms, the compiler's first intermediate form (IR 1).
 
 A net is a list of layers in SSA form: each reads one named value (``input`` or an earlier layer's name), and its
 output bears its own name. Layers keep the names that the user gave them. Maps are C, H, W as in torch;
@@ -56,9 +56,10 @@ class Moments:
 
 @dataclass(frozen=True, eq=False)
 class Conv:
-    """Describe a binary convolution.
+    """Describe a binary or ternary convolution.
 
-    ``weights`` are int8 +-1 (out, in / groups, kernel h, kernel w), and ``bias`` is real (out,) or None.
+    ``weights`` are int8 (out, in / groups, kernel h, kernel w), +-1 or, where ``ternary``, -1, 0 or +1. A ternary
+    layer stays one where a member has no zero. ``bias`` is real (out,) or None.
     """
 
     name: str
@@ -67,16 +68,21 @@ class Conv:
     bias: Reals | None
     window: Window
     groups: int
+    ternary: bool = False
 
 
 @dataclass(frozen=True, eq=False)
 class Dense:
-    """Describe a binary linear layer: ``weights`` int8 +-1 (out, in), ``bias`` real (out,) or None."""
+    """Describe a binary or ternary linear layer.
+
+    ``weights`` are int8 (out, in), +-1 or, where ``ternary``, -1, 0 or +1. ``bias`` is real (out,) or None.
+    """
 
     name: str
     x: str
     weights: NDArray[np.int8]
     bias: Reals | None
+    ternary: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,6 +168,24 @@ class Threshold:
 
 
 @dataclass(frozen=True, eq=False)
+class Levels:
+    """Describe an activation of 2^bits levels: h = step c with codes c = clip(floor(a / step + 1/2), 0, 2^bits - 1).
+
+    The clip contains a ReLU. Codes are what the next layer reads, so padding is code 0.
+    """
+
+    name: str
+    x: str
+    bits: int
+    step: float
+
+    @property
+    def most(self) -> int:
+        """Return the largest code, which is the number of thresholds."""
+        return int(2**self.bits - 1)
+
+
+@dataclass(frozen=True, eq=False)
 class Flatten:
     """Describe the flattening of a map to one vector, in the order C, H, W."""
 
@@ -171,7 +195,7 @@ class Flatten:
 
 @dataclass(frozen=True, eq=False)
 class Softmax:
-    """Describe a last layer with real ``weights`` (classes, in) and ``bias`` (classes,) on +-1 inputs."""
+    """Describe a last layer with real ``weights`` (classes, in) and ``bias`` (classes,) on +-1 inputs or levels."""
 
     name: str
     x: str
@@ -182,7 +206,7 @@ class Softmax:
 Pointwise = Norm | Scale | Shift | Leak | Clip
 """What may stand between a binary layer and its sign, besides pooling: a monotone function for each channel."""
 
-Layer = Conv | Dense | Pointwise | MaxPool | Sign | Threshold | Flatten | Softmax
+Layer = Conv | Dense | Pointwise | MaxPool | Sign | Threshold | Levels | Flatten | Softmax
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from blrc.errors import BlrcError
-from blrc.net.choices import Rounding
+from blrc.net.choices import Rounding, level_bits, level_step
 from blrc.net.heads import check_heads
 from blrc.net.net import (
     INPUT,
@@ -18,6 +18,7 @@ from blrc.net.net import (
     Flatten,
     Layer,
     Leak,
+    Levels,
     MaxPool,
     Net,
     Norm,
@@ -40,14 +41,16 @@ class Stage:
     Attributes:
         linear: the binary layer.
         chain: monotone steps and max pooling, in their order.
-        sign: what decides the bit.
+        sign: what decides the bit or the code.
         rounding: see `blrc.net.net.Net`.
+        reads: what made the codes that the layer reads; None where it reads +-1 or the network's input.
     """
 
     linear: Conv | Dense
     chain: tuple[Pointwise | MaxPool, ...]
-    sign: Sign | Threshold
+    sign: Sign | Threshold | Levels
     rounding: Rounding = "exact"
+    reads: Levels | None = None
 
     @property
     def pools(self) -> tuple[MaxPool, ...]:
@@ -66,10 +69,16 @@ class Stage:
 
 @dataclass(frozen=True, eq=False)
 class ScoreStage:
-    """Group a last binary dense layer with the affine steps behind it, which give the class scores."""
+    """Group a last binary dense layer with the affine steps behind it, which give the class scores.
+
+    Attributes:
+        linear, chain: the layer and the steps.
+        reads: see `Stage`.
+    """
 
     linear: Dense
     chain: tuple[Norm | Scale | Shift, ...]
+    reads: Levels | None = None
 
     @property
     def norm(self) -> Norm | None:
@@ -83,9 +92,9 @@ Piece = Stage | MaxPool | Flatten | Softmax | ScoreStage
 def pieces(net: Net) -> list[Piece]:
     """Group a net's layers: binary layer, monotone steps and max pools, sign; pools and flattens of bits between.
 
-    The last piece gives the scores: a softmax layer, or a binary dense layer and affine steps without a sign. Where a
-    dense layer's sign comes last, the scores are its bits, +1 and -1. A network with heads ends with a piece for each,
-    all of one kind.
+    The last piece gives the scores: a softmax layer, whose weights are those of what it reads, +-1 or codes; or a
+    binary dense layer and affine steps without a sign. Where a dense layer's sign comes last, the scores are its bits,
+    +1 and -1. A network with heads ends with a piece for each, all of one kind.
 
     Raises:
         BlrcError: the order of layers has no exact integer form; the message names the layer and says what to do.
@@ -126,7 +135,7 @@ def _deciding(trunk: Sequence[Piece]) -> list[object]:
     return found
 
 
-def _content(layer: Piece | Pointwise | Sign | Threshold) -> tuple[object, ...]:
+def _content(layer: Piece | Pointwise | Sign | Threshold | Levels) -> tuple[object, ...]:
     """Return what a layer computes, whatever its name; norms, whose statistics come later, are told by their names."""
     if isinstance(layer, Norm):
         return Norm, layer.name
@@ -140,22 +149,25 @@ def _pieces(net: Net) -> list[Piece]:
     _check_chain(layers)
     found: list[Piece] = []
     signed = net.encoding.is_binary
+    reads: Levels | None = None
     while layers:
         layer = layers.pop(0)
         if isinstance(layer, Dense) and all(isinstance(rest, Norm | Scale | Shift) for rest in layers):
             _expect_signs(layer, signed, "gives the scores, which needs +-1 inputs")
-            found.append(ScoreStage(layer, tuple(s for s in layers if isinstance(s, Norm | Scale | Shift))))
+            found.append(ScoreStage(layer, tuple(s for s in layers if isinstance(s, Norm | Scale | Shift)), reads))
             return found
         if isinstance(layer, Conv | Dense):
-            found.extend(_stage(layer, layers, net.rounding))
-            signed = True
+            stage, *rest = _stage(layer, layers, net.rounding, reads)
+            found += [stage, *rest]
+            signed, reads = True, stage.sign if isinstance(stage.sign, Levels) else None
         elif isinstance(layer, Softmax):
             _expect_signs(layer, signed, "the softmax layer needs +-1 inputs")
             if layers:
                 raise BlrcError(
                     f"layer {layers[0].name!r}: comes after the softmax layer {layer.name!r}, which must be the last"
                 )
-            found.append(layer)
+            # Behind levels it reads codes, so that its weights take up the step.
+            found.append(layer if reads is None else replace(layer, weights=layer.weights * reads.step))
             return found
         elif isinstance(layer, MaxPool):
             if not signed:
@@ -169,13 +181,17 @@ def _pieces(net: Net) -> list[Piece]:
             what = "a norm" if isinstance(layer, Norm) else "arithmetic on values"
             raise BlrcError(f"layer {layer.name!r}: {what} must stand between a binary layer and its sign")
         elif not signed:
+            if isinstance(layer, Levels):
+                raise BlrcError(f"layer {layer.name!r}: levels of the raw input; put a binary layer before it")
             raise BlrcError(
                 f"layer {layer.name!r}: the sign of the raw input is not supported; declare the input as bits instead"
             )
-        elif isinstance(layer, Threshold):
-            raise BlrcError(f"layer {layer.name!r}: a threshold of what is +-1 already; put a binary layer before it")
+        elif isinstance(layer, Threshold | Levels) or reads is not None:
+            what = {Threshold: "a threshold", Levels: "levels"}.get(type(layer), "a sign")
+            of = "+-1 already" if reads is None else "codes of levels"
+            raise BlrcError(f"layer {layer.name!r}: {what} of what is {of}; put a binary layer before it")
         # A second sign changes nothing.
-    if found and isinstance(found[-1], Stage) and isinstance(found[-1].linear, Dense):
+    if found and isinstance(found[-1], Stage) and isinstance(found[-1].linear, Dense) and reads is None:
         return [*found, _bits_as_scores(found[-1])]
     raise BlrcError(
         "the network has no softmax layer at its end: add a SoftmaxLinear (or a binary dense layer) that gives the "
@@ -199,16 +215,21 @@ def _expect_signs(layer: Layer, signed: bool, what: str) -> None:
         raise BlrcError(f"layer {layer.name!r}: {what}; put a binary layer and a sign before it")
 
 
-def _stage(linear: Conv | Dense, rest: list[Layer], rounding: Rounding) -> list[Stage | Flatten]:
+def _stage(
+    linear: Conv | Dense, rest: list[Layer], rounding: Rounding, reads: Levels | None
+) -> tuple[Stage, *tuple[Flatten, ...]]:
     """Take the layers up to the sign from `rest`; a flatten directly before the sign may as well follow it."""
     chain: list[Pointwise | MaxPool] = []
     flat: list[Flatten] = []
     while rest:
         layer = rest.pop(0)
-        if isinstance(layer, Sign | Threshold):
+        if isinstance(layer, Sign | Threshold | Levels):
             if flat and isinstance(layer, Threshold) and len(layer.at) > 1:
                 raise BlrcError(f"layer {flat[0].name!r}: flatten between {linear.name!r} and its thresholds; move it")
-            return [Stage(linear, tuple(chain), layer, rounding), *flat]
+            if isinstance(layer, Levels):
+                level_bits(f"layer {layer.name!r}", layer.bits)
+                level_step(f"layer {layer.name!r}", layer.step)
+            return (Stage(linear, tuple(chain), layer, rounding, reads), *flat)
         if (isinstance(layer, Clip) and flat) or (
             isinstance(layer, MaxPool | Norm | Scale | Shift | Leak | Clip) and not flat
         ):

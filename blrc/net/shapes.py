@@ -16,6 +16,7 @@ from blrc.net.net import (
     Flatten,
     Layer,
     Leak,
+    Levels,
     MaxPool,
     Net,
     Norm,
@@ -87,7 +88,7 @@ def _output(layer: Layer, x: Shape) -> Shape:
     return x
 
 
-def _by_channel(layer: Norm | Scale | Shift | Leak | Clip | Sign | Threshold) -> tuple[NDArray[Any], ...]:
+def _by_channel(layer: Norm | Scale | Shift | Leak | Clip | Sign | Threshold | Levels) -> tuple[NDArray[Any], ...]:
     """Return the parameters of a layer that has one for each channel."""
     if isinstance(layer, Norm):
         return (layer.gamma,)
@@ -99,5 +100,5 @@ def _by_channel(layer: Norm | Scale | Shift | Leak | Clip | Sign | Threshold) ->
         return (layer.slope,)
     if isinstance(layer, Threshold):
         return layer.at, layer.inverted
-    assert isinstance(layer, Clip | Sign)
+    assert isinstance(layer, Clip | Sign | Levels)
     return ()

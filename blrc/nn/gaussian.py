@@ -56,7 +56,7 @@ def expect_gaussian(x: object, layer: str) -> Gaussian:
 def expect_tensor(x: object, layer: str) -> Tensor:
     """Return `x`, or raise a `BlrcError` if it is no tensor, which says what is missing before `layer`."""
     if isinstance(x, Gaussian):
-        raise BlrcError(f"{layer} takes a tensor, got a Gaussian: put a StochasticSign before it")
+        raise BlrcError(f"{layer} takes a tensor, got a Gaussian: put a StochasticSign before it, or a GaussianSample")
     if not isinstance(x, Tensor):
         raise BlrcError(f"{layer} takes a tensor, got {type(x).__name__}")
     return x

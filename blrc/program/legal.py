@@ -34,6 +34,8 @@ def check(program: Program) -> Program:
     for scale in (program.score_scale, *(each.score_scale for each in program.heads)):
         if not (np.isfinite(scale) and scale >= head.SMALLEST_SCALE):
             raise BlrcError(f"program: score_scale {scale} must be finite and at least {head.SMALLEST_SCALE}")
+    if program.input.is_codes:
+        raise BlrcError(f"program: its input is {program.input.dtype}, which only layers make; give raw values or bits")
     if len(program.ops) > MOST_OPS:
         raise BlrcError(f"program: {len(program.ops):,} ops; at most {MOST_OPS:,} are compiled")
     _check_gate(program)

@@ -16,6 +16,10 @@ The ops (z is the integer pre-activation, over the taps that lie inside the map)
 `BinaryScores`  bits -> int32               y = multiplier[class] z + bias[class]
 ==============  ==========================  ==============================================================
 
+A `Conv` may write codes of 1 to 8 bits instead of bits: how many of several thresholds z reaches, from 0 up. `Conv`,
+`Pool` and the scores read codes as they read bits. A code is summed as the number that it is, and pooled by the
+maximum. The weights of a `Conv` or of `BinaryScores` may be ternary, -1, 0 or +1.
+
 A dense layer is a `Conv` (or one of the scores) whose kernel is the whole map. Thresholds at the ends of the reachable
 range mean "always" (the lower bound) and "never" (the upper bound + 1).
 """

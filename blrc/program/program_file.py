@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, get_args
@@ -22,7 +22,7 @@ from blrc.net.window import LIMIT, Window
 from blrc.program.head import MAX_CLASSES, MAX_MEMBERS, ONE
 from blrc.program.heads import Head
 from blrc.program.legal import check
-from blrc.program.ops.op import INT32_MAX, Constant, Value
+from blrc.program.ops.op import INT32_MAX, Constant, Value, WeightedOp
 from blrc.program.ops.registry import OPS, Op, kind_of
 from blrc.program.program import Program
 from blrc.reading import npz, plain, regular
@@ -32,7 +32,11 @@ OF_GATES = 2
 """The first format that knows gates."""
 OF_HEADS = 4
 """The first format that knows several heads."""
-FORMATS = tuple(range(1, 1 + max(OF_HEADS, *(op.format for op in OPS.values()))))
+OF_LEVELS = 5
+"""The first format that knows codes of several thresholds."""
+OF_TERNARY = 6
+"""The first format that knows ternary weights; other ops are written without saying that theirs are not."""
+FORMATS = tuple(range(1, 1 + max(OF_TERNARY, *(op.format for op in OPS.values()))))
 """The formats that are read. A program is written in the first one that knows all of its parts."""
 LONGEST_STRUCTURE = 16 << 20  # bytes: 1,365 members of a thousand ops have less
 
@@ -110,11 +114,13 @@ def _read_structure(arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
 
 def _structure(program: Program) -> bytes:
     features = OF_HEADS if program.heads else OF_GATES if program.gate else 1
+    features = OF_LEVELS if any(op.y.is_codes for op in program.ops) else features
+    features = OF_TERNARY if any(isinstance(op, WeightedOp) and op.has_zeros for op in program.ops) else features
     number = max(features, *(op.format for op in program.ops))
     content = {
         "format": number,
         "input": asdict(program.input),
-        "ops": [{"op": kind_of(op), **asdict(op)} for op in program.ops],
+        "ops": [{"op": kind_of(op), **_fields_of(op)} for op in program.ops],
         "constants": {name: list(c.of_member) for name, c in program.constants.items()},
         "members": list(program.members),
         "score_scale": program.score_scale.hex(),
@@ -128,6 +134,11 @@ def _structure(program: Program) -> bytes:
     return json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
 
 
+def _fields_of(op: Op) -> dict[str, Any]:
+    held = asdict(op)
+    return {name: value for name, value in held.items() if name not in _LATER or value}
+
+
 def _tables(program: Program) -> list[tuple[str, NDArray[Any]]]:
     return [
         (f"{name}/{i}", np.ascontiguousarray(table.astype(table.dtype.newbyteorder("<"))))
@@ -139,8 +150,9 @@ def _tables(program: Program) -> list[tuple[str, NDArray[Any]]]:
 def _rebuild(structure: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Program:
     """Build the program from its tables and the structure that `_structure` wrote; check the type of every field."""
     gates, heads = structure["format"] >= OF_GATES, structure["format"] >= OF_HEADS
-    later = (("gate",) if gates else ()) + (("heads",) if heads else ())
-    names = ("format", "input", "ops", "constants", "members", "score_scale", *later)
+    named = (("gate",) if gates else ()) + (("heads",) if heads else ())
+    names = ("format", "input", "ops", "constants", "members", "score_scale", *named)
+    later = _LATER if structure["format"] >= OF_TERNARY else ()
     plain.fields("it", structure, names)
     members = [plain.text("a member", member) for member in plain.items("members", structure["members"])]
     constants = {}
@@ -152,7 +164,7 @@ def _rebuild(structure: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Prog
         raise ValueError(f"its array {min(arrays)!r} belongs to nothing")
     return Program(
         input=_value("input", structure["input"]),
-        ops=tuple(_op(f"op {i}", each) for i, each in enumerate(plain.items("ops", structure["ops"]))),
+        ops=tuple(_op(f"op {i}", each, later) for i, each in enumerate(plain.items("ops", structure["ops"]))),
         constants=constants,
         members=tuple(members),
         score_scale=_scale(structure["score_scale"]),
@@ -205,20 +217,30 @@ def _window_or_none(what: str, content: Any) -> Window | None:
     return None if content is None else _window(what, content)
 
 
+def _true(what: str, content: Any) -> bool:
+    if content is not True:
+        raise ValueError(f"{what} is {content!r}, not true; without it, it is false")
+    return True
+
+
 _READ: Mapping[str, Callable[[str, Any], Any]] = {
     "Value": _value,
     "str": plain.text,
     "Window": _window,
     "Window | None": _window_or_none,
     "int": lambda what, content: plain.whole(what, content, 1, INT32_MAX),
+    "bool": _true,
 }
 """How a field of an op is read, by its type."""
+_LATER = ("ternary",)
+"""Fields of ops that are written only where they are true, since programs are older than they are."""
 
 
-def _op(what: str, content: Any) -> Op:
+def _op(what: str, content: Any, later: Collection[str]) -> Op:
     if not isinstance(content, dict):
         raise ValueError(f"{what} is no object")
     cls: type[Op] = OPS[plain.text(f"{what}: op", content.get("op"), OPS)]
     types = {field.name: str(field.type) for field in fields(cls)}
-    held = plain.fields(what, content, ("op", *types))
-    return cls(**{name: _READ[kind](f"{what}: {name}", held[name]) for name, kind in types.items()})
+    held = plain.fields(what, content, ("op", *(name for name in types if name not in _LATER)), {*later} & {*types})
+    given = {name: kind for name, kind in types.items() if name in held}
+    return cls(**{name: _READ[kind](f"{what}: {name}", held[name]) for name, kind in given.items()})

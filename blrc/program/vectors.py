@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blrc.errors import BlrcError
-from blrc.net.bits import pack
+from blrc.net.bits import pack_planes, unpack_planes, words
 from blrc.net.elements import ELEMENTS
 from blrc.program import reference
 from blrc.program.program import Program, Value
@@ -70,8 +70,27 @@ def _zeros(program: Program, count: int) -> Recorded:
 
 
 def memory(value: Value, maps: NDArray[Any]) -> NDArray[Any]:
-    """Return a batch of one value as it lies in a device's memory, with bits packed to uint32 ``(N, H, W, words)``."""
-    return pack(maps) if value.dtype == "bits" else maps
+    """Return a batch of one value as it lies in a device's memory.
+
+    Bits are packed to uint32 ``(N, H, W, words)``, and short codes to words for each of their bits, the lowest first.
+    """
+    return pack_planes(maps, value.element.planes) if value.element.planes else maps
+
+
+def from_memory(value: Value, stored: NDArray[Any]) -> NDArray[Any]:
+    """Undo `memory`.
+
+    Raises:
+        ValueError: an unused bit of a word is set.
+    """
+    element, (height, width, channels) = value.element, value.shape
+    if not element.planes:
+        return stored.reshape(len(stored), *value.shape)
+    held = 32 * words(channels)
+    found = unpack_planes(stored.reshape(len(stored), height, width, value.elements_of(channels)), held, element.planes)
+    if found[..., channels:].any():
+        raise ValueError(f"an unused bit of {value.name!r} is set")
+    return found[..., :channels].astype(element.value)
 
 
 def layer_digest(value: Value, maps: NDArray[Any]) -> NDArray[np.uint32]:

@@ -22,8 +22,8 @@ from blrc.store.places import write_atomically
 from blrc.training.machine.ranks import Ranks
 from blrc.training.machine.torch_compile import compiled, reported
 from blrc.training.seeds import derived_seed
-from blrc.training.stages.stage import ONE, Stage, Tensors, optimiser, run_epoch
-from blrc.training.state import TrainingState, save_state
+from blrc.training.stages.stage import LAST, ONE, Stage, Tensors, optimiser, run_epoch
+from blrc.training.state import TrainingState, comparable, save_state
 
 REPORT_EVERY = 20
 # How long the next epoch may take, as a multiple of the last one's time: in the same stage, and in the next one, whose
@@ -95,10 +95,14 @@ def run_stages(
             state.model, state.adam = model.state_dict(), adam.state_dict()
             state.history.append({"stage": stage.name, "epoch": epoch, "loss": loss, "validation": accuracy, **also,
                                   "cpu_seconds": round(time.process_time() - cpu, 1)})  # fmt: skip
-            if accuracy >= state.best_accuracy:
-                state.best, state.best_accuracy, state.best_epoch = _copy(state.model), accuracy, epoch
+            merit = comparable(state.history[-1][stage.merit])
+            if merit >= state.best_merit:
+                state.best, state.best_merit = _copy(state.model), merit
+                state.best_accuracy, state.best_epoch = accuracy, epoch
             if epoch == stage.epochs:
                 state.results[stage.name] = state.best
+                if stage.keep_last:
+                    state.results[stage.name + LAST] = _copy(state.model)
             line = f"{title}: loss {loss:.4f}, validation {100 * accuracy:.2f} %{_best(state)}"
             took = time.monotonic() - start
             left = f", {stage.name} {_duration(took * (stage.epochs - epoch))} left" if epoch < stage.epochs else ""
@@ -106,7 +110,7 @@ def run_stages(
                 tqdm.write(f"{line}, {took:.0f} s{left}", file=stream)
             if epoch == stage.epochs:
                 state.stage, state.epoch, state.model, state.adam, state.best = index + 1, 0, {}, {}, {}
-                state.best_accuracy, state.best_epoch = -1.0, 0
+                state.best_merit, state.best_accuracy, state.best_epoch = -math.inf, -1.0, 0
             if ranks.first:
                 save_state(state, path)
                 if log is not None:

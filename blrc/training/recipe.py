@@ -11,13 +11,18 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 from blrc.errors import BlrcError
+from blrc.frontend.weights.prior import EVEN, Prior, parse_prior
+from blrc.net.choices import level_bits
 
 PLATEAU_PATIENCE, PLATEAU_FACTOR = 3, 0.1
+MODELS = ("blrnet", "lrnet", "bnn", "fp")
+WEIGHTS = ("binary", "ternary")
 _PRETRAINING = ("pretrain_lr", "pretrain_decay", "dropout")
 _RESTART = ("restart_weight_lr", "restart_lr", "restart_spread")
+_SIGNS = ("hard", "tau", "precision", "compile")
 _STOCHASTIC = (
-    *("init", "pretrain_epochs", "weight_lr", "weight_decay", "objective", "variance_penalty", "hard", "tau"),
-    *("temperature", *_RESTART),
+    *("weights", "init", "pretrain_epochs", "weight_lr", "weight_decay", "objective", "prior", "variance_penalty"),
+    *("hard", "tau", "temperature", *_RESTART),
 )
 
 
@@ -30,7 +35,10 @@ class Recipe:
             are those for MNIST.
         width: factor on the channels of the CIFAR-10 network.
         whiten: whiten the CIFAR-10 images (`blrc.datasets.whitening`) and train the network on the whitened codes.
-        model: ``blrnet`` (stochastic), ``bnn`` (Binarized NN) or ``fp`` (full precision). The latter two are baselines.
+        model: ``blrnet`` (stochastic), ``lrnet`` (LR-net: stochastic weights, activations of a few bits), ``bnn``
+            (Binarized NN) or ``fp`` (full precision). The latter two are baselines.
+        bits: number of bits of an LR-net's activations, from 1 to 8; None for other models.
+        weights: ``binary``, -1 and +1, or ``ternary``, 0 as well: of the models with random weights.
         norm: put norms behind the binary layers; False is the paper's ablation.
         init: initialisation of the stochastic network: ``transfer`` from a pretrained one, or ``xavier`` (ablation).
         seed: random seed of initialisation, order of samples, noise, and the choice of calibration samples.
@@ -48,7 +56,8 @@ class Recipe:
             accuracy.
         weight_decay: L2 factor on the softmax layer.
         objective: ``penalty`` adds `variance_penalty` times ||sigmoid(W) (1 - sigmoid(W))||_1 to the cross entropy;
-            ``bound`` is the variational bound, cross entropy minus H[p(B)] / N.
+            ``bound`` is the variational bound, cross entropy plus KL(p(B) || prior) / N.
+        prior: probability of +1 that the bound expects of a weight, for all binary layers or by their names.
         variance_penalty: factor of ``penalty``.
         hard, tau: options of the activations (`blrc.nn.StochasticSign`).
         precision: ``float32``, or ``bfloat16`` to multiply +-1 inputs in it (`blrc.nn.multiply_signs_in`).
@@ -75,7 +84,9 @@ class Recipe:
     task: Literal["mnist", "cifar10"] = "mnist"
     width: float = 1.0
     whiten: bool = False
-    model: Literal["blrnet", "bnn", "fp"] = "blrnet"
+    model: Literal["blrnet", "lrnet", "bnn", "fp"] = "blrnet"
+    bits: int | None = None
+    weights: Literal["binary", "ternary"] = "binary"
     norm: bool = True
     init: Literal["transfer", "xavier"] = "transfer"
     seed: int = 0
@@ -90,6 +101,7 @@ class Recipe:
     schedule: Literal["cosine", "plateau"] = "cosine"
     weight_decay: float = 1e-4
     objective: Literal["penalty", "bound"] = "penalty"
+    prior: Prior = EVEN
     variance_penalty: float = 1e-6
     hard: bool = True
     tau: float = 1.0
@@ -127,11 +139,13 @@ class Recipe:
             raise BlrcError(f"zoom {self.zoom}: a share of the image's size, below 1")
         if self.dropout >= 1:
             raise BlrcError(f"dropout {self.dropout}: a share, below 1")
+        object.__setattr__(self, "prior", parse_prior(self.prior))
+        self._check_model()
         if self.distillation > 0 and self.pretrain_epochs == 0:
             raise BlrcError(f"distillation {self.distillation}: needs a pretrained network; give pretrain_epochs")
-        for name, known in (("objective", ("penalty", "bound")), ("model", ("blrnet", "bnn", "fp")),
-                            ("init", ("transfer", "xavier")), ("task", ("mnist", "cifar10")),
-                            ("schedule", ("cosine", "plateau")), ("precision", ("float32", "bfloat16"))):  # fmt: skip
+        for name, known in (("objective", ("penalty", "bound")), ("init", ("transfer", "xavier")),
+                            ("task", ("mnist", "cifar10")), ("schedule", ("cosine", "plateau")),
+                            ("precision", ("float32", "bfloat16")), ("weights", WEIGHTS)):  # fmt: skip
             if getattr(self, name) not in known:
                 raise BlrcError(f"{name} {getattr(self, name)!r}: {' or '.join(map(repr, known))}")
         if self.task == "mnist" and (self.width != 1 or self.whiten):
@@ -140,30 +154,59 @@ class Recipe:
             raise BlrcError("rotation and zoom take pixels, not whitened images; leave them out")
         if not 0 < self.restart_spread <= 1:
             raise BlrcError(f"restart_spread {self.restart_spread}: must be above 0 and at most 1")
-        if self.model != "blrnet" and (self.distillation or self.restart_epochs):
+
+    def _check_model(self) -> None:
+        """Refuse a model that is unknown, or that does not go with other options."""
+        if self.model not in MODELS:
+            raise BlrcError(f"model {self.model!r}: {' or '.join(map(repr, MODELS))}")
+        if self.model != "lrnet":
+            if self.bits is not None:
+                raise BlrcError(f"bits {self.bits}: only activations of model lrnet have bits; model is {self.model}")
+        elif self.bits is None:
+            raise BlrcError("model lrnet: give the bits of its activations, from 1 to 8")
+        else:
+            level_bits("model lrnet", self.bits)
+            if not self.norm or not self.pretrains:
+                wrong = (
+                    "--no-norm"
+                    if not self.norm
+                    else "--init xavier"
+                    if self.init == "xavier"
+                    else "--pretrain-epochs 0"
+                )
+                raise BlrcError(
+                    "model lrnet: takes the steps of its levels from a pretrained network with norms; leave out "
+                    + wrong
+                )
+        if not self.stochastic and (self.distillation or self.restart_epochs):
             raise BlrcError(
                 f"model {self.model!r}: distillation and restart are for blrnet; take recipe plain, no restart epochs"
             )
 
     @property
+    def stochastic(self) -> bool:
+        """Return whether the model has random weights."""
+        return self.model in ("blrnet", "lrnet")
+
+    @property
     def idle(self) -> Mapping[str, str]:
         """Return the fields that have no effect because of another field, each with the name of that field."""
-        if self.model != "blrnet":
+        if not self.stochastic:
             own = _PRETRAINING if self.model == "bnn" else ("lr", "schedule", "precision", "calibration")
             return dict.fromkeys((*_STOCHASTIC, *own), "model")
-        found: dict[str, str] = {}
+        found: dict[str, str] = dict.fromkeys(_SIGNS, "model") if self.model == "lrnet" else {}
         if not self.pretrains:
             found |= dict.fromkeys(_PRETRAINING, "init" if self.init == "xavier" else "pretrain_epochs")
             found |= {"pretrain_epochs": "init"} if self.init == "xavier" else {}
         found |= {} if self.distillation else {"temperature": "distillation"}
         found |= {} if self.restart_epochs else dict.fromkeys(_RESTART, "restart_epochs")
-        return found | ({"variance_penalty": "objective"} if self.objective == "bound" else {})
+        return found | {"variance_penalty" if self.objective == "bound" else "prior": "objective"}
 
     @property
     def pretrains(self) -> bool:
         """Return whether a full-precision network is trained first."""
         wanted = self.init == "transfer" or self.distillation > 0
-        return self.model == "blrnet" and self.pretrain_epochs > 0 and wanted
+        return self.stochastic and self.pretrain_epochs > 0 and wanted
 
 
 PAPER: Mapping[str, Any] = {"lr": 0.01, "weight_lr": 0.01, "schedule": "plateau", "hard": False}

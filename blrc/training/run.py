@@ -18,6 +18,7 @@ from tqdm import tqdm
 from blrc.display import Brief
 from blrc.errors import BlrcError
 from blrc.frontend import full_precision, saving
+from blrc.nn import divergence
 from blrc.store import steps
 from blrc.training.data import prepare
 from blrc.training.loop import run_stages
@@ -27,6 +28,7 @@ from blrc.training.machine.ranks import Ranks, joined
 from blrc.training.recipe import Recipe
 from blrc.training.stages import networks
 from blrc.training.stages.registry import best_stage, choice, stages_of
+from blrc.training.stages.stage import LAST
 from blrc.training.state import TrainingState, load_state, run_alone, save_state, state_file
 
 MOST_THREADS = 1024  # more than any machine has for one process
@@ -45,11 +47,13 @@ class Trained(Brief):
         accuracies: validation accuracy in [0, 1] of every epoch, by stage. For a stochastic network it is that of its
             MAP network.
         history: one row per epoch (`blrc.training.state.TrainingState`).
+        accuracy: validation accuracy of the model.
     """
 
     model: nn.Sequential
     accuracies: Mapping[str, list[float]]
     history: Sequence[Mapping[str, Any]]
+    accuracy: float
 
 
 def run(
@@ -69,6 +73,9 @@ def run(
     written to ``<output>.training``. With `resume`, a run that was killed continues from there, and ends with the same
     bytes as an uninterrupted one at the same number of threads. The file is removed when the checkpoint is written. A
     lock on ``.<output>.blrc-lock`` keeps other runs away meanwhile. The kernel releases it however the process ends.
+
+    The checkpoint is that of the best epoch on the validation set. Beside that of an LR-net, whose best epoch is chosen
+    by likelihood, the last epoch's is written to ``<output>-last`` (before the suffix).
 
     A full-precision network cannot be compiled, and `blrc.frontend.full_precision.load_real` reads its file.
 
@@ -131,8 +138,10 @@ def _run(
     options = {**asdict(recipe), "data": prepared.digest, **({"ranks": ranks.count} if ranks.count > 1 else {})}
     device = torch.device(ranks.device).type
     state = ranks.of_first(lambda: _state(state_file(output), options, resume, stream, device))
-    if ranks.first and output.exists() and not resume:
-        tqdm.write(f"{output}: is there, and will be replaced when this run ends", file=stream)
+    if ranks.first and not resume:
+        for path in (output, *([last_file(output)] if recipe.model == "lrnet" else [])):
+            if path.exists():
+                tqdm.write(f"{path}: is there, and will be replaced when this run ends", file=stream)
     keep_freed_memory()
     in_bf16 = ranks.first and device == "cpu" and recipe.precision == "bfloat16"
     if in_bf16 and (note := bf16.advice(bf16.slowdown())):
@@ -143,24 +152,43 @@ def _run(
             stages, state, state_file(output), training, encoding, recipe.batch, recipe.seed, stream, log, ranks, until
         )
         model = networks.new(recipe)
-    model.load_state_dict(state.results[best_stage(recipe, state.accuracies)])
+    stage = best_stage(recipe, state.merits)
+    merits = state.merits[stage]
+    best = max(range(len(merits)), key=lambda epoch: (merits[epoch], epoch))
+    model.load_state_dict(state.results[stage])
     model.eval()
     if ranks.first:
         if recipe.model == "fp":
             full_precision.save_real(model, output, encoding.kind)
         else:
             samples = training.images[choice(len(training), recipe.calibration, recipe.seed)]
-            whitening = prepared.whitening
-            saving.save(model, path=output, input=encoding, calibration=samples, compact=True, whitening=whitening)
+            kept: dict[str, Any] = {
+                "input": encoding,
+                "calibration": samples,
+                "compact": True,
+                "whitening": prepared.whitening,
+            }
+            if (last := state.results.get(stages[-1].name + LAST)) is not None:
+                latest = networks.new(recipe)
+                latest.load_state_dict(last)
+                saving.save(latest.eval(), path=last_file(output), **kept)
+            saving.save(model, path=output, **kept)
         steps.remove(state_file(output))
         steps.sync_folder(output.parent)
-    return Trained(model, state.accuracies, state.history)
+    return Trained(model, state.accuracies, state.history, state.accuracies[stage][best])
+
+
+def last_file(output: Path) -> Path:
+    """Return the path of the checkpoint of the last epoch, where the best one is chosen by likelihood."""
+    return output.with_name(f"{output.stem}{LAST}{output.suffix}")
 
 
 def _refuse_early(recipe: Recipe, ranks: Ranks) -> None:
     """Refuse a recipe that cannot be trained before anything is read or written."""
     with torch.random.fork_rng(devices=[]):
-        networks.new(recipe)
+        model = networks.new(recipe)
+    if recipe.objective == "bound" and recipe.stochastic:
+        divergence(model, recipe.prior)  # names no layer that is not there
     if recipe.compile:
         if ranks.count > 1 and recipe.model != "blrnet":
             raise BlrcError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -17,9 +18,9 @@ from blrc.reading.archive import read_stored
 from blrc.store import steps
 from blrc.store.atomic import cannot_write, hidden, write_atomically
 from blrc.store.lock import lock_file
-from blrc.training.stages.stage import Tensors
+from blrc.training.stages.stage import LIKELIHOOD, Tensors
 
-FORMAT = 5  # raise it when fields change, here or in the recipe, or when the same options compute something else
+FORMAT = 7  # raise it when fields change, here or in the recipe, or when the same options compute something else
 
 
 @dataclass
@@ -34,7 +35,8 @@ class TrainingState:
         stage: index of the current stage.
         epoch: number of its finished epochs.
         model, adam: state dicts of its network and its optimiser.
-        best, best_accuracy, best_epoch: its best tensors so far, their accuracy and their epoch.
+        best, best_merit, best_accuracy, best_epoch: its best tensors so far, the figure by which they were chosen,
+            their accuracy and their epoch.
         results: best tensors of finished stages, by name.
         history: one row per epoch so far: stage, epoch, loss, validation (accuracy in [0, 1]), what else the stage
             measures, and the epoch's CPU seconds.
@@ -48,6 +50,7 @@ class TrainingState:
     model: Tensors = field(default_factory=dict)
     adam: dict[str, Any] = field(default_factory=dict)
     best: Tensors = field(default_factory=dict)
+    best_merit: float = -math.inf
     best_accuracy: float = -1.0
     best_epoch: int = 0
     results: dict[str, Tensors] = field(default_factory=dict)
@@ -60,6 +63,19 @@ class TrainingState:
         for row in self.history:
             found.setdefault(row["stage"], []).append(row["validation"])
         return found
+
+    @property
+    def merits(self) -> dict[str, list[float]]:
+        """Return what the best epoch has most of, for every epoch so far, by stage."""
+        found: dict[str, list[float]] = {}
+        for row in self.history:
+            found.setdefault(row["stage"], []).append(comparable(row.get(LIKELIHOOD, row["validation"])))
+        return found
+
+
+def comparable(merit: float) -> float:
+    """Return a merit that has its place among others: that of a network that diverged, NaN, is below all of them."""
+    return -math.inf if math.isnan(merit) else merit
 
 
 def state_file(output: Path) -> Path:
@@ -139,7 +155,7 @@ def _check(state: TrainingState) -> None:
         good
         and all(type(number) is int and number >= 0 for number in whole)
         and type(state.device) is str
-        and type(state.best_accuracy) is float
+        and type(state.best_accuracy) is type(state.best_merit) is float
         and all(type(name) is str for name in (*state.options, *state.results))
         and all(type(key) is str and isinstance(value, torch.Tensor) for each in held for key, value in each.items())
         and isinstance(state.adam, dict)

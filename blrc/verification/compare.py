@@ -186,7 +186,10 @@ def name_difference(
     z = threshold = None
     if isinstance(op, Conv):
         z = decisive_sum(program, op, member, x[sample : sample + 1], (y, column), channel)
-        threshold = int(program.constant(op.thresholds, member)[channel])
+        row = np.atleast_1d(program.constant(op.thresholds, member)[channel])
+        # Of codes, the first threshold that one of the two takes for reached and the other does not.
+        both = expected[sample, y, column, channel], found[sample, y, column, channel]
+        threshold = int(row[min(map(int, both)) if op.y.is_codes else 0])
     return Difference(
         engine,
         inputs,

@@ -116,6 +116,17 @@ typedef int16_t blrc_code_threshold;
 typedef int32_t blrc_code_threshold;
 #endif
 
+/* Codes that `blrc_conv_bytes` tabulates at a time, 19 bytes each on the stack. 128 would fit the halves of a word. */
+#define BLRC_BYTES 64
+
+/* Of layers that write codes of several thresholds. */
+#define BLRC_LEVEL_LIMITS 32
+#if BLRC_LEVEL_LIMITS == 16
+typedef int16_t blrc_level_limit;
+#else
+typedef int32_t blrc_level_limit;
+#endif
+
 /* A sliding window. Only the padding above and to the left is needed: sizes of the results say the rest. */
 typedef struct blrc_window {
     int32_t kernel_y, kernel_x;
@@ -262,6 +273,49 @@ void blrc_conv_columns(const blrc_conv *op, const void *x, BLRC_TABLE(int8_t) ta
 void blrc_conv_eights(const blrc_conv *op, const void *x, BLRC_TABLE(int8_t) table, int32_t table_rows,
                       BLRC_TABLE(uint32_t) weights, BLRC_TABLE(int16_t) thresholds, uint32_t *scratch, uint32_t *y);
 
+/* Convolutions that write or read codes of several thresholds (see blrc_levels.h for maps of them). v is what a
+ * constant of the row exceeds the sum z by, and pooling takes the smallest one. +-1 are written as codes of 1 bit.
+ *
+ * limits: for each group for each output 2^bits - 1, of BLRC_LEVEL_LIMITS bits, which never rise: the code is how many
+ *   of them v does not exceed.
+ * scales: or null; instead of limits a shift, then for each output a multiplier and the lower and upper half of an
+ *   offset: the code is (offset - multiplier v) / 2^shift, at least 0 and at most 2^bits - 1.
+ * scratch: in memory of the caller; its size is known to blrc.targets.c.kernels.families.levels. */
+/* From `planes` bits of codes in planes, 0 for +-1; v = sum of 2^p popcount(plane p xor w). weights: as of conv_packed,
+ * in whole blocks of `rows` for each group. */
+void blrc_conv_planes(const blrc_conv *op, int32_t planes, int32_t bits, const uint32_t *x,
+                      BLRC_TABLE(uint32_t) weights, BLRC_TABLE(blrc_level_limit) limits, BLRC_TABLE(int32_t) scales,
+                      uint32_t *scratch, void *y);
+/* From planes of codes, of which a group has a multiple of four; where there are none, from bytes as conv_codes reads
+ * them, and with 0 for table_rows from uint8_t codes as they are; v = -z. weights: as of conv_codes with a single block
+ * of all rows of a group, and BLRC_BYTES codes at a time. */
+void blrc_conv_bytes(const blrc_conv *op, int32_t planes, int32_t bits, const void *x, BLRC_TABLE(int8_t) table,
+                     int32_t table_rows, BLRC_TABLE(uint32_t) weights, BLRC_TABLE(blrc_level_limit) limits,
+                     BLRC_TABLE(int32_t) scales, uint32_t *scratch, void *y);
+
+/* Ternary convolutions and dense layers (see blrc_ternary.h): v is what a constant of the row exceeds the sum z by, and
+ * pooling takes the smallest one. A code, or a bit as one of 1 bit, is made of v by limits or scales as above.
+ *
+ * weights: for each output channel kernel_y * kernel_x * group channels bits without gaps, in words: for each pair of
+ *   words those of the signs, 1 for +1, then those of what is not 0; so also the last of an odd number.
+ * scratch: in memory of the caller; its size is known to blrc.targets.c.kernels.families.ternary. */
+/* Bits -> bits; v <= limit. */
+void blrc_conv_ternary(const blrc_conv *op, const uint32_t *x, BLRC_TABLE(uint32_t) weights,
+                       BLRC_TABLE(blrc_level_limit) limits, uint32_t *scratch, uint32_t *y);
+/* From `planes` bits of codes in planes, 0 for +-1. */
+void blrc_conv_ternary_planes(const blrc_conv *op, int32_t planes, int32_t bits, const uint32_t *x,
+                              BLRC_TABLE(uint32_t) weights, BLRC_TABLE(blrc_level_limit) limits,
+                              BLRC_TABLE(int32_t) scales, uint32_t *scratch, void *y);
+/* Codes -> bits as conv_pairs, with at most BLRC_CODES codes a row, or 33 of 32. weights: as of conv_ternary_bytes. */
+void blrc_conv_ternary_pairs(const blrc_conv *op, const void *x, BLRC_TABLE(int8_t) table, int32_t table_rows,
+                             BLRC_TABLE(uint32_t) weights, BLRC_TABLE(uint32_t) starts, uint32_t *y);
+/* From bytes as conv_bytes reads them; v = -z. weights: a row is cut into threes, numbers w0 + 3 w1 + 9 w2 + 13 of 5
+ * bits; a word holds the same three of 6 rows, the first row lowest. For each group, for BLRC_CODES codes (33 of 32;
+ * the last may be fewer), for each 6 rows, a word for each three. Missing weights are 0. */
+void blrc_conv_ternary_bytes(const blrc_conv *op, int32_t bits, const void *x, BLRC_TABLE(int8_t) table,
+                             int32_t table_rows, BLRC_TABLE(uint32_t) weights, BLRC_TABLE(blrc_level_limit) limits,
+                             BLRC_TABLE(int32_t) scales, uint32_t *scratch, void *y);
+
 /* Codes of raw input: y[i] = table[channel % table_rows][x[i]] for `pixels` pixels. */
 void blrc_encode(int32_t pixels, int32_t channels, const uint8_t *x, BLRC_TABLE(int8_t) table, int32_t table_rows,
                  int8_t *y);
@@ -289,6 +343,25 @@ int32_t blrc_strips_next(blrc_strip *strips, int32_t count, const void *x, int32
 
 /* Max pooling of +-1 maps: OR over the window. y may be x where pad_y = pad_x = 0. */
 void blrc_pool_or(const blrc_pool *op, const uint32_t *x, uint32_t *y);
+
+/* Max pooling of codes. y may be x where pad_y = pad_x = 0. */
+void blrc_pool_levels(const blrc_pool *op, int32_t bits, const void *x, void *y);
+
+/* Scores of codes: y[class] = bias[class] + sum of weights[class][pixel][channel] times codes. */
+void blrc_scores_levels(int32_t pixels, int32_t channels, int32_t classes, int32_t bits, const void *x,
+                        BLRC_TABLE(int8_t) weights, BLRC_TABLE(int32_t) bias, int32_t *y);
+
+/* Scores of codes by a binary last layer: y[class] = multiplier[class] * z + bias[class], z = sum of +-codes. weights:
+ * for each class for each pixel its words. The exporter proves that no product or sum leaves int32. */
+void blrc_scores_signs(int32_t pixels, int32_t channels, int32_t classes, int32_t bits, const void *x,
+                       BLRC_TABLE(uint32_t) weights, BLRC_TABLE(int32_t) multiplier, BLRC_TABLE(int32_t) bias,
+                       int32_t *y);
+
+/* Scores by a ternary last layer, of codes of `bits` bits, 0 for +-1: y[class] = multiplier[class] * z + bias[class].
+ * weights: for each class for each pixel the words of its signs, then those of what is not 0. */
+void blrc_scores_ternary(int32_t pixels, int32_t channels, int32_t classes, int32_t bits, const void *x,
+                         BLRC_TABLE(uint32_t) weights, BLRC_TABLE(int32_t) multiplier, BLRC_TABLE(int32_t) bias,
+                         int32_t *y);
 
 /* Scores: y[class] = bias[class] + sum of +-weights[class][pixel][channel] by the signs in x. */
 void blrc_scores_int8(int32_t pixels, int32_t channels, int32_t classes, const uint32_t *x, BLRC_TABLE(int8_t) weights,

@@ -24,7 +24,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
     def run(*args: Any, stream: TextIO, threads: int, log: Path | None, device: str, minutes: float) -> Trained:
         assert device == "cpu" and minutes == math.inf
         calls.append((*args, threads, log))
-        return Trained(nn.Sequential(), {"fp": [0.999], "blrnet": [0.97, 0.9912, 0.98]}, [])
+        return Trained(nn.Sequential(), {"fp": [0.999], "blrnet": [0.97, 0.9912, 0.98]}, [], 0.9912)
 
     monkeypatch.setattr("blrc.training.run.run", run)
     return calls
@@ -82,6 +82,11 @@ def test_output_is_required(calls: list[tuple[Any, ...]]) -> None:
     [
         (["--model", "fp"], Recipe(model="fp")),
         (["--init", "xavier"], Recipe(init="xavier")),
+        (["--model", "lrnet", "--bits", "4"], Recipe(model="lrnet", bits=4)),
+        (
+            ["--model", "lrnet", "--bits", "1", "--recipe", "distilled"],
+            Recipe(**{**RECIPES["mnist"]["distilled"], "model": "lrnet", "bits": 1}),
+        ),
     ],
 )
 def test_baselines_and_ablations(options: list[str], recipe: Recipe, calls: list[tuple[Any, ...]]) -> None:
@@ -118,6 +123,12 @@ def test_a_run_that_is_out_of_time_has_a_status_of_its_own(monkeypatch: pytest.M
     ("options", "complaint"),
     [
         ("--model fp --lr 0.1 --soft", "--model fp: has no use for --lr, --soft"),
+        ("--model lrnet --bits 2 --soft --tau 2", "--model lrnet: has no use for --soft, --tau"),
+        ("--model lrnet --bits 2 --compile", "--model lrnet: has no use for --compile"),
+        ("--model lrnet --bits 0", "model lrnet: bits 0: give a whole number from 1 to 8"),
+        ("--model lrnet --bits 9", "model lrnet: bits 9: give a whole number from 1 to 8"),
+        ("--model lrnet", "model lrnet: give the bits of its activations"),
+        ("--bits 2", "bits 2: only activations of model lrnet have bits; model is blrnet"),
         ("--model fp --calibration 9", "--model fp: has no use for --calibration"),
         ("--model fp --recipe paper", "--model fp: has no use for --recipe paper"),
         ("--model bnn --weight-lr 0.1", "--model bnn: has no use for --weight-lr"),

@@ -165,7 +165,7 @@ def test_mistakes_are_named(checkpoint: Checkpoint, data: Labelled) -> None:
 def test_histograms_of_weights(checkpoint: Checkpoint) -> None:
     found = weight_histograms(checkpoint, 4)
     for name, shares in found.items():
-        p = 1 / (1 + np.exp((checkpoint.logit_codes(name).astype(float) + 0.5) / 12))
+        p = 1 / (1 + np.exp((checkpoint.coded(name).codes[0].astype(float) + 0.5) / 12))
         expected = [((p >= i / 4) & (p < (i + 1) / 4)).mean() for i in range(4)]
         assert shares == pytest.approx(expected) and sum(shares) == pytest.approx(1)
 

@@ -21,7 +21,10 @@ class Chain:
 
     Attributes:
         shape: of what the last layer gives.
+        leveled: whether layers give codes of several thresholds, each of other bits, besides signs.
     """
+
+    leveled = False
 
     def __init__(self, rng: Draw, shape: Shape, plain: bool = False) -> None:
         self.rng, self.shape, self.plain = rng, shape, plain
@@ -95,6 +98,8 @@ class Chain:
         return min(self.shape) >= 1 and self.shape[0] * self.shape[1] * self.shape[2] <= MOST_INPUTS
 
     def _sign(self) -> nn.Module:
+        if self.leveled and self.rng.random() < 0.85:
+            return bnn.SteLevels(int(self.rng.integers(1, 9)), float(self.rng.choice([0.05, 0.3, 1.0, 40.0])))
         return bnn.SteSign() if self.plain else bnn.StochasticSign()
 
     def _flatten(self) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -20,14 +20,16 @@ from c_exports import one_conv
 from farm_harness import CLANG, FLAGS
 from numpy.typing import NDArray
 
-from blrc.net.bits import words
+from blrc.net.bits import pack_signs, pack_ternary, words
+from blrc.net.elements import code_type
 from blrc.program.ops.binarize import ALWAYS, NEVER, Binarize
 from blrc.program.ops.flatten import Flatten
-from blrc.program.program import Constant, Conv, Op, Pool, Program, Scores, Value, Window
+from blrc.program.program import BinaryScores, Constant, Conv, Op, Pool, Program, Scores, Value, Window
 from blrc.targets.c.build import compiler
 from blrc.targets.c.kernels import thresholds
 from blrc.targets.c.kernels.cpus import CORTEX_M55, CPUS, PORTABLE, TIERS, X86_64
 from blrc.targets.c.kernels.families import columns, tiles
+from blrc.targets.c.kernels.families.levels import bits_of
 from blrc.targets.c.kernels.families.words import POOL_OR
 from blrc.targets.c.kernels.kernel import Step, Task
 from blrc.targets.c.kernels.registry import cheapest, fitting
@@ -39,9 +41,11 @@ NAMES = (
     *("conv_codes", "conv_pairs", "conv_columns", "conv_eights", "conv_dots", "conv_rows", "conv_gather"),
     *("conv_packed", "conv_taps", "conv_slices", "conv_quads", "conv_tiles", "conv_lanes", "dense", "dense_tiles"),
     *("dense_columns", "dense_quads", "binarize", "flatten", "pool_or", "scores_int8", "scores_dots"),
+    *("conv_planes", "conv_bytes", "pool_levels", "scores_levels", "scores_signs"),
+    *("conv_ternary", "conv_ternary_planes", "conv_ternary_bytes", "scores_ternary", "conv_ternary_pairs"),
 )
 """Kernels in the order of the enum in kernel_main.c."""
-CODED = ("conv_codes", "conv_pairs", "conv_columns", "conv_eights", "conv_dots")
+CODED = ("conv_codes", "conv_pairs", "conv_ternary_pairs", "conv_columns", "conv_eights", "conv_dots")
 MACROS = {
     "BLRC_GATHER_WORDS": max(cpu.gather_words for cpu in CPUS.values()),
     "BLRC_TILE_LINES": tiles.MAX_LINES + 8,
@@ -131,6 +135,32 @@ def _cases(rng: np.random.Generator, seed: int, tiers: Collection[str]) -> Itera
         (only,) = alone.ops
         task = Task(alone, only, CPUS[PORTABLE])
         yield Case(alone, cheapest(task).step(task), values[only.x.name])
+    of_levels = list(_of_levels(rng, program, conv))
+    binary = replace(program, ops=tuple(op for op in program.ops if op.y.dtype != "int32"))
+    for alone in [*of_levels, *_ternary(rng, [binary, *of_levels])]:
+        *first, only = alone.ops
+        task = Task(alone, only, CPUS[PORTABLE], first[0] if first else None)  # type: ignore[arg-type]
+        yield Case(alone, cheapest(task).step(task), _inputs(rng, alone.input))
+
+
+def _ternary(rng: np.random.Generator, programs: Sequence[Program]) -> Iterator[Program]:
+    """The programs whose last op has packed weights, with zeros among these; scores of bits."""
+    for program in programs:
+        *first, op = program.ops
+        if isinstance(op, Conv | BinaryScores):
+            yield _with_zeros(rng, program)
+        if isinstance(op, BinaryScores):
+            bits = replace(op.x, dtype="bits")
+            yield _with_zeros(rng, replace(program, input=bits, ops=(*first, replace(op, x=bits))))
+
+
+def _with_zeros(rng: np.random.Generator, program: Program) -> Program:
+    *first, op = program.ops
+    assert isinstance(op, Conv | BinaryScores)
+    numbers = op.numbers(program)
+    table = pack_ternary(np.where(rng.random(numbers.shape) < rng.random(), 0, numbers))
+    constants = {**program.constants, op.weights: Constant((table,), (0,))}
+    return replace(program, ops=(*first, replace(op, ternary=True)), constants=constants)
 
 
 def _bits_alone(rng: np.random.Generator, raw: Value, bits: Value) -> Iterator[Program]:
@@ -142,6 +172,41 @@ def _bits_alone(rng: np.random.Generator, raw: Value, bits: Value) -> Iterator[P
     for op in ops:
         limits = rng.integers(ALWAYS, NEVER + 1, int(rng.choice([1, raw.shape[2]]))).astype(np.int16)
         yield Program(op.x, (op,), {"limits": Constant((limits,), (0,))}, ("map",), 1.0)
+
+
+def _of_levels(rng: np.random.Generator, program: Program, conv: Conv) -> Iterator[Program]:
+    """The convolution with codes of any bits, on codes where it reads bits; a pool of codes; scores of codes."""
+    bits = int(rng.integers(1, 9))
+    x, y = conv.x, replace(conv.y, dtype=code_type(bits))
+    constants, first = dict(program.constants), [op for op in program.ops if op.y == conv.x]
+    if x.dtype == "bits" and rng.random() < 0.8:
+        x = replace(x, dtype=code_type(int(rng.integers(1, 9))))
+        y = y if rng.random() < 0.8 else conv.y
+    conv = replace(conv, x=x, y=y)
+    most, shape = (
+        conv.bounds(replace(program, ops=(*first, conv)))[1],
+        [declared.shape for declared in conv.tables()][1],
+    )
+    spread = max(1.0, most / conv.fan_in * conv.fan_in**0.5)
+    limits = np.sort(rng.normal(0, spread, shape).round().astype(np.int32).clip(-most, most + 1))
+    constants[conv.thresholds] = Constant((limits,), (0,))
+    yield Program(first[0].x if first else x, (*first, conv), constants, ("map",), 1.0)
+    codes = replace(conv.y, dtype=code_type(bits))
+    pool = _pool(rng, codes.shape[:2], span=True)
+    if pool is not None:
+        pooled = Value("pooled", codes.dtype, (*pool.output(*codes.shape[:2]), codes.shape[2]))
+        yield Program(codes, (Pool("pool", codes, pooled, pool),), {}, ("map",), 1.0)
+    scores = Value("scores", "int32", (1, 1, int(rng.integers(1, 5))))
+    classes = scores.shape[2]
+    tables = {
+        "w": rng.integers(-127, 128, (classes, *codes.shape)).astype(np.int8),
+        "signs": pack_signs(rng.integers(0, 2, (classes, *codes.shape)) * 2 - 1),
+        "m": rng.integers(-99, 100, classes).astype(np.int32),
+        "b": rng.integers(-999, 1000, classes).astype(np.int32),
+    }
+    given = {name: Constant((table,), (0,)) for name, table in tables.items()}
+    yield Program(codes, (Scores("s", codes, scores, "w", "b"),), given, ("map",), 1.0)
+    yield Program(codes, (BinaryScores("s", codes, scores, "signs", "m", "b"),), given, ("map",), 1.0)
 
 
 def _axis(rng: np.random.Generator, most: int) -> tuple[int, int, int, int, int]:
@@ -224,13 +289,20 @@ def _inputs(rng: np.random.Generator, value: Value) -> NDArray[Any]:
     shape = (SAMPLES, *value.shape)
     if value.dtype == "bits":
         return np.asarray(rng.random(shape) < 0.5)
+    if value.is_codes:
+        return rng.integers(0, value.element.high + 1, shape).astype(np.uint8)
     low, high = (0, 256) if value.dtype == "uint8" else (-128, 128)
     return rng.integers(low, high, shape).astype(value.dtype)
 
 
 def _bytes(value: Value, maps: NDArray[Any]) -> bytes:
-    if value.dtype != "bits":
-        return maps.astype(value.dtype).tobytes()
+    if not value.element.planes:
+        return maps.astype(value.element.value).tobytes()
+    if value.is_codes:  # all bits of a pixel's lowest plane, then the next
+        planes = [(maps >> p & 1).astype(bool) for p in range(value.element.code_bits)]
+        words_of = [np.frombuffer(_bytes(replace(value, dtype="bits"), plane), "<u4") for plane in planes]
+        each = [plane.reshape(*maps.shape[:-1], -1) for plane in words_of]
+        return np.concatenate(each, axis=-1).tobytes()
     padded = np.zeros((*maps.shape[:-1], 32 * words(value.shape[2])), bool)
     padded[..., : value.shape[2]] = maps
     return np.packbits(padded, axis=-1, bitorder="little").tobytes()
@@ -249,6 +321,14 @@ def encoded(case: Case) -> bytes:
         conv = [*op.x.shape, *op.unpooled[:2], *op.y.shape, op.groups, step.rows, *windows[0], *windows[1]]
         if step.kernel == "dense_tiles":
             numbers = [height * width * words(channels), op.y.shape[2], 0, 0]
+        elif step.kernel in ("conv_planes", "conv_ternary_planes"):
+            numbers = [op.x.element.code_bits, bits_of(op.y), 0, 0]
+            tables = tables if step.tables[-1].role == "limits" else [tables[0], np.empty(0, np.int32), tables[1]]
+        elif step.kernel in ("conv_bytes", "conv_ternary_bytes"):
+            rows = 0 if op.x.is_codes else 1 if step.encode is None else len(tables[0]) // 256
+            numbers = [bits_of(op.y), rows, op.x.element.planes, 0]
+            tables = tables if step.encode is not None else [np.empty(0, np.int8), *tables]
+            tables = tables if step.tables[-1].role == "limits" else [*tables[:2], np.empty(0, np.int32), tables[2]]
         elif step.kernel in ("dense_columns", "dense_quads"):
             numbers = [op.fan_in, op.y.shape[2], columns.planes(op), 0]
         elif step.kernel == "dense":
@@ -261,13 +341,15 @@ def encoded(case: Case) -> bytes:
             tables = [tables[0], np.empty(0, np.uint8), *tables[1:]]
     elif isinstance(op, Pool):
         w = op.window
+        numbers = [bits_of(op.y), 0, 0, 0]
         pool = [*op.x.shape, *op.y.shape[:2], *w.kernel, *w.stride, *w.padding[:2], *w.dilation]
     elif isinstance(op, Scores) and step.kernel == "scores_dots":
         numbers = [height * width * words(channels), op.y.shape[2], 0, 0]
     elif isinstance(op, Binarize):
         numbers = [op.y.shape[0] * op.y.shape[1], op.y.shape[2], len(tables[0]), 0]
     else:
-        numbers = [height * width, channels, op.y.shape[2], 0]
+        bits = op.x.element.code_bits if step.record.ternary else bits_of(op.x)
+        numbers = [height * width, channels, op.y.shape[2], bits]
     sizes = [table.nbytes for table in tables] + [0] * (TABLES - len(tables))
     head = [NAMES.index(step.kernel), case.tier, len(case.x), step.x.nbytes, step.x.nbytes // height]
     head += [step.y.nbytes, step.scratch, int(case.by_rows), *numbers, *conv, *pool, *sizes]
@@ -310,9 +392,15 @@ def _expected(case: Case) -> evaluator.Evaluated:
 
 def _decoded(value: Value, data: NDArray[np.uint8]) -> NDArray[Any]:
     height, width, channels = value.shape
-    if value.dtype != "bits":
-        return np.ascontiguousarray(data).view(value.dtype).reshape(len(data), *value.shape)
-    bits = np.unpackbits(np.ascontiguousarray(data), axis=1, bitorder="little")
+    if not value.element.planes:
+        return np.ascontiguousarray(data).view(value.element.value).reshape(len(data), *value.shape)
+    if value.is_codes:
+        count = value.element.code_bits
+        each = np.ascontiguousarray(data).reshape(len(data), height * width, count, -1)
+        plain = replace(value, dtype="bits")
+        planes = [_decoded(plain, np.ascontiguousarray(each[:, :, p])) for p in range(count)]
+        return np.asarray(sum(plane.astype(np.uint8) << np.uint8(p) for p, plane in enumerate(planes)))
+    bits = np.unpackbits(np.ascontiguousarray(data).reshape(len(data), -1), axis=1, bitorder="little")
     maps = bits.reshape(len(data), height, width, 32 * words(channels)).astype(bool)
     assert not maps[..., channels:].any(), f"an unused bit of {value.name!r} is set"
     return maps[..., :channels]

@@ -2,8 +2,8 @@
 out C.
 
 It reads the program's own tables and follows the definitions: a tap outside the map counts nothing, a pool takes what
-lies inside, a bit is z >= threshold. Every position's taps are looked up one by one by their coordinates; nothing is
-padded, unrolled or counted in words.
+lies inside, a bit is z >= threshold, and a code counts the thresholds that z reaches. Every position's taps are looked
+up one by one by their coordinates; nothing is padded, unrolled or counted in words.
 """
 
 from __future__ import annotations
@@ -38,9 +38,16 @@ def evaluate(program: Program, raw: NDArray[Any], member: int) -> Evaluated:
         if isinstance(op, Encode):
             values[op.y.name] = _encoded(_table(program, op.table, member), x)
         elif isinstance(op, Conv):
-            sums[op.name] = convolved(op, _signs(_table(program, op.weights, member), op.x.shape[2] // op.groups), x)
-            bits = sums[op.name] >= _table(program, op.thresholds, member).astype(np.int64)
-            values[op.y.name] = bits if op.pool is None else pooled(op.pool, bits)
+            weights = _weights(_table(program, op.weights, member), op.x.shape[2] // op.groups, op.ternary)
+            sums[op.name] = convolved(op, weights, x)
+            limits = _table(program, op.thresholds, member).astype(np.int64)
+            if limits.ndim == 1:
+                found: NDArray[Any] = sums[op.name] >= limits
+            else:
+                found = np.zeros(sums[op.name].shape, np.uint8)
+                for limit in limits.T:
+                    found += sums[op.name] >= limit
+            values[op.y.name] = found if op.pool is None else pooled(op.pool, found)
         elif isinstance(op, Binarize):
             limits = _table(program, op.thresholds, member)
             bits = [x[..., c] >= int(limits[c % len(limits)]) for c in range(x.shape[3])]
@@ -70,6 +77,13 @@ def _signs(packed: NDArray[np.uint32], channels: int) -> Ints:
     octets = packed.astype("<u4").view(np.uint8).reshape(*packed.shape[:-1], -1)
     bits = np.unpackbits(octets, axis=-1, bitorder="little")[..., :channels]
     return 2 * bits.astype(np.int64) - 1
+
+
+def _weights(packed: NDArray[np.uint32], channels: int, ternary: bool) -> Ints:
+    """+-1 or, of two rows of words, +1 and -1 by the first where a bit of the second is set, and else 0."""
+    if not ternary:
+        return _signs(packed, channels)
+    return _signs(packed[..., 0, :], channels) * (_signs(packed[..., 1, :], channels) + 1) // 2
 
 
 def _encoded(table: NDArray[np.int8], x: NDArray[np.uint8]) -> NDArray[np.int8]:
@@ -119,24 +133,24 @@ def convolved(op: Conv, weights: Ints, x: NDArray[Any]) -> Ints:
     return sums
 
 
-def pooled(window: Window, bits: NDArray[Any]) -> NDArray[np.bool_]:
-    """Whether any bit inside the window is set."""
+def pooled(window: Window, bits: NDArray[Any]) -> NDArray[Any]:
+    """Whether any bit inside the window is set, or the largest code there."""
     count, height, width, channels = bits.shape
     rows, columns = _outputs(window, 0, height), _outputs(window, 1, width)
-    found = np.zeros((count, rows, columns, channels), bool)
+    found = np.zeros((count, rows, columns, channels), bits.dtype)
     for i, vertical in enumerate(taps_of(window, 0, rows, height)):
         for j, horizontal in enumerate(taps_of(window, 1, columns, width)):
             for _, y in vertical:
                 for _, x in horizontal:
-                    found[:, i, j] |= bits[:, y, x]
+                    found[:, i, j] = np.maximum(found[:, i, j], bits[:, y, x])
     return found
 
 
 def scored(program: Program, op: Scores | BinaryScores, member: int, x: NDArray[Any]) -> Ints:
-    flat = np.where(x, 1, -1).astype(np.int64).reshape(len(x), -1)
+    flat = (np.where(x, 1, -1) if x.dtype == bool else x).astype(np.int64).reshape(len(x), -1)
     weights, bias = _table(program, op.weights, member), _table(program, op.bias, member).astype(np.int64)
     if isinstance(op, BinaryScores):
-        signs = _signs(weights, op.x.shape[2])
+        signs = _weights(weights, op.x.shape[2], op.ternary)
         z = flat @ signs.reshape(len(signs), -1).T * _table(program, op.multiplier, member).astype(np.int64)
     else:
         z = flat @ weights.astype(np.int64).reshape(len(weights), -1).T
@@ -160,7 +174,7 @@ def first_difference(
     )
     if isinstance(op, Conv):
         z = expected.sums[op.name][sample, :, :, channel]
-        threshold = int(_table(program, op.thresholds, member)[channel])
+        threshold = _table(program, op.thresholds, member)[channel].tolist()
         if op.pool is None:
             return f"{text}; z {int(z[row, column])}, threshold {threshold}; {op.window}, groups {op.groups}"
         rows = taps_of(op.pool, 0, ours.shape[1], z.shape[0])[row]

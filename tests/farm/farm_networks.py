@@ -65,7 +65,7 @@ def network(seed: int) -> Network:
         kind, shape, model = STYLES[style](rng, kind, plain)
         randomise(model, seed, ties=bool(rng.random() < 0.8))
     encoding = encoding_of(kind, shape)
-    drawn = any(isinstance(module, bnn.Bernoulli) for module in model.modules())  # else all members are the same
+    drawn = next(bnn.distributions(model), None) is not None  # else all members are the same
     members = _members(rng, style) if drawn else {}
     return Network(seed, style, model, encoding, raw_samples(encoding, SAMPLES, seed), members)
 
@@ -256,6 +256,24 @@ def binarized(rng: Draw, kind: str, plain: bool) -> tuple[str, tuple[int, ...], 
     return kind, shape, chain.finish(binary=True)
 
 
+def leveled(rng: Draw, kind: str, plain: bool) -> tuple[str, tuple[int, ...], nn.Module]:
+    """Layers that give codes of several thresholds, of other bits in each layer, and signs; pools of codes."""
+    shape = (int(rng.choice([1, 1, 2, 3, 33])), *_size(rng))
+    chain = Chain(rng, shape, True)
+    chain.leveled = True
+    for _ in range(int(rng.integers(1, 4))):
+        if min(chain.shape) >= 1:
+            random_conv(chain, rng, 4)
+    if min(chain.shape) >= 1 and rng.random() < 0.4:
+        pool = random_pool(rng, chain.shape[1:])
+        chain.pool(*(pool or ((1, 1),)))
+    while min(chain.shape) >= 1 and not chain.fits:
+        chain.pool((2, 2))
+    if rng.random() < 0.5 and min(chain.shape) >= 1:
+        chain.dense(int(rng.choice([1, 31, 33, 64])))
+    return kind, shape, chain.finish(binary=bool(rng.random() < 0.5))
+
+
 def given(rng: Draw, kind: str, plain: bool) -> tuple[str, tuple[int, ...], nn.Module]:
     """What networks of other people have between a binary layer and its sign, and pixels that become bits."""
     inputs, size = int(rng.choice([1, 2, 3, 33])), 2 * int(rng.integers(2, 6))
@@ -289,4 +307,5 @@ STYLES: dict[str, Callable[[Draw, str, bool], tuple[str, tuple[int, ...], nn.Mod
     "binarized": binarized,
     "anything": anything,
     "given": given,
+    "leveled": leveled,
 }

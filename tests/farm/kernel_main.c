@@ -16,7 +16,9 @@ enum {
     KERNEL_CODES, KERNEL_PAIRS, KERNEL_COLUMNS, KERNEL_EIGHTS, KERNEL_DOTS, KERNEL_ROWS, KERNEL_GATHER, KERNEL_PACKED,
     KERNEL_TAPS, KERNEL_SLICES, KERNEL_QUADS, KERNEL_TILES, KERNEL_LANES, KERNEL_DENSE, KERNEL_DENSE_TILES,
     KERNEL_DENSE_COLUMNS, KERNEL_DENSE_QUADS, KERNEL_BINARIZE, KERNEL_FLATTEN, KERNEL_POOL, KERNEL_SCORES,
-    KERNEL_SCORES_DOTS
+    KERNEL_SCORES_DOTS, KERNEL_PLANES, KERNEL_BYTES, KERNEL_POOL_LEVELS, KERNEL_SCORES_LEVELS, KERNEL_SCORES_SIGNS,
+    KERNEL_TERNARY, KERNEL_TERNARY_PLANES, KERNEL_TERNARY_BYTES, KERNEL_SCORES_TERNARY,
+    KERNEL_TERNARY_PAIRS
 };
 
 typedef struct test_case {
@@ -131,13 +133,46 @@ static void call(const test_case *c, const blrc_conv *op, const void *x, uint32_
     case KERNEL_SCORES_DOTS:
         blrc_scores_dots(n[0], n[1], bits, T(int8_t, 0), T(int32_t, 1), (int32_t *)to);
         break;
+    case KERNEL_PLANES:
+        blrc_conv_planes(op, n[0], n[1], bits, T(uint32_t, 0), T(blrc_level_limit, 1), T(int32_t, 2), scratch, to);
+        break;
+    case KERNEL_BYTES:
+        blrc_conv_bytes(op, n[2], n[0], x, T(int8_t, 0), n[1], T(uint32_t, 1), T(blrc_level_limit, 2), T(int32_t, 3), scratch,
+                        to);
+        break;
+    case KERNEL_POOL_LEVELS:
+        blrc_pool_levels(&c->pool, n[0], x, to);
+        break;
+    case KERNEL_SCORES_LEVELS:
+        blrc_scores_levels(n[0], n[1], n[2], n[3], x, T(int8_t, 0), T(int32_t, 1), (int32_t *)to);
+        break;
+    case KERNEL_SCORES_SIGNS:
+        blrc_scores_signs(n[0], n[1], n[2], n[3], x, T(uint32_t, 0), T(int32_t, 1), T(int32_t, 2), (int32_t *)to);
+        break;
+    case KERNEL_TERNARY:
+        blrc_conv_ternary(op, bits, T(uint32_t, 0), T(blrc_level_limit, 1), scratch, y);
+        break;
+    case KERNEL_TERNARY_PLANES:
+        blrc_conv_ternary_planes(op, n[0], n[1], bits, T(uint32_t, 0), T(blrc_level_limit, 1), T(int32_t, 2), scratch,
+                                 to);
+        break;
+    case KERNEL_TERNARY_PAIRS:
+        blrc_conv_ternary_pairs(op, x, T(int8_t, 0), n[0], T(uint32_t, 1), T(uint32_t, 2), y);
+        break;
+    case KERNEL_TERNARY_BYTES:
+        blrc_conv_ternary_bytes(op, n[0], x, T(int8_t, 0), n[1], T(uint32_t, 1), T(blrc_level_limit, 2), T(int32_t, 3),
+                                scratch, to);
+        break;
+    case KERNEL_SCORES_TERNARY:
+        blrc_scores_ternary(n[0], n[1], n[2], n[3], x, T(uint32_t, 0), T(int32_t, 1), T(int32_t, 2), (int32_t *)to);
+        break;
     default:
         exit(2);
     }
 }
 
 /* Row by row, as the generated code runs it. */
-static void call_by_rows(const test_case *c, const uint8_t *x, uint32_t *y)
+static void call_by_rows(const test_case *c, const uint8_t *x, uint32_t *scratch, uint32_t *y)
 {
     blrc_strip strip = {&c->op, y, c->op.out_height, 0, 0};
     const size_t row = (size_t)c->y_bytes / (size_t)c->op.out_height;
@@ -151,7 +186,7 @@ static void call_by_rows(const test_case *c, const uint8_t *x, uint32_t *y)
         uint32_t *const one = (uint32_t *)exact(row);
 
         memcpy(rows, from, bytes);
-        call(c, &part, rows, 0, one);
+        call(c, &part, rows, scratch, one);
         memcpy(to, one, row);
         free(rows);
         free(one);
@@ -181,7 +216,7 @@ int main(void)
             call(&c, &c.op, x, scratch, y);
             fwrite(y, 1, (size_t)c.y_bytes, stdout);
             if (c.by_rows) {
-                call_by_rows(&c, x, (uint32_t *)(void *)again);
+                call_by_rows(&c, x, scratch, (uint32_t *)(void *)again);
                 fwrite(again, 1, (size_t)c.y_bytes, stdout);
             }
             free(x);

@@ -22,7 +22,7 @@ from torch import nn
 import blrc
 from blrc import nn as bnn
 from blrc.errors import BlrcError
-from blrc.frontend import checkpoint, logits, saving
+from blrc.frontend import checkpoint, saving
 from blrc.frontend.sample import Member, sample
 
 
@@ -131,10 +131,10 @@ def test_compact_codes_keep_every_map_bit(tmp_path: Path) -> None:
     model[0].weight.logits.data = torch.from_numpy(values[None].copy())  # type: ignore[union-attr]
     encoding = blrc.bits((len(values),))
     blrc.save(model, path=tmp_path / "a.pt", input=encoding, calibration=None, compact=True)
-    codes = blrc.load(tmp_path / "a.pt").logit_codes("0")
-    assert codes.dtype == np.int8
+    weights = blrc.load(tmp_path / "a.pt").coded("0")
+    assert [codes.dtype for codes in weights.codes] == [np.int8]
     # p(B = -1) = sigmoid(W) > 1/2 exactly where W > 0.
-    np.testing.assert_array_equal(logits.map_signs(codes)[0], np.where(values > 0, -1, 1))
+    np.testing.assert_array_equal(weights.likeliest()[0], np.where(values > 0, -1, 1))
     assert sample(blrc.load(tmp_path / "a.pt")).layers[0].weights.tolist() == [np.where(values > 0, -1, 1).tolist()]  # type: ignore[union-attr]
 
 
@@ -235,7 +235,7 @@ def test_the_file_is_plain_data_with_a_version_and_a_seal(tmp_path: Path) -> Non
     raw = write_small(tmp_path / "a.pt")
     content = content_of(tmp_path / "a.pt")
     assert content["format"] == "blrc-checkpoint"
-    assert content["version"] == checkpoint.VERSION
+    assert content["version"] == 1
     assert raw[-64:].decode() == hashlib.sha256(raw[: -64 - len(SEAL)]).hexdigest()
 
     def plain(value: Any) -> bool:
@@ -379,7 +379,7 @@ def calibration(**changes: Any) -> Callable[[dict[str, Any]], Any]:
 @pytest.mark.parametrize(
     ("edit", "words"),
     [
-        (change(version=2), ["version 2", f"up to {checkpoint.VERSION}", "update blrc"]),
+        (change(version=3), ["version 3", f"up to {checkpoint.VERSION}", "update blrc"]),
         (change(version=999), ["version 999", f"up to {checkpoint.VERSION}", "update blrc"]),
         (change(version="2"), ["version '2'", f"up to {checkpoint.VERSION}"]),
         (drop("version"), ["version None"]),

@@ -16,6 +16,8 @@ from blrc import nn as bnn
 from blrc.errors import BlrcError
 from blrc.frontend.members import parse_gate
 from blrc.frontend.sample import MAP, Member, binary_layers, parse_freeze, sample, sampled_layers
+from blrc.frontend.weights.binary import BINARY
+from blrc.frontend.weights.record import Coded
 from blrc.net.net import Conv, Dense, Moments, Norm
 
 
@@ -151,8 +153,8 @@ def test_what_is_not_chosen_stays_at_map_and_the_rest_is_as_without_a_choice(cho
         for name in names:
             if name in pick:
                 w = checkpoint.tensors[f"{name}.weight.logits"].astype(np.float64)
-                # The middle of the code's interval, as the docstring of `blrc.frontend.logits` says it; far from every
-                # tie.
+                # The middle of the code's interval, as the docstring of `blrc.frontend.weights.logits` says it; far
+                # from every tie.
                 p = 1 / (1 + np.exp(-(np.clip(np.ceil(w * 12) - 1, -128, 127) + 0.5) / 12))
                 frozen = np.minimum(p, 1 - p) < float(freeze)
                 assert np.array_equal(found[name], np.where(frozen, likeliest[name], full[name]))
@@ -164,18 +166,18 @@ def test_what_is_not_chosen_stays_at_map_and_the_rest_is_as_without_a_choice(cho
 
 def test_frozen_is_decided_at_the_integer_threshold() -> None:
     """T equal to a weight's min(p, 1-p) does not freeze it (the rule is <), the next rational above does."""
-    from blrc.frontend import logits
-
+    every = np.arange(-128, 128).astype(np.int8)
+    weights = Coded(BINARY, (every,))
     with localcontext() as context:
         context.prec = 50
         for code in (-128, -13, -1, 0, 40, 127):
             p = 1 / (1 + (-(Decimal(2 * code + 1) / 24)).exp())
             drawn = int((p * 2**32).to_integral_value())
             exact = Fraction(min(drawn, 2**32 - drawn), 2**32)
-            assert not logits.frozen(exact)[code + 128]
-            assert logits.frozen(exact + Fraction(1, 2**80))[code + 128]
-    assert not logits.frozen(Fraction(0)).any()
-    assert logits.frozen(Fraction(1, 2)).all()
+            assert not weights.frozen(exact)[code + 128]
+            assert weights.frozen(exact + Fraction(1, 2**80))[code + 128]
+    assert not weights.frozen(Fraction(0)).any()
+    assert weights.frozen(Fraction(1, 2)).all()
 
 
 def test_layers_that_can_be_sampled_are_listed() -> None:

@@ -58,12 +58,22 @@ def prepare(folder: Path) -> None:
     blrc.export(folder / "net.pt", folder=folder / "onnx", targets="onnx")
     blrc.export(folder / "net.pt", folder=folder / "c", targets="c")
     blrc.export(folder / "net.pt", folder=folder / "members", targets="onnx", members="2", gate="0.9")
+    leveled = nn.Sequential(
+        bnn.SteConv2d(1, 3, 3), nn.BatchNorm2d(3), bnn.SteLevels(2, 0.5), nn.Flatten(), bnn.SoftmaxLinear(48, 3)
+    )
+    blrc.save(randomise(leveled, 0), path=folder / "leveled.pt", input=encoding)
+    blrc.export(folder / "leveled.pt", folder=folder / "leveled", targets="onnx", name="net")
+    ternary = nn.Sequential(
+        bnn.BinaryConv2d(1, 3, 3, weight="ternary"), bnn.StochasticSign(), nn.Flatten(), bnn.SoftmaxLinear(48, 3)
+    )
+    blrc.save(randomise(ternary, 0), path=folder / "ternary.pt", input=encoding)
+    blrc.export(folder / "ternary.pt", folder=folder / "ternary", targets="onnx", name="net")
     prepare_onnx(folder / "files")
 
 
 def program(rng: Random, good: Path, place: Path) -> Case:
     """A program file; what is read of it is legal, and so it runs."""
-    source = good / rng.choice(("onnx", "members")) / "net.program.npz"
+    source = good / rng.choice(("onnx", "members", "leveled", "ternary")) / "net.program.npz"
     path = place / "net.program.npz"
     path.write_bytes(npz_mutated(npz.read(source), rng, lambda raw: as_json(mutated(json.loads(raw), rng), rng)))
 
@@ -112,13 +122,13 @@ def manifest(rng: Random, good: Path, place: Path) -> Case:
 
 def saved(rng: Random, good: Path, place: Path) -> Case:
     """A checkpoint whose seal is right, whatever is in it."""
-    path = place / "net.pt"
+    path, source = place / "net.pt", good / rng.choice(("net.pt", "net.pt", "leveled.pt", "ternary.pt"))
     if rng.random() < 0.15:
-        path.write_bytes(bytes_mutated((good / "net.pt").read_bytes(), rng))
+        path.write_bytes(bytes_mutated(source.read_bytes(), rng))
     else:
         others = (*OTHERS, torch.zeros(2), torch.zeros(1).expand(10**9), torch.zeros(2, dtype=torch.bool), b"x", (1, 2),
                   torch.zeros(2, dtype=torch.bfloat16), torch.float32, {1: 2}, {None: 3}, 1j)  # fmt: skip
-        content = content_of(good / "net.pt")
+        content = content_of(source)
         content = _extreme(content, rng) if rng.random() < 0.3 else mutated(content, rng, others)
         try:
             rewrite(path, content)
@@ -160,9 +170,9 @@ def _extreme(content: dict[str, Any], rng: Random) -> dict[str, Any]:
 def state(rng: Random, good: Path, place: Path) -> Case:
     """The state of a training run."""
     path = place / "net.pt.training"
-    plain = {"format": 5, "options": {"seed": 1, "x": "y"}, "threads": 1, "device": "cpu", "stage": 0, "epoch": 1,
+    plain = {"format": 7, "options": {"seed": 1, "x": "y"}, "threads": 1, "device": "cpu", "stage": 0, "epoch": 1,
              "model": {"a": torch.zeros(3)}, "adam": {"state": {}, "param_groups": []}, "best": {},
-             "best_accuracy": 0.5, "best_epoch": 1, "results": {},
+             "best_accuracy": 0.5, "best_merit": 0.5, "best_epoch": 1, "results": {},
              "history": [{"stage": "x", "epoch": 1, "validation": 0.5}]}  # fmt: skip
     buffer = io.BytesIO()
     try:

@@ -38,7 +38,7 @@ def test_every_channel_decides_right_on_every_reachable_integer(member: Member) 
 
 
 @pytest.mark.slow("runs a shipped network")
-@pytest.mark.parametrize("count", [500, pytest.param(10_000, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("count", [250, pytest.param(10_000, marks=pytest.mark.nightly)])
 def test_accuracy_of_the_likeliest_weights(count: int) -> None:
     shipped = checkpoint.load(MNIST / "mnist.pt")
     program, nets = build(shipped, [Member()])

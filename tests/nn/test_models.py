@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from blrc.errors import BlrcError
-from blrc.nn import BinaryConv2d, BinaryLinear, SteConv2d, SteLinear, models
+from blrc.nn import BinaryConv2d, BinaryLinear, SteConv2d, SteLevels, SteLinear, models
 
 
 def weights(model: nn.Module) -> list[tuple[int, ...]]:
@@ -43,7 +43,7 @@ def test_cifar10_is_the_paper_s() -> None:
     ]
 
 
-@pytest.mark.parametrize("flavour", ["blrnet", "bnn", "fp"])
+@pytest.mark.parametrize("flavour", ["blrnet", "lrnet", "bnn", "fp"])
 @pytest.mark.parametrize(("build", "shape"), [(models.mnist, (1, 28, 28)), (models.cifar10, (3, 32, 32))])
 def test_forward_and_backward(build: object, shape: tuple[int, ...], flavour: models.Flavour) -> None:
     model = build(flavour) if build is models.mnist else models.cifar10(flavour, width=0.125)
@@ -71,6 +71,18 @@ def test_the_binarized_nn_ends_in_a_binary_layer_and_its_norm() -> None:
     ]  # fmt: skip
     assert [m.bias is None for m in models.mnist("bnn").modules() if isinstance(m, SteConv2d | SteLinear)] == [True] * 4
     assert [name for name, _ in models.mnist("bnn", norm=False).named_children() if "norm" in name] == []
+
+
+def test_an_lr_net_samples_before_its_norms_and_rounds_behind_its_pools() -> None:
+    model = models.mnist("lrnet", bits=3)
+    assert list(dict(model.named_children())) == [
+        "conv1", "sample1", "norm1", "pool1", "levels1", "conv2", "sample2", "norm2", "pool2", "levels2", "flatten",
+        "dense", "sample3", "norm3", "levels3", "scores",
+    ]  # fmt: skip
+    assert weights(model) == weights(models.mnist())
+    assert {type(m) for m in model.modules() if "norm" in type(m).__name__.lower()} == {nn.BatchNorm1d, nn.BatchNorm2d}
+    assert [m.bits for m in model.modules() if isinstance(m, SteLevels)] == [3, 3, 3]
+    assert weights(models.cifar10("lrnet", 0.25, bits=1)) == weights(models.cifar10(width=0.25))
 
 
 def test_refusals() -> None:

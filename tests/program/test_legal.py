@@ -159,7 +159,10 @@ MUTATIONS: dict[str, tuple[Callable[[Program], Program], str]] = {
     ),
     "short table": (constant("table", lambda t: t[:, :255]), r"op 'encode': constant 'table' is int8 \(2, 255\)"),
     "unsigned table": (constant("table", lambda t: t.astype(np.uint8)), "op 'encode': constant 'table' is uint8"),
-    "conv gives codes": (op(1, y=replace(BITS1, dtype="int8")), "op 'conv': takes bits or int8 and gives bits"),
+    "conv gives int8": (
+        op(1, y=replace(BITS1, dtype="int8")),
+        "op 'conv': takes bits, int8 or codes and gives",
+    ),
     "groups 0": (op(1, groups=0), "op 'conv': channels not divisible by groups"),
     "3 groups of 2 channels": (op(1, groups=3), "op 'conv': channels not divisible by groups"),
     "stride 0": (op(1, window=Window((3, 3), (0, 1), (1, 1, 1, 1))), "op 'conv': bad window"),
@@ -179,7 +182,11 @@ MUTATIONS: dict[str, tuple[Callable[[Program], Program], str]] = {
     ),
     "pool stride 0": (op(1, pool=Window((2, 2), (0, 2))), "op 'conv': bad window"),
     "pool of the wrong size": (op(2, window=Window((2, 2), (1, 1))), "op 'pool': pooled shape"),
-    "pool gives codes": (op(2, y=Value("pool.bits", "int8", (2, 2, 6))), "op 'pool': max pooling takes and gives bits"),
+    "pool gives int8": (op(2, y=Value("pool.bits", "int8", (2, 2, 6))), "op 'pool': max pooling takes bits"),
+    "pool gives codes": (
+        op(2, y=Value("pool.bits", "codes2", (2, 2, 6))),
+        "op 'pool': max pooling takes bits",
+    ),
     "weights of another shape": (constant("dense.w", lambda w: w[:, :1]), "op 'dense': constant 'dense.w' is uint32"),
     "weights of another type": (constant("dense.w", lambda w: w.astype(np.int64)), "op 'dense': constant 'dense.w' is"),
     "thresholds int64": (constant("dense.t", lambda t: t.astype(np.int64)), "op 'dense': constant 'dense.t' is int64"),
@@ -187,7 +194,7 @@ MUTATIONS: dict[str, tuple[Callable[[Program], Program], str]] = {
     "a tail bit": (element("dense.w", (0, 1, 1, 0), 1 << 6), "op 'dense': a tail bit of its weights is set"),
     "threshold below always": (element("dense.t", (2,), -25), r"op 'dense': a threshold lies outside \[-24, 25\]"),
     "threshold above never": (element("dense.t", (2,), 26), r"op 'dense': a threshold lies outside \[-24, 25\]"),
-    "scores of codes": (op(4, y=Value("scores", "int8", (1, 1, 3))), "op 'scores': scores take bits and give int32"),
+    "scores of int8": (op(4, y=Value("scores", "int8", (1, 1, 3))), "op 'scores': scores take bits or codes and give"),
     "scores as a map": (op(4, y=Value("scores", "int32", (1, 3, 1))), "op 'scores': scores must be a vector"),
     "weights of 4 classes": (constant("scores.w", lambda w: w[:2]), "op 'scores': constant 'scores.w' is int8"),
     "float weights": (
@@ -226,7 +233,7 @@ def binary_net() -> Program:
 
 
 BINARY_MUTATIONS: dict[str, tuple[Callable[[Program], Program], str]] = {
-    "codes": (op(4, y=Value("scores", "int8", (1, 1, 3))), "op 'scores': scores take bits and give int32"),
+    "int8": (op(4, y=Value("scores", "int8", (1, 1, 3))), "op 'scores': scores take bits or codes and give int32"),
     "two classes": (constant("scores.w", lambda w: w[:2]), "op 'scores': constant 'scores.w' is uint32"),
     "two multipliers": (constant("scores.m", lambda m: m[:2]), r"op 'scores': constant 'scores.m' is int32 \(2,\)"),
     "int64 multiplier": (constant("scores.m", lambda m: m.astype(np.int64)), "constant 'scores.m' is int64"),

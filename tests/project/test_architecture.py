@@ -53,7 +53,7 @@ ROOMS = (
     Room(
         "frontend",
         torch="lazy",
-        but={"frontend.kinds*": "no", "frontend.logits": "no"}
+        but={"frontend.kinds*": "no", "frontend.weights*": "no"}
         | dict.fromkeys(("frontend.graph", "frontend.capture*", "frontend.saving", "frontend.full_precision"), "yes"),
     ),
     Room("importing", torch="lazy"),
@@ -62,7 +62,7 @@ ROOMS = (
         but={"lowering.exact.by_torch": "yes", "lowering.preactivations": "lazy", "lowering.calibrate": "lazy"}
         | dict.fromkeys(("lowering.statistics", "lowering.translate", "lowering.lower"), "lazy"),
     ),
-    Room("training", torch="yes", but={"training": "no", "training.recipe": "no"}),
+    Room("training", torch="yes", but={"training": "no", "training.recipe": "no", "training.prior": "no"}),
     Room("targets"),
     Room("exports"),
     Room("verification", torch="lazy"),
@@ -72,6 +72,7 @@ ROOMS = (
         but={"evaluation.metrics": "no", "evaluation.figures": "no", "evaluation.choice": "lazy", "evaluation": "no"},
     ),
     Room("inspection", torch="lazy", but={"inspection.what_if": "no", "inspection.budget": "no"}),
+    Room("pruning", torch="lazy", but={"pruning.constants": "yes", "pruning.search": "yes"}),
     Room("app", torch="lazy"),
     Room("benchmark", torch="lazy", but={"benchmark.rivals.torch_twin": "yes"}),
     Room("", torch="lazy"),  # blrc/__init__.py
@@ -92,6 +93,8 @@ C_ROOMS = {
     "count": "core",
     "words": "core count",
     "codes": "core count",
+    "levels": "core count codes",
+    "ternary": "core count codes levels",
     "sliced": "core count",
     "scores": "core count",
     "host": "core count",

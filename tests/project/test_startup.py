@@ -27,7 +27,7 @@ print([name for name in ("torch", "numpy", "onnx", "onnxruntime") if name in sys
     [
         ["--help"],
         ["--version"],
-        *([name, "--help"] for name in ("export", "verify", "bench", "inspect", "eval", "import")),
+        *([name, "--help"] for name in ("export", "verify", "bench", "inspect", "eval", "import", "prune")),
     ],
 )
 def test_help_loads_nothing_heavy(arguments: list[str]) -> None:

@@ -11,9 +11,13 @@ import torch
 from blrc.nn import models
 
 
-def small_mnist(flavour: models.Flavour = "blrnet", norm: bool = True) -> torch.nn.Sequential:
+def small_mnist(
+    flavour: models.Flavour = "blrnet", norm: bool = True, bits: int = 2, weights: str = "binary"
+) -> torch.nn.Sequential:
     """The MNIST network with few channels: the same code in a fiftieth of the time."""
-    return models._network(flavour, channels=1, size=28, blocks=((6,), (8,)), dense=(32,), norm=norm)
+    return models._network(
+        flavour, channels=1, size=28, blocks=((6,), (8,)), dense=(32,), norm=norm, bits=bits, weights=weights
+    )
 
 
 def write_images(folder: Path, count: int = 200) -> None:

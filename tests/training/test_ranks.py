@@ -50,7 +50,7 @@ def test_a_step_is_that_of_one_process_on_the_joint_batch(flavour: str, samples:
     """With 4 of 7 samples in one process and 3 in the other, or 2 and 1; gradients, new parameters, norm statistics,
     loss."""
     one, two = (torch.load(steps / f"{processes}.{flavour}.{samples}") for processes in (1, 2))
-    weight = "grad.conv1.weight.logits" if flavour in ("blrnet", "fused") else "grad.conv1.weight"
+    weight = "grad.conv1.weight.logits" if flavour in ("blrnet", "lrnet", "fused") else "grad.conv1.weight"
     assert one.keys() == two.keys() and {"loss", weight, "norm1.running_var"} <= one.keys()
     assert sum(name.startswith("grad.") for name in one) >= 11
     for name, value in one.items():

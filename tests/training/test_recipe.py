@@ -58,6 +58,15 @@ def test_one_cycle_rises_then_falls(a: float, b: float) -> None:
         ({"width": 0.5}, "width and whiten are CIFAR-10's"),
         ({"whiten": True}, "width and whiten are CIFAR-10's"),
         ({"task": "cifar10", "whiten": True, "zoom": 0.1}, "not whitened images"),
+        ({"model": "qnn"}, "model 'qnn': 'blrnet' or 'lrnet' or 'bnn' or 'fp'"),
+        ({"model": "lrnet"}, "model lrnet: give the bits of its activations, from 1 to 8"),
+        ({"model": "lrnet", "bits": 0}, "model lrnet: bits 0: give a whole number from 1 to 8"),
+        ({"model": "lrnet", "bits": 9}, "model lrnet: bits 9: give a whole number from 1 to 8"),
+        ({"model": "blrnet", "bits": 2}, "bits 2: only activations of model lrnet have bits; model is blrnet"),
+        ({"model": "bnn", "bits": 2}, "bits 2: only activations of model lrnet have bits; model is bnn"),
+        ({"model": "lrnet", "bits": 2, "norm": False}, "steps .* leave out --no-norm"),
+        ({"model": "lrnet", "bits": 2, "init": "xavier"}, "steps .* leave out --init xavier"),
+        ({"model": "lrnet", "bits": 2, "pretrain_epochs": 0}, "steps .* leave out --pretrain-epochs 0"),
     ],
 )
 def test_refusals(options: dict[str, Any], message: str) -> None:

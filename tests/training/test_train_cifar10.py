@@ -119,10 +119,10 @@ def test_a_stopped_run_ends_in_the_same_bytes(
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("model", ["blrnet", "bnn", "fp"])
+@pytest.mark.parametrize("model", ["blrnet", "lrnet", "bnn", "fp"])
 def test_each_model_learns(model: str, folder: Path, tmp_path: Path) -> None:
     options = {"epochs": 5, "pretrain_epochs": 3, "batch": 16, "width": 1 / 16, "translate": 0, "flip": False}
-    trained = train(folder, tmp_path / "x.pt", changed(model=model, **options))
+    trained = train(folder, tmp_path / "x.pt", changed(model=model, bits=2 if model == "lrnet" else None, **options))
     assert max(trained.accuracies[model]) > 0.4  # chance: 0.1
 
 

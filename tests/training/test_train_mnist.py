@@ -187,7 +187,7 @@ def test_a_killed_process_goes_on(folder: Path, tmp_path: Path, uninterrupted: A
     program = (
         "import sys, torch\nfrom blrc.nn import models\n"
         "from blrc.training.mnist import train_mnist\nfrom blrc.training.recipe import *\n"
-        "models.mnist = lambda flavour='blrnet', norm=True: "
+        "models.mnist = lambda flavour='blrnet', norm=True, weights='binary': "
         "models._network(flavour, 1, 28, ((6,), (8,)), (32,), norm)\n"
         f"torch.set_num_threads({torch.get_num_threads()})\n"
         f"train_mnist({str(output)!r}, {str(folder)!r}, {TINY!r}, stream=sys.stdout)"

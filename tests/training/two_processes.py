@@ -18,7 +18,7 @@ from small_mnist import small_mnist
 
 from blrc.datasets.idx import Dataset
 from blrc.net import encoding
-from blrc.nn import StochasticMaxPool2d, StochasticSign, models
+from blrc.nn import GaussianSample, StochasticMaxPool2d, StochasticSign, models
 from blrc.nn.fast.fused import NormPoolSign, fused
 from blrc.training.machine.ranks import Ranks, joined
 from blrc.training.recipe import Recipe
@@ -27,7 +27,7 @@ from blrc.training.stages import registry, stage
 
 ENCODING = encoding.pixels((1, 8, 8), mean=(0.5,), std=(0.25,))
 BATCHES = (7, 3)  # shares of 4 and 3, 2 and 1
-FLAVOURS = ("blrnet", "bnn", "fp", "fused")
+FLAVOURS = ("blrnet", "lrnet", "bnn", "fp", "fused")
 
 
 def data(samples: int) -> Dataset:
@@ -55,12 +55,13 @@ def step(flavour: Any, samples: int, ranks: Ranks) -> dict[str, torch.Tensor]:
     """Gradients, parameters and buffers after one step of the recipe's own loop, in float64."""
     torch.manual_seed(0)
     together, flavour = flavour == "fused", "blrnet" if flavour == "fused" else flavour
-    recipe = Recipe(model=flavour, pretrain_epochs=0, epochs=1, distillation=0.0)
+    levels = flavour == "lrnet"  # which want a pretrained network, whose stage does not run here
+    recipe = Recipe(model=flavour, bits=2 if levels else None, pretrain_epochs=int(levels), epochs=1, distillation=0.0)
     training = data(samples)
     plan = registry.stages_of(recipe, training, training, ENCODING)[-1]
     model = models._network(flavour, channels=1, size=8, blocks=((6,), (8,)), dense=(12,), norm=True).double()
     for module in model.modules():
-        if isinstance(module, StochasticSign | StochasticMaxPool2d):
+        if isinstance(module, StochasticSign | StochasticMaxPool2d | GaussianSample):
             module.noise = Fixed(ranks, module, samples)
     adam, loss_of = stage.optimiser(plan, model), plan.losses({})
     parallel = ranks.parallel(fused(model.to(memory_format=torch.channels_last)) if together else model)

@@ -38,6 +38,7 @@ FOLDER = ROOT / "docs" / "performance"
 MNIST = ROOT / "examples" / "mnist" / "mnist.pt"
 CHOSEN = "cortex-m4,cortex-m55"  # of which other choices are shown
 MACHINES = f"{CHOSEN},cortex-m0,rv32imc,rv32imc_zbb,aarch64"
+BITS = (2, 3, 4, 8)  # of activations whose cost is shown
 
 
 def main() -> None:
@@ -86,7 +87,28 @@ def counted() -> dict[str, Any]:
             "counted": today(),
             "devices": devices(folder),
             "cifar10": bench(network(*NETWORKS["cifar10"]), on=CHOSEN, progress=say),
+            "levels": [{"title": title, **of_shapes(**options)} for title, options in beyond_signs().items()],
         }
+
+
+def beyond_signs() -> dict[str, dict[str, Any]]:
+    """Titles of networks of MNIST's shapes, and the options of `c_kernels.network` that make them."""
+    levels: dict[str, dict[str, Any]] = {f"activations of {bits} bits": {"bits": bits} for bits in BITS}
+    return {"signs": {}, **levels, "signs, ternary weights": {"ternary": True}}
+
+
+def of_shapes(**options: Any) -> dict[str, Any]:
+    """Instructions and sizes of such a network on the chosen machines, each with the best choice of ``--cpu``."""
+    found = bench(network(*NETWORKS["mnist"], **options), on=CHOSEN, progress=say)["devices"]
+    return {
+        "devices": {
+            device["name"]: min(
+                (choice for choice in device["choices"] if choice["instructions"] and "speed" not in choice["options"]),
+                key=lambda choice: choice["instructions"],
+            )
+            for device in found
+        }
+    }
 
 
 def devices(folder: Path) -> dict[str, Any]:

@@ -89,6 +89,7 @@ def page(known: Record) -> str:
                 for d in machines.values()
             ],
         ),
+        beyond_signs=_beyond_signs(known["levels"], machines),
         cifar=_steps(cifar),
         cifar_speed=_steps(cifar, SPEED),
         cifar_choices=_choices(cifar),
@@ -262,6 +263,24 @@ def _choices(device: Record) -> str:
     if int8 is not None:
         rows.append(["int8", _number(_int8(device)), _number(int8["flash"]), "-", _number(int8["ram"])])
     return table(["", "instructions", "flash (bytes)", "arena (bytes)", "RAM in all (bytes)"], rows)
+
+
+def _beyond_signs(rows: Sequence[Record], machines: Mapping[str, Record]) -> str:
+    """A row for each network: instructions on each machine, then flash and arena on the first one."""
+    names = list(rows[0]["devices"])
+    first = machines[names[0]]
+    lines = [
+        [
+            row["title"],
+            *(f"{row['devices'][name]['instructions']:,}" for name in names),
+            *(_number(row["devices"][names[0]][key]) for key in ("flash", "arena")),
+        ]
+        for row in rows
+    ]
+    int8 = first["int8"]
+    lines.append(["int8", *(_number(_int8(machines[name])) for name in names), _number(int8["flash"]), "-"])
+    head = [*(machines[name]["title"] for name in names), "flash (bytes)", "arena (bytes)"]
+    return table(["", *head], lines)
 
 
 def _int8(device: Record) -> int | None:

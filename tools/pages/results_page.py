@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -35,6 +36,7 @@ PAPER = {"bnn": 99.17, "map": 99.00, "2": 99.09, "5": 99.13, "16": 99.15, "fp": 
 PAPER_CIFAR10 = {"bnn": 88.17, "map": 88.61, "2": 89.51, "5": 90.66, "16": 91.22, "fp": 92.36}
 PAPER_WHITE = {"bnn": 88.56, "map": 88.96, "2": 89.78, "5": 90.48, "16": 90.82, "fp": 92.45}
 TEST_IMAGES = 10_000
+LEVELS_GOAL = 99.40  # of an LR-net with activations of two bits
 GOALS = {"map": 99.30, "16": 99.40}  # of the better recipe
 FURTHER = {"map": 99.40}
 SHORT = 10  # epochs of CIFAR-10's ablations and of the white network
@@ -65,6 +67,7 @@ def page(known: Mapping[str, Record]) -> str:
         "results.md.j2",
         CIFAR10=CIFAR10,
         GOALS=GOALS,
+        LEVELS_GOAL=LEVELS_GOAL,
         MNIST=MNIST,
         NAMES=NAMES,
         PAPER=PAPER,
@@ -88,6 +91,7 @@ def page(known: Mapping[str, Record]) -> str:
         sha256=sha256,
         span=lambda runs: span([known[run.name]["date"] for run in runs]),
         timed_epochs=lambda runs: sum("cpu_seconds" in row for run in runs for row in known[run.name]["history"]),
+        pruned=lambda layers, share: pruned(known["pruning"], layers, share),
         verdicts=verdicts,
     )
 
@@ -130,6 +134,17 @@ def verdicts(found: Mapping[str, Any]) -> list[str]:
         short = goal - found[name]["accuracy_mean"]
         said.append(f"{NAMES[name]} {goal:.2f}: {'reached' if short < 0.005 else f'missed by {short:.2f} points'}")
     return said
+
+
+def pruned(record: Record, layers: str, share: float) -> dict[str, str]:
+    """Return the accuracies on validation and test images without a share of the channels, by the ranking of these."""
+    rows = [row for row in record["rows"] if (row["layers"], row["share"]) == (layers, share)]
+    found = {f"{row['ranking']} {part}": percent(row[part]) for row in rows for part in ("validation", "test")}
+    for part in ("validation", "test"):
+        drawn = [row[part] for row in rows if row["ranking"].startswith("random")]
+        if len(drawn) > 1:
+            found[f"random {part}"] = f"{statistics.mean(drawn):.2f} ± {statistics.stdev(drawn):.2f}"
+    return found
 
 
 def batches(curve: Mapping[str, Any]) -> list[str]:

@@ -64,6 +64,7 @@ MNIST = (
     _run("fp-16", "shorter", "--model fp --epochs 16"),
     _run("no-norm", "ablation", "--recipe plain --no-norm"),
     _run("xavier", "ablation", "--recipe plain --init xavier"),
+    _run("lrnet-k2", "lrnet", "--model lrnet --bits 2 --epochs 5"),
 )
 
 # At a quarter of the width. Baselines get as many epochs as pretraining and binary network have together.

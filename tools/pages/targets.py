@@ -2,10 +2,10 @@
 
 python tools/pages/targets.py [--data DIR] [--no-page]
 
-Exports the shipped MNIST network (its likeliest weights, and five members) and the small network that
-examples/own_network trains, runs `blrc verify --on ... --strict` on each, and writes the page from what that reports.
-Ends with status 1 unless every machine did what is expected of it: it is equal, on enough test images, or the model is
-known not to fit it.
+Exports the shipped MNIST network (its likeliest weights, and five members) and the small networks that
+examples/own_network and examples/levels train, runs `blrc verify --on ... --strict` on each, and writes the page from
+what that reports. Ends with status 1 unless every machine did what is expected of it: it is equal, on enough test
+images, or the model is known not to fit it.
 """
 
 from __future__ import annotations
@@ -96,6 +96,13 @@ SUBJECTS = (
         "own/out",
         "own/test.npz",
         "cortex-m0,avr",
+    ),
+    Subject(
+        "Activations of two bits (examples/levels)",
+        ("python", "examples/levels/levels.py", "WORK/levels"),
+        "levels/out",
+        "levels/test.npz",
+        "all",
     ),
 )
 

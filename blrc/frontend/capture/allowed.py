@@ -19,9 +19,10 @@ from torch.nn.utils import parametrize
 from blrc.errors import BlrcError
 from blrc.frontend.capture.graph_modules import check_graph_module
 from blrc.frontend.capture.known import CLASSES, Blank, blank, known_class
-from blrc.nn import Bernoulli, WeightDistribution
 from blrc.nn.layers.activation import StochasticSign, logistic_
 from blrc.nn.noise import Noise, Noisy
+from blrc.nn.weights.distribution import WeightDistribution
+from blrc.nn.weights.table import DISTRIBUTIONS
 from blrc.reading.given import wrapper
 
 _ABSENT = object()
@@ -32,7 +33,8 @@ HARMLESS = frozenset(
     {
         "__init__", "__new__", "__init_subclass__", "__class_getitem__", "extra_repr", "__repr__", "__str__",
         "__format__", "__dir__", "__sizeof__", "_get_name", "reset_parameters", "reset_running_stats", "new_weight",
-        "transfer_", "entropy", "total_variance", "share", "__doc__", "__module__", "__qualname__",
+        "named_weight", "transfer_", "scatter_", "entropy", "total_variance", "share",
+        "__doc__", "__module__", "__qualname__",
         "__name__", "__annotations__", "__annotate__", "__annotate_func__", "__annotations_cache__",
         "__abstractmethods__", "_abc_impl", "__dict__", "__weakref__", "__slots__", "__static_attributes__",
         "__firstlineno__", "__orig_bases__", "__parameters__", "__constants__", "__type_params__",
@@ -134,11 +136,12 @@ def check_layer(name: str, module: nn.Module) -> None:
     _check_known(f"layer {name!r}", module)
     weight = module._modules.get("weight")
     if isinstance(weight, nn.Module):
-        if not isinstance(weight, Bernoulli):
+        if not isinstance(weight, tuple(DISTRIBUTIONS.values())):
             kind = "distribution" if isinstance(weight, WeightDistribution) else "module"
+            known = " or ".join(f'weight="{name}"' for name in DISTRIBUTIONS)
             raise BlrcError(
-                f"layer {name!r}: its weights are the {kind} {type(weight).__name__}, which cannot be compiled; only "
-                "blrc.nn.Bernoulli, +-1, can"
+                f"layer {name!r}: its weights are the {kind} {type(weight).__name__}, which cannot be compiled; build "
+                f"the layer with {known}"
             )
         _check_known(f"layer {name!r}: its weights", weight)
 

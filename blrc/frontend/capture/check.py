@@ -35,16 +35,15 @@ from blrc.net.elements import ELEMENTS
 from blrc.net.encoding import InputEncoding
 from blrc.net.heads import Heads
 from blrc.net.net import INPUT
-from blrc.nn import Bernoulli
 from blrc.nn.layers.activation import StochasticSign
 from blrc.nn.layers.geometry import ConvLayer, DenseLayer
 from blrc.nn.noise import Noise, Noisy
+from blrc.nn.weights.distribution import WeightDistribution
 
 SAMPLES = 32  # the default number of samples to compare
 WIDE = 1 << 20  # a network of at least so many values in its tensors is wide
 SAMPLES_OF_WIDE = 8  # the default for wide networks; the CIFAR-10 network at full width takes a second or two
 BATCH = 8  # samples at once: float64 maps of a wide network take some 10 MB a sample
-CERTAIN = 1e4  # a logit at which sigmoid is 0 or 1 exactly, in float64
 SEED = 20260
 
 
@@ -173,9 +172,8 @@ def _likeliest(model: nn.Module, dtype: torch.dtype | None) -> nn.Module:
     twin = copied(model, convert)
     begin_evaluation(twin)
     for module in named_modules(twin).values():
-        if isinstance(module, Bernoulli):
-            with torch.no_grad():
-                module.logits.copy_(torch.where(module.logits <= 0, -CERTAIN, CERTAIN))
+        if isinstance(module, WeightDistribution):
+            module.settle_()
         if isinstance(module, Noisy):
             module.noise = Noise(torch.Tensor.zero_)
         if isinstance(module, StochasticSign):

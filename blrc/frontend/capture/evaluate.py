@@ -7,7 +7,7 @@ likeliest values, and norms have the statistics that they hold.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,7 @@ Reals = NDArray[np.float64]
 UNIT = 2.0**-53  # by which rounding to float64 is off at most, relative to the result
 _MATMUL = torch.matmul  # as it was when this module was imported
 NORM_ROUNDINGS = 16  # a norm's few operations, in either of two orders
+_UNCHECKED = "kind {!r} cannot be checked by this version of blrc"
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,23 +58,18 @@ def _output(node: Node, tensors: Mapping[str, NDArray[Any]], x: Reals) -> Layer:
             raise BlrcError(f"layer {node.name!r}: has no {key}; build it anew")
         return found
 
+    match node.kind.partition("_")[2]:
+        case "conv2d":
+            return _conv(weights_of(node, needed), real("bias"), x, node.options)
+        case "conv1d":
+            return _of_line(
+                _conv(weights_of(node, needed)[:, :, None], real("bias"), x[:, :, None], _line(node.options))
+            )
+        case "linear":
+            return _dense(weights_of(node, needed), real("bias"), x)
     match node.kind:
-        case "binary_conv2d":
-            return _conv(np.where(needed("weight.logits") <= 0, 1.0, -1.0), real("bias"), x, node.options)
-        case "ste_conv2d":
-            return _conv(np.where(needed("weight") >= 0, 1.0, -1.0), real("bias"), x, node.options)
-        case "binary_conv1d":
-            signs = np.where(needed("weight.logits") <= 0, 1.0, -1.0)
-            return _of_line(_conv(signs[:, :, None], real("bias"), x[:, :, None], _line(node.options)))
-        case "ste_conv1d":
-            signs = np.where(needed("weight") >= 0, 1.0, -1.0)
-            return _of_line(_conv(signs[:, :, None], real("bias"), x[:, :, None], _line(node.options)))
         case "max_pool1d" | "plain_pool1d":
             return _of_line(Layer(_max_pool(x[:, :, None], _line(node.options)), 0.0))
-        case "binary_linear":
-            return _dense(np.where(needed("weight.logits") <= 0, 1.0, -1.0), real("bias"), x)
-        case "ste_linear":
-            return _dense(np.where(needed("weight") >= 0, 1.0, -1.0), real("bias"), x)
         case "softmax":
             return _dense(needed("weight"), real("bias"), x)
         case "batch_norm1d" | "batch_norm2d" | "plain_norm1d" | "plain_norm2d":
@@ -84,6 +80,10 @@ def _output(node: Node, tensors: Mapping[str, NDArray[Any]], x: Reals) -> Layer:
         case "sign" | "ste_sign":
             # The sign of what is no number is not specified, and comes from degenerate norm statistics only.
             return Layer(np.where(x >= 0, 1.0, -1.0), np.where(np.isnan(x), np.inf, 0.0))
+        case "levels" | "ste_levels":
+            return _levels(x, int(node.options["bits"]), float(needed("step")))
+        case "gaussian_sample":
+            return Layer(x, 0.0)
         case "flatten":
             return Layer(x.reshape(len(x), -1), 0.0)
         case "strict_sign":
@@ -95,7 +95,26 @@ def _output(node: Node, tensors: Mapping[str, NDArray[Any]], x: Reals) -> Layer:
                 x,
             )
         case _:
-            raise BlrcError(f"layer {node.name!r}: kind {node.kind!r} cannot be checked by this version of blrc")
+            raise BlrcError(f"layer {node.name!r}: {_UNCHECKED.format(node.kind)}")
+
+
+def weights_of(node: Node, needed: Callable[[str], Reals]) -> Reals:
+    """Return the weights of a layer that has discrete ones; random ones have their likeliest values."""
+    match node.kind.partition("_")[0]:
+        case "binary":
+            return np.where(needed("weight.logits") <= 0, 1.0, -1.0)
+        case "ternary":
+            return _likeliest(needed("weight.zero_logits"), needed("weight.sign_logits"))
+        case "ste":
+            return np.where(needed("weight") >= 0, 1.0, -1.0)
+        case _:
+            raise BlrcError(f"layer {node.name!r}: {_UNCHECKED.format(node.kind)}")
+
+
+def _likeliest(zero: Reals, sign: Reals) -> Reals:
+    """Return the likeliest ternary weights: 0 where both other values are at most as likely, and +1 before -1."""
+    is_zero = zero + np.log1p(np.exp(-np.abs(sign))) >= 0
+    return np.where(is_zero, 0.0, np.where(sign >= 0, 1.0, -1.0))
 
 
 def _line(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -187,6 +206,16 @@ def _norm(x: Reals, mean: Reals, variance: Reals, gamma: Reals | None, beta: Rea
         values = rows(scale) * (x - rows(mean)) + rows(shift)
         magnitude = np.abs(rows(scale)) * (np.abs(x) + np.abs(rows(mean))) + np.abs(rows(shift))
         return Layer(values, NORM_ROUNDINGS * UNIT * magnitude)
+
+
+def _levels(x: Reals, bits: int, step: float) -> Layer:
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        quotient = x / step
+        values = step * np.clip(np.floor(quotient + 0.5), 0, 2**bits - 1)
+        # A rounding may cross a threshold if that is so near; less than a step allows no other code.
+        distance = np.abs(quotient - (np.floor(quotient) + 0.5))
+        crossing = step * 2 * UNIT * (1 + np.abs(quotient)) / distance
+    return Layer(values, np.where(np.isnan(x), np.inf, crossing + 2 * UNIT * values))
 
 
 def _max_pool(x: Reals, options: Mapping[str, Any]) -> Reals:

@@ -8,9 +8,10 @@ from functools import cache
 import torch
 from torch import nn
 
-from blrc.frontend.graph import KINDS
-from blrc.nn import Bernoulli
+from blrc.frontend.graph import KINDS, RANDOM
 from blrc.nn.ranks import JointBatchNorm1d, JointBatchNorm2d
+from blrc.nn.weights.distribution import WeightDistribution
+from blrc.nn.weights.table import DISTRIBUTIONS
 
 # Layers that evaluation passes by.
 SKIPPED: tuple[type[nn.Module], ...] = (
@@ -31,8 +32,9 @@ _KIND_OF_CLASS: dict[type[nn.Module], str] = {
     JointBatchNorm1d: "plain_norm1d",
     JointBatchNorm2d: "plain_norm2d",
 }
+_RANDOM = {cls: layer for layer, cls in RANDOM.items()}
 # Classes of which each is a layer, or the weights of one.
-CLASSES: tuple[type[nn.Module], ...] = (*_KIND_OF_CLASS, *SKIPPED, Bernoulli)
+CLASSES: tuple[type[nn.Module], ...] = (*_KIND_OF_CLASS, *SKIPPED, *DISTRIBUTIONS.values())
 # Arguments of the smallest instance; with a bias, so that it has every parameter that an instance can have.
 _SMALLEST = {
     "in_channels": 1,
@@ -42,6 +44,7 @@ _SMALLEST = {
     "out_features": 1,
     "num_features": 1,
     "bias": True,
+    "bits": 1,
 }
 
 
@@ -51,9 +54,17 @@ def known_class(module: nn.Module) -> type[nn.Module] | None:
 
 
 def kind_of(module: nn.Module) -> str | None:
-    """Return the kind of layer that a module is compiled as, or None if it is no layer or evaluation skips it."""
+    """Return the kind of layer that a module is compiled as, or None if it is no layer or evaluation skips it.
+
+    A layer whose weights are of no known distribution, which is refused afterwards, counts as a binary one.
+    """
     cls = known_class(module)
-    return None if cls is None else _KIND_OF_CLASS.get(cls)
+    if cls not in _RANDOM:
+        return None if cls is None else _KIND_OF_CLASS.get(cls)
+    weight = module._modules.get("weight")
+    found = None if weight is None else known_class(weight)
+    name = found.name if found is not None and issubclass(found, WeightDistribution) else "binary"
+    return f"{name}_{_RANDOM[cls]}"
 
 
 @dataclass(frozen=True)
@@ -89,8 +100,8 @@ def _blank(index: int) -> Blank:
 
 
 def _new(cls: type[nn.Module]) -> nn.Module:
-    if cls is Bernoulli:
-        return Bernoulli((1, 1))
+    if issubclass(cls, WeightDistribution):
+        return cls((1, 1))
     kind = _KIND_OF_CLASS.get(cls)
     if kind is None:
         return cls()

@@ -31,6 +31,7 @@ from blrc.frontend.capture.known import SKIPPED, kind_of, known_class
 from blrc.frontend.capture.recording import first_line, heads_of, outputs, unpacked
 from blrc.frontend.capture.walk import all_names, free_name, named_modules
 from blrc.frontend.graph import KINDS, GraphModel
+from blrc.frontend.kinds.linear import RANDOM
 from blrc.frontend.kinds.node import Node
 from blrc.net.heads import Heads
 from blrc.net.net import INPUT
@@ -38,15 +39,13 @@ from blrc.reading.given import check_module, wrapper
 
 # Layers over random variables that hand a Gaussian on, their counterparts over tensors, and what to use instead where
 # one kind follows the other: that could not run.
-_GAUSSIAN = (
-    *("binary_conv1d", "binary_conv2d", "binary_linear"),
-    *("batch_norm1d", "batch_norm2d", "max_pool1d", "max_pool2d"),
-)
+_RANDOM_KINDS = tuple(kind.name for kind in RANDOM)
+_GAUSSIAN = (*_RANDOM_KINDS, "batch_norm1d", "batch_norm2d", "max_pool1d", "max_pool2d")
 _GIVEN = ("scale", "shift", "prelu", "relu", "clip", "threshold", "strict_sign")
 _TENSOR = (
     *("ste_conv1d", "ste_conv2d", "ste_linear"),
     *("plain_norm1d", "plain_norm2d", "plain_pool1d", "plain_pool2d"),
-    *_GIVEN[:5],
+    *("gaussian_sample", *_GIVEN[:5]),
 )
 _BEHIND_TENSOR = {
     "batch_norm1d": "torch.nn.BatchNorm1d",
@@ -54,15 +53,16 @@ _BEHIND_TENSOR = {
     "max_pool1d": "torch.nn.MaxPool1d",
     "max_pool2d": "torch.nn.MaxPool2d",
     "sign": "blrc.nn.SteSign",
-}
+    "levels": "blrc.nn.SteLevels", "gaussian_sample": "the tensor as it is",
+}  # fmt: skip
 _BEHIND_GAUSSIAN = {
     "plain_norm1d": "blrc.nn.StochasticBatchNorm1d",
     "plain_norm2d": "blrc.nn.StochasticBatchNorm2d",
     "plain_pool1d": "blrc.nn.StochasticMaxPool1d",
     "plain_pool2d": "blrc.nn.StochasticMaxPool2d",
-    "ste_sign": "blrc.nn.StochasticSign",
+    "ste_sign": "blrc.nn.StochasticSign", "ste_levels": "blrc.nn.StochasticLevels",
     **dict.fromkeys(_GIVEN, "it behind blrc.nn.SteConv2d or SteLinear"),
-}
+}  # fmt: skip
 # Options of torch's layers that have no integer form, and the only value that is taken.
 _FIXED: Mapping[str, Mapping[str, Any]] = {
     "plain_norm1d": {"track_running_stats": True},
@@ -316,4 +316,5 @@ def _check_flow(node: Node, before: Sequence[Node]) -> None:
         )
         if instead is not None:
             cls, other = KINDS[node.kind].cls.__name__, KINDS[kinds[x]].cls.__name__
-            raise BlrcError(f"layer {node.name!r} ({cls}) cannot follow {x!r} ({other}); use {instead}")
+            levels = ", or for levels put blrc.nn.GaussianSample between them" if kinds[x] in _RANDOM_KINDS else ""
+            raise BlrcError(f"layer {node.name!r} ({cls}) cannot follow {x!r} ({other}); use {instead}{levels}")

@@ -1,10 +1,14 @@
-"""Define dense layers and convolutions with +-1 weights: random ones, and those of a Binarized NN (``ste``)."""
+"""Define dense layers and convolutions with discrete weights: random ones, and those of a Binarized NN (``ste``)."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from blrc.errors import BlrcError
 from blrc.frontend.kinds.node import Node
 from blrc.frontend.kinds.record import Kind, Options, Tensor, Values, anything, flag, no_more, size
+from blrc.frontend.weights.record import Coding
+from blrc.frontend.weights.table import CODINGS
 from blrc.net.net import Conv, Dense
 from blrc.net.window import Window, conv_window, of_line, pair
 
@@ -41,39 +45,49 @@ def _dense_shape(options: Options) -> tuple[int, ...]:
     return (options["out_features"], options["in_features"])
 
 
-def _with_bias(options: Options, weight: str, shape: tuple[int, ...]) -> dict[str, Tensor]:
-    found = {weight: Tensor(shape, "weights")}
-    return {**found, "bias": Tensor(shape[:1])} if options["bias"] else found
+def linear_kinds(name: str, weights: Sequence[str], ternary: bool) -> tuple[Kind, Kind, Kind]:
+    """Return the convolutions and the dense layer of a kind of weights.
 
+    Args:
+        name: what the names of the kinds begin with.
+        weights: names of the tensors of the weights within a layer.
+        ternary: whether a weight may be 0.
+    """
 
-def _conv(who: str, node: Node, values: Values) -> Conv:
-    window, groups = _window(who, node.options), node.options["groups"]
-    return Conv(node.name, node.inputs[0], values.signs(), values.optional("bias"), window, groups)
+    def tensors(options: Options, shape: tuple[int, ...]) -> dict[str, Tensor]:
+        found = dict.fromkeys(weights, Tensor(shape, "weights"))
+        return {**found, "bias": Tensor(shape[:1])} if options["bias"] else found
 
-
-def _dense(who: str, node: Node, values: Values) -> Dense:
-    return Dense(node.name, node.inputs[0], values.signs(), values.optional("bias"))
-
-
-def _kinds(prefix: str, weight: str) -> tuple[Kind, Kind]:
-    """Return the convolution and the dense layer whose weights have the name `weight`."""
-    conv = Kind(f"{prefix}_conv2d", _CONV, _check_conv, lambda o: _with_bias(o, weight, _conv_shape(o)), _conv)
-    dense = Kind(f"{prefix}_linear", _DENSE, no_more, lambda o: _with_bias(o, weight, _dense_shape(o)), _dense)
-    return conv, dense
-
-
-def _conv1d(prefix: str, weight: str) -> Kind:
-    def tensors(options: Options) -> dict[str, Tensor]:
+    def line_tensors(options: Options) -> dict[str, Tensor]:
         outputs, inputs, _, taps = _conv_shape(of_line(options))
-        return _with_bias(options, weight, (outputs, inputs, taps))
+        return tensors(options, (outputs, inputs, taps))
 
-    def layer(who: str, node: Node, values: Values) -> Conv:
+    def conv(who: str, node: Node, values: Values) -> Conv:
+        window, groups = _window(who, node.options), node.options["groups"]
+        return Conv(node.name, node.inputs[0], values.weights(), values.optional("bias"), window, groups, ternary)
+
+    def line(who: str, node: Node, values: Values) -> Conv:
+        held, bias = values.weights()[:, :, None], values.optional("bias")
         window, groups = _window(who, of_line(node.options)), node.options["groups"]
-        return Conv(node.name, node.inputs[0], values.signs()[:, :, None], values.optional("bias"), window, groups)
+        return Conv(node.name, node.inputs[0], held, bias, window, groups, ternary)
 
-    return Kind(f"{prefix}_conv1d", _CONV, lambda who, options: _check_conv(who, of_line(options)), tensors, layer)
+    def dense(who: str, node: Node, values: Values) -> Dense:
+        return Dense(node.name, node.inputs[0], values.weights(), values.optional("bias"), ternary)
+
+    def check_line(who: str, options: Options) -> None:
+        _check_conv(who, of_line(options))
+
+    return (
+        Kind(f"{name}_conv1d", _CONV, check_line, line_tensors, line),
+        Kind(f"{name}_conv2d", _CONV, _check_conv, lambda options: tensors(options, _conv_shape(options)), conv),
+        Kind(f"{name}_linear", _DENSE, no_more, lambda options: tensors(options, _dense_shape(options)), dense),
+    )
 
 
-BINARY_CONV1D, STE_CONV1D = _conv1d("binary", "weight.logits"), _conv1d("ste", "weight")
-BINARY_CONV, BINARY_LINEAR = _kinds("binary", "weight.logits")
-STE_CONV, STE_LINEAR = _kinds("ste", "weight")
+def random_kinds(coding: Coding) -> tuple[Kind, Kind, Kind]:
+    """Return the kinds of layers whose weights are drawn as `coding` says."""
+    return linear_kinds(coding.name, [f"weight.{name}" for name in coding.tensors], 0 in coding.values)
+
+
+RANDOM = tuple(kind for coding in CODINGS.values() for kind in random_kinds(coding))
+LINEAR = (*RANDOM, *linear_kinds("ste", ["weight"], ternary=False))

@@ -44,8 +44,8 @@ class Tensor:
 class Values(Protocol):
     """Give the numbers of one layer of one member."""
 
-    def signs(self) -> NDArray[np.int8]:
-        """Return the +-1 weights."""
+    def weights(self) -> NDArray[np.int8]:
+        """Return the weights, +-1, or of ternary layers -1, 0 or +1."""
 
     def reals(self, tensor: str) -> Reals:
         """Return a tensor by its name within the layer."""
@@ -67,14 +67,15 @@ class Kind:
         options: the check of every option by its name; a node has exactly these.
         together: refuses options that do not go together, after each has been checked by itself.
         tensors: gives the layer's parameters and buffers by name, from its options.
-        layer: gives the layer of a net, from the node and the numbers of a member.
+        layer: gives the layer of a net, from the node and the numbers of a member; None where a network with fixed
+            weights passes its input on.
     """
 
     name: str
     options: Mapping[str, Check]
     together: Callable[[str, Options], None]
     tensors: Callable[[Options], Mapping[str, Tensor]]
-    layer: Callable[[str, Node, Values], Layer]
+    layer: Callable[[str, Node, Values], Layer | None]
 
     def check(self, who: str, options: Options) -> None:
         """Refuse options that are unknown, missing, of another type or out of range; the message starts with `who`."""

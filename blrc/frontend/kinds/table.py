@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from blrc.errors import BlrcError
-from blrc.frontend.kinds import linear, pointwise, pool, softmax
+from blrc.frontend.kinds import pointwise, pool, softmax
 from blrc.frontend.kinds.given import GIVEN
+from blrc.frontend.kinds.linear import LINEAR
 from blrc.frontend.kinds.node import Node
 from blrc.frontend.kinds.norm import NORMS
 from blrc.frontend.kinds.record import Kind, Tensor, shown
@@ -15,16 +16,14 @@ from blrc.net.net import INPUT
 KINDS: Mapping[str, Kind] = {
     kind.name: kind
     for kind in (
-        linear.BINARY_CONV1D,
-        linear.BINARY_CONV,
-        linear.BINARY_LINEAR,
-        linear.STE_CONV1D,
-        linear.STE_CONV,
-        linear.STE_LINEAR,
+        *LINEAR,
         *NORMS,
         *pool.POOLS,
         pointwise.SIGN,
         pointwise.STE_SIGN,
+        pointwise.LEVELS,
+        pointwise.STE_LEVELS,
+        pointwise.SAMPLE,
         pointwise.FLATTEN,
         softmax.SOFTMAX,
         *GIVEN,

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from blrc.nn.layers.activation import StochasticSign
 from blrc.nn.layers.binary import BinaryConv1d, BinaryConv2d, BinaryLinear
 from blrc.nn.layers.geometry import padded
+from blrc.nn.layers.levels import GaussianSample, SteLevels, StochasticLevels
 from blrc.nn.layers.norm import StochasticBatchNorm1d, StochasticBatchNorm2d
 from blrc.nn.layers.pool import MaxPool1d, MaxPool2d, StochasticMaxPool1d, StochasticMaxPool2d
 from blrc.nn.layers.ste import SteConv1d, SteConv2d, SteLinear, SteSign, signs
@@ -49,12 +50,13 @@ class PaddedConv2d(nn.Conv2d):
 
 
 def deterministic(model: nn.Module, sample: bool = False, generator: torch.Generator | None = None) -> nn.Module:
-    """Return a copy of a network with fixed +-1 weights: the MAP weights, or one sample (paper, section 4.5).
+    """Return a copy of a network with fixed weights, -1, 0 or +1: the MAP weights, or one sample (paper, section 4.5).
 
     The layers are replaced by torch's: `BinaryLinear` by `torch.nn.Linear`, and so on for convolutions, norms and
-    pools, or by subclasses of these where opposite sides are padded differently. `StochasticSign` becomes `Sign`. Names
-    stay the same. The layers of a Binarized NN are replaced in the same way. Their weights are the signs of the shadow
-    weights, whatever `sample` says.
+    pools, or by subclasses of these where opposite sides are padded differently. `StochasticSign` becomes `Sign`,
+    `StochasticLevels` becomes `SteLevels`, and `GaussianSample` becomes `torch.nn.Identity`. Names stay the same. The
+    layers of a Binarized NN are replaced in the same way. Their weights are the signs of the shadow weights, whatever
+    `sample` says.
 
     The norms keep the statistics of the stochastic network, which do not fit the deterministic one: call `reestimate`.
 
@@ -148,4 +150,8 @@ def _replace(module: nn.Module, sample: bool, generator: torch.Generator | None)
         pools: Any = (MaxPool1d, MaxPool2d) if sided else (nn.MaxPool1d, nn.MaxPool2d)
         pooling: nn.Module = pools[module.dims - 1](module.kernel_size, module.stride, module.padding)
         return pooling
+    if isinstance(module, StochasticLevels | SteLevels):
+        return SteLevels(module.bits, float(module.step)).to(module.step.device)
+    if isinstance(module, GaussianSample):
+        return nn.Identity()
     return Sign() if isinstance(module, StochasticSign | SteSign) else None

@@ -1,4 +1,4 @@
-"""Compute stochastic binary activations (paper, section 4.3)."""
+"""Compute stochastic binary activations (paper, section 4.3), and decide variables by several thresholds."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from blrc.nn.noise import Noise, Noisy
 
 VAR_FLOOR = 1e-6  # added to every variance: var = 0 would give 0/0, and gamma -> 0 makes mean / std blow up
 UNIFORM_MARGIN = 1e-6  # float32 uniform noise can be exactly 0, whose logit is -inf
+TWICE_PHI_0 = math.sqrt(2.0 / math.pi)  # 2 phi(0)
 Z_MAX = 1e4  # z^3 overflows float32 near 1e13; both tanh and its slope are saturated long before this
 
 
@@ -88,38 +89,65 @@ class StochasticSign(Noisy):
 
     def forward(self, x: Gaussian) -> Tensor:
         x = expect_gaussian(x, "StochasticSign")
-        sample: Tensor = _Concrete.apply(x.mean, x.var, self.noise.like(x.mean), self.tau, self.hard, self.exact)  # type: ignore[no-untyped-call]
+        noise = self.noise.like(x.mean)
+        sample: Tensor = Decided.apply(x.mean, x.var, noise, (0.0,), self.tau, self.hard, self.exact)  # type: ignore[no-untyped-call]
         return sample
 
     def extra_repr(self) -> str:
         return f"tau={self.tau}, hard={self.hard}, exact={self.exact}"
 
 
-class _Concrete(torch.autograd.Function):
-    """Compute the sample for given logistic noise, and its concrete gradient in closed form (finite for any input)."""
+class Decided(torch.autograd.Function):
+    """Sample, for each of several thresholds, +1 where the variable reaches it, else -1, and return the sum.
+
+    All thresholds of a variable meet the same noise, so that what reaches one reaches all below it. The probability of
+    reaching ``theta`` is Phi(z), z = (mean - theta) / std. The gradient is finite for any input. With a temperature
+    `tau` the noise is logistic and the gradient that of the concrete sample, in closed form. Without one (None) the
+    noise is normal and the gradient is that of the expectation, ``2 phi(z) / std``, summed over the thresholds.
+    """
 
     @staticmethod
-    def forward(ctx: Any, mean: Tensor, var: Tensor, noise: Tensor, tau: float, hard: bool, exact: bool) -> Tensor:
+    def forward(
+        ctx: Any, mean: Tensor, var: Tensor, noise: Tensor, at: tuple[float, ...], tau: float | None, hard: bool,
+        exact: bool,
+    ) -> Tensor:  # fmt: skip
         rstd = (var + VAR_FLOOR).rsqrt()
-        z = (mean * rstd).clamp_(-Z_MAX, Z_MAX)
-        logit, slope = (logit_phi_exact if exact else logit_phi)(z)
-        argument = logit.add_(noise)
-        # y = tanh(x / 2) and (1 - y^2) / 4 = s (1 - s) with s = sigmoid(-|x|): a sixth of tanh's time, and never 0.
-        one = torch.ones((), dtype=logit.dtype, device=logit.device)
-        s = torch.copysign(argument, -one).mul_(1.0 / tau).sigmoid_()
-        ctx.var_shape = var.shape
-        if ctx.needs_input_grad[0] or ctx.needs_input_grad[1]:
-            dmean = torch.ops.aten.sigmoid_backward(slope, s).mul_(rstd * (2.0 / tau))
-            ctx.save_for_backward(dmean, z, rstd)
-        # The argument is a sum, which is never -0: a tie gives +1.
-        return torch.copysign(one if hard else s.mul_(-2.0).add_(1.0), argument)
+        one = torch.ones((), dtype=mean.dtype, device=mean.device)
+        needed = ctx.needs_input_grad[0] or ctx.needs_input_grad[1]
+        ctx.var_shape, ctx.single = var.shape, len(at) == 1
+        total = slopes = leans = None
+        for theta in at:
+            z = ((mean - theta if theta else mean) * rstd).clamp_(-Z_MAX, Z_MAX)
+            if tau is None:
+                argument = z + noise
+                size = one
+                dmean = (z * z).mul_(-0.5).exp_().mul_(rstd * TWICE_PHI_0) if needed else None
+            else:
+                logit, slope = (logit_phi_exact if exact else logit_phi)(z)
+                argument = logit.add_(noise)
+                # y = tanh(x / 2) and (1 - y^2) / 4 = s (1 - s), s = sigmoid(-|x|): a sixth of tanh's time, never 0.
+                s = torch.copysign(argument, -one).mul_(1.0 / tau).sigmoid_()
+                dmean = torch.ops.aten.sigmoid_backward(slope, s).mul_(rstd * (2.0 / tau)) if needed else None
+                size = one if hard else s.mul_(-2.0).add_(1.0)
+            # The argument is a sum, which is never -0: a tie gives +1.
+            decided = torch.copysign(size, argument)
+            total = decided if total is None else total.add_(decided)
+            if dmean is not None:
+                lean = z if ctx.single else dmean * z
+                slopes = dmean if slopes is None else slopes.add_(dmean)
+                leans = lean if leans is None else leans.add_(lean)
+        if slopes is not None:
+            ctx.save_for_backward(slopes, leans, rstd)
+        assert total is not None, "at least one threshold"
+        return total
 
     @staticmethod
     @once_differentiable  # type: ignore[untyped-decorator, unused-ignore]
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        dmean, z, rstd = ctx.saved_tensors
-        grad_mean = grad * dmean
+        slopes, leans, rstd = ctx.saved_tensors
+        grad_mean = grad * slopes
         grad_var = None
         if ctx.needs_input_grad[1]:  # dz/dvar = -z / (2 (var + floor))
-            grad_var = (grad_mean * z).mul_(rstd).mul_(-0.5).sum_to_size(ctx.var_shape)
-        return grad_mean, grad_var, None, None, None, None
+            factor = grad_mean if ctx.single else grad
+            grad_var = (factor * leans).mul_(rstd).mul_(-0.5).sum_to_size(ctx.var_shape)
+        return grad_mean, grad_var, *(None,) * 5

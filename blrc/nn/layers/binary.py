@@ -1,4 +1,4 @@
-"""Define linear maps with random binary weights, and the real-valued softmax layer (paper, sections 4.1 and 4.2).
+"""Define linear maps with random discrete weights, and the real-valued softmax layer (paper, sections 4.1 and 4.2).
 
 By the central limit theorem a sum of many independent terms B_i a_i is close to a Gaussian with
 
@@ -16,24 +16,28 @@ from torch import Tensor, nn
 
 from blrc.nn.gaussian import Gaussian, expect_tensor
 from blrc.nn.layers.geometry import ConvLayer, DenseLayer, Device, all_signs
-from blrc.nn.weights import Bernoulli, WeightDistribution
+from blrc.nn.weights.bernoulli import Bernoulli
+from blrc.nn.weights.distribution import WeightDistribution
+from blrc.nn.weights.table import new_distribution
 
 
 class BinaryLinear(DenseLayer):
-    """Apply a dense layer with weights in {-1, +1}, from a tensor ``(N, in)`` to a `Gaussian` of ``(N, out)``.
+    """Apply a dense layer with discrete weights, from a tensor ``(N, in)`` to a `Gaussian` of ``(N, out)``.
 
-    The result has ``mean = a E[B]^T + bias`` and ``var = a^2 V[B]^T`` (paper, section 4.2, the equation of the
-    pre-activation).
+    Weights are in {-1, +1} or {-1, 0, +1}. The result has ``mean = a E[B]^T + bias`` and ``var = a^2 V[B]^T`` (paper,
+    section 4.2, the equation of the pre-activation).
 
     Args:
         in_features, out_features, bias: as in `torch.nn.Linear`. A bias is useless before a norm.
+        weight: ``binary`` (`blrc.nn.Bernoulli`) or ``ternary`` (`blrc.nn.Ternary`).
 
     Attributes:
         weight: a `WeightDistribution` of shape ``(out, in)``.
         bias: real parameter ``(out,)`` or None.
 
     Raises:
-        BlrcError: a number of features is no positive whole number, or the input is no tensor ``(N, in)``.
+        BlrcError: a number of features is no positive whole number, there are no weights of that name, or the input
+            is no tensor ``(N, in)``.
 
     Example:
         >>> layer = BinaryLinear(784, 10)
@@ -46,6 +50,11 @@ class BinaryLinear(DenseLayer):
 
     def new_weight(self, shape: tuple[int, ...], device: Device, dtype: torch.dtype | None) -> WeightDistribution:
         return Bernoulli(shape, device=device, dtype=dtype)
+
+    def named_weight(
+        self, name: str, shape: tuple[int, ...], device: Device, dtype: torch.dtype | None
+    ) -> WeightDistribution:
+        return new_distribution(type(self).__name__, name, shape, device, dtype)
 
     def forward(self, x: Tensor) -> Gaussian:
         x = self.expect(x)
@@ -65,6 +74,11 @@ class _BinaryConv(ConvLayer):
     def new_weight(self, shape: tuple[int, ...], device: Device, dtype: torch.dtype | None) -> WeightDistribution:
         return Bernoulli(shape, device=device, dtype=dtype)
 
+    def named_weight(
+        self, name: str, shape: tuple[int, ...], device: Device, dtype: torch.dtype | None
+    ) -> WeightDistribution:
+        return new_distribution(type(self).__name__, name, shape, device, dtype)
+
     def forward(self, x: Tensor) -> Gaussian:
         x = self.expect(x)
         expected, variance = self.weight.moments()
@@ -75,7 +89,7 @@ class _BinaryConv(ConvLayer):
 
 
 class BinaryConv1d(_BinaryConv):
-    """Apply a convolution over time with weights in {-1, +1}, from ``(N, C, L)`` to a `Gaussian` of ``(N, C', L')``.
+    """Apply a convolution over time with discrete weights, from ``(N, C, L)`` to a `Gaussian` of ``(N, C', L')``.
 
     Formulas, arguments and errors are those of `BinaryConv2d`, with the options of `torch.nn.Conv1d`.
 
@@ -89,14 +103,16 @@ class BinaryConv1d(_BinaryConv):
 
 
 class BinaryConv2d(_BinaryConv):
-    """Apply a convolution with weights in {-1, +1}, from ``(N, C, H, W)`` to a `Gaussian` of ``(N, C', H', W')``.
+    """Apply a convolution with discrete weights, from ``(N, C, H, W)`` to a `Gaussian` of ``(N, C', H', W')``.
 
-    The result has ``mean = conv(a, E[B]) + bias`` and ``var = conv(a^2, V[B])``. Zero padding adds nothing to either,
-    so units at the border have a smaller variance (paper, section 4.2).
+    Weights are in {-1, +1} or {-1, 0, +1}. The result has ``mean = conv(a, E[B]) + bias`` and
+    ``var = conv(a^2, V[B])``. Zero padding adds nothing to either, so units at the border have a smaller variance
+    (paper, section 4.2).
 
     Args:
         in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias: as in `torch.nn.Conv2d`. The
             padding may also be four numbers: top, left, bottom, right.
+        weight: ``binary`` (`blrc.nn.Bernoulli`) or ``ternary`` (`blrc.nn.Ternary`).
 
     Attributes:
         weight: a `WeightDistribution` of shape ``(C', C / groups, kH, kW)``.
@@ -106,7 +122,8 @@ class BinaryConv2d(_BinaryConv):
 
     Raises:
         BlrcError: an option is no whole number (or pair of them) in its range, the groups do not divide the channels,
-            'same' padding is combined with a stride, or the input has another shape.
+            'same' padding is combined with a stride, there are no weights of that name, or the input has another
+            shape.
 
     Example:
         >>> layer = BinaryConv2d(1, 32, 3, padding="same")
@@ -119,10 +136,10 @@ class BinaryConv2d(_BinaryConv):
 
 
 class SoftmaxLinear(nn.Linear):
-    """Compute the logits ``(N, classes)`` of the last layer from inputs ``(N, in)`` of +-1, with real weights.
+    """Compute the logits ``(N, classes)`` of the last layer from inputs ``(N, in)``, with real weights.
 
-    It computes what `torch.nn.Linear` computes. It is a class of its own because the compiler must know which dense
-    layer gives the scores (paper, section 5.1, "SM10").
+    The inputs are +-1, or the values of levels. The layer computes what `torch.nn.Linear` computes. It is a class of
+    its own because the compiler must know which dense layer gives the scores (paper, section 5.1, "SM10").
 
     Example:
         >>> SoftmaxLinear(512, 10)(torch.ones(5, 512)).shape

@@ -17,6 +17,7 @@ Pair = int | tuple[int, int]
 Sides = tuple[int, int, int, int]
 """Paddings: top, left, bottom, right."""
 Device = torch.device | str | None
+DEFAULT_WEIGHT = "binary"
 
 
 class _Weighted(nn.Module, ABC):
@@ -28,8 +29,21 @@ class _Weighted(nn.Module, ABC):
     def new_weight(self, shape: tuple[int, ...], device: Device, dtype: torch.dtype | None) -> nn.Module | nn.Parameter:
         """Return the layer's initial weights of this `shape`, whose first dimension is that of the outputs."""
 
-    def _fill(self, shape: tuple[int, ...], bias: bool, device: Device, dtype: torch.dtype | None) -> None:
-        self.weight = self.new_weight(shape, device, dtype)
+    def named_weight(
+        self, name: str, shape: tuple[int, ...], device: Device, dtype: torch.dtype | None
+    ) -> nn.Module | nn.Parameter:
+        """Return initial weights of another kind than `new_weight` gives, by the name that was given as ``weight``.
+
+        Raises:
+            BlrcError: the layer has no such weights.
+        """
+        raise BlrcError(f"{type(self).__name__}: its weights are +-1 and not random; leave out weight=")
+
+    def _fill(self, shape: tuple[int, ...], bias: bool, device: Device, dtype: torch.dtype | None, weight: str) -> None:
+        if weight == DEFAULT_WEIGHT:
+            self.weight = self.new_weight(shape, device, dtype)
+        else:
+            self.weight = self.named_weight(weight, shape, device, dtype)
         self.bias = nn.Parameter(torch.zeros(shape[0], device=device, dtype=dtype)) if bias else None
 
 
@@ -64,12 +78,13 @@ class DenseLayer(_Weighted):
         bias: bool = False,
         device: Device = None,
         dtype: torch.dtype | None = None,
+        weight: str = DEFAULT_WEIGHT,
     ) -> None:
         super().__init__()
         name = type(self).__name__
         self.in_features = count(name, "in_features", in_features)
         self.out_features = count(name, "out_features", out_features)
-        self._fill((self.out_features, self.in_features), bias, device, dtype)
+        self._fill((self.out_features, self.in_features), bias, device, dtype, weight)
 
     def expect(self, x: Tensor) -> Tensor:
         """Return `x`, or raise a `BlrcError` if it is no tensor ``(N, in)``."""
@@ -121,6 +136,7 @@ class ConvLayer(_Weighted):
         bias: bool = False,
         device: Device = None,
         dtype: torch.dtype | None = None,
+        weight: str = DEFAULT_WEIGHT,
     ) -> None:
         super().__init__()
         name = type(self).__name__
@@ -135,7 +151,7 @@ class ConvLayer(_Weighted):
         self.dilation = last(window.dilation, self.dims)
         pads = padding_option(window.padding, self.dims)
         self.padding: tuple[int, ...] | str = padding if isinstance(padding, str) else pads
-        self._fill((out_channels, in_channels // groups, *self.kernel_size), bias, device, dtype)
+        self._fill((out_channels, in_channels // groups, *self.kernel_size), bias, device, dtype, weight)
 
     def expect(self, x: Tensor) -> Tensor:
         """Return `x`, or raise a `BlrcError` if it is no tensor ``(N, C, H, W)``, or ``(N, C, L)``."""

@@ -1,4 +1,4 @@
-"""Define the op that convolves with +-1 weights and compares with thresholds."""
+"""Define the op that convolves with binary or ternary weights, and compares with one threshold a channel or several."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from blrc.net.bits import words
 from blrc.net.window import Window
-from blrc.program.ops.op import INT32_MAX, MOST_VALUES, Context, Shape, Table, Value, WeightedOp, signs
+from blrc.program.ops.op import INT32_MAX, MOST_VALUES, Context, Shape, Table, Value, WeightedOp, numbers_of
 from blrc.program.ops.windows import check_pool, check_window, padded_values, pooled, windows
 
 BLOCK = 1 << 24  # taps that are multiplied at a time: 64 MiB of float32
@@ -23,29 +22,40 @@ MOST_PRODUCTS = 1 << 38
 
 @dataclass(frozen=True)
 class Conv(WeightedOp):
-    """Convolve with +-1 weights, apply thresholds and (optionally) max pooling in one op.
+    """Convolve with binary or ternary weights, apply thresholds and (optionally) max pooling in one op.
 
     z = sum of +-x and y = (z >= threshold[channel]), then OR over the pool. The unpooled map is never stored.
     Constants: `weights`, uint32 (out, kernel h, kernel w, words(in / groups)), where bit 1 = +1 and rows are already
     negated where gamma < 0; `thresholds`, int32 (out,).
+
+    Where y is codes of k bits, a channel has 2^k - 1 thresholds, in order: int32 (out, 2^k - 1). A code is the number
+    of those that z reaches, and codes are pooled by their maximum.
+
+    Where `ternary`, weights are -1, 0 or +1: uint32 (out, kernel h, kernel w, 2, words(in / groups)). Bits of the first
+    row are 1 for +1, and bits of the second one for what is not 0.
     """
 
     thresholds: str
     window: Window
     groups: int = 1
     pool: Window | None = None
+    ternary: bool = False
 
     kind = "conv"
     title = "conv"
 
     def tables(self) -> tuple[Table, ...]:
         outputs = self.y.shape[2]
-        rows = (outputs, *self.window.kernel, words(self.packed))
-        return Table(self.weights, ("uint32",), rows, self.packed), Table(self.thresholds, ("int32",), (outputs,))
+        limits = (outputs, self.y.element.high) if self.y.is_codes else (outputs,)
+        return self.packed_table(outputs, *self.window.kernel), Table(self.thresholds, ("int32",), limits)
 
     @property
     def packed(self) -> int:
         return self.group_channels
+
+    @property
+    def has_zeros(self) -> bool:
+        return self.ternary
 
     @property
     def group_channels(self) -> int:
@@ -82,7 +92,9 @@ class Conv(WeightedOp):
 
     def check(self) -> None:
         height, width, channels = self.x.shape
-        self.require(self.x.dtype in ("bits", "int8") and self.y.dtype == "bits", "takes bits or int8 and gives bits")
+        takes = self.x.dtype in ("bits", "int8") or self.x.is_codes
+        gives = self.y.dtype == "bits" or self.y.is_codes
+        self.require(takes and gives, "takes bits, int8 or codes and gives bits or codes")
         divisible = self.groups >= 1 and channels % self.groups == 0 and self.y.shape[2] % self.groups == 0
         self.require(divisible, "channels not divisible by groups")
         check_window(self, self.window)
@@ -103,9 +115,11 @@ class Conv(WeightedOp):
         for table in program.constants[self.thresholds].tables:
             inside = bool(np.all((table >= low) & (table <= high + 1)))
             self.require(inside, f"a threshold lies outside [{low}, {high + 1}]")
+            self.require(not self.y.is_codes or bool((np.diff(table) >= 0).all()), "a channel's thresholds decrease")
 
     def run(self, program: Context, x: NDArray[Any], member: int = 0) -> NDArray[Any]:
-        y = self.preactivation(program, x, member) >= program.constant(self.thresholds, member)
+        z, thresholds = self.preactivation(program, x, member), program.constant(self.thresholds, member)
+        y = _codes(z, thresholds) if self.y.is_codes else z >= thresholds
         return y if self.pool is None else pooled(y, self.pool)
 
     def preactivation(self, program: Context, x: NDArray[Any], member: int = 0) -> NDArray[np.int32]:
@@ -118,7 +132,7 @@ class Conv(WeightedOp):
         real = np.float32 if peak < 2**24 else np.float64
         # BLAS in float32 is exact here: every partial sum is an integer of magnitude below 2**24.
         assert peak < 2 ** (24 if real is np.float32 else 53)
-        taps = windows((signs(x) if self.x.dtype == "bits" else x).astype(real), self.window, fill=0)
+        taps = windows(numbers_of(self.x, x).astype(real), self.window, fill=0)
         n, height, width = taps.shape[:3]
         per_group = self.y.shape[2] // self.groups
         z = np.empty((n, height, width, self.y.shape[2]), dtype=np.int32)
@@ -140,6 +154,14 @@ class Conv(WeightedOp):
             groups = x.shape[2]
             outputs = groups * (self.y.shape[2] // self.groups)
         return replace(self, x=x, y=replace(self.y, shape=(*self.y.shape[:2], outputs)), groups=groups)
+
+
+def _codes(z: NDArray[np.int32], thresholds: NDArray[np.int32]) -> NDArray[np.uint8]:
+    """Return how many of its channel's thresholds each sum reaches."""
+    codes = np.empty(z.shape, np.uint8)
+    for c, limits in enumerate(thresholds):
+        codes[..., c] = np.searchsorted(limits, z[..., c], side="right")
+    return codes
 
 
 def _blocks(shape: tuple[int, int, int], most: int) -> Iterator[tuple[slice, slice, slice]]:

@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blrc.program.head import MAX_CLASSES
-from blrc.program.ops.op import Context, Value, WeightedOp, signs
+from blrc.program.ops.op import Context, Value, WeightedOp, numbers_of
 
 
 @dataclass(frozen=True)
 class End(WeightedOp):
-    """Define the record of an op that makes the scores of all classes from all bits of its input."""
+    """Define the record of an op that makes the scores of all classes from all of its input."""
 
     is_scores = True
     random_inputs = 256
@@ -26,7 +26,8 @@ class End(WeightedOp):
         return prod(self.x.shape)
 
     def check(self) -> None:
-        self.require(self.x.dtype == "bits" and self.y.dtype == "int32", "scores take bits and give int32")
+        takes = self.x.dtype == "bits" or self.x.is_codes
+        self.require(takes and self.y.dtype == "int32", "scores take bits or codes and give int32")
         self.require(self.y.shape[:2] == (1, 1), "scores must be a vector")
         classes = self.y.shape[2]
         self.require(classes <= MAX_CLASSES, f"{classes} classes; the integer softmax is for {MAX_CLASSES} at most")
@@ -35,8 +36,12 @@ class End(WeightedOp):
         """Return the sum of the weighted inputs for each class: int64 ``(N, classes)``."""
         rows = self.numbers(program, member).reshape(self.y.shape[2], -1)
         # Exact in float64: the checks bound the sum far below 2**53.
-        total = signs(x).reshape(len(x), self.fan_in).astype(np.float64) @ rows.T.astype(np.float64)
+        total = numbers_of(self.x, x).reshape(len(x), self.fan_in).astype(np.float64) @ rows.T.astype(np.float64)
         return np.asarray(total.astype(np.int64))
+
+    def extreme(self, plus: NDArray[np.bool_]) -> NDArray[Any]:
+        """Return an input that is as large as can be where `plus` says so, and as small as can be elsewhere."""
+        return plus if self.x.dtype == "bits" else np.where(plus, self.x.element.high, 0).astype(self.x.element.value)
 
     def resized(self, x: Value, outputs: int) -> Self:
         return replace(self, x=x)

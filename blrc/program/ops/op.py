@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blrc.errors import BlrcError
-from blrc.net.bits import WORD_BITS, unpack_signs, words
-from blrc.net.elements import ELEMENTS, DType
+from blrc.net.bits import WORD_BITS, unpack_signs, unpack_ternary, words
+from blrc.net.elements import ELEMENTS, DType, Element
 
 Shape = tuple[int, int, int]
 
@@ -34,10 +34,23 @@ class Value:
 
     @property
     def nbytes(self) -> int:
-        """Return the bytes in memory; bits are packed, each pixel in whole uint32 words."""
+        """Return the bytes in memory; bits, and those of short codes, are packed, each pixel in whole uint32 words."""
         height, width, channels = self.shape
-        each = words(channels) if self.dtype == "bits" else channels
-        return height * width * each * ELEMENTS[self.dtype].stored.itemsize
+        return height * width * self.elements_of(channels) * self.element.stored.itemsize
+
+    @property
+    def element(self) -> Element:
+        """Return how the value's numbers are held."""
+        return ELEMENTS[self.dtype]
+
+    @property
+    def is_codes(self) -> bool:
+        """Return whether the numbers are codes that a layer made by several thresholds."""
+        return self.element.code_bits > 0
+
+    def elements_of(self, channels: int) -> int:
+        """Return how many numbers of the type in memory hold a pixel of so many channels."""
+        return self.element.planes * words(channels) or channels
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,6 +75,7 @@ class Table:
         shape: the tables' shape.
         packed: how many signs each row of words holds, with 0 as the unused bits; 0 for a table of numbers.
         one_row: whether one row may stand for all.
+        ternary: whether rows of words come in twos: signs, and what is not 0. A sign is not set where the weight is 0.
     """
 
     constant: str
@@ -69,6 +83,7 @@ class Table:
     shape: tuple[int, ...]
     packed: int = 0
     one_row: bool = False
+    ternary: bool = False
 
 
 class Context(Protocol):
@@ -194,14 +209,27 @@ class WeightedOp(BaseOp):
         """Return how many signs each row of the weights packs in words; 0 where the weights are numbers."""
 
     @property
+    def has_zeros(self) -> bool:
+        """Return whether packed weights are -1, 0 or +1 and not +-1."""
+        return False
+
+    @property
     def is_binary(self) -> bool:
-        """Return whether weights and inputs are all +-1."""
+        """Return whether weights are packed and inputs are +-1, so that sums are counts of bits."""
         return self.packed > 0 and self.x.dtype == "bits"
+
+    def packed_table(self, *rows: int) -> Table:
+        """Declare packed weights of so many rows."""
+        planes = (2,) if self.has_zeros else ()
+        shape = (*rows, *planes, words(self.packed))
+        return Table(self.weights, ("uint32",), shape, self.packed, ternary=self.has_zeros)
 
     def numbers(self, program: Context, member: int = 0) -> NDArray[Any]:
         """Return a member's weights as numbers."""
         weights = program.constant(self.weights, member)
-        return unpack_signs(weights, self.packed) if self.packed else weights
+        if not self.packed:
+            return weights
+        return unpack_ternary(weights, self.packed) if self.has_zeros else unpack_signs(weights, self.packed)
 
 
 def largest_magnitude(value: Value) -> int:
@@ -213,6 +241,11 @@ def largest_magnitude(value: Value) -> int:
 def signs(bits: NDArray[np.bool_]) -> NDArray[np.int8]:
     """Return +1 for each bit that is set and -1 for each that is not."""
     return 2 * bits.astype(np.int8) - np.int8(1)
+
+
+def numbers_of(value: Value, x: NDArray[Any]) -> NDArray[Any]:
+    """Return the numbers that a layer with weights sums: +-1 for bits, and codes as they are."""
+    return signs(x) if value.dtype == "bits" else x
 
 
 def _check_table(op: BaseOp, declared: Table, program: Context) -> None:
@@ -236,6 +269,9 @@ def _check_table(op: BaseOp, declared: Table, program: Context) -> None:
     if declared.packed:
         clear = not any(_has_tail_bits(table, declared.packed) for table in constant.tables)
         op.require(clear, "a tail bit of its weights is set")
+    if declared.ternary:
+        clear = not any((table[..., 0, :] & ~table[..., 1, :]).any() for table in constant.tables)
+        op.require(clear, "a sign of its weights is set where the weight is 0")
 
 
 def _has_tail_bits(table: NDArray[Any], channels: int) -> bool:

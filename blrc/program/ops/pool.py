@@ -1,4 +1,4 @@
-"""Define the op that pools maps of +-1 by the maximum."""
+"""Define the op that pools maps of +-1 or of codes by the maximum."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from blrc.program.ops.windows import check_pool, padded_values, pooled
 
 @dataclass(frozen=True)
 class Pool(BaseOp):
-    """Pool +-1 by the maximum, an OR of bits. Padding is absent (never wins)."""
+    """Pool +-1 by the maximum, an OR of bits, or codes. Padding is absent (never wins)."""
 
     window: Window
 
@@ -26,7 +26,8 @@ class Pool(BaseOp):
 
     def check(self) -> None:
         check_pool(self, self.window, self.x.shape, self.y.shape)
-        self.require(self.x.dtype == "bits" and self.y.dtype == "bits", "max pooling takes and gives bits")
+        pools = self.x.dtype == "bits" or self.x.is_codes
+        self.require(pools and self.y.dtype == self.x.dtype, "max pooling takes bits or codes, and gives the same")
 
     def run(self, program: Context, x: NDArray[Any], member: int = 0) -> NDArray[Any]:
         return pooled(x, self.window)

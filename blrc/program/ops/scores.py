@@ -15,9 +15,9 @@ from blrc.program.ops.op import INT32_MAX, Context, Table
 
 @dataclass(frozen=True)
 class Scores(End):
-    """Compute scores by integer weights on +-1 inputs: y = bias + sum of +-weights.
+    """Compute scores by integer weights: y = bias + sum of +-weights, or of weights times codes.
 
-    Constants: `weights` int8 or int16 (classes, H, W, C); `bias` int32 (classes,).
+    Constants: `weights` int8 or, on bits, int16 (classes, H, W, C); `bias` int32 (classes,).
     """
 
     bias: str
@@ -27,7 +27,8 @@ class Scores(End):
 
     def tables(self) -> tuple[Table, ...]:
         classes = self.y.shape[2]
-        weights = Table(self.weights, ("int8", "int16"), (classes, *self.x.shape))
+        kinds = ("int8",) if self.x.is_codes else ("int8", "int16")
+        weights = Table(self.weights, kinds, (classes, *self.x.shape))
         return weights, Table(self.bias, ("int32",), (classes,))
 
     @property
@@ -36,7 +37,8 @@ class Scores(End):
 
     def check_tables(self, program: Context) -> None:
         super().check_tables(program)
-        sums = [_magnitudes(table) for table in program.constants[self.weights].tables]
+        largest = program.peak(self.x)
+        sums = [largest * _magnitudes(table) for table in program.constants[self.weights].tables]
         for member in range(len(program.members)):
             bias = program.constant(self.bias, member)
             peak = sums[program.constants[self.weights].of_member[member]] + np.abs(bias.astype(np.int64))
@@ -49,7 +51,7 @@ class Scores(End):
     def extremes(self, program: Context, member: int) -> Iterator[tuple[str, NDArray[Any]]]:
         weights = program.constant(self.weights, member)
         for extreme in (weights > 0, weights <= 0):  # the largest and the smallest score of each class
-            yield "its extreme scores", extreme
+            yield "its extreme scores", self.extreme(extreme)
 
 
 def _magnitudes(table: NDArray[Any]) -> NDArray[np.int64]:

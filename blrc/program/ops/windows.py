@@ -42,9 +42,10 @@ def padded_values(op: BaseOp, window: Window) -> int:
     return prod((height + top + bottom, width + left + right, channels))
 
 
-def pooled(bits: NDArray[np.bool_], window: Window) -> NDArray[np.bool_]:
-    """Return the OR of the bits in each window."""
-    return np.asarray(windows(bits, window, fill=False).any(axis=(-2, -1)))
+def pooled(maps: NDArray[Any], window: Window) -> NDArray[Any]:
+    """Return the OR of the bits in each window, or the maximum of the codes."""
+    seen = windows(maps, window, fill=0)
+    return np.asarray(seen.any(axis=(-2, -1)) if maps.dtype == np.bool_ else seen.max(axis=(-2, -1)))
 
 
 def windows(maps: NDArray[Any], window: Window, fill: float) -> NDArray[Any]:

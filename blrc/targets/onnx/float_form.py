@@ -13,7 +13,8 @@ runtime's error of z is at most 1/2 - 1 / gain. All sums are integers or halves 
 of these. So a runtime that adds products makes no error, in any order. One that transforms a convolution (Winograd)
 makes an error far below the limit. Ops whose sums could be larger are refused by name.
 
-A table of codes is a sum of its steps: code = table[0] + sum of (table[k] - table[k - 1]) x [raw >= k].
+A code of several thresholds is a sum of such comparisons, each 0 or 1. A table of codes is a sum of its steps: code =
+table[0] + sum of (table[k] - table[k - 1]) x [raw >= k].
 """
 
 from __future__ import annotations
@@ -26,7 +27,6 @@ from numpy.typing import NDArray
 from onnx import TensorProto
 
 from blrc.errors import BlrcError
-from blrc.net.bits import unpack_signs
 from blrc.program.ops.binarize import Binarize
 from blrc.program.program import BinaryScores, Conv, Encode, Program, Scores, Value, WeightedOp, Window
 from blrc.targets.onnx.graph import Lowering, geometry, matrix_of
@@ -89,8 +89,8 @@ class FloatLowering(Lowering):
 
     def convolution(self, op: Conv, y: str) -> None:
         bias = self.threshold(op)
-        name, packed = self.table(op.weights)
-        signs = unpack_signs(packed, op.group_channels).transpose(0, 3, 1, 2)
+        name, signs = self.weights(op)
+        signs = signs.transpose(0, 3, 1, 2)
         kernel = self.constant(f"{name}/kernel", np.ascontiguousarray(GAIN * signs, dtype=np.float32))
         x = self.node("Conv", [self.maps(op.x, y), kernel, bias], f"{y}/sum", **geometry(op.window), group=op.groups)
         if op.pool is None:
@@ -98,29 +98,49 @@ class FloatLowering(Lowering):
         else:
             self.leave(op.y, y, self.pool(self.clip(x, -1, f"{y}/reached"), op.pool, self.entry(op.y, y)))
 
+    def leveled(self, op: Conv, y: str) -> None:
+        self.check_sums(op)
+        name, signs = self.weights(op)
+        signs = signs.transpose(0, 3, 1, 2)
+        kernel = self.constant(f"{name}/kernel", np.ascontiguousarray(GAIN * signs, dtype=np.float32))
+        z = self.node("Conv", [self.maps(op.x, y), kernel], f"{y}/sum", **geometry(op.window), group=op.groups)
+        name, thresholds = self.table(op.thresholds)
+        codes, entry = "", self.entry(op.y, y)
+        for t, limits in enumerate(thresholds.T, 1):
+            bias = self.constant(f"{name}/bias{t}", (GAIN * (0.5 - limits)).astype(np.float32).reshape(-1, 1, 1))
+            one = self.clip(self.node("Add", [z, bias], f"{y}/compared{t}"), 0, f"{y}/reached{t}")
+            last = entry if op.pool is None else f"{y}/codes"
+            codes = one if t == 1 else self.node("Add", [codes, one], last if t == len(thresholds.T) else f"{y}/{t}")
+        if op.pool is not None:
+            codes = self.pool(codes, op.pool, entry)
+        elif len(thresholds.T) == 1:
+            codes = self.node("Identity", [codes], entry)
+        self.leave(op.y, y, codes)
+
     def dense(self, op: Conv, y: str) -> None:
         bias = self.threshold(op)
-        name, packed = self.table(op.weights)
-        weights = (GAIN * matrix_of(unpack_signs(packed, op.group_channels))).astype(np.float32)
+        name, signs = self.weights(op)
+        weights = (GAIN * matrix_of(signs)).astype(np.float32)
         x = self.node("MatMul", [self.rows(op.x, y), self.constant(f"{name}/matrix", weights)], f"{y}/sum")
         self.clip(self.node("Add", [x, bias], f"{y}/compared"), -1, y)
 
     def scores(self, op: Scores, y: str) -> None:
         name, weights = self.table(op.weights)
         bias_name, bias = self.table(op.bias)
-        sums = np.abs(weights.astype(np.int64)).reshape(len(weights), -1).sum(axis=1)
+        sums = self.program.peak(op.x) * np.abs(weights.astype(np.int64)).reshape(len(weights), -1).sum(axis=1)
         self.require_exact(op, int((sums + np.abs(bias.astype(np.int64))).max()), INTEGERS)
         matrix = self.constant(f"{name}/matrix", matrix_of(weights).astype(np.float32))
         x = self.node("MatMul", [self.rows(op.x, y), matrix], f"{y}/sum")
         self.node("Add", [x, self.constant(bias_name, bias.astype(np.float32))], y)
 
     def binary_scores(self, op: BinaryScores, y: str) -> None:
-        name, packed = self.table(op.weights)
+        name, signs = self.weights(op)
         multiplier_name, multiplier = self.table(op.multiplier)
         bias_name, bias = self.table(op.bias)
-        reach = np.abs(multiplier.astype(np.int64)) * op.fan_in + np.abs(bias.astype(np.int64))
+        most = op.fan_in * self.program.peak(op.x)
+        reach = np.abs(multiplier.astype(np.int64)) * most + np.abs(bias.astype(np.int64))
         self.require_exact(op, int(reach.max()), INTEGERS)
-        matrix = self.constant(f"{name}/matrix", matrix_of(unpack_signs(packed, op.x.shape[2])).astype(np.float32))
+        matrix = self.constant(f"{name}/matrix", matrix_of(signs).astype(np.float32))
         z = self.node("MatMul", [self.rows(op.x, y), matrix], f"{y}/sum")
         scaled = self.node("Mul", [z, self.constant(multiplier_name, multiplier.astype(np.float32))], f"{y}/scaled")
         self.node("Add", [scaled, self.constant(bias_name, bias.astype(np.float32))], y)
@@ -137,12 +157,16 @@ class FloatLowering(Lowering):
 
     def threshold(self, op: Conv) -> str:
         """Add the bias that makes a sum's sign the comparison with its threshold, and return its name."""
-        low, high = self.program.bounds(op)
+        self.check_sums(op)
         name, thresholds = self.table(op.thresholds)
-        limits = thresholds.astype(np.int64)
-        self.require_exact(op, max(-low, high) + int(np.abs(limits).max()) + 1, HALVES)
-        bias: NDArray[Any] = (GAIN * (0.5 - limits)).astype(np.float32)
+        bias: NDArray[Any] = (GAIN * (0.5 - thresholds)).astype(np.float32)
         return self.constant(f"{name}/bias", bias)
+
+    def check_sums(self, op: Conv) -> None:
+        """Refuse an op whose sums, less a threshold, float32 might not hold exactly."""
+        low, high = self.program.bounds(op)
+        _, thresholds = self.table(op.thresholds)
+        self.require_exact(op, max(-low, high) + int(np.abs(thresholds.astype(np.int64)).max()) + 1, HALVES)
 
     def require_exact(self, op: WeightedOp, largest: int, bound: int) -> None:
         if largest > bound:

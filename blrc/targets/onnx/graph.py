@@ -4,6 +4,8 @@ Every value of the program is a tensor of its own name, (N, C, H, W), or (N, C) 
 a zero point, because that is what every runtime's integer kernels take: **bits are 0 and 2 with zero point 1**, **int8
 codes are code + 128 with zero point 128**. Padding with the zero point is padding with 0. The scores are int32.
 
+**Codes of several thresholds are themselves**, with zero point 0.
+
 Convolution and threshold are one `QLinearConv` with all scales 1, weights +-2 and bias 1 - 2t:
 
     acc = 2z + 1 - 2t = 2 (z - t) + 1,      y = clip(acc + 1, 0, 255): 0 where z < t, at least 2 where z >= t.
@@ -11,11 +13,13 @@ Convolution and threshold are one `QLinearConv` with all scales 1, weights +-2 a
 acc is odd, so it is never 0. The float32 rescaling inside the runtime may round a large acc but cannot change its sign,
 so the result is exact at every size. Values above 2 are cut to 2 after the pool, because the cut commutes with the
 maximum. Runtimes keep their fastest int8 kernels behind this op (benchmarks/onnx_forms.py times the exact forms). A
-dense layer is `MatMulInteger` and z >= t. A binary weight takes one byte in the file, or one bit
-(`blrc.targets.onnx.nodes.Graph.signs`), an int16 score weight two bytes.
+dense layer is `MatMulInteger` and z >= t. Where there are several thresholds, z is that of `ConvInteger`, and a binary
+search finds the code (`blrc.targets.onnx.nodes.Graph.reached`). A binary or ternary weight takes one byte in the file,
+or one bit, of ternary ones a fifth of a byte (`Graph.signs`), an int16 score weight two bytes.
 
 On x86 without VNNI, runtimes add pairs of products of uint8 x int8 in int16, which saturates. No pair here can:
-activations of {0, 2} x any int8 stay below 2 x 2 x 128, codes x +-2 below 2 x 255 x 2. (Products of uint8 x uint8, for
+activations of {0, 2} x any int8 stay below 2 x 2 x 128, codes x +-2 below 2 x 255 x 2. Codes of 8 bits meet the weights
+of scores as uint8 with a zero point. (Products of uint8 x uint8, for
 the low bytes, are not added that way.)
 """
 
@@ -29,7 +33,7 @@ from numpy.typing import NDArray
 from onnx import TensorProto
 
 from blrc.errors import BlrcError
-from blrc.net.bits import unpack_signs
+from blrc.net.elements import ELEMENTS
 from blrc.program.ops.binarize import Binarize
 from blrc.program.ops.flatten import Flatten
 from blrc.program.program import (
@@ -90,7 +94,10 @@ class Lowering:
         elif isinstance(op, Flatten):
             self.flatten(op.x, y, self.tensor(op.x))
         elif isinstance(op, Conv):
-            self.dense(op, y) if _is_product(op) else self.convolution(op, y)
+            if op.y.is_codes:
+                self.leveled(op, y)
+            else:
+                self.dense(op, y) if _is_product(op) else self.convolution(op, y)
         elif isinstance(op, Pool):
             self.leave(op.y, y, self.pool(self.maps(op.x, y), op.window, self.entry(op.y, y)))
         elif isinstance(op, Scores):
@@ -116,6 +123,10 @@ class Lowering:
         Equal tables have one name.
         """
         return f"{name}/{self.program.constants[name].of_member[self.member]}", self.program.constant(name, self.member)
+
+    def weights(self, op: WeightedOp) -> tuple[str, NDArray[Any]]:
+        """Return the member's weights as numbers, after a name for what is made of them."""
+        return self.table(op.weights)[0], op.numbers(self.program, self.member)
 
     def tensor(self, value: Value) -> str:
         return self.start if value == self.program.input else tensor_name(self.program, value, self.member)
@@ -174,8 +185,8 @@ class Lowering:
 
     def convolution(self, op: Conv, y: str) -> None:
         self.require_int32(op, max(255 * 2 * op.fan_in, 4 * self.program.bounds(op)[1] + 2))
-        name, packed = self.table(op.weights)
-        signs = unpack_signs(packed, op.group_channels).transpose(0, 3, 1, 2)
+        name, signs = self.weights(op)
+        signs = signs.transpose(0, 3, 1, 2)
         kernel = self.graph.signs(f"{name}/kernel", np.ascontiguousarray(signs), *TWO)
         name, thresholds = self.table(op.thresholds)
         bias = self.constant(f"{name}/bias", (1 - 2 * thresholds.astype(np.int64)).astype(np.int32))
@@ -188,10 +199,27 @@ class Lowering:
             reached = self.pool(reached, op.pool, f"{y}/pool")
         self.leave(op.y, y, self.node("Clip", [reached, "", self.scalar("uint8", 2)], self.entry(op.y, y)))
 
+    def leveled(self, op: Conv, y: str) -> None:
+        """Add a convolution or dense layer with several thresholds for each channel."""
+        self.require_int32(op, 255 * 2 * op.fan_in)
+        (name, signs), limits = self.weights(op), self.table(op.thresholds)
+        if _is_product(op):
+            matrix = self.graph.signs(f"{name}/matrix", matrix_of(signs), *ONE)
+            self.graph.reached(self.product(op, self.rows(op.x, y), matrix, f"{y}/sum"), *limits, (1, -1), y)
+            return
+        signs = np.ascontiguousarray(signs.transpose(0, 3, 1, 2))
+        kernel = self.graph.signs(f"{name}/unsigned", signs, np.uint8(0), np.uint8(2))  # all that old runtimes take
+        zeros = [self.scalar("uint8", _zero_point(op.x)), self.scalar("uint8", 1)]
+        inputs = [self.maps(op.x, y), kernel, *zeros]
+        z = self.node("ConvInteger", inputs, f"{y}/sum", **geometry(op.window), group=op.groups)
+        entry = self.entry(op.y, y)
+        codes = self.graph.reached(z, *limits, (1, -1, 1, 1), entry if op.pool is None else f"{y}/codes")
+        self.leave(op.y, y, codes if op.pool is None else self.pool(codes, op.pool, entry))
+
     def dense(self, op: Conv, y: str) -> None:
         self.require_int32(op, max(255 * 2 * op.fan_in, 4 * self.program.bounds(op)[1] + 2))
-        name, packed = self.table(op.weights)
-        matrix = self.graph.signs(f"{name}/matrix", matrix_of(unpack_signs(packed, op.group_channels)), *ONE)
+        name, signs = self.weights(op)
+        matrix = self.graph.signs(f"{name}/matrix", matrix_of(signs), *ONE)
         z = self.product(op, self.rows(op.x, y), matrix, f"{y}/sum")
         thresholds = self.constant(*self.table(op.thresholds))
         choose(self.graph, self.node("GreaterOrEqual", [z, thresholds], f"{y}/reached"), y)
@@ -199,7 +227,13 @@ class Lowering:
     def scores(self, op: Scores, y: str) -> None:
         name, weights = self.table(op.weights)
         row = self.rows(op.x, y)
-        if weights.dtype == np.int8:
+        if op.x.element.code_bits == ELEMENTS["uint8"].stored.itemsize * 8:
+            # Products of uint8 x uint8 are not added in pairs, whose sums of int16 would saturate.
+            self.require_int32(op, INT32_MAX // 2 + 2 * 255 * 128 * weights[0].size)
+            matrix = self.constant(f"{name}/unsigned", matrix_of((weights.astype(np.int16) + 128).astype(np.uint8)))
+            zeros = [self.scalar("uint8", _zero_point(op.x)), self.scalar("uint8", 128)]
+            total = self.node("MatMulInteger", [row, matrix, *zeros], f"{y}/sum")
+        elif weights.dtype == np.int8:
             total = self.product(op, row, self.constant(f"{name}/matrix", matrix_of(weights)), f"{y}/sum")
         else:
             # MatMulInteger takes bytes: w = 256 high + low, where low is unsigned.
@@ -214,8 +248,8 @@ class Lowering:
 
     def binary_scores(self, op: BinaryScores, y: str) -> None:
         self.require_int32(op, 255 * 2 * op.fan_in)
-        name, packed = self.table(op.weights)
-        matrix = self.graph.signs(f"{name}/matrix", matrix_of(unpack_signs(packed, op.x.shape[2])), *ONE)
+        name, signs = self.weights(op)
+        matrix = self.graph.signs(f"{name}/matrix", matrix_of(signs), *ONE)
         z = self.product(op, self.rows(op.x, y), matrix, f"{y}/sum")
         scaled = self.node("Mul", [z, self.constant(*self.table(op.multiplier))], f"{y}/scaled")
         self.node("Add", [scaled, self.constant(*self.table(op.bias))], y)
@@ -257,7 +291,7 @@ def by_channel(value: Value, numbers: NDArray[Any]) -> NDArray[Any]:
 
 
 def _zero_point(value: Value) -> int:
-    return 1 if value.dtype == "bits" else 128
+    return 1 if value.dtype == "bits" else 0 if value.is_codes else 128
 
 
 def _is_product(op: Conv) -> bool:

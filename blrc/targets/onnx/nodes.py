@@ -16,6 +16,8 @@ from blrc.targets.requests import OnnxWeights
 IR_VERSION = 8
 OPSET = 17
 FILE_BYTES = 2**31 - 1
+DIGITS = 5
+"""Digits of base 3 that a byte holds."""
 NODE_BYTES = 4096  # more than a node, its output's description and their names take
 
 
@@ -51,20 +53,53 @@ class Graph:
         `minus` and `plus` are bytes of one type. Where the file holds bits, eight signs are one byte, with the first as
         the highest bit, and a table gives each byte's eight signs. The nodes that look them up read constants only, so
         a runtime that folds constants runs them once, while it loads the file.
+
+        Signs of 0 get what lies in the middle. Where there are such, five are one byte, digits of base 3 with the first
+        as the highest one.
         """
+        middle = plus.dtype.type((int(minus) + int(plus)) // 2)
         if self.weights == "bytes":
-            return self.constant(name, np.where(signs > 0, plus, minus))
+            return self.constant(name, np.where(signs > 0, plus, np.where(signs < 0, minus, middle)))
         if name in self.made:
             return name
-        patterns = np.unpackbits(np.arange(256, dtype=np.uint8).reshape(-1, 1), axis=1)
-        table = self.constant(f"{plus.dtype}/eight of {minus}, {plus}", np.where(patterns, plus, minus))
-        packed = self.constant(f"{name}/bits", np.packbits(signs.reshape(-1) > 0))
+        each, flat = 8, signs.reshape(-1)
+        if flat.all():
+            patterns = np.unpackbits(np.arange(256, dtype=np.uint8).reshape(-1, 1), axis=1)
+            table = self.constant(f"{plus.dtype}/eight of {minus}, {plus}", np.where(patterns, plus, minus))
+            packed = self.constant(f"{name}/bits", np.packbits(flat > 0))
+        else:
+            each, powers = DIGITS, 3 ** np.arange(DIGITS)[::-1]
+            digits = np.arange(3**DIGITS)[:, None] // powers % 3
+            table = self.constant(f"{plus.dtype}/five of {minus}, {plus}", np.array([minus, middle, plus])[digits])
+            rows = np.pad(flat + 1, (0, -flat.size % DIGITS)).reshape(-1, DIGITS)
+            packed = self.constant(f"{name}/digits", (rows @ powers).astype(np.uint8))
         x = self.node("Cast", [packed], f"{name}/indices", to=TensorProto.INT32)
         x = self.node("Gather", [table, x], f"{name}/bytes")
-        if signs.size % 8:
+        if signs.size % each:
             x = self.node("Reshape", [x, self.integers(-1)], f"{name}/row")
             x = self.node("Slice", [x, self.integers(0), self.integers(signs.size)], f"{name}/used")
         return self.node("Reshape", [x, self.integers(*signs.shape)], name)
+
+    def reached(self, z: str, name: str, limits: NDArray[Any], shape: tuple[int, ...], output: str) -> str:
+        """Add a search for how many of its channel's limits each number of `z` reaches, the count's highest bit first.
+
+        Args:
+            name: a name for what is made of the limits.
+            limits: int32 ``(channels, 2^bits - 1)``, each row in order.
+            shape: the shape of one number for each channel beside `z`.
+        """
+        channels, count = limits.shape
+        row = self.constant(f"{name}/row", np.ascontiguousarray(limits.reshape(-1)))
+        first = (np.arange(channels, dtype=np.int32) * count - 1).reshape(shape)
+        # The place in the row of the last limit that was reached: that of the channel's first, less one, and the count.
+        start = at = self.constant(f"int32/before {channels} rows of {count}/{len(shape)}", first)
+        for half in (1 << p for p in reversed(range(count.bit_length()))):
+            step = f"{output}/{half}"
+            further = self.node("Add", [at, self.scalar("int32", half)], f"{step}/at")
+            limit = self.node("Gather", [row, further], f"{step}/limit")
+            at = self.node("Where", [self.node("GreaterOrEqual", [z, limit], f"{step}/is"), further, at], step)
+        found = self.node("Sub", [at, start], f"{output}/count")
+        return self.node("Cast", [found], output, to=TensorProto.UINT8)
 
     def integers(self, *numbers: int) -> str:
         """Add a list of int64, such as a shape, and return its name."""

@@ -200,7 +200,7 @@ def from_tensor(value: Value, tensor: NDArray[Any], form: OnnxForm = "integer") 
         return np.ascontiguousarray(maps == 2, dtype=bool)
     if value.dtype == "int8":
         return np.ascontiguousarray((maps.astype(np.int16) - 128).astype(np.int8))
-    return np.ascontiguousarray(maps.astype(value.dtype, copy=False))
+    return np.ascontiguousarray(maps.astype(value.element.value, copy=False))
 
 
 def integers(name: str, tensor: NDArray[Any]) -> NDArray[Any]:

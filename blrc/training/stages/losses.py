@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from blrc.nn import entropy, shared_moments, squared_hinge, variance_regulariser
+from blrc.nn import divergence, shared_moments, squared_hinge, variance_regulariser
 from blrc.training.recipe import Recipe
 from blrc.training.stages import networks
 from blrc.training.stages.stage import Loss, Tensors
@@ -27,12 +27,12 @@ def squared_hinge_loss(model: nn.Module, inputs: Tensor, labels: Tensor) -> Tens
 def stochastic_losses(
     recipe: Recipe, results: Mapping[str, Tensors], samples: int, device: torch.device | str = "cpu"
 ) -> Loss:
-    """Return the loss of a stochastic network: the fit to the labels, and the variance or the entropy of the weights.
+    """Return the loss of a stochastic network: the fit to the labels, and the variance of the weights or their KL.
 
     Args:
         recipe: options of the run.
         results: tensors of earlier stages by name. Distillation takes its soft labels from ``fp``.
-        samples: N, the number of training samples. The variational bound divides the entropy by it.
+        samples: N, the number of training samples. The variational bound divides the divergence by it.
         device: device of the network.
 
     Source: paper, sections 3 and 4.4.
@@ -43,7 +43,7 @@ def stochastic_losses(
 
     def loss(model: nn.Module, inputs: Tensor, labels: Tensor) -> Tensor:
         if recipe.objective == "bound":
-            return fit(model, inputs, labels) - entropy(model) / samples
+            return fit(model, inputs, labels) + divergence(model, recipe.prior) / samples
         with shared_moments(model):
             return fit(model, inputs, labels) + recipe.variance_penalty * variance_regulariser(model)
 

@@ -24,19 +24,21 @@ from blrc.training.stages.stage import Tensors
 
 def new(recipe: Recipe) -> nn.Sequential:
     """Return a new network of the recipe's flavour, in the form that its checkpoint holds."""
-    return stochastic(recipe) if recipe.model == "blrnet" else named(recipe, recipe.model)
+    return stochastic(recipe) if recipe.stochastic else named(recipe, recipe.model)
 
 
 def named(recipe: Recipe, flavour: models.Flavour) -> nn.Sequential:
     """Return a new network of the recipe's task in the given flavour."""
+    options: dict[str, Any] = {"norm": recipe.norm, **({"bits": recipe.bits} if flavour == "lrnet" else {})}
+    options |= {"weights": recipe.weights} if flavour in ("blrnet", "lrnet") else {}
     if recipe.task == "mnist":
-        return models.mnist(flavour, norm=recipe.norm)
-    return models.cifar10(flavour, width=recipe.width, norm=recipe.norm)
+        return models.mnist(flavour, **options)
+    return models.cifar10(flavour, width=recipe.width, **options)
 
 
 def stochastic(recipe: Recipe) -> nn.Sequential:
-    """Return a new stochastic network with the recipe's activations."""
-    model = named(recipe, "blrnet")
+    """Return a new stochastic network with the recipe's activations; an LR-net has yet to get its steps."""
+    model = named(recipe, recipe.model)
     for name, module in model.named_children():
         if isinstance(module, StochasticSign):
             setattr(model, name, StochasticSign(recipe.tau, recipe.hard))

@@ -12,22 +12,27 @@ from torch import nn
 
 from blrc.datasets.idx import Dataset
 from blrc.net.encoding import InputEncoding
-from blrc.nn import clip_, deterministic, multiply_signs_in, reestimate, reuse_noise, transfer_, xavier_
+from blrc.nn import choose_steps_, clip_, deterministic, multiply_signs_in, reestimate, reuse_noise, transfer_, xavier_
 from blrc.training.recipe import Recipe, constant, cosine, one_cycle, plateau, warm_cosine
 from blrc.training.seeds import derived_seed
 from blrc.training.stages import networks
 from blrc.training.stages.augment import augmentation
 from blrc.training.stages.losses import cross_entropy, squared_hinge_loss, stochastic_losses
-from blrc.training.stages.stage import Stage, Tensors, accuracy
+from blrc.training.stages.stage import LIKELIHOOD, Stage, Tensors, accuracy, log_likelihood
 
 REESTIMATION = 1_280  # samples for the norm statistics in validation: ten batches, although five would do
 CALIBRATION_STREAM = 1_000  # "stage" numbers of seeds that no stage uses
 
 
-def best_stage(recipe: Recipe, accuracies: Mapping[str, Sequence[float]]) -> str:
-    """Return the stage whose best epoch on the validation set is the run's result. Ties go to the later stage."""
-    candidates = [recipe.model, *(["restart"] if "restart" in accuracies else [])]
-    return max(reversed(candidates), key=lambda name: max(accuracies[name]))
+def best_stage(recipe: Recipe, merits: Mapping[str, Sequence[float]]) -> str:
+    """Return the stage whose best epoch on the validation set is the run's result. Ties go to the later stage.
+
+    Args:
+        recipe: options of the run.
+        merits: what the best epoch has most of, for every epoch, by stage: accuracy, or likelihood.
+    """
+    candidates = [recipe.model, *(["restart"] if "restart" in merits else [])]
+    return max(reversed(candidates), key=lambda name: max(merits[name]))
 
 
 def stages_of(
@@ -39,8 +44,8 @@ def stages_of(
 ) -> list[Stage]:
     """Return the stages of a recipe.
 
-    They are ``fp`` alone, ``bnn`` alone, or ``fp`` (where the recipe pretrains), ``blrnet`` and ``restart`` (where it
-    has restart epochs).
+    They are ``fp`` alone, ``bnn`` alone, or ``fp`` (where the recipe pretrains), ``blrnet`` or ``lrnet``, and
+    ``restart`` (where it has restart epochs).
     """
     augment = augmentation(recipe, encoding)
     subset = training.images[choice(len(training), min(REESTIMATION, len(training)), recipe.seed)]
@@ -53,18 +58,24 @@ def stages_of(
     def validate_map(model: nn.Module) -> float:
         return accuracy(reestimate(deterministic(model.eval()), statistics), validation, encoding)
 
+    def validate_likelihood(model: nn.Module) -> float:
+        return log_likelihood(reestimate(deterministic(model.eval()), statistics), validation, encoding)
+
     def build_stochastic(results: Mapping[str, Tensors]) -> nn.Module:
         model = networks.stochastic(recipe)
         if recipe.init == "xavier":
             xavier_(model)
         elif "fp" in results:
-            transfer_(model, networks.pretrained(recipe, results))
+            source = networks.pretrained(recipe, results)
+            transfer_(model, source)
+            if recipe.model == "lrnet":
+                choose_steps_(model, source, statistics.to("cpu"))
         reuse_noise(model)
         return _ready(recipe, model)
 
     def build_restart(results: Mapping[str, Tensors]) -> nn.Module:
         model = networks.stochastic(recipe)
-        model.load_state_dict(results["blrnet"])
+        model.load_state_dict(results[recipe.model])
         reuse_noise(model)
         return _ready(recipe, model)
 
@@ -100,8 +111,9 @@ def stages_of(
                 compile=recipe.compile,
             )
         ]
+    levels = recipe.model == "lrnet"
     binary = Stage(
-        "blrnet",
+        recipe.model,
         recipe.epochs,
         build_stochastic,
         lambda model: networks.binary_groups(model, recipe.weight_lr, recipe.lr, recipe.weight_decay),
@@ -110,7 +122,10 @@ def stages_of(
         validate_map,
         augment,
         decay=decay,
-        also={"stochastic": validate_real},
+        # An LR-net's accuracies are so close to each other that the best one comes from anywhere in the schedule.
+        also={LIKELIHOOD: validate_likelihood} if levels else {"stochastic": validate_real},
+        merit=LIKELIHOOD if levels else "validation",
+        keep_last=levels,
         compile=recipe.compile,
     )
     restart = replace(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from blrc.datasets.idx import Dataset
@@ -19,6 +20,8 @@ Tensors = Mapping[str, Tensor]
 Loss = Callable[[nn.Module, Tensor, Tensor], Tensor]
 EVALUATION_BATCH = 500
 ONE = Ranks()
+LAST = "-last"
+LIKELIHOOD = "log_likelihood"
 
 
 @dataclass(frozen=True)
@@ -32,11 +35,13 @@ class Stage:
         groups: returns the optimiser's parameter groups, whose ``lr`` is the peak rate.
         schedule: returns the share of the peak rate, given the share of the stage's steps that are done.
         losses: returns the loss of a batch (a function of network, inputs, labels), given the earlier results.
-        validate: returns the accuracy in [0, 1]. The stage's result is the epoch at which it is highest.
+        validate: returns the accuracy in [0, 1].
         augment: alters a batch of raw training images at random (`blrc.training.stages.augment`).
         decay: returns a further factor on an epoch's rates, given the validation accuracies of the epochs before.
         decoupled: decouple weight decay from the gradient (AdamW) instead of using L2 (Adam).
-        also: further figures to measure after every epoch, by name. They do not influence the choice of the epoch.
+        also: further figures to measure after every epoch, by name.
+        merit: the figure that is highest at the epoch which is the stage's result: ``validation`` or one of `also`.
+        keep_last: keep the last epoch as well, under the stage's name with `LAST` behind it.
         prepare: called before every step with the network and the share of the stage's steps that are done.
         finish: called after every step of the optimiser with the network.
         compile: run steps through torch.compile.
@@ -53,6 +58,8 @@ class Stage:
     decay: Callable[[Sequence[float]], float] = lambda accuracies: 1.0
     decoupled: bool = False
     also: Mapping[str, Callable[[nn.Module], float]] = field(default_factory=dict)
+    merit: str = "validation"
+    keep_last: bool = False
     prepare: Callable[[nn.Module, float], None] = lambda model, progress: None
     finish: Callable[[nn.Module], None] = lambda model: None
     compile: bool = False
@@ -115,12 +122,24 @@ def run_epoch(
 
 
 @torch.no_grad()
+def log_likelihood(network: nn.Module, data: Dataset, encoding: InputEncoding) -> float:
+    """Return the mean logarithm of the labels' probabilities in nats. The network keeps its current mode."""
+    return -sum(
+        float(F.cross_entropy(scores, labels, reduction="sum")) for scores, labels in _scored(network, data, encoding)
+    ) / len(data)
+
+
+@torch.no_grad()
 def accuracy(network: nn.Module, data: Dataset, encoding: InputEncoding) -> float:
     """Return the share of samples whose highest score is that of their label. The network keeps its current mode."""
-    correct = 0
+    correct = sum(int((scores.argmax(1) == labels).sum()) for scores, labels in _scored(network, data, encoding))
+    return correct / len(data)
+
+
+def _scored(network: nn.Module, data: Dataset, encoding: InputEncoding) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield scores and labels, on the CPU, of one part of the data after the other."""
     device = next((tensor.device for tensor in network.parameters()), torch.device("cpu"))
     for start in range(0, len(data), EVALUATION_BATCH):
         part = data[start : start + EVALUATION_BATCH]
         scores: Tensor = network(torch.from_numpy(encoding.real(part.images)).to(device))
-        correct += int((scores.argmax(1).cpu().numpy() == part.labels).sum())
-    return correct / len(data)
+        yield scores.cpu(), torch.from_numpy(part.labels.astype(np.int64))

@@ -15,19 +15,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from blrc.net.bits import unpack_signs
 from blrc.net.window import Window
 from blrc.program.program import Conv, Encode, Program
 
 _ONE = Window((1, 1))
 _STEPS = 120
+MOST_THRESHOLDS = 4
+"""Thresholds of a channel that are tried: a channel of codes of 8 bits has 255."""
 AT_ONCE = 1 << 25  # values of the maps that are there at a time
 MOST_SEEN = 1 << 22  # pairs of a sum and an input that it sees, or choices of inputs: 32 MiB in each of some arrays
 
 
 @dataclass(frozen=True, eq=False)
 class EdgeMaps:
-    """Hold inputs of one op, ``(N, H, W, C)``: bool for bits, int8 codes, or raw uint8 if an `Encode` feeds the op.
+    """Hold inputs of one op, ``(N, H, W, C)``: bool for bits, codes, or raw uint8 if an `Encode` feeds the op.
 
     Attributes:
         maps: the inputs.
@@ -63,9 +64,9 @@ def edge_maps(program: Program, op: Conv, member: int = 0, seed: int = 0) -> Ite
     """
     rng = np.random.default_rng(seed)
     thresholds = program.constant(op.thresholds, member).astype(np.int64)
-    weights = unpack_signs(program.constant(op.weights, member), op.group_channels).astype(np.int64)
+    weights = op.numbers(program, member).astype(np.int64)
     low, high = program.bounds(op)
-    jobs = [(c, side) for c in np.flatnonzero((thresholds > low) & (thresholds <= high)) for side in (-1, 0, 1)]
+    jobs = [(c, int(t), side) for c, t in _tried(thresholds, low, high) for side in (-1, 0, 1)]
     jobs = [jobs[i] for i in rng.permutation(len(jobs))]
     choices = _choices(program, op, member)
     if not _affordable(op):
@@ -76,7 +77,7 @@ def edge_maps(program: Program, op: Conv, member: int = 0, seed: int = 0) -> Ite
     most = max(1, AT_ONCE // raw.size)
     wanted, reached = len(jobs), 0
     places = _places(op, rng)
-    for channel, side in jobs:
+    for channel, threshold, side in jobs:
         place = next(places)
         if place is None:
             done.append(_as_input(op, choices, raw, program))
@@ -91,7 +92,7 @@ def edge_maps(program: Program, op: Conv, member: int = 0, seed: int = 0) -> Ite
         channels = slice(group * op.group_channels, (group + 1) * op.group_channels)
         region = (place.rows, place.columns, channels)
         matrix = _matrix(weights[channel], place.taps)
-        goal = int(thresholds[channel]) + side
+        goal = threshold + side
         if choices is None:
             steered, good = _steer_bits(matrix, codes[region].ravel(), goal, side, rng)
             raw[region] = codes[region] = steered.reshape(codes[region].shape)
@@ -105,6 +106,17 @@ def edge_maps(program: Program, op: Conv, member: int = 0, seed: int = 0) -> Ite
     yield EdgeMaps(np.stack(done), wanted, reached)
 
 
+def _tried(thresholds: NDArray[np.int64], low: int, high: int) -> Iterator[tuple[int, int]]:
+    """Yield channels and thresholds that some sums reach and others do not, of each channel `MOST_THRESHOLDS` at most.
+
+    Of more, the first one, the last one, and some as far apart as can be are taken.
+    """
+    for c, row in enumerate(thresholds.reshape(len(thresholds), -1)):
+        live = np.unique(row[(row > low) & (row <= high)])
+        places = np.unique(np.linspace(0, len(live) - 1, min(len(live), MOST_THRESHOLDS)).astype(int))
+        yield from ((c, int(live[place])) for place in places)
+
+
 def _affordable(op: Conv) -> bool:
     """Return whether the sums of a pooling window and the inputs that they see are few enough to be steered."""
     pool = op.pool or _ONE
@@ -115,7 +127,7 @@ def _affordable(op: Conv) -> bool:
 
 
 def _choices(program: Program, op: Conv, member: int) -> NDArray[np.int64] | None:
-    """Return the codes that each channel's inputs can take, ``(channels, 256)``, or None if the inputs are bits.
+    """Return the codes that each channel's inputs can take, ``(channels, codes)``, or None if the inputs are bits.
 
     If a table encodes the inputs, the codes are in the order of raw values.
     """
@@ -126,24 +138,25 @@ def _choices(program: Program, op: Conv, member: int) -> NDArray[np.int64] | Non
         if isinstance(other, Encode) and other.y == op.x:
             table = program.constant(other.table, member).astype(np.int64)
             return np.broadcast_to(table, (channels, 256)) if len(table) == 1 else table
-    return np.broadcast_to(np.arange(-128, 128), (channels, 256))
+    element = op.x.element
+    return np.broadcast_to(np.arange(element.low, element.high + 1), (channels, element.high - element.low + 1))
 
 
 def _per_input(choices: NDArray[np.int64], shape: tuple[int, ...], channels: slice) -> NDArray[np.int64]:
-    """Return the choices for every input of a flattened region, ``(inputs, 256)``."""
+    """Return the choices for every input of a flattened region, ``(inputs, codes)``."""
     pixels = shape[0] * shape[1]
     return np.tile(choices[channels], (pixels, 1))
 
 
 def _background(
     op: Conv, choices: NDArray[np.int64] | None, rng: np.random.Generator
-) -> tuple[NDArray[Any], NDArray[np.int8]]:
+) -> tuple[NDArray[Any], NDArray[Any]]:
     """Return a random map, as indices into the choices (+-1 for bits) and as codes."""
     if choices is None:
         signs = rng.integers(0, 2, op.x.shape, np.int8) * np.int8(2) - np.int8(1)
         return signs, signs.copy()
-    raw = rng.integers(0, 256, op.x.shape, np.int16)
-    return raw, choices[np.arange(op.x.shape[2]), raw].astype(np.int8)
+    raw = rng.integers(0, choices.shape[1], op.x.shape, np.int16)
+    return raw, choices[np.arange(op.x.shape[2]), raw].astype(np.int16)
 
 
 def _as_input(op: Conv, choices: NDArray[np.int64] | None, raw: NDArray[Any], program: Program) -> NDArray[Any]:
@@ -151,7 +164,7 @@ def _as_input(op: Conv, choices: NDArray[np.int64] | None, raw: NDArray[Any], pr
         return np.asarray(raw > 0)
     if any(isinstance(other, Encode) and other.y == op.x for other in program.ops):
         return raw.astype(np.uint8)
-    return (raw - 128).astype(np.int8)
+    return (raw + op.x.element.low).astype(op.x.element.value)
 
 
 def _places(op: Conv, rng: np.random.Generator) -> Iterator[_Place | None]:
@@ -254,7 +267,7 @@ def _steer_codes(
     goal: int,
     rng: np.random.Generator,
 ) -> tuple[NDArray[np.int64], bool]:
-    """Change inputs, each to one of its 256 choices, until the largest sum is the goal.
+    """Change inputs, each to one of its choices, until the largest sum is the goal.
 
     Returns:
         the index of each input's choice, and whether the goal was reached.
@@ -270,7 +283,7 @@ def _steer_codes(
         peaks = (z[:, None, None] + matrix[:, some, None] * change).max(axis=0)
         misses = np.abs(peaks - goal)
         best = np.flatnonzero(misses == misses.min())
-        i, value = divmod(int(rng.choice(best)), 256)
+        i, value = divmod(int(rng.choice(best)), choices.shape[1])
         picked[some[i]] = value
         x[some[i]] = choices[some[i], value]
         z = matrix @ x

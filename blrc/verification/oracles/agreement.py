@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blrc.lowering.affine import real_scores
-from blrc.lowering.calibrate import decide, fan_in, folded, passes
-from blrc.lowering.fold import float64_decision
+from blrc.lowering.calibrate import decide, fan_in, folded, passes, turned
+from blrc.lowering.fold import float64_decision, inputs_of
 from blrc.lowering.preactivations import max_pool, preactivation
 from blrc.lowering.single import decides
 from blrc.net.encoding import InputEncoding
@@ -33,7 +33,7 @@ class Agreement:
     """Hold counts over all inputs.
 
     Attributes:
-        decisions: the number of binarised values that were compared (layers with a norm).
+        decisions: the number of bits and codes that were compared (layers with a norm).
         ties: the number of decisions in which float64 and the exact threshold differ on a tie.
         differences: the number of decisions that differ elsewhere; it must be 0.
         labels: the number of inputs that were compared.
@@ -55,11 +55,11 @@ def torch_agreement(net: Net, raw: NDArray[Any], labels: NDArray[np.int64]) -> A
         labels: the program's labels for them, ``(N,)``, or ``(N, heads)``.
     """
     stages: dict[str, _Decisions] = {}
-    binary = net.encoding.is_binary
+    behind = net.encoding.is_binary
     for piece in pieces(net):
         if isinstance(piece, Stage):
-            stages[piece.linear.name] = _Decisions(piece, net.encoding, binary)
-            binary = True
+            stages[piece.linear.name] = _Decisions(piece, net.encoding, behind)
+            behind = True
     same = 0
     for i in range(0, len(raw), CHUNK):
         same += _same_labels(
@@ -79,17 +79,18 @@ class _Decisions:
     stays that of a batch.
     """
 
-    def __init__(self, stage: Stage, encoding: InputEncoding, binary: bool) -> None:
+    def __init__(self, stage: Stage, encoding: InputEncoding, behind: bool) -> None:
         self.stage = stage
-        self.peak, self.scale = (1, 1.0) if binary else (encoding.peak, encoding.scale)
-        self.rule = folded(stage, encoding, binary)
+        inputs = inputs_of(stage, encoding, behind)
+        self.peak, self.scale = inputs.peak, inputs.scale
+        self.rule = folded(stage, encoding, behind)
         self.lowest = -fan_in(stage.linear) * self.peak
         self.channels = len(stage.linear.weights)
         self.pairs = (1 - 2 * self.lowest) * self.channels
         self.seen: NDArray[np.int64] | None = None
         self.counts = np.zeros(3, dtype=np.int64)
 
-    def run(self, x: NDArray[np.int8]) -> NDArray[np.int8]:
+    def run(self, x: NDArray[Any]) -> NDArray[Any]:
         """Return the stage's output for a batch, and count or compare its sums."""
         z = preactivation(self.stage.linear, x, self.peak)
         if self.stage.steps:
@@ -125,14 +126,17 @@ class _Decisions:
         """Return the counts of `compare` for sums z ``(n, channels)``, each of which occurs `times` times."""
         theirs, tie = float64_decision(self.stage, self.scale, z)
         if self.stage.rounding == "float32":
-            theirs = decides(self.stage, self.scale, z)
-        wrong = (passes(self.rule, z.astype(np.int32)) != self.rule.inverted) != theirs
+            theirs = decides(self.stage, float(self.scale), z)
+        ours = passes(self.rule, z.astype(np.int32))
+        wrong = (
+            turned(self.stage, self.rule, ours) if ours.dtype == np.uint8 else ours != self.rule.inverted
+        ) != theirs
         return np.array([times.sum(), times[wrong & tie].sum(), times[wrong & ~tie].sum()], dtype=np.int64)
 
 
 def _same_labels(net: Net, stages: Mapping[str, _Decisions], raw: NDArray[Any], labels: NDArray[np.int64]) -> int:
     """Run a batch through all stages, and return on how many inputs the labels of all heads are the program's."""
-    x: NDArray[np.int8] = net.encoding.maps(raw)
+    x: NDArray[Any] = net.encoding.maps(raw)
     same: list[NDArray[np.bool_]] = []
     for piece in pieces(net):
         if isinstance(piece, Stage):
@@ -145,6 +149,6 @@ def _same_labels(net: Net, stages: Mapping[str, _Decisions], raw: NDArray[Any], 
             scores = x.reshape(len(x), -1).astype(np.float64) @ piece.weights.T + piece.bias
             same.append(scores.argmax(axis=1) == labels[:, len(same)])
         elif isinstance(piece, ScoreStage):
-            scores = real_scores(piece, preactivation(piece.linear, x, 1))
+            scores = real_scores(piece, preactivation(piece.linear, x, 1 if piece.reads is None else piece.reads.most))
             same.append(scores.argmax(axis=1) == labels[:, len(same)])
     return int(np.all(same, axis=0).sum())

@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 
 from blrc.lowering.affine import affine
 from blrc.lowering.calibrate import decide, folded
+from blrc.lowering.fold import inputs_of
 from blrc.lowering.preactivations import max_pool, preactivation
 from blrc.net.encoding import device_layout
-from blrc.net.net import Flatten, MaxPool, Net, Softmax
+from blrc.net.net import Flatten, Levels, MaxPool, Net, Softmax
 from blrc.net.pieces import ScoreStage, Stage, pieces
 from blrc.program import reference
 from blrc.program.program import Program
@@ -42,26 +43,28 @@ def _chunk(program: Program, net: Net, raw: NDArray[Any], member: int) -> str | 
     device = device_layout(raw)
     values = reference.run(program, device, member)
     outputs = {op.name: op.y.name for op in program.ops}
-    x: NDArray[np.int8] = net.encoding.maps(raw)
-    binary = net.encoding.is_binary
+    x: NDArray[Any] = net.encoding.maps(raw)
+    behind, codes = net.encoding.is_binary, False
     inverted = np.zeros(program.input.shape[2], dtype=bool)
     name, done = "", 0
     scores = values[program.output.name][:, 0, 0]
     scales = [each.score_scale for each in program.heads] or [program.score_scale]
     for piece in pieces(net):
         if isinstance(piece, Stage):
-            rule = folded(piece, net.encoding, binary)
-            x = decide(piece, rule, preactivation(piece.linear, x, 1 if binary else net.encoding.peak))
-            binary, inverted = True, rule.inverted
-            # Its last pool is an op of its own, or fused into the layer.
-            name = next((p.name for p in reversed(piece.pools) if p.name in outputs), piece.linear.name)
+            rule = folded(piece, net.encoding, behind)
+            x = decide(piece, rule, preactivation(piece.linear, x, inputs_of(piece, net.encoding, behind).peak))
+            behind, codes, inverted = True, isinstance(piece.sign, Levels), rule.inverted
+            # Its last pool is an op of its own, or fused into the layer; codes are turned back behind it.
+            own = (f"{piece.sign.name}.turned", *(p.name for p in reversed(piece.pools)))
+            name = next((name for name in own if name in outputs), piece.linear.name)
         elif isinstance(piece, MaxPool):
             x = max_pool(x, piece.window)
             inverted = np.zeros_like(inverted)
             name = piece.name if piece.name in outputs else name
         elif isinstance(piece, ScoreStage):
             numbers = affine(piece, Fraction(scales[done]))
-            expected = numbers.multiplier * preactivation(piece.linear, x, 1) + numbers.bias
+            z = preactivation(piece.linear, x, inputs_of(piece, net.encoding, behind).peak)
+            expected = numbers.multiplier * z + numbers.bias
         elif isinstance(piece, Softmax):
             rows, bias = (np.rint(real / scales[done]).astype(np.int64) for real in (piece.weights, piece.bias))
             expected = x.reshape(len(x), -1).astype(np.int64) @ rows.T + bias
@@ -73,7 +76,7 @@ def _chunk(program: Program, net: Net, raw: NDArray[Any], member: int) -> str | 
                 return piece.linear.name if isinstance(piece, ScoreStage) else piece.name
             done += 1
             continue
-        bits = (device_layout(x) > 0) != inverted
+        bits = device_layout(x) if codes else (device_layout(x) > 0) != inverted
         # A pool of bits that follows may be fused into the layer; then the pool's output is compared.
         if values[outputs[name]].shape == bits.shape and not np.array_equal(values[outputs[name]], bits):
             return name

@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from blrc.errors import BlrcError
 from blrc.frontend.kinds.padding import only_pads
 from blrc.lowering.calibrate import folded
 from blrc.lowering.fold import Folded
-from blrc.net.net import Conv, MaxPool, Pointwise
+from blrc.net.net import Conv, Levels, MaxPool, Pointwise
 from blrc.net.pieces import Stage, pieces
 from blrc.program.program import Op, Program
 from blrc.verification.original.original import Original, Tensor
@@ -69,6 +70,11 @@ def places(program: Program, original: Original) -> list[Place]:
         if isinstance(piece, Stage) and isinstance(piece.linear, Conv) and only_pads(piece.linear):
             continue  # bits to bits, which the original need not have as a tensor of their own
         if isinstance(piece, Stage):
+            if isinstance(piece.sign, Levels):
+                raise BlrcError(
+                    f"layer {piece.sign.name!r}: gives codes of levels, and an export is compared with an original "
+                    "network of +-1 alone; verify it without one"
+                )
             rule = folded(piece, net.encoding, binary)
             bits = original.bits(piece)
             decision = Decision(piece, binary, rule, original.sums(piece), bits)

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
+from layers_taken import Nested, network, refusal
 from torch import fx, nn
-from torch.nn.modules import module as torch_module
 from torch.nn.utils import parametrize, prune
 
 from blrc import nn as bnn
 from blrc.errors import BlrcError
 from blrc.frontend.capture.allowed import HARMLESS
-from blrc.frontend.capture.known import CLASSES, SKIPPED, known_class
+from blrc.frontend.capture.known import CLASSES
 from blrc.frontend.capture.trace import capture
 from blrc.nn.noise import Noise
 from blrc.nn.ranks import JointBatchNorm1d, JointBatchNorm2d
@@ -30,23 +30,11 @@ def layer_of(cls: type[nn.Module]) -> nn.Module:
     if issubclass(cls, nn.BatchNorm1d | nn.BatchNorm2d | bnn.StochasticBatchNorm1d | bnn.StochasticBatchNorm2d):
         return cls(2)
     pools = (bnn.StochasticMaxPool1d, bnn.StochasticMaxPool2d, bnn.MaxPool1d, bnn.MaxPool2d, nn.MaxPool1d, nn.MaxPool2d)
-    given = (bnn.ChannelScale, bnn.ChannelShift, bnn.Threshold)
+    given = (bnn.ChannelScale, bnn.ChannelShift, bnn.Threshold, bnn.SteLevels, bnn.StochasticLevels)
     return cls(2) if cls in (*pools, *given) else cls()
 
 
-LAYERS = [cls for cls in CLASSES if cls is not bnn.Bernoulli]
-
-
-def network(layer: nn.Module) -> nn.Sequential:
-    """The layer as the second of a network that tracing can follow."""
-    return nn.Sequential(bnn.StochasticSign() if known_class(layer) not in SKIPPED else nn.Identity(), layer)
-
-
-def refusal(model: nn.Module) -> str:
-    with pytest.raises(BlrcError) as error:
-        capture(model)
-    assert "\n" not in str(error.value)
-    return str(error.value)
+LAYERS = [cls for cls in CLASSES if not issubclass(cls, bnn.WeightDistribution)]
 
 
 def attributes(cls: type) -> list[str]:
@@ -78,7 +66,7 @@ def derived(cls: type, name: str, where: str) -> type:
     return type("Own", (mixin, cls), {})
 
 
-MIXED = (bnn.BinaryConv2d, bnn.StochasticSign, nn.Linear, bnn.Bernoulli)
+MIXED = (bnn.BinaryConv2d, bnn.StochasticSign, nn.Linear, bnn.Bernoulli, bnn.Ternary)
 
 
 @pytest.mark.parametrize(
@@ -93,8 +81,9 @@ def test_every_attribute_of_every_known_class_overridden(cls: type[nn.Module], w
     """The only ones that are taken are listed; a layer whose class was swapped after it was made."""
     taken = set()
     for name in attributes(cls):
-        layer = bnn.BinaryLinear(2, 2) if cls is bnn.Bernoulli else layer_of(cls)
-        swapped: Any = layer.weight if cls is bnn.Bernoulli else layer
+        weights = issubclass(cls, bnn.WeightDistribution)
+        layer = bnn.BinaryLinear(2, 2, weight=cls.name) if weights else layer_of(cls)
+        swapped: Any = layer.weight if weights else layer
         try:
             swapped.__class__ = derived(cls, name, where)
         except TypeError:
@@ -143,184 +132,6 @@ def test_every_attribute_of_every_known_class_set_on_an_instance(cls: type[nn.Mo
     settings = {"signs_in", "joint", "_compiled_call_impl"}  # of training, and None
     in_every_instance = set(vars(layer_of(cls)))
     assert taken <= HARMLESS | settings | in_every_instance
-
-
-def hooks() -> Iterator[tuple[str, Callable[[nn.Module], Any]]]:
-    yield "forward", lambda m: m.register_forward_hook(lambda module, x, y: None)
-    yield "forward, prepended", lambda m: m.register_forward_hook(lambda module, x, y: None, prepend=True)
-    yield "forward, with kwargs", lambda m: m.register_forward_hook(lambda *_: None, with_kwargs=True)
-    yield "forward, always", lambda m: m.register_forward_hook(lambda *_: None, always_call=True)
-    yield "before", lambda m: m.register_forward_pre_hook(lambda module, x: None)
-    yield "before, with kwargs", lambda m: m.register_forward_pre_hook(lambda *_: None, with_kwargs=True)
-    yield "backward", lambda m: m.register_full_backward_hook(lambda *_: None)
-    yield "before backward", lambda m: m.register_full_backward_pre_hook(lambda *_: None)
-    yield "old backward", lambda m: m.register_backward_hook(lambda *_: None)
-
-
-class Nested(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.features = nn.Sequential(bnn.BinaryConv2d(1, 2, 3), nn.Identity(), bnn.StochasticSign(), nn.Flatten())
-        self.scores = bnn.SoftmaxLinear(2, 2)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.scores(self.features(x))  # type: ignore[no-any-return]
-
-
-@pytest.mark.parametrize("where", ["", "features", "features.0", "features.0.weight", "features.1", "scores"])
-@pytest.mark.parametrize(("kind", "register"), list(hooks()), ids=lambda x: x if isinstance(x, str) else "")
-def test_every_kind_of_hook_everywhere(kind: str, register: Callable[[nn.Module], Any], where: str) -> None:
-    model = Nested()
-    handle = register(model.get_submodule(where))
-    line = refusal(model)
-    assert "hooks" in line
-    assert ("the network itself" if not where else repr(where.removesuffix(".weight"))) in line
-    handle.remove()
-    capture(model)
-
-
-@pytest.mark.parametrize(
-    "register",
-    [
-        torch_module.register_module_forward_hook,
-        torch_module.register_module_forward_pre_hook,
-        torch_module.register_module_full_backward_hook,
-        torch_module.register_module_full_backward_pre_hook,
-    ],
-)
-def test_regression_global_hooks(register: Callable[..., Any]) -> None:
-    handle = register(lambda *_: None)
-    try:
-        assert "torch has global" in refusal(Nested())
-    finally:
-        handle.remove()
-    capture(Nested())
-
-
-@pytest.mark.parametrize("where", ["", "features", "features.0", "features.1", "scores"])
-def test_regression_a_forward_on_an_instance(where: str) -> None:
-    """The root's and a layer's were dropped in silence."""
-    model = Nested()
-    module: Any = model.get_submodule(where)
-    before = module.forward
-    module.forward = lambda x: before(-x)
-    line = refusal(model)
-    assert "forward was replaced on the instance" in line
-    assert (repr(where) if where else "the network itself (Nested)") in line
-    module.forward = types.MethodType(type(module).forward, module)
-    assert "forward was replaced on the instance" in refusal(model)
-    del module.forward
-    capture(model)
-
-
-def call_of_its_own(self: Any, x: torch.Tensor) -> torch.Tensor:
-    return nn.Module.__call__(self, x)[:, [1, 0]]  # type: ignore[no-any-return]
-
-
-@pytest.mark.parametrize("name", ["__call__", "_call_impl", "_wrapped_call_impl", "_slow_forward"])
-@pytest.mark.parametrize("where", ["", "features"])
-def test_a_call_that_does_more_than_forward(where: str, name: str) -> None:
-    model = Nested()
-    module = model.get_submodule(where)
-    module.__class__ = type("Own", (type(module),), {name: call_of_its_own})
-    assert f"Own has a {name} of its own" in refusal(model)
-
-
-class Negated(bnn.BinaryConv2d):
-    def convolve(self, x: Any, weight: Any, bias: Any, signs: bool = False) -> torch.Tensor:
-        return super().convolve(-x, weight, bias, signs)
-
-
-class Doubled(bnn.BinaryLinear):
-    def multiply(self, x: Any, weight: Any, signs: bool) -> torch.Tensor:
-        return 2 * super().multiply(x, weight, signs)
-
-
-class Shifted(bnn.StochasticBatchNorm2d):
-    def affine_pair(self) -> tuple[torch.Tensor, torch.Tensor]:
-        weight, bias = super().affine_pair()
-        return weight, bias + 1
-
-
-class Certain(bnn.Bernoulli):
-    def moments(self) -> tuple[torch.Tensor, torch.Tensor]:
-        mean, variance = super().moments()
-        return -mean, variance
-
-
-class OwnWeight(bnn.BinaryLinear):
-    def new_weight(self, shape: Any, device: Any, dtype: Any) -> bnn.WeightDistribution:
-        return Certain(shape, device=device, dtype=dtype)
-
-
-class Ternary(bnn.WeightDistribution):
-    support = (-1, 0, 1)
-
-    def __init__(self, shape: tuple[int, ...]) -> None:
-        super().__init__()
-        self.logits = nn.Parameter(torch.zeros(shape))
-
-    shape = property(lambda self: self.logits.shape)  # type: ignore[assignment]
-
-    def mean(self) -> torch.Tensor:
-        return 0.5 * torch.tanh(self.logits)
-
-    def variance(self) -> torch.Tensor:
-        return torch.ones_like(self.logits)
-
-    def map(self) -> torch.Tensor:
-        return torch.zeros_like(self.logits)
-
-    def sample(self, generator: Any = None) -> torch.Tensor:
-        return self.map()
-
-    def entropy(self) -> torch.Tensor:
-        return torch.zeros_like(self.logits)
-
-    def transfer_(self, weight: torch.Tensor) -> float:
-        return 1.0
-
-
-@pytest.mark.parametrize(
-    ("layer", "words"),
-    [
-        (Negated(1, 2, 3), "Negated has a convolve of its own"),
-        (Doubled(2, 2), "Doubled has a multiply of its own"),
-        (Shifted(2), "Shifted has a affine_pair of its own"),
-        (OwnWeight(2, 2), "its weights: Certain has a moments of its own"),
-    ],
-)
-def test_regression_what_forward_calls_is_overridden(layer: nn.Module, words: str) -> None:
-    """They were compiled as their base class."""
-    line = refusal(network(layer))
-    assert "layer '1'" in line
-    assert words in line
-
-
-@pytest.mark.parametrize("layer", [bnn.BinaryLinear(2, 2), bnn.BinaryConv2d(2, 2, 1)])
-def test_regression_a_foreign_distribution_of_weights(layer: Any) -> None:
-    layer.weight = Ternary(tuple(layer.weight.shape))
-    assert "layer '1': its weights are the distribution Ternary, which cannot be compiled" in refusal(network(layer))
-
-
-def test_subclasses_that_compute_the_same_are_taken() -> None:
-    class Named(bnn.BinaryConv2d):
-        """With a docstring, a constructor, a helper, and attributes of its own."""
-
-        group = "slow"
-
-        def __init__(self, width: int) -> None:
-            super().__init__(1, width, 3)
-            self.rate = 0.1
-
-        def extra_repr(self) -> str:
-            return "named"
-
-        def reset(self) -> None:
-            self.weight.reset_parameters()  # type: ignore[operator]
-
-    nodes = capture(network(Named(2)))
-    assert nodes[1].kind == "binary_conv2d"
 
 
 def test_norms_of_a_distributed_run_are_torchs_in_evaluation() -> None:

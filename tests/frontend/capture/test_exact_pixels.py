@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
-import json
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from by_night import first
+from pixel_networks import (
+    GRAY,
+    NETWORKS,
+    PLAIN,
+    SAMPLES,
+    Affine,
+    Conv,
+    Given,
+    Last,
+    Signs,
+    dense,
+    network,
+    pixels,
+    sign,
+    standardised,
+)
 from torch import nn
 
 import blrc
@@ -21,104 +35,10 @@ from blrc.app.export import build
 from blrc.errors import BlrcError
 from blrc.frontend.capture.byvalue.rules import entry
 from blrc.frontend.checkpoint import Checkpoint
-from blrc.frontend.graph import codes
 from blrc.frontend.sample import MAP
 from blrc.frontend.saving import from_model
 from blrc.net.encoding import device_layout
 from blrc.program import reference
-
-SAMPLES = 200
-
-
-def sign(x: torch.Tensor) -> torch.Tensor:
-    return torch.where(x >= 0, 1.0, -1.0).to(x.dtype)
-
-
-class Dense(nn.Linear):
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return nn.functional.linear(x, sign(self.weight) * 0.37, self.bias)
-
-
-class Conv(nn.Conv2d):
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        scale = torch.linspace(0.5, 2, self.out_channels, dtype=x.dtype)[:, None, None, None]
-        return self._conv_forward(x, sign(self.weight) * scale, self.bias)
-
-
-class Last(nn.Linear):
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return nn.functional.linear(x, sign(self.weight))
-
-
-class Signs(nn.Module):
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return sign(x)
-
-
-class Affine(nn.Module):
-    """Multiplies and adds, as the forwards of others do before their first layer."""
-
-    def __init__(self, factor: float, *by: float) -> None:
-        super().__init__()
-        self.factor, self.by = factor, nn.Parameter(torch.tensor(by)[:, None, None])
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.factor * x + self.by
-
-
-def dense(channels: int, *first: nn.Module) -> nn.Module:
-    inputs = 36 * channels
-    return nn.Sequential(*first, nn.Flatten(), Dense(inputs, 24), nn.BatchNorm1d(24), Signs(), Last(24, 5))
-
-
-def conv(channels: int, *first: nn.Module, groups: int = 1, **options: Any) -> nn.Module:
-    layer = Conv(channels, 6, 3, groups=groups, **options)
-    return nn.Sequential(*first, layer, nn.BatchNorm2d(6), Signs(), nn.MaxPool2d(2), nn.Flatten(), Last(24, 5))
-
-
-GRAY = blrc.pixels((1, 6, 6), mean=[0.1307], std=[0.3081])
-COLOURS = blrc.pixels((3, 6, 6), mean=[0.4914, 0.4822, 0.4465], std=[0.25] * 3)
-PLAIN = blrc.pixels((1, 6, 6), mean=[0.0], std=[1.0])
-NETWORKS: dict[str, tuple[blrc.InputEncoding, Callable[[], nn.Module]]] = {
-    "dense": (GRAY, lambda: dense(1)),
-    "dense of colours": (COLOURS, lambda: dense(3)),
-    "convolution": (GRAY, lambda: conv(1)),
-    "convolution of colours": (COLOURS, lambda: conv(3, bias=False)),
-    "groups": (COLOURS, lambda: conv(3, groups=3)),
-    "from -1 to 1": (PLAIN, lambda: conv(1, Affine(2.0, -1.0))),
-    "multiplied": (PLAIN, lambda: conv(1, Affine(2.0, 0.0))),
-    "channels of their own": (COLOURS, lambda: dense(3, Affine(-1.5, 0.1, 0.2, -0.3))),
-    "bits": (GRAY, lambda: dense(1, Signs())),
-    "bits of colours": (COLOURS, lambda: conv(3, Affine(1.0, 0.3, -0.1, 0.2), Signs())),
-    "bits that fall": (PLAIN, lambda: dense(1, Affine(-2.0, 1.0), Signs())),
-}
-
-
-def network(name: str, seed: int) -> tuple[blrc.InputEncoding, nn.Module]:
-    """Return a network whose norms have seen pixels, so that its bits are mixed."""
-    torch.manual_seed(seed)
-    encoding, make = NETWORKS[name]
-    model = make().double()
-    model(torch.from_numpy(standardised(encoding, pixels(encoding, 9))))
-    for norm in model.modules():
-        if isinstance(norm, nn.BatchNorm1d | nn.BatchNorm2d):
-            norm.momentum = None
-            norm.weight.data.normal_()
-            norm.bias.data.normal_(std=0.3)
-            norm.reset_running_stats()
-    with torch.no_grad():
-        model.train()(torch.from_numpy(standardised(encoding, pixels(encoding, 9))))
-    return encoding, model.float().eval()
-
-
-def pixels(encoding: blrc.InputEncoding, seed: int) -> Any:
-    return np.random.default_rng(seed).integers(0, 256, (SAMPLES, *encoding.shape)).astype(np.uint8)
-
-
-def standardised(encoding: blrc.InputEncoding, raw: Any) -> Any:
-    """Return what torchvision's ToTensor and Normalize give, in float64."""
-    mean, std = (np.array(row)[:, None, None] for row in (encoding.mean, encoding.std))
-    return (raw / 255 - mean) / std
 
 
 def quietly(model: nn.Module, encoding: blrc.InputEncoding) -> Checkpoint:
@@ -199,7 +119,7 @@ def test_heads_read_bits_of_one_threshold() -> None:
         (lambda x: torch.sign(x * 0), "gives other values than two"),
         (
             lambda x: x.flatten(1) * torch.linspace(1, 2, 36),
-            r"multiplied by another number .*; multiply all .* alike \(test_exact_pixels.py line \d+\)$",
+            r"multiplied by another number .*; multiply all .* alike \(pixel_networks.py line \d+\)$",
         ),
     ],
 )
@@ -269,17 +189,6 @@ def test_layers_of_blrc_train_on_codes() -> None:
         blrc.pixels((40,), mean=[0.5], std=[0.25], scale=3, exact=True)
 
 
-class Given(nn.Module):
-    """Computes anything, written as a function of one tensor."""
-
-    def __init__(self, function: Callable[[torch.Tensor], torch.Tensor]) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.function(x)
-
-
 def test_numbers_in_the_source_may_need_more_floats_in_float64() -> None:
     """A sum of many 0.1307 is one float64 where each is a float32, and two where each is a float64."""
     torch.manual_seed(0)
@@ -327,89 +236,3 @@ def test_codes_that_a_layer_did_not_compute_are_found_at_any_scale(
     monkeypatch.setattr(entry, "_added", lambda *given: [])
     with pytest.raises(BlrcError, match="differs from what was captured"):
         from_model(dense(1, Affine(1.0, 0.25)).eval(), blrc.int8_codes((1, 6, 6), scale=scale))
-
-
-@pytest.mark.parametrize("name", ["convolution of colours", "bits of colours"])
-def test_an_export_is_compared_with_the_module_on_its_own_pixels(name: str, tmp_path: Path) -> None:
-    encoding, model = network(name, 0)
-    blrc.save(model, path=tmp_path / "net.pt", input=encoding)
-    loaded = blrc.load(tmp_path / "net.pt").encoding
-    raw = pixels(encoding, 3)
-    assert loaded.exact and np.abs(loaded.real(raw) - standardised(encoding, raw)).max() < 1e-6
-    blrc.export(tmp_path / "net.pt", folder=tmp_path / "out")
-    report = blrc.verify(tmp_path / "out", original=model, random=50)
-    assert report.equal and report.original is not None
-    assert report.original.same_program and report.original.same_labels == report.original.labels > 50
-
-
-def test_another_threshold_of_pixels_is_another_program(tmp_path: Path) -> None:
-    model = dense(1, Given(sign)).eval()
-    blrc.save(model, path=tmp_path / "net.pt", input=GRAY)
-    blrc.export(tmp_path / "net.pt", folder=tmp_path / "out")
-    for before, layer in ((lambda x: sign(x - 0.5), "input.binarize"), (lambda x: x, "input.encode")):
-        other = dense(1, Given(before)).eval()
-        other.load_state_dict(model.state_dict())
-        report = blrc.verify(tmp_path / "out", original=other, random=20)
-        assert not report.equal and report.original is not None and not report.original.same_program
-        assert layer in str(report.original.problems)
-    path = next((tmp_path / "out").glob("*.manifest.json"))
-    held = json.loads(path.read_text())
-    held["settings"]["input"]["scale"] = 2.0
-    path.write_text(json.dumps(held))
-    with pytest.raises(
-        BlrcError, match=r"manifest\.json: settings\.input: .*only pixels with mean and std can be exact"
-    ):
-        blrc.verify(tmp_path / "out", original=model)
-
-
-@pytest.mark.parametrize("exact", [0, 1, np.True_, np.False_, "yes", np.array([True, False])])
-def test_exact_is_a_truth(exact: Any) -> None:
-    with pytest.raises(BlrcError, match="must be True, False or None"):
-        blrc.pixels((1, 6, 6), mean=[0.5], std=[0.25], exact=exact)
-
-
-def test_only_pixels_are_exact() -> None:
-    with pytest.raises(BlrcError, match="only pixels with mean and std can be exact"):
-        blrc.InputEncoding("int8", (1, 6, 6), 1.0, (0.5,), (0.25,), exact=True)
-    with pytest.raises(BlrcError, match="one value for each of 1 channels, got 1 and 2"):
-        blrc.pixels((1, 6, 6), mean=[0.5], std=[0.25, 0.5])
-
-
-@pytest.mark.parametrize("name", ["dense", "bits of colours"])
-def test_a_loaded_network_is_an_original_and_computes_in_torch_alone(name: str, tmp_path: Path) -> None:
-    encoding, model = network(name, 0)
-    blrc.save(model, path=tmp_path / "net.pt", input=encoding)
-    blrc.export(tmp_path / "net.pt", folder=tmp_path / "out")
-    checkpoint = blrc.load(tmp_path / "net.pt")
-    loaded = checkpoint.model().eval()
-    report = blrc.verify(tmp_path / "out", original=loaded, random=20)
-    assert report.original is not None and report.original.same_program
-    assert report.original.same_labels == report.original.labels > 20
-    raw = torch.arange(256, dtype=torch.uint8).reshape(-1, *[1] * len(encoding.shape)).expand(-1, *encoding.shape)
-    x = torch.from_numpy(checkpoint.encoding.real(raw.numpy()))
-    with torch.no_grad():
-        wanted = codes(x, checkpoint.encoding)
-        assert np.array_equal(wanted.numpy(), checkpoint.encoding.codes(raw.numpy()))
-        exported = torch.export.export(loaded, (x[:2],), dynamic_shapes=({0: torch.export.Dim("batch")},)).module()
-        assert torch.equal(exported(x), loaded(x))
-    assert torch.equal(codes(x.half(), checkpoint.encoding).float(), wanted)
-    with pytest.raises(BlrcError, match="holds a loaded network; save that itself"):
-        from_model(nn.Sequential(loaded), checkpoint.encoding)
-
-
-@pytest.mark.parametrize("name", ["convolution of colours", "bits that fall", "channels of their own"])
-def test_the_loaded_module_takes_the_pixels_of_the_one_that_was_saved(name: str, tmp_path: Path) -> None:
-    encoding, model = network(name, 0)
-    blrc.save(model, path=tmp_path / "net.pt", input=encoding)
-    loaded = blrc.load(tmp_path / "net.pt")
-    raw = pixels(encoding, 3)
-    x = torch.from_numpy(loaded.encoding.real(raw))
-    again = loaded.model().eval()
-    with torch.no_grad():
-        assert torch.equal(again(x), model(x))
-    saved = from_model(again, loaded.encoding)
-    assert (saved.encoding, saved.nodes) == (loaded.encoding, loaded.nodes)
-    first, second = (reference.scores(build(each, [MAP])[0], device_layout(raw)) for each in (loaded, saved))
-    assert np.array_equal(first, second)
-    with pytest.raises(BlrcError, match="takes other pixels; give the encoding of its checkpoint"):
-        from_model(again, encoding)

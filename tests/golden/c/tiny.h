@@ -55,7 +55,8 @@ extern "C" {
 
 /* Everywhere:
  *
- * input: TINY_INPUT_SIZE elements; height, width, channels.
+ * input: TINY_INPUT_SIZE elements; height, width, channels; raw values from 0 to 255, which nothing has
+ * standardised.
  * arena: TINY_ARENA_SIZE bytes at a multiple of TINY_ARENA_ALIGN; its contents need not be kept. */
 
 /* The class of one input, or a negative TINY_ERROR_*.

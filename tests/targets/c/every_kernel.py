@@ -1,4 +1,4 @@
-"""Three small programs that between them run every kernel of the runtime: what compilers and analyzers are shown."""
+"""Small programs that between them run every kernel of the runtime: what compilers and analyzers are shown."""
 
 from __future__ import annotations
 
@@ -58,6 +58,46 @@ def binary_scores() -> Program:
     return builder.finish_binary()
 
 
+def planes_of_levels() -> Program:
+    """Codes of several thresholds in planes, from pixels to scores; two members."""
+    builder = Builder(Value("input", "uint8", (6, 7, 3)), np.random.default_rng(3), members=2)
+    builder.encode()
+    builder.bits = 2
+    builder.conv("first", SAME, HALF, groups=1, per_group=9)
+    builder.bits = 3
+    builder.conv("planes", SAME, None, groups=1, per_group=33)
+    builder.conv("apart", Window((2, 2), padding=(1, 1, 0, 0)), HALF, groups=33, per_group=1)
+    builder.pool("pool")
+    return builder.finish(np.int8)
+
+
+def bytes_of_levels() -> Program:
+    """Codes of several thresholds in bytes, from bits to a binary last layer."""
+    builder = Builder(Value("input", "bits", (5, 5, 6)), np.random.default_rng(4), members=1)
+    builder.bits = 8
+    builder.conv("bits", SAME, HALF, groups=2, per_group=7)
+    builder.conv("bytes", Window((2, 2), padding=(1, 1, 0, 0)), None, groups=1, per_group=20)
+    builder.pool("pool")
+    builder.bits = 5
+    builder.conv("whole", Window(builder.x.shape[:2]), None, groups=1, per_group=11)
+    return builder.finish_binary()
+
+
+def ternary_layers() -> Program:
+    """Weights of -1, 0 and +1 from pixels to scores, on bits, planes and bytes; two members."""
+    builder = Builder(Value("input", "uint8", (6, 7, 3)), np.random.default_rng(6), members=2)
+    builder.ternary = True
+    builder.encode()
+    builder.conv("first", SAME, HALF, groups=1, per_group=9)
+    builder.conv("bits", SAME, None, groups=1, per_group=33)
+    builder.bits = 6
+    builder.conv("levels", Window((2, 2), padding=(1, 1, 0, 0)), HALF, groups=33, per_group=1)
+    builder.conv("bytes", Window((1, 1)), None, groups=1, per_group=20)
+    builder.bits = 0
+    builder.conv("dense", Window(builder.x.shape[:2]), None, groups=1, per_group=37)
+    return builder.finish_binary()
+
+
 def smallest() -> Program:
     """A network of some 1.8 KB, small enough to be proved free of errors for every input."""
     builder = Builder(Value("input", "uint8", (4, 4, 2)), np.random.default_rng(5), members=2)
@@ -73,6 +113,9 @@ PROGRAMS: dict[str, Callable[[], Program]] = {
     "gated": gated_members,
     "groups": words_of_groups,
     "binary": binary_scores,
+    "planes": planes_of_levels,
+    "bytes": bytes_of_levels,
+    "ternary": ternary_layers,
 }
 
 PLAIN = {name for name, kernel in KERNELS.items() if not (kernel.takes_ram or kernel.inner)}

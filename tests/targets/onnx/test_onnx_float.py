@@ -14,7 +14,9 @@ from onnx_agreement import KINDS, assert_agrees, difference, emitted, options
 from random_programs import gated, random_inputs, random_program
 
 from blrc.errors import BlrcError
+from blrc.net.bits import words
 from blrc.program import program_file, reference
+from blrc.program.legal import check
 from blrc.program.program import BinaryScores, Constant, Conv, Encode, Program, Scores, Value, Window
 from blrc.targets.onnx.emit import emit
 from blrc.targets.onnx.float_form import HALVES, INTEGERS
@@ -171,3 +173,30 @@ def test_metadata_say_the_form() -> None:
     found = {p.key: p.value for p in proto.metadata_props}
     assert found["blrc.form"] == "float" and found["blrc.digest"] == program_file.digest(program)
     assert "blrc.form" not in {p.key for p in onnx.load_from_string(emitted(program)).metadata_props}
+
+
+@pytest.mark.parametrize("last", ["scores", "binary"])
+def test_scores_of_codes_that_float32_does_not_hold_are_refused(last: str) -> None:
+    """A code counts up to 255 times what a sign does: 33162241 became 33162240."""
+    for fan_in, refused in ((INTEGERS // 255 // 127 - 8, False), (INTEGERS // 255 // 2, True)):
+        x, codes = Value("input", "bits", (1, 1, 1)), Value("codes", "codes8", (1, 1, fan_in))
+        y = Value("scores", "int32", (1, 1, 2))
+        tables = {
+            "w": np.ones((fan_in, 1, 1, 1), np.uint32),
+            "t": np.zeros((fan_in, 255), np.int32),
+            "s": np.full((2, 1, 1, fan_in), 127, np.int8),
+            "b": np.array([0, 1], np.int32),
+            "m": np.full(2, 127, np.int32),
+            "p": np.full((2, 1, 1, words(fan_in)), 0xFFFFFFFF, np.uint32),
+        }
+        if fan_in % 32:
+            tables["p"][..., -1] = (1 << fan_in % 32) - 1
+        end = Scores("last", codes, y, "s", "b") if last == "scores" else BinaryScores("last", codes, y, "p", "m", "b")
+        ops = (Conv("levels", x, codes, "w", "t", Window((1, 1))), end)
+        constants = {name: Constant((tables[name],), (0,)) for op in ops for name in op.constants}
+        program = check(Program(x, ops, constants, ("map",), 1.0))
+        if refused:
+            with pytest.raises(BlrcError, match=r"layer 'last': its sums reach \d+, which float32 does not"):
+                emitted(program, form="float")
+        else:
+            assert_agrees(program, OnnxRun(emitted(program, form="float"), program), np.ones((1, 1, 1, 1), bool))

@@ -15,6 +15,7 @@ from blrc.frontend.kinds.node import Node
 from blrc.net.heads import Heads
 from blrc.nn import StochasticBatchNorm1d, StochasticBatchNorm2d, StochasticMaxPool2d, WeightDistribution
 from blrc.nn.layers.geometry import ConvLayer, DenseLayer
+from blrc.nn.layers.levels import SteLevels
 from blrc.nn.noise import Noisy
 from blrc.reading.given import check_module, transparent
 
@@ -53,12 +54,24 @@ def captured_strictly(model: nn.Module, names: Sequence[str] | None) -> tuple[tu
         check_module(model)
         if known_class(model) is not None or has_ours(model):
             raise
+        _refuse_levels(model)
         return None
     if has_ours(model):
         return nodes, heads
+    _refuse_levels(model)
     ends = {layer for _, layer in heads} or {node.name for node in nodes[-1:]}
     real = [node for node in nodes if node.kind == "softmax" and node.name not in ends]
     return None if real or any(_is_binary(model, node) for node in nodes if node.name in ends) else (nodes, heads)
+
+
+def _refuse_levels(model: nn.Module) -> None:
+    """Refuse levels in a network of torch's own layers, which is read by value."""
+    for name, module in named_modules(model).items():
+        if isinstance(module, SteLevels):
+            raise BlrcError(
+                f"layer {name!r}: SteLevels behind torch's own layers, and only those of blrc.nn can precede it; use "
+                "SteConv2d or SteLinear, which take the same tensors"
+            )
 
 
 def has_ours(model: nn.Module) -> bool:

@@ -11,10 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blrc.errors import BlrcError
-from blrc.net.bits import unpack, words
 from blrc.program import program_file
 from blrc.program.program import Value
-from blrc.program.vectors import memory
+from blrc.program.vectors import from_memory, memory
 from blrc.targets.c.build import answers, observed
 from blrc.targets.c.build.answers import Answers
 from blrc.targets.c.layout.layout import Step
@@ -175,22 +174,18 @@ class Compiled:
 
     def _encode(self, value: Value, maps: NDArray[Any]) -> bytes:
         array = memory(value, maps)
-        wanted = np.dtype(np.uint32) if value.dtype == "bits" else np.dtype(value.dtype)
+        wanted = value.element.stored
         if array.dtype != wanted:
             raise BlrcError(f"{self.name}: {value.name!r} is {array.dtype}, expected {value.dtype}")
         return array.astype(wanted.newbyteorder(self._order)).tobytes()  # type: ignore[arg-type]
 
     def _decode(self, value: Value, data: NDArray[np.uint8]) -> NDArray[Any]:
-        height, width, channels = value.shape
-        dtype = np.dtype(np.uint32) if value.dtype == "bits" else np.dtype(value.dtype)
+        dtype = value.element.stored
         flat = np.ascontiguousarray(data).view(dtype.newbyteorder(self._order)).astype(dtype)  # type: ignore[arg-type]
-        if value.dtype != "bits":
-            return flat.reshape(len(data), *value.shape)
-        packed = flat.reshape(len(data), height, width, words(channels))
-        everything = unpack(packed, words(channels) * 32)
-        if everything[..., channels:].any():
-            raise BlrcError(f"{self.name}: an unused bit of {value.name!r} is set")
-        return everything[..., :channels]
+        try:
+            return from_memory(value, flat.reshape(len(data), value.nbytes // dtype.itemsize))
+        except ValueError as error:
+            raise BlrcError(f"{self.name}: {error}") from None
 
 
 @contextmanager

@@ -2,11 +2,12 @@
 
 Two exports of one name share most files of the runtime, and one export is compiled several times over: for the library,
 its self-test and its verification. An entry's name is a hash of what its object depends on: the compiler with all that
-it predefines under these flags (version, ABI, instruction set), the flags, and the text after preprocessing, with its
-comments where warnings are asked for, since some comments silence one. Macros and include folders count by what they do
-to the text. What depends on more than that is compiled each time: options and environment variables that name other
-files or programs, and assembler that includes a file. Only successes are kept, so that error messages always come from
-the compiler.
+it predefines under these flags (version, ABI, instruction set), the flags, and the text after preprocessing. Macros and
+include folders count by what they do to the text. Declarations of the runtime that nothing uses do not count, since
+exports of other networks have others. Where warnings are asked for they do, and so do comments, of which some silence
+one. What depends on more than that is compiled each time: options and environment variables that name other files or
+programs, and assembler that includes a file. Only successes are kept, so that error messages always come from the
+compiler.
 
 An entry is one file. It begins with the SHA-256 of the rest; then come the object and what gcc writes beside it about
 stack and calls. It is used where `blrc.store.private` finds it safe. A damaged entry is compiled and written again.
@@ -35,6 +36,8 @@ from blrc.errors import BlrcError
 from blrc.store.lock import UnknownLockError, take
 from blrc.store.places import cache_folder
 from blrc.store.private import UnsafeError, is_own, private_folder, read_regular
+from blrc.targets.c.build import reads
+from blrc.targets.c.build.unused import without_unused
 
 Run = Callable[[Sequence[str]], str]
 """Run a tool and return its standard output, in which surrogates stand for bytes that are not UTF-8; a tool that fails
@@ -64,6 +67,8 @@ _READS_A_FILE = ".incbin"
 _SIZES = struct.Struct(f"<{len(SUFFIXES)}q")
 _LOG = logging.getLogger("blrc")
 _identities: dict[str, bytes] = {}
+_known: dict[tuple[bytes, bytes | None], str] = {}
+"""Keep the names of entries for what compilers have preprocessed in this process (`blrc.targets.c.build.reads`)."""
 _written = count(1)
 
 
@@ -160,14 +165,20 @@ def _key(before: list[str], source: Path, run: Run) -> str | None:
     kept = [flag for flag in before if not flag.startswith(("-D", "-U", "-I"))]
     try:
         who = identity(kept, run)
-        text = run([*before, "-E", "-P", str(source)])
-        if any(flag.startswith("-W") for flag in before):  # comments too: "fall through" silences a warning
-            text += run([*before, "-E", "-P", "-C", str(source)])
+        files = reads.digest(before, source)
+        if (known := _known.get((who, files))) is not None:
+            return known
+        warns = any(flag.startswith("-W") for flag in before)  # "fall through" silences a warning
+        text = run([*before, "-E", "-P", *(["-C"] if warns else []), str(source)])
     except (BlrcError, OSError):
         return None  # the compiler itself says best what is wrong
     if _READS_A_FILE in text:
         return None
-    return _hash(source.name.encode(), who, text.encode("utf-8", "surrogateescape"))
+    text = text if warns else without_unused(text)
+    key = _hash(source.name.encode(), who, text.encode("utf-8", "surrogateescape"))
+    if files is not None and files == reads.digest(before, source):  # else a file was changed meanwhile
+        _known[who, files] = key
+    return key
 
 
 def _hash(*parts: bytes) -> str:

@@ -72,11 +72,14 @@ class Kernel(Generic[T]):
             tables.
         geometry: the struct that describes the op to the kernel, or "" if the arguments describe it.
         strips: whether the kernel can compute a part of its rows, for `blrc.targets.c.layout.strips`.
+        levels: whether the kernel is for ops that read or write codes of several thresholds; others are for the rest.
+        ternary: whether the kernel is for ops with weights of -1, 0 and +1, whatever they read and write.
         takes_ram: whether the kernel trades memory for speed. The user has to ask for this, and may set a budget for
             it.
         scratch: bytes of the arena that the kernel needs while it runs, besides its maps.
         buffers: bytes of arrays on the kernel's stack, from the values of the runtime's macros that size them.
         asks: the values that an op needs of these macros.
+        frame: bytes that a call of the kernel adds to its caller's frame where it has more arguments than others.
         companions: other sources that the kernel calls, without prefix and ending.
         inner: families of inner loops, which have a source for each level of a host's instruction set.
     """
@@ -93,10 +96,13 @@ class Kernel(Generic[T]):
     on: Callable[[Cpu], bool] = lambda _: True
     geometry: Literal["conv", "pool", ""] = ""
     strips: bool = False
+    levels: bool = False
+    ternary: bool = False
     takes_ram: bool = False
     scratch: Callable[[Task[T]], int] = lambda _: 0
     buffers: Callable[[Mapping[str, int]], int] = lambda _: 0
     asks: Callable[[T], Mapping[str, int]] = lambda _: {}
+    frame: int = 0
     companions: tuple[str, ...] = ()
     inner: tuple[str, ...] = ()
 

@@ -6,12 +6,25 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from blrc.errors import BlrcError
-from blrc.targets.c.kernels.families import codes, columns, dots, eights, lanes, scores, slices, tiles, words
+from blrc.program.ops.op import WeightedOp
+from blrc.targets.c.kernels.families import (
+    codes,
+    columns,
+    dots,
+    eights,
+    lanes,
+    levels,
+    scores,
+    slices,
+    ternary,
+    tiles,
+    words,
+)
 from blrc.targets.c.kernels.kernel import Kernel, Task
 
 KERNELS: Mapping[str, Kernel[Any]] = {
     kernel.name: kernel
-    for family in (slices, lanes, tiles, words, columns, eights, codes, dots, scores)
+    for family in (slices, lanes, tiles, words, columns, eights, codes, dots, scores, levels, ternary)
     for kernel in family.FAMILY
 }
 """All kernels by name. Of those that fit and cost the same, the first is taken."""
@@ -23,8 +36,11 @@ def fitting(task: Task[Any], takes_ram: bool | None = None) -> Iterator[Kernel[A
     Args:
         takes_ram: True yields only kernels that trade memory for speed, False only the others, and None both.
     """
+    ternary = isinstance(task.op, WeightedOp) and task.op.has_zeros
+    of_levels = not ternary and (task.op.x.is_codes or task.op.y.is_codes)
     for kernel in KERNELS.values():
-        wanted = takes_ram is None or kernel.takes_ram == takes_ram
+        wanted = (takes_ram is None or kernel.takes_ram == takes_ram) and kernel.levels == of_levels
+        wanted = wanted and kernel.ternary == ternary
         if wanted and isinstance(task.op, kernel.op) and kernel.exists_on(task.cpu) and kernel.fits(task):
             yield kernel
 

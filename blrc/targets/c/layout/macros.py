@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from blrc.targets.c.kernels.families.codes import CODE_ROWS, CODES
+from blrc.targets.c.kernels.families.levels import BYTES, limit_bits
 from blrc.targets.c.layout.layout import HOSTS, Layout
 from blrc.targets.c.runtime_files import constant
 
@@ -12,6 +13,7 @@ DEFAULTS = {
     macro: constant(macro)
     for macro in (
         *("BLRC_BIT_THRESHOLDS", "BLRC_CODE_THRESHOLDS", "BLRC_GATHER_WORDS", "BLRC_CODES", "BLRC_CODE_ROWS"),
+        *("BLRC_BYTES", "BLRC_LEVEL_LIMITS"),
         *TILED,
     )
 }
@@ -31,6 +33,8 @@ def runtime_macros(layout: Layout) -> dict[str, int]:
         **({macro: most.get(macro, 1) for macro in TILED} if layout.cpu in HOSTS else {}),
         "BLRC_BIT_THRESHOLDS": layout.thresholds["bits"],
         "BLRC_CODE_THRESHOLDS": layout.thresholds["int8"],
+        "BLRC_LEVEL_LIMITS": limit_bits(layout.program),
+        "BLRC_BYTES": most.get("BLRC_BYTES", BYTES),
         "BLRC_GATHER_WORDS": most.get("BLRC_GATHER_WORDS", 1),
         "BLRC_CODES": min(-(-codes // 4) * 4, CODES),
         # Where all codes of a pixel are tabulated at once, the tables serve every block: blocks of 8 lay out the same.

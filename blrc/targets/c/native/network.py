@@ -242,7 +242,7 @@ class Native:
         elif isinstance(raw, np.ndarray) and raw.ndim == 3 and height == 1:  # (N, length, channels), (N, C, L)
             raw = raw[:, None] if order == "NHWC" else raw[:, :, None]
         wanted = (height, width, channels) if order == "NHWC" else (channels, height, width)
-        dtypes = ("bool", "uint8") if value.dtype == "bits" else (value.dtype,)
+        dtypes = ("bool", "uint8") if value.dtype == "bits" else (value.element.value.name,)
         takes = f"{self.name}: takes {' or '.join(dtypes)} (N, {', '.join(map(str, wanted))})"
         if order not in ("NHWC", "NCHW"):
             raise BlrcError(f"{self.name}: order {order!r}: NHWC or NCHW")
@@ -255,10 +255,11 @@ class Native:
             elif order == "NHWC" and raw.shape[1:] == (channels, height, width):
                 hint = ": for (N, C, H, W) give order='NCHW'"
             raise BlrcError(f"{takes}, got {raw.dtype} {raw.shape}{hint}")
-        if value.dtype == "bits" and raw.dtype == np.uint8 and raw.size and raw.max() > 1:
-            raise BlrcError(f"{takes} of 0 and 1, got uint8 up to {raw.max()}")
+        most = value.element.high
+        if (value.dtype == "bits" or value.is_codes) and raw.dtype == np.uint8 and raw.size and raw.max() > most:
+            raise BlrcError(f"{takes} of 0 {'and' if most == 1 else 'to'} {most}, got uint8 up to {raw.max()}")
         return raw if order == "NHWC" else raw.transpose(0, 2, 3, 1)
 
 
 def _empty(value: Value, count: int) -> NDArray[Any]:
-    return np.empty((count, *value.shape), np.bool_ if value.dtype == "bits" else np.dtype(value.dtype))
+    return np.empty((count, *value.shape), value.element.value)

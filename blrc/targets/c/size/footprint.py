@@ -204,6 +204,7 @@ def _observe_frame(layout: Layout) -> int:
     state as well.
     """
     plain = 48 + 4 * (len(layout.steps) - 2) // 8 * 8 + (MEMBER_FRAME if len(layout.program.members) > 1 else 0)
+    plain += max(step.record.frame for step in layout.steps)
     groups = _strip_groups(layout)
     if not groups:
         return plain

@@ -146,11 +146,11 @@ def _functions(symbols: Symbols, vectors: int) -> str:
     name, upper = symbols.name, symbols.upper
     value = symbols.layout.program.input
     pointer = f"const {element(value)} *input"
-    layout_of_input = (
-        "each pixel is packed words: channel c is bit c % 32 of word c / 32 (1 is +1), unused bits are 0"
-        if value.dtype == "bits"
-        else "height, width, channels"
-    )
+    layout_of_input = {
+        "bits": "each pixel is packed words: channel c is bit c % 32 of word c / 32 (1 is +1), unused bits are 0",
+        "uint8": "height, width, channels; raw values from 0 to 255, which nothing has standardised",
+        "int8": "height, width, channels; codes, as they are",
+    }[value.dtype]
     arena = f"arena: {upper}_ARENA_SIZE bytes at a multiple of {upper}_ARENA_ALIGN; its contents need not be kept."
     parts = [
         text.comment(f"Everywhere:\n\ninput: {upper}_INPUT_SIZE elements; {layout_of_input}.\n{arena}") + "\n",

@@ -131,6 +131,7 @@ def _is_used(block: str, others: list[str]) -> bool:
     """Return whether what a block declares is used elsewhere, if it is a struct or a macro that exports set."""
     names = re.findall(r"^\} (blrc_\w+);", block, re.MULTILINE)
     names += [name for name in re.findall(r"^#define (\w+)", block, re.MULTILINE) if name in DEFAULTS]
+    names += re.findall(r"^typedef \w+ (blrc_\w+);", block, re.MULTILINE) if names else []
     return not names or any(re.search(rf"\b{name}\b", other) for name in names for other in others)
 
 

@@ -82,7 +82,7 @@ def _functions(symbols: Symbols) -> str:
 def _digest(symbols: Symbols) -> str:
     """Return a C function that continues the digest of any step's output.
 
-    Only output of bits may come in pieces.
+    Only output of bits, or of codes whose bits lie apart, may come in pieces.
     """
     name = symbols.name
     cases = "".join(
@@ -90,13 +90,21 @@ def _digest(symbols: Symbols) -> str:
         f"        return {symbols.runtime('digest_' + step.y.dtype)}({elements(step.y)}, "
         f"(const {element(step.y)} *)output);\n    }}\n"
         for step in symbols.layout.steps
-        if step.y.dtype != "bits"
+        if not step.y.element.planes and not step.y.is_codes
     )
+    cases += "".join(
+        f"    if (op == {symbols.index(step)}) {{\n"
+        f"        return {name}_vector_bytes({elements(step.y)}, (const uint8_t *)output);\n    }}\n"
+        for step in symbols.layout.steps
+        if not step.y.element.planes and step.y.is_codes
+    )
+    of_bytes = text.fill(_OF_BYTES, text.model(name)) if f"{name}_vector_bytes" in cases else ""
     more = text.call(
         f"    return {symbols.runtime('digest_more')}", ["state", "bytes / 4", "(const uint32_t *)output"], ""
     )
     return (
-        text.wrap(
+        of_bytes
+        + text.wrap(
             f"static uint32_t {name}_vector_digest(",
             ["uint32_t state", "int32_t op", "const void *output", "uint32_t bytes"],
             ")",
@@ -104,6 +112,21 @@ def _digest(symbols: Symbols) -> str:
         + f"{{\n{cases}{more}}}\n\n"
     )
 
+
+_OF_BYTES = """\
+static uint32_t name_vector_bytes(uint32_t count, const uint8_t *map)
+{
+    uint32_t state = NAME_BLRC_DIGEST_START;
+    uint32_t element;
+
+    for (; count > 0; --count) {
+        element = *map++;
+        state = name_blrc_digest_more(state, 1, &element);
+    }
+    return state;
+}
+
+"""
 
 _SELFTEST = """\
 static void name_vector_add(void *context, uint32_t member, int32_t op, const void *output, uint32_t bytes)

@@ -121,7 +121,7 @@ def _shape(symbols: Symbols, step: Step) -> str:
             _field(op.unpooled[:2], "map before pooling: height, width"),
             _field(op.y.shape, "output: height, width, channels"),
             _field([op.groups], "groups of channels"),
-            _field([step.rows], "outputs that share taps" if step.scratch else "rows of a block of weights"),
+            _field([step.rows], "outputs that share taps" if _shares(step) else "rows of a block of weights"),
             *_window("kernel", op.window),
             *_window("pooling", op.pool or _NO_POOL),
         ]
@@ -133,6 +133,11 @@ def _shape(symbols: Symbols, step: Step) -> str:
             *_window("pooling", op.window),
         ]
     return f"static const {symbols.runtime(kind)} {symbols.shape(step)} = {{\n{''.join(lines)}}};\n"
+
+
+def _shares(step: Step) -> bool:
+    """Return whether a kernel's rows are the outputs that share taps."""
+    return step.scratch > 0 and not step.record.levels and not step.record.ternary
 
 
 def _window(what: str, window: Window) -> list[str]:

@@ -135,8 +135,10 @@ def column_rows(weights: NDArray[np.uint32], channels: int) -> NDArray[np.uint32
     return code_rows(pack(np.pad(bits, ((0, 0), (0, 0), (0, 0), (0, 4 - bits.shape[3])))), 4, 1)
 
 
-def code_rows(weights: NDArray[np.uint32], channels: int, groups: int) -> NDArray[np.uint32]:
-    """Return the weights of an 8-bit convolution as ``[group][block of 16 rows][8 nibbles][8 rows][nibble]``, flat.
+def code_rows(
+    weights: NDArray[np.uint32], channels: int, groups: int, block: int = CODE_ROWS, codes: int = CODES
+) -> NDArray[np.uint32]:
+    """Return the weights of an 8-bit convolution as ``[group][block of rows][codes / 4][8 rows][nibble]``, flat.
 
     A row is the bits of its taps without gaps, cut into nibbles. A word holds the same nibble of 8 rows. Missing bits
     are 0.
@@ -145,6 +147,8 @@ def code_rows(weights: NDArray[np.uint32], channels: int, groups: int) -> NDArra
         weights: uint32 ``(out, kernel h, kernel w, words(channels))``.
         channels: channels of one group.
         groups: the number of groups.
+        block: the rows of a block, a multiple of 8.
+        codes: how many of them are tabulated at a time, a multiple of 4.
     """
     bits = unpack(weights, channels).reshape(groups, len(weights) // groups, -1)
     _, per_group, fan_in = bits.shape
@@ -154,12 +158,11 @@ def code_rows(weights: NDArray[np.uint32], channels: int, groups: int) -> NDArra
     # (groups, eights, 8 rows, nibbles, 4 bits) to one word for each nibble of eight rows
     by_nibble = padded.reshape(groups, eights, 8, nibbles, 4).transpose(0, 1, 3, 2, 4)
     packed = pack(by_nibble.reshape(groups, eights, nibbles, 32))[..., 0]
-    block = CODE_ROWS // 8
     parts = [
-        packed[g, e : e + block, k : k + 8].reshape(-1)
+        packed[g, e : e + block // 8, k : k + codes // 4].reshape(-1)
         for g in range(groups)
-        for e in range(0, eights, block)
-        for k in range(0, nibbles, 8)
+        for e in range(0, eights, block // 8)
+        for k in range(0, nibbles, codes // 4)
     ]
     return np.concatenate(parts)
 

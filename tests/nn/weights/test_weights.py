@@ -21,9 +21,9 @@ from blrc.nn import (
     entropy,
     shared_moments,
     variance_regulariser,
-    weights,
 )
-from blrc.nn.weights import CHUNK
+from blrc.nn.weights import bernoulli as of_bernoulli
+from blrc.nn.weights.distribution import CHUNK
 
 
 def bernoulli(logits: object, dtype: torch.dtype = torch.float32) -> Bernoulli:
@@ -197,8 +197,8 @@ def test_the_regulariser_of_a_step_is_that_of_its_weights(shared: bool) -> None:
 def test_moments_are_shared_within_the_step_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is computed twice inside; nothing stays in memory afterwards, an error or not."""
     model = nn.Sequential(BinaryLinear(3, 4), BinaryLinear(4, 5))
-    calls, real = [], weights._moments_into
-    monkeypatch.setattr(weights, "_moments_into", lambda *args: (calls.append(1), real(*args)))
+    calls, real = [], of_bernoulli._moments_into
+    monkeypatch.setattr(of_bernoulli, "_moments_into", lambda *args: (calls.append(1), real(*args)))
 
     def held() -> list[bool]:
         return [any(isinstance(value, tuple) for value in vars(weight).values()) for weight in distributions(model)]
