@@ -42,7 +42,7 @@ class ExactBuild(HostBuild):
         core = (
             driver.core(symbols)
             + _numbers("exact_scratch", [step.scratch for step in self.layout.steps])
-            + _numbers("exact_align", [4 if step.x.dtype in ("bits", "int32") else 3 for step in self.layout.steps])
+            + _numbers("exact_align", [4 if step.x.element.stored.itemsize > 1 else 3 for step in self.layout.steps])
             + "static void exact_step(uint32_t op, uint32_t member, const void *x, uint32_t *scratch, void *y)\n"
             + "{\n    (void)scratch;\n    switch (op) {\n"
             + driver.step_cases(symbols, "scratch")
