@@ -11,12 +11,9 @@ FROM_NO_CHECKPOINT = {"encode", "scores_int16"}
 """No module gives a program with them: two layers that read the same codes, or scores of 16 bits.
 `tests/targets/c/test_c_sanitizers.py` runs them. Those of ternary weights are run by farm_direct.py alone."""
 
-SELDOM = {"pool_levels"}
-"""No style of the farm gives pooling of codes that a convolution does not take in; farm_direct.py runs it alone."""
-
 
 def wanted(tiers: Collection[str]) -> frozenset[str]:
     """What the farm should reach: all kernels of checkpoints, and those for x86-64 at each of these levels."""
-    found = {name for name, kernel in KERNELS.items() if not kernel.ternary} - FROM_NO_CHECKPOINT - SELDOM
+    found = {name for name, kernel in KERNELS.items() if not kernel.ternary} - FROM_NO_CHECKPOINT
     levels = [tier for tier in TIERS[X86_64] if tier in tiers]
     return frozenset(found | {f"{name}@{tier}" for name, kernel in KERNELS.items() if kernel.inner for tier in levels})

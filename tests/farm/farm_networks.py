@@ -264,9 +264,9 @@ def leveled(rng: Draw, kind: str, plain: bool) -> tuple[str, tuple[int, ...], nn
     for _ in range(int(rng.integers(1, 4))):
         if min(chain.shape) >= 1:
             random_conv(chain, rng, 4)
-    if min(chain.shape) >= 1 and rng.random() < 0.4:
-        pool = random_pool(rng, chain.shape[1:])
-        chain.pool(*(pool or ((1, 1),)))
+    if min(chain.shape[1:]) >= 3:  # a convolution takes in the first of two pools at most
+        chain.pool((2, 2), (1, 1), (0, 0))
+        chain.pool(*(random_pool(rng, chain.shape[1:]) or ((2, 2),)))
     while min(chain.shape) >= 1 and not chain.fits:
         chain.pool((2, 2))
     if rng.random() < 0.5 and min(chain.shape) >= 1:
