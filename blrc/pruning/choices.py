@@ -7,10 +7,10 @@ from typing import Literal, get_args
 from blrc.errors import BlrcError
 
 By = Literal["outputs", "inputs", "both"]
-"""Which weights rank a channel: those that compute it, those that read it (columns of the next layer), or both."""
+"""Name the weights that rank a channel: those that compute it, that read it (the next layer's columns), or both."""
 BY: tuple[By, ...] = get_args(By)
 SIDES: tuple[By, ...] = ("outputs", "inputs")
-"""What ``both`` stands for."""
+"""List the weights that ``both`` stands for."""
 
 
 def parse_by(by: str) -> By:

@@ -287,8 +287,8 @@ void blrc_conv_planes(const blrc_conv *op, int32_t planes, int32_t bits, const u
                       BLRC_TABLE(uint32_t) weights, BLRC_TABLE(blrc_level_limit) limits, BLRC_TABLE(int32_t) scales,
                       uint32_t *scratch, void *y);
 /* From planes of codes, of which a group has a multiple of four; where there are none, from bytes as conv_codes reads
- * them, and with 0 for table_rows from uint8_t codes as they are; v = -z. weights: as of conv_codes with a single block
- * of all rows of a group, and BLRC_BYTES codes at a time. */
+ * them, and with 0 for table_rows from uint8_t codes as they are, in a map that begins at a word; v = -z. weights: as
+ * of conv_codes with a single block of all rows of a group, and BLRC_BYTES codes at a time. */
 void blrc_conv_bytes(const blrc_conv *op, int32_t planes, int32_t bits, const void *x, BLRC_TABLE(int8_t) table,
                      int32_t table_rows, BLRC_TABLE(uint32_t) weights, BLRC_TABLE(blrc_level_limit) limits,
                      BLRC_TABLE(int32_t) scales, uint32_t *scratch, void *y);

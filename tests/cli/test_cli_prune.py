@@ -108,8 +108,9 @@ def test_what_cannot_be_pruned_is_refused_in_one_line(
         ((model, "--share", 0.5, "--prior", 1.5), "--prior 1.5: the probability of a weight of +1"),
         ((model, "--share", 0.5, "--prior", "x=0.5"), "prior: no layer 'x' has binary weights"),
         ((model, "--share", 0.5, "--by", "rows"), "--by 'rows': expected outputs, inputs, both"),
-        ((model, "--share", 0.5, "--data", tmp_path / "none"), "no such folder"),
+        ((model, "--share", 0.5, "--data", tmp_path / "none"), "a data set's training files"),
         ((model, "--share", 0.5, "--head", "x", "--data", images), "has no head 'x'"),
+        ((model, "--share", 0.5, "--head", "x"), "has no head 'x'"),
         ((tmp_path / "bnn.pt", "--share", 0.5), "no weight of it is random (a Binarized NN)"),
         ((tmp_path / "gone.pt", "--share", 0.5), "gone.pt"),
     ):

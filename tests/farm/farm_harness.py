@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from blrc.program import program_file
+from blrc.program.program import Value
 from blrc.targets.c.build import compiler as build
 from blrc.targets.c.build import driver
 from blrc.targets.c.build.host import HostBuild
@@ -42,7 +43,7 @@ class ExactBuild(HostBuild):
         core = (
             driver.core(symbols)
             + _numbers("exact_scratch", [step.scratch for step in self.layout.steps])
-            + _numbers("exact_align", [4 if step.x.element.stored.itemsize > 1 else 3 for step in self.layout.steps])
+            + _numbers("exact_align", [_align(step.x) for step in self.layout.steps])
             + "static void exact_step(uint32_t op, uint32_t member, const void *x, uint32_t *scratch, void *y)\n"
             + "{\n    (void)scratch;\n    switch (op) {\n"
             + driver.step_cases(symbols, "scratch")
@@ -61,6 +62,11 @@ class ExactBuild(HostBuild):
 
     def _byte_order(self) -> str:
         return "<" if sys.byteorder == "little" else ">"
+
+
+def _align(value: Value) -> int:
+    """Return of how many bytes the address of a map is a multiple: of a word where the arena holds words or codes."""
+    return 4 if value.element.stored.itemsize > 1 or value.is_codes else 3
 
 
 def _numbers(name: str, of_steps: Sequence[int]) -> str:

@@ -229,3 +229,12 @@ def test_a_gated_ensemble_of_some_layers_is_exported_and_verified(tmp_path: Path
     options: dict[str, Any] = {"members": 2, "sample": "conv", "freeze": 0.2, "gate": 0.9}
     blrc.export(tmp_path / "net.pt", folder=tmp_path / "out", targets=["c", "onnx"], **options)
     assert blrc.verify(tmp_path / "out", random=20, model=tmp_path / "net.pt").equal
+
+
+def test_a_tie_by_less_than_rounding_is_decided_alike_everywhere(tmp_path: Path) -> None:
+    """The check of a saved module compared rounded products, and refused a module whose weights it took for 0."""
+    model = network()
+    model[0].weight.zero_logits.data.fill_(-1e-20)
+    model[0].weight.sign_logits.data.fill_(50.0)
+    found = sample(saved(model, tmp_path / "net.pt"), Member(), running=True)
+    assert np.array_equal(weights_of(found)["0"].weights, model[0].weight.map().numpy())

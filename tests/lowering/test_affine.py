@@ -210,3 +210,19 @@ def test_sampled_members_with_a_binary_last_layer_share_one_scale() -> None:
         assert first_other_bits(program, net, raw, member) is None
         scale = score_scale([stage for stage in pieces(net) if isinstance(stage, ScoreStage)])
         assert scale <= program.score_scale
+
+
+def test_a_row_of_zeros_does_not_make_the_scores_of_others_coarse() -> None:
+    """Its variance is 0, and 1 / sqrt(eps) as its slope forced a scale upon all classes."""
+    weights = np.array([[1, 1, -1, 1], [0, 0, 0, 0]], np.int8)
+    statistics = Sums(4, (4, 0), (36, 0))
+    norm = Norm("norm", "last", np.array([1.0, 2.0e6]), np.array([0.5, -3.0]), 1e-5, statistics)
+    zero = ScoreStage(Dense("last", "x", weights, None, ternary=True), (norm,))
+    alone = ScoreStage(
+        Dense("last", "x", weights[:1], None),
+        (Norm("norm", "last", np.array([1.0]), np.array([0.5]), 1e-5, Sums(4, (4,), (36,))),),
+    )
+    assert score_scale([zero]) == score_scale([alone]) == SMALLEST_SCALE
+    numbers, expected = affine(zero, Fraction(SMALLEST_SCALE)), affine(alone, Fraction(SMALLEST_SCALE))
+    assert numbers.multiplier.tolist() == [*expected.multiplier.tolist(), 0]
+    assert numbers.bias.tolist() == [*expected.bias.tolist(), -3 * 2**16]

@@ -24,7 +24,7 @@ from blrc.lowering.statistics import nets_of
 from blrc.nn import deterministic, reestimate
 from blrc.nn.convert.deterministic import Sign
 from blrc.program import reference
-from blrc.pruning.channels import Channels, channels_of
+from blrc.pruning.channels import Channels, channels_of, weight_count
 from blrc.pruning.constants import means_of, with_statistics
 from blrc.pruning.removal import read_without_norm, without
 
@@ -40,6 +40,16 @@ def plain_network(seed: int) -> tuple[nn.Module, tuple[int, ...]]:
         bnn.BinaryLinear(12 * 9, 20, bias=bool(seed % 3)), bnn.StochasticSign(),
         bnn.BinaryLinear(20, 11, bias=True), bnn.StochasticSign(),
         bnn.SoftmaxLinear(11, 4),
+    )  # fmt: skip
+    return nn.Sequential(*layers), (2, 10, 10)
+
+
+def bent_network(seed: int) -> tuple[nn.Module, tuple[int, ...]]:
+    """A nonlinearity before a norm, which then cannot take up a constant: pruning took it for one that can."""
+    layers = (
+        bnn.SteConv2d(2, 9, 3), nn.BatchNorm2d(9), bnn.SteSign(),
+        bnn.BinaryConv2d(9, 7, 3), bnn.GaussianSample(), nn.PReLU(7), nn.BatchNorm2d(7), bnn.SteLevels(2, 0.5),
+        nn.Flatten(), bnn.SoftmaxLinear(7 * 36, 4),
     )  # fmt: skip
     return nn.Sequential(*layers), (2, 10, 10)
 
@@ -131,7 +141,7 @@ def pruned(network: Network, seed: int) -> tuple[Checkpoint, Channels, Any, Chec
 
 
 @pytest.mark.parametrize("seed", [1, 2, *night(0, *range(3, 12))])
-@pytest.mark.parametrize("network", NETWORKS)
+@pytest.mark.parametrize("network", [*NETWORKS, bent_network])  # whose norm an export cannot estimate
 def test_a_pruned_network_is_the_whole_one_with_channels_cut_off_by_hand(network: Network, seed: int) -> None:
     source, channels, kept, found = pruned(network, seed)
     whole, x = cut_by_hand(source, channels, kept)
@@ -232,3 +242,13 @@ def test_exports_of_pruned_networks_verify(network: Network, tmp_path: Path) -> 
     blrc.export(tmp_path / "small.pt", targets=("c", "onnx"), folder=tmp_path / "out")
     report = blrc.verify(tmp_path / "out", model=tmp_path / "small.pt", random=40)
     assert report.equal and report.agreement is not None and report.agreement.differences == 0
+
+
+def test_ternary_weights_are_counted_once() -> None:
+    """Their two tensors of logits counted as two weights each."""
+    layers = (
+        bnn.BinaryConv2d(2, 5, 3, weight="ternary"), bnn.StochasticSign(), nn.Flatten(),
+        bnn.BinaryLinear(5 * 16, 6), bnn.StochasticSign(), bnn.SoftmaxLinear(6, 3),
+    )  # fmt: skip
+    source = checkpoint_of(nn.Sequential(*layers), "bits", (2, 6, 6))
+    assert weight_count(source) == 2 * 5 * 9 + 5 * 16 * 6 + 6 * 3
