@@ -13,24 +13,6 @@
 #include "blrc_group.h"
 #include "blrc_levels.h"
 
-/* Where bits are collected without gaps: those of `word` that are filled, less than 32, go to `to` next. */
-typedef struct blrc_bit_run {
-    uint32_t *to;
-    uint32_t word;
-    int32_t filled;
-} blrc_bit_run;
-
-static BLRC_INLINE void blrc_append_bits(blrc_bit_run *run, uint32_t bits, int32_t count)
-{
-    run->word |= bits << run->filled;
-    run->filled += count;
-    if (run->filled >= 32) {
-        run->filled -= 32;
-        *run->to++ = run->word;
-        run->word = run->filled > 0 ? bits >> (count - run->filled) : 0;
-    }
-}
-
 /* The bits of group g of plane p of the window at map pixel (my, mx), without gaps; the ones of real taps where there
  * is no such plane. `planes` are those of the map. */
 static BLRC_APART void blrc_collect_plane(const blrc_conv *op, int32_t planes, const uint32_t *x, int32_t p, int32_t g,

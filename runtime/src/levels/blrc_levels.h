@@ -29,6 +29,24 @@ static inline void blrc_clear_pixel(int32_t bits, int32_t channels, void *y)
     }
 }
 
+/* Where bits are collected without gaps: those of `word` that are filled, less than 32, go to `to` next. */
+typedef struct blrc_bit_run {
+    uint32_t *to;
+    uint32_t word;
+    int32_t filled;
+} blrc_bit_run;
+
+static BLRC_INLINE void blrc_append_bits(blrc_bit_run *run, uint32_t bits, int32_t count)
+{
+    run->word |= bits << run->filled;
+    run->filled += count;
+    if (run->filled >= 32) {
+        run->filled -= 32;
+        *run->to++ = run->word;
+        run->word = run->filled > 0 ? bits >> (count - run->filled) : 0;
+    }
+}
+
 /* How sums become codes of `bits` bits: by limits, 2^bits - 1 for each row, which never rise; or, where there are
  * `scales`, by a multiplier and an offset of 64 bits, its lower half first: (offset - multiplier v) / 2^shift. The
  * shift stands before those of the first row. */

@@ -15,24 +15,6 @@
 #include "blrc_group.h"
 #include "blrc_levels.h"
 
-/* Where bits are collected without gaps: those of `word` that are filled, less than 32, go to `to` next. */
-typedef struct blrc_tap_run {
-    uint32_t *to;
-    uint32_t word;
-    int32_t filled;
-} blrc_tap_run;
-
-static BLRC_INLINE void blrc_append_taps(blrc_tap_run *run, uint32_t bits, int32_t count)
-{
-    run->word |= bits << run->filled;
-    run->filled += count;
-    if (run->filled >= 32) {
-        run->filled -= 32;
-        *run->to++ = run->word;
-        run->word = run->filled > 0 ? bits >> (count - run->filled) : 0;
-    }
-}
-
 /* The bits of group g of plane p of the window at map pixel (my, mx), without gaps; those of absent taps are 0 or, with
  * `absent`, 1. `planes` are those of the map. Returns whether all taps are real. */
 static BLRC_APART int32_t blrc_collect_taps(const blrc_conv *op, int32_t planes, const uint32_t *x, int32_t p,
@@ -42,7 +24,7 @@ static BLRC_APART int32_t blrc_collect_taps(const blrc_conv *op, int32_t planes,
     const int32_t words = blrc_words(op->in_channels), channels = op->in_channels / op->groups;
     const int32_t top = my * win->stride_y - win->pad_y, left = mx * win->stride_x - win->pad_x;
     int32_t t, s, c, whole = 1;
-    blrc_tap_run run;
+    blrc_bit_run run;
 
     run.to = to;
     run.word = 0;
@@ -69,7 +51,7 @@ static BLRC_APART int32_t blrc_collect_taps(const blrc_conv *op, int32_t planes,
                 if (real) {
                     blrc_group_words_here(pixel, words, g * channels, channels, c / 32, c / 32 + 1, &bits);
                 }
-                blrc_append_taps(&run, bits, count);
+                blrc_append_bits(&run, bits, count);
             }
         }
     }
