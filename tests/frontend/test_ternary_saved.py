@@ -189,7 +189,7 @@ def test_an_unknown_distribution_is_refused_by_name(tmp_path: Path) -> None:
 
 
 def test_adding_a_distribution_takes_a_class_and_a_record(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """What CONTRIBUTING.md says: here the tables are changed, which a contributor does in their modules.
+    """Do what CONTRIBUTING.md says: here the tables are changed, which a contributor does in their modules.
 
     The module is checked against values of its own in `evaluate.py`, which is the one step that no table takes.
     """

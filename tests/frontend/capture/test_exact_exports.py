@@ -1,4 +1,4 @@
-"""What is exact of pixels is so in exports, in loaded networks and in what they are saved as."""
+"""Test that exact pixels stay exact in exports, in loaded networks and in what they are saved as."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ class Anew(nn.Module):
 
 
 def test_layers_of_blrc_are_still_read_by_class() -> None:
-    """With words that say what stands in the way, and not torch's own."""
+    """Refuse with words that say what stands in the way, and not torch's own."""
     for strange, words in (
         (Stepping(), "does not support item"),
         (Anew(), "a function of torch that takes tensors only"),

@@ -101,7 +101,7 @@ def test_regression_a_foreign_distribution_of_weights(layer: Any) -> None:
 
 def test_subclasses_that_compute_the_same_are_taken() -> None:
     class Named(bnn.BinaryConv2d):
-        """With a docstring, a constructor, a helper, and attributes of its own."""
+        """Have a docstring, a constructor, a helper, and attributes of its own."""
 
         group = "slow"
 
