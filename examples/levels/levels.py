@@ -1,6 +1,6 @@
-"""Activations of a few bits: binary weights, and codes of `--bits` bits in place of signs. Takes some seconds.
+"""Activations of a few bits: codes of `--bits` bits in place of signs. Weights are binary or ternary. Takes a minute.
 
-python examples/levels/levels.py [FOLDER] [--bits K]
+python examples/levels/levels.py [FOLDER] [--bits K] [--weights binary|ternary]
 """
 
 import argparse
@@ -21,14 +21,16 @@ from blrc.verification.report import to_text
 parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
 parser.add_argument("folder", nargs="?", type=Path)
 parser.add_argument("--bits", type=int, default=2, choices=range(1, 9))
+parser.add_argument("--weights", default="binary", choices=["binary", "ternary"])
 options = parser.parse_args()
 folder = options.folder or Path(tempfile.mkdtemp(prefix="levels-"))
 torch.manual_seed(0)
 
 
 def digits(activation: type[nn.Module] | None) -> nn.Sequential:
-    """Return the network with real weights and `activation`, or, for None, with random binary weights and levels."""
+    """Return the network with real weights and `activation`, or, for None, with random weights and levels."""
     real = activation is not None
+    random = {} if real else {"weight": options.weights}
 
     def behind(norm: nn.Module, *pool: nn.Module) -> list[nn.Module]:
         levels = bnn.SteLevels(bits=options.bits, step=1.0)  # the steps are chosen below
@@ -36,9 +38,9 @@ def digits(activation: type[nn.Module] | None) -> nn.Sequential:
 
     conv = nn.Conv2d if real else bnn.BinaryConv2d
     return nn.Sequential(
-        conv(1, 16, 5, stride=2, padding=2),
+        conv(1, 16, 5, stride=2, padding=2, **random),
         *behind(nn.BatchNorm2d(16)),
-        conv(16, 32, 3, padding=1),
+        conv(16, 32, 3, padding=1, **random),
         *behind(nn.BatchNorm2d(32), nn.MaxPool2d(2)),
         nn.Flatten(),
         (nn.Linear if real else bnn.SoftmaxLinear)(32 * 7 * 7, 10),
