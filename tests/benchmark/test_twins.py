@@ -18,7 +18,8 @@ from blrc.benchmark.rivals.twins import INPUT, float32_model, input_shape, int8_
 from blrc.program.ops.flatten import Flatten
 from blrc.program.program import Conv, Encode, Pool, Program
 
-SEEDS = range(12)
+SEEDS = (0, 1, 7, 1000, *range(2, 7), *range(8, 12), 15, 1005)
+"""Seed 7 writes codes of several thresholds, and 1000 has ternary weights (`random_programs.random_program`)."""
 
 
 def in_ort(model: bytes, x: NDArray[Any]) -> NDArray[Any]:
@@ -31,29 +32,31 @@ def convolutions(program: Program) -> list[Conv]:
     return [op for op in program.ops if isinstance(op, Conv)]
 
 
-def signs_for(program: Program, op: Conv, count: int = 1) -> tuple[NDArray[np.bool_], NDArray[np.float32]]:
-    """Return random bits for a layer, (N, H, W, C), and the same as -1 and +1, as its twin takes them."""
-    bits = np.random.default_rng(5).random((count, *op.x.shape)) < 0.5
-    real = (bits * 2.0 - 1.0).astype(np.float32).transpose(0, 3, 1, 2)
-    return bits, np.ascontiguousarray(real.reshape(count, *input_shape(program, [op])[1:]))
+def inputs_for(program: Program, op: Conv, count: int = 1) -> tuple[NDArray[Any], NDArray[np.float32]]:
+    """Return random bits or codes for a layer, (N, H, W, C), and the numbers that they stand for, as its twin reads."""
+    rng = np.random.default_rng(5)
+    shape = (count, *op.x.shape)
+    x = rng.integers(0, op.x.element.high + 1, shape).astype(np.uint8) if op.x.is_codes else rng.random(shape) < 0.5
+    real = (x if op.x.is_codes else x * 2.0 - 1.0).astype(np.float32).transpose(0, 3, 1, 2)
+    return x, np.ascontiguousarray(real.reshape(count, *input_shape(program, [op])[1:]))
 
 
-@pytest.mark.parametrize("seed", first(3, SEEDS))
+@pytest.mark.parametrize("seed", first(4, SEEDS))
 def test_a_bare_layer_is_the_sum_before_the_threshold(seed: int) -> None:
     program = random_program(seed, "bits")
     for op in convolutions(program):
-        bits, real = signs_for(program, op)
-        z = op.preactivation(program, bits).transpose(0, 3, 1, 2)
+        x, real = inputs_for(program, op)
+        z = op.preactivation(program, x).transpose(0, 3, 1, 2)
         y = in_ort(float32_model(program, [op], bare=True), real)
         assert np.array_equal(y.reshape(z.shape), z)
 
 
-@pytest.mark.parametrize("seed", first(3, SEEDS))
+@pytest.mark.parametrize("seed", first(4, SEEDS))
 def test_a_layer_has_relu_and_pooling(seed: int) -> None:
     program = random_program(seed, "bits")
     for op in convolutions(program):
-        bits, real = signs_for(program, op)
-        z = np.maximum(op.preactivation(program, bits), 0)[0]
+        x, real = inputs_for(program, op)
+        z = np.maximum(op.preactivation(program, x), 0)[0]
         if op.pool is not None:
             top, left, bottom, right = op.pool.padding
             z = np.pad(z, ((top, bottom), (left, right), (0, 0)))  # of sums from 0 on, 0 is the least
@@ -68,7 +71,7 @@ def test_a_layer_has_relu_and_pooling(seed: int) -> None:
         assert np.array_equal(y.reshape(op.y.shape[2], *op.y.shape[:2]), z.transpose(2, 0, 1))
 
 
-@pytest.mark.parametrize("seed", first(3, SEEDS))
+@pytest.mark.parametrize("seed", first(4, SEEDS))
 @pytest.mark.parametrize("kind", ["uint8", "bits"])
 def test_networks_are_the_same_in_onnx_runtime_and_pytorch(seed: int, kind: str) -> None:
     program = random_program(seed, kind)
@@ -97,7 +100,7 @@ def test_grouped_layers_behind_flattening_take_one_pixel() -> None:
     assert len(programs) >= 3
 
 
-@pytest.mark.parametrize("seed", first(3, SEEDS))
+@pytest.mark.parametrize("seed", first(4, SEEDS))
 def test_the_int8_twin_has_the_same_shapes_and_is_int8_throughout(seed: int) -> None:
     program = random_program(seed)
     shape = input_shape(program, program.ops)

@@ -44,17 +44,18 @@ static BLRC_INLINE void blrc_unpack_bytes(int32_t planes, int32_t words, const u
 }
 
 /* Codes of runs, from channel c of a group on: to[0] up to to[count - 1]. */
-static BLRC_INLINE void blrc_copy_bytes(const blrc_byte_input *in, const uint8_t *x, int32_t channels, int32_t g,
-                                        int32_t c, int32_t count, uint8_t *to)
+static BLRC_INLINE void blrc_copy_bytes(const blrc_byte_input *in, const void *from, int32_t channels, int32_t g,
+                                        int32_t c, int32_t count, void *codes)
 {
-    const uint8_t *const stop = to + count;
+    const uint8_t *x = (const uint8_t *)from;
+    uint8_t *to = (uint8_t *)codes, *const stop = to + count;
 
     if (in->table_rows == 0 && channels % 4 == 0) { /* all lies in whole words */
-        const uint32_t *from = (const uint32_t *)(const void *)x;
-        uint32_t *words = (uint32_t *)(void *)to, *const end = words + count / 4;
+        const uint32_t *word = (const uint32_t *)from;
+        uint32_t *words = (uint32_t *)codes, *const end = words + count / 4;
 
         while (words != end) {
-            *words++ = *from++;
+            *words++ = *word++;
         }
     } else if (in->table_rows == 0) {
         while (to != stop) {
@@ -122,6 +123,8 @@ static BLRC_APART void blrc_tabulate_bytes(const uint8_t *x, const uint8_t *othe
     uint32_t k;
 
     for (k = 0; k < nibbles; ++k, x += 4, other += 4) {
+        /* All codes were collected before.
+         * NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult) */
         const uint32_t a = x[0] + ((uint32_t)other[0] << 16) - absent;
         const uint32_t b = x[1] + ((uint32_t)other[1] << 16) - absent;
         const uint32_t c = x[2] + ((uint32_t)other[2] << 16) - absent;

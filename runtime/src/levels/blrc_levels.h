@@ -20,9 +20,10 @@ static inline int32_t blrc_pixel_bytes(int32_t bits, int32_t channels)
 static inline void blrc_clear_pixel(int32_t bits, int32_t channels, void *y)
 {
     uint32_t *const words = (uint32_t *)y;
-    int32_t i;
 
     if (bits <= BLRC_MOST_PLANES) {
+        int32_t i;
+
         for (i = 0; i < bits * blrc_words(channels); ++i) {
             words[i] = 0;
         }

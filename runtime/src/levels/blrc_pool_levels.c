@@ -12,11 +12,11 @@ typedef struct blrc_pooled {
 /* Word i of all planes of the largest codes: a code of 32 channels is larger where it has a one, and the other a zero,
  * in the highest plane in which they differ. */
 static void blrc_pool_planes(const blrc_pool *op, int32_t bits, const uint32_t *x, const blrc_pooled *at, int32_t i,
-                             uint32_t *y)
+                             void *y)
 {
     const blrc_window *win = &op->window;
     const int32_t words = blrc_words(op->channels);
-    uint32_t most[BLRC_MOST_PLANES] = {0, 0, 0, 0};
+    uint32_t most[BLRC_MOST_PLANES] = {0, 0, 0, 0}, *const to = (uint32_t *)y;
     int32_t ky, kx, p;
 
     for (ky = at->down.first; ky < at->down.end; ++ky) {
@@ -35,7 +35,7 @@ static void blrc_pool_planes(const blrc_pool *op, int32_t bits, const uint32_t *
         }
     }
     for (p = 0; p < bits; ++p) {
-        y[p * words + i] = most[p];
+        to[p * words + i] = most[p];
     }
 }
 
@@ -72,7 +72,7 @@ void blrc_pool_levels(const blrc_pool *op, int32_t bits, const void *x, void *y)
             /* A word or byte is stored when all its inputs are read: without padding an output never lies behind its
              * first input, so y may be x. */
             for (i = 0; bits <= BLRC_MOST_PLANES && i < blrc_words(op->channels); ++i) {
-                blrc_pool_planes(op, bits, (const uint32_t *)x, &at, i, (uint32_t *)(void *)to);
+                blrc_pool_planes(op, bits, (const uint32_t *)x, &at, i, to);
             }
             for (i = 0; bits > BLRC_MOST_PLANES && i < op->channels; ++i) {
                 to[i] = blrc_pool_bytes(op, (const uint8_t *)x, &at, i);

@@ -45,6 +45,8 @@ static BLRC_APART void blrc_collect_threes(const blrc_conv *op, const blrc_three
             const int32_t at = (row * op->in_width + column) * op->in_channels + g * channels;
 
             for (; c < last; ++c, ++f) {
+                /* The caller has set all of them to 0 or to the codes of the other window.
+                 * NOLINTNEXTLINE(clang-analyzer-core.uninitialized.Assign) */
                 *sums++ += (uint32_t)blrc_three_code(in, at + c, g * channels + c) * times;
             }
         } else {

@@ -44,11 +44,11 @@ void blrc_conv_ternary_planes(const blrc_conv *op, int32_t planes, int32_t bits,
             blrc_clear_pixel(bits, op->out_channels, to);
             for (g = 0; g < op->groups; ++g) {
                 BLRC_TABLE(uint32_t) const w = BLRC_SKIP(uint32_t, weights, 2 * words * g * outputs);
-                int32_t first = 1;
 
                 for (py = down.first; py < down.end; ++py) {
-                    for (px = across.first; px < across.end; ++px, first = 0) {
+                    for (px = across.first; px < across.end; ++px) {
                         const int32_t my = top + py * pool->dilation_y, mx = left + px * pool->dilation_x;
+                        const int32_t first = py == down.first && px == across.first;
 
                         for (p = 0; p < (planes == 0 ? 2 : planes); ++p) {
                             blrc_collect_taps(op, planes == 0 ? 1 : planes, x, planes == 0 ? 0 : p, g, my, mx,

@@ -3,11 +3,18 @@
 /* Scores by a ternary last layer, of +-1 or of codes. */
 #include "blrc_ternary.h"
 
+/* Word i of a pixel that lies in planes. */
+static BLRC_INLINE uint32_t blrc_plane_word(const void *pixel, int32_t i)
+{
+    return ((const uint32_t *)pixel)[i];
+}
+
 void blrc_scores_ternary(int32_t pixels, int32_t channels, int32_t classes, int32_t bits, const void *x,
                          BLRC_TABLE(uint32_t) weights, BLRC_TABLE(int32_t) multiplier, BLRC_TABLE(int32_t) bias,
                          int32_t *y)
 {
-    const int32_t words = blrc_words(channels), planes = bits > BLRC_MOST_PLANES ? 0 : bits == 0 ? 1 : bits;
+    const int32_t words = blrc_words(channels), of_bits = bits == 0 ? 1 : bits;
+    const int32_t planes = bits > BLRC_MOST_PLANES ? 0 : of_bits;
     const int32_t of_pixel = planes == 0 ? channels : 4 * planes * words;
     int32_t k, i, j, p, c;
 
@@ -20,14 +27,16 @@ void blrc_scores_ternary(int32_t pixels, int32_t channels, int32_t classes, int3
                 uint32_t s = BLRC_READ(uint32_t, weights, j), r = BLRC_READ(uint32_t, weights, words + j);
 
                 for (p = 0; p < planes; ++p) {
-                    const uint32_t word = ((const uint32_t *)(const void *)pixel)[p * words + j];
+                    const uint32_t word = blrc_plane_word(pixel, p * words + j);
                     const int32_t differ = (int32_t)blrc_popcount((word ^ s) & r);
 
                     z += bits == 0 ? (int32_t)blrc_popcount(r) - 2 * differ
                                    : ((int32_t)blrc_popcount(s) - differ) * ((int32_t)1 << p);
                 }
                 for (c = 32 * j; planes == 0 && c < channels && c < 32 * j + 32; ++c, s >>= 1, r >>= 1) {
-                    z += (s & 1u) != 0 ? pixel[c] : (r & 1u) != 0 ? -(int32_t)pixel[c] : 0;
+                    if ((r & 1u) != 0) {
+                        z += (s & 1u) != 0 ? (int32_t)pixel[c] : -(int32_t)pixel[c];
+                    }
                 }
             }
         }
