@@ -37,6 +37,7 @@ def quick(subject: Subject, others: bool = False) -> Host:
     return measure(subject, 1, others, 0)
 
 
+@pytest.mark.nightly
 @x86
 @pytest.mark.slow("times every level")
 def test_each_layer_is_timed_at_each_level_beside_each_rival(x86_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import click
 import numpy as np
 import pytest
+from by_night import first
 from click.testing import CliRunner
 from random_networks import checkpoint_of, encoding_of, randomise, raw_samples
 from torch import nn
@@ -112,7 +113,7 @@ def test_a_reader_that_has_gone_is_a_message() -> None:
     )
 
 
-@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&-", ">&- 2>&- <&-"])
+@pytest.mark.parametrize("closed", first(1, [">&- 2>&- <&-", ">&-", "2>&-", "<&-"]))
 def test_closed_streams_end_in_a_status(closed: str, tmp_path: Path) -> None:
     """A file that is opened later must not take the number of a stream, and be written into."""
     command = f"{sys.executable} -m blrc inspect {EXAMPLES / 'mnist' / 'mnist.pt'} {closed}"

@@ -185,6 +185,7 @@ def test_predict_is_what_the_gate_and_early_stopping_say(checkpoint: Checkpoint,
     assert (networks[alone] == 1).all() and (networks <= 5).all() and networks[~alone].min() > 1
 
 
+@pytest.mark.nightly
 def test_cheap_choices_side_by_side(checkpoint: Checkpoint, data: Labelled) -> None:
     rows = {row.options: row for row in cheap.evaluate_cheap(checkpoint, data, 3, repeats=2, seed=5)}
     assert next(iter(rows)) == "--members map" and rows["--members map"].networks_mean == 1

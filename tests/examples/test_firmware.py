@@ -91,14 +91,13 @@ def sections(elf: Path) -> Iterator[tuple[str, int, int]]:
             yield name, int(start), int(size)
 
 
-@pytest.mark.slow("a whole firmware in an emulator")
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("board", "members"),
     [
-        ("stm32f405", "map"),
-        *(pytest.param(board, "map", marks=pytest.mark.nightly) for board in EMULATED if board != "stm32f405"),
-        pytest.param("stm32f405", "5", marks=pytest.mark.nightly),
-        pytest.param("microbit", "5", marks=pytest.mark.nightly),
+        *((board, "map") for board in EMULATED),
+        ("stm32f405", "5"),
+        ("microbit", "5"),
     ],
 )
 def test_the_firmware_says_what_the_reference_says(project: Project, board: str, members: str) -> None:

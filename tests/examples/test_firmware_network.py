@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
+from by_night import night_rows
 from firmware_project import copied
 from random_networks import encoding_of, randomise, raw_samples
 from torch import nn
@@ -47,7 +48,9 @@ def test_an_older_file_of_another_network_is_exported_anew(tmp_path: Path) -> No
     assert (exported / "mnist.h").stat().st_mtime_ns == written  # of equal bytes nothing is made again
 
 
-@pytest.mark.parametrize(("kind", "shape"), [("uint8", (3, 7, 9)), ("int8", (1, 28, 28)), ("bits", (1, 28, 28))])
+@pytest.mark.parametrize(
+    ("kind", "shape"), [("uint8", (3, 7, 9)), *night_rows(("int8", (1, 28, 28)), ("bits", (1, 28, 28)))]
+)
 def test_a_network_of_another_input_is_shown_one_of_its_own(
     kind: str, shape: tuple[int, int, int], tmp_path: Path
 ) -> None:

@@ -80,6 +80,7 @@ def test_the_program_decides_as_torch_does(make: object, place: int) -> None:
         assert (want.numpy().argmax(1) == scores.argmax(1)).mean() > 0.9
 
 
+@pytest.mark.nightly
 def test_everything_that_an_export_gives_is_equal(tmp_path: Path) -> None:
     encoding = encodings(3)[0]
     raw = drawn(encoding, 20)

@@ -222,6 +222,7 @@ def test_adding_a_distribution_takes_a_class_and_a_record(monkeypatch: pytest.Mo
     assert replace(held, calibration=None).coded("0").counts().sum(axis=-1).min() == 2**32
 
 
+@pytest.mark.nightly
 @pytest.mark.slow("compiles C")
 def test_a_gated_ensemble_of_some_layers_is_exported_and_verified(tmp_path: Path) -> None:
     torch.manual_seed(0)

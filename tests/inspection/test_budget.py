@@ -292,6 +292,7 @@ def test_the_command_refuses_before_it_writes(tmp_path: Path) -> None:
     assert (tmp_path / "out").exists()
 
 
+@pytest.mark.nightly
 @pytest.mark.slow("exports and measures")
 def test_one_figure_for_the_shipped_network_everywhere(tmp_path: Path) -> None:
     """The page about boards, the refusal, `blrc inspect` and the manifest say the same bytes."""

@@ -99,6 +99,7 @@ def test_every_label_and_score_is_that_of_torch(seed: int) -> None:
     assert agreement.differences == 0 and agreement.decisions > 0
 
 
+@pytest.mark.nightly
 def test_some_networks_have_inverted_bits_before_every_kind_of_reader() -> None:
     from blrc.lowering.calibrate import folded
     from blrc.net.pieces import Stage, pieces

@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 import torch
-from by_night import first
+from by_night import first, rows_where
 from random_networks import checkpoint_of, deep_network, raw_samples
 from torch import nn
 
@@ -77,7 +77,11 @@ CHANNELS = (1, 31, 32, 33, 64, 65)
 
 
 @pytest.mark.parametrize(
-    ("inputs", "outputs"), [*itertools.product((1, 32, 65), CHANNELS), *itertools.product((31, 33, 64), (1, 33))]
+    ("inputs", "outputs"),
+    rows_where(
+        lambda inputs, outputs: (inputs + outputs) % 3 == 0,
+        [*itertools.product((1, 32, 65), CHANNELS), *itertools.product((31, 33, 64), (1, 33))],
+    ),
 )
 def test_channels(inputs: int, outputs: int) -> None:
     first = [
@@ -90,7 +94,7 @@ def test_channels(inputs: int, outputs: int) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel")
-@pytest.mark.parametrize("kernel", [(1, 1), (3, 3), (5, 5), (2, 4), (1, 3)])
+@pytest.mark.parametrize("kernel", first(2, [(1, 1), (2, 4), (3, 3), (5, 5), (1, 3)]))
 @pytest.mark.parametrize("padding", ["same", "valid", 1])
 @pytest.mark.parametrize("size", [(7, 9), (8, 6)])
 def test_kernels_and_padding(kernel: tuple[int, int], padding: str | int, size: tuple[int, int]) -> None:

@@ -185,6 +185,7 @@ def test_installed_runtime_is_the_wheel_s(installed: Path, tmp_path: Path) -> No
             assert (runtime / part / name).read_bytes() == (ROOT / "runtime" / part / name).read_bytes()
 
 
+@pytest.mark.nightly
 @pytest.mark.slow("installs a wheel")
 def test_installed_program_exports_and_verifies(installed: Path, tmp_path: Path) -> None:
     run(installed / "python", "-c", TINY_CHECKPOINT, "tiny.pt", cwd=tmp_path)

@@ -235,7 +235,7 @@ def test_running_statistics_are_those_of_training(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow("compiles C and runs every layer")
-@pytest.mark.parametrize("network", [deep_network, pytest.param(leveled_network, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("network", night(deep_network, leveled_network))
 def test_exports_of_pruned_networks_verify(network: Network, tmp_path: Path) -> None:
     *_, found = pruned(network, 1)
     write(found, tmp_path / "small.pt")

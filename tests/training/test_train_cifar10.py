@@ -126,6 +126,7 @@ def test_each_model_learns(model: str, folder: Path, tmp_path: Path) -> None:
     assert max(trained.accuracies[model]) > 0.4  # chance: 0.1
 
 
+@pytest.mark.nightly
 def test_a_white_network_takes_codes_and_holds_the_map(folder: Path, tmp_path: Path) -> None:
     train(folder, tmp_path / "white.pt", changed(whiten=True))
     held = checkpoint.load(tmp_path / "white.pt")
@@ -187,6 +188,7 @@ def test_width_is_a_factor_on_all_hidden_layers(plain: tuple[Trained, Path]) -> 
     assert shapes["conv1.weight.logits"] == (4, 3, 3, 3) and shapes["dense.weight.logits"] == (32, 16 * 16)
 
 
+@pytest.mark.nightly
 def test_the_plateau_lowers_the_rates_of_later_epochs(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -82,6 +82,7 @@ def test_the_program_computes_what_the_module_does(name: str, seed: int) -> None
     assert np.array_equal(found.argmax(1)[clear], expected.argmax(1)[clear])
 
 
+@pytest.mark.nightly
 def test_compiled_c_gives_the_labels_of_the_module() -> None:
     checkpoint = taken(network("HubaraVgg"))
     x = raw(5)
