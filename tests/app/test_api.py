@@ -354,6 +354,7 @@ def test_settings_are_those_of_the_checkpoint(checkpoint: Checkpoint, tmp_path: 
     }
 
 
+@pytest.mark.nightly
 def test_public_modules_come_with_the_package_when_they_are_named() -> None:
     """As the README names them, and without PyTorch before."""
     code = (

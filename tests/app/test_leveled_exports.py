@@ -23,7 +23,7 @@ def saved(folder: Path, seed: int) -> Path:
 
 
 @pytest.mark.slow("compiles with sanitizers and runs every layer")
-@pytest.mark.parametrize("seed", [1, *night(2, 3)])
+@pytest.mark.parametrize("seed", [4, *night(1, 2, 3)])
 def test_every_engine_gives_the_same_codes(tmp_path: Path, seed: int) -> None:
     options: dict[str, Any] = [{"members": 2, "gate": 0.9}, {"members": 2}, {}][seed % 3]
     path = saved(tmp_path, seed)

@@ -73,6 +73,7 @@ def test_an_ensemble_has_a_row_and_its_onnx_file_stands_there(ensemble_folder: P
     assert found.levels == ("portable",)
 
 
+@pytest.mark.nightly
 def test_other_choices_are_timed_where_they_give_other_c(x86_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, "portable")
     monkeypatch.setattr(host, "RIVALS", {})

@@ -69,6 +69,7 @@ def test_the_table_holds_every_contestant(
     assert files[1].read_bytes() == bench.drawn(plain["shapes"], tuple(plain["levels"])) != figure.draw({"devices": []})
 
 
+@pytest.mark.nightly
 def test_larq_takes_part_in_all_shapes_from_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[list[dict[str, Any]]] = []
 

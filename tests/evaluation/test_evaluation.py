@@ -49,8 +49,8 @@ def accuracy(label: np.ndarray, data: Labelled) -> float:
 
 
 def test_accuracies_are_those_of_the_exported_programs(checkpoint: Checkpoint, data: Labelled) -> None:
-    found = evaluate(checkpoint, data, Choice(("map", "2", "4"), repeats=3, seed=7), {})
-    for repeat in range(3):
+    found = evaluate(checkpoint, data, Choice(("map", "2", "4"), repeats=2, seed=7), {})
+    for repeat in range(2):
         program, _ = build(checkpoint, parse_members("4", 7 + repeat))
         for members in (2, 4):
             expected = accuracy(reference.answer(program, data.raw, members).label, data)
@@ -208,6 +208,7 @@ def test_cheap_choices_side_by_side(checkpoint: Checkpoint, data: Labelled) -> N
     assert rows["--members 3"].tables_ratio == pytest.approx(rows["--members 3"].tables / rows["--members map"].tables)
 
 
+@pytest.mark.nightly
 def test_cheap_choices_have_the_one_that_was_asked_for(checkpoint: Checkpoint, data: Labelled) -> None:
     first = next(iter(binary_layers(checkpoint)))
     rows = cheap.evaluate_cheap(checkpoint, data, 2, layers=(first,), freeze=Fraction(3, 10))

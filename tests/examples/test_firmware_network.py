@@ -33,6 +33,7 @@ def network(path: Path, kind: str, shape: tuple[int, int, int], seed: int) -> Pa
     return path
 
 
+@pytest.mark.nightly
 def test_an_older_file_of_another_network_is_exported_anew(tmp_path: Path) -> None:
     project = copied(tmp_path / "firmware")
     exported = project.folder / "build" / "model-map"

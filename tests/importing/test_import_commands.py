@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pytest
 from click.testing import CliRunner, Result
 from test_import_inputs import below, network
 
@@ -50,6 +51,7 @@ def test_options_of_files_are_refused_for_a_checkpoint(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.nightly
 def test_a_file_is_inspected_timed_and_evaluated_without_a_checkpoint(tmp_path: Path) -> None:
     path = network(np.random.default_rng(5), below).save(tmp_path / "net.onnx")
     run("import", path, "-o", tmp_path / "net.pt", "--input", "pixels")

@@ -9,6 +9,7 @@ from typing import Any, get_args
 
 import numpy as np
 import pytest
+from by_night import night_rows
 from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -119,7 +120,7 @@ def network() -> nn.Module:
     )
 
 
-@pytest.mark.parametrize(("members", "gate"), [("6", None), ("6", 0.9), ("map", None)])
+@pytest.mark.parametrize(("members", "gate"), [("6", 0.9), *night_rows(("6", None), ("map", None))])
 def test_named_options_give_what_is_said_of_them(tmp_path: Path, members: str, gate: float | None) -> None:
     """Every option of blrc export that a refusal names, exported: the bytes it said, and the verdict it gave."""
     source = checkpoint_of(network(), "uint8", (1, 8, 8))
@@ -232,6 +233,7 @@ def check_both(program: Program, optimize: Optimize, cpu: str) -> dict[str, int]
     return {"flash": min(m.flash_bytes for m in found), "ram": min(m.ram_bytes for m in found)}
 
 
+@pytest.mark.nightly
 def test_another_form_is_a_remedy(tmp_path: Path) -> None:
     program = lower_mnist()
     plain, least = (footprint.measure(choose(program, how)) for how in get_args(Optimize)[::2])

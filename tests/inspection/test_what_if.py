@@ -80,6 +80,7 @@ def test_a_narrower_program_has_the_sizes_of_a_narrower_network(sizes: tuple[int
     assert ours.arena_bytes == theirs.arena_bytes
 
 
+@pytest.mark.nightly
 @given(st.integers(0, 80), st.sampled_from(["uint8", "int8", "bits"]))
 def test_a_narrower_program_is_legal_or_none(seed: int, kind: str) -> None:
     program = random_program(seed, kind)

@@ -97,6 +97,7 @@ def test_running_statistics_count_the_bias() -> None:
     assert (found.multiplier.tolist(), found.bias.tolist()) == ([4], [0])
 
 
+@pytest.mark.nightly
 @settings(max_examples=30)
 @given(gamma=floats, beta=floats, other=floats)
 def test_the_scale_is_the_smallest_power_of_two_that_fits_all_members(gamma: float, beta: float, other: float) -> None:

@@ -269,6 +269,7 @@ def test_nothing_of_a_foreign_file_is_executed(tmp_path: Path) -> None:
     assert not (tmp_path / "executed").exists()
 
 
+@pytest.mark.nightly
 def test_advice_reads_a_bounded_part_of_a_file(tmp_path: Path) -> None:
     """Gigabytes of zeros in a pickle inside a zip, a directory of a million names, a pipe, a device."""
     import os

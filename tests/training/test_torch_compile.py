@@ -146,6 +146,7 @@ def test_regression_a_second_training_is_compiled_too(monkeypatch: pytest.Monkey
         assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == graphs + 1, channels
 
 
+@pytest.mark.nightly
 @pytest.mark.filterwarnings("ignore")
 def test_regression_a_missing_compiler_is_found_before_pretraining(tmp_path: Path, inductor: None) -> None:
     missing = torch._inductor.config.patch({"cpp.cxx": (None, "/nonexistent/g++")})

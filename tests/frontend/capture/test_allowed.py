@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from by_night import where
 from layers_taken import Nested, network, refusal
 from torch import fx, nn
 from torch.nn.utils import parametrize, prune
@@ -115,7 +116,7 @@ def test_a_property_that_stands_before_what_an_instance_has(cls: type[nn.Module]
     assert f"has a {name} of its own" in refusal(network(layer))
 
 
-@pytest.mark.parametrize("cls", LAYERS, ids=lambda cls: cls.__name__)
+@pytest.mark.parametrize("cls", where(MIXED.__contains__, LAYERS), ids=lambda cls: cls.__name__)
 def test_every_attribute_of_every_known_class_set_on_an_instance(cls: type[nn.Module]) -> None:
     taken = set()
     for name in attributes(cls):

@@ -126,6 +126,7 @@ def test_regression_modules_in_a_circle(where: str) -> None:
     assert f"module '{where + '.' if where else ''}back' is the network itself (Net), which holds it" in refusal(model)
 
 
+@pytest.mark.nightly
 def test_modules_without_init_and_too_many_names() -> None:
     model: Any = nn.Sequential(nn.Identity(), nn.Flatten())
     model._modules["0"] = nn.Identity.__new__(nn.Identity)

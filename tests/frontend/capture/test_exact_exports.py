@@ -36,6 +36,7 @@ def test_an_export_is_compared_with_the_module_on_its_own_pixels(name: str, tmp_
     assert report.original.same_program and report.original.same_labels == report.original.labels > 50
 
 
+@pytest.mark.nightly
 def test_another_threshold_of_pixels_is_another_program(tmp_path: Path) -> None:
     model = dense(1, Given(sign)).eval()
     blrc.save(model, path=tmp_path / "net.pt", input=GRAY)

@@ -164,6 +164,7 @@ def test_names_of_what_cannot_be_printed_are_refused(odd: str) -> None:
         assert str(refused.value).isprintable()
 
 
+@pytest.mark.nightly
 def test_every_name_that_is_taken_can_be_printed() -> None:
     taken = 0
     for code in range(0x110000):
