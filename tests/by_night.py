@@ -21,3 +21,8 @@ def first(count: int, values: Sequence[Any]) -> list[Any]:
 def where(by_day: Callable[[Any], bool], values: Iterable[Any]) -> list[Any]:
     """Leave those values to the night for which `by_day` does not hold."""
     return [each for value in values for each in ([value] if by_day(value) else night(value))]
+
+
+def tuples(by_day: Callable[[Any], bool], values: Iterable[tuple[Any, ...]]) -> list[Any]:
+    """Leave those tuples to the night for which `by_day` does not hold; each is the values of several parameters."""
+    return [each if by_day(each) else pytest.param(*each, marks=pytest.mark.nightly) for each in values]

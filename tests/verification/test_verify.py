@@ -90,6 +90,7 @@ def test_a_binarized_nn_is_equal_everywhere(tmp_path: Path) -> None:
     assert found["layers"][-4]["values_compared"] == 7 * (whole + 3 * (14 + 256))
 
 
+@pytest.mark.nightly
 @pytest.mark.needs("cc", "size")
 def test_random_networks_are_equal_everywhere(exported: tuple[Path, Checkpoint], tmp_path: Path) -> None:
     where, checkpoint = exported

@@ -37,13 +37,13 @@ def check_program(program: Program, folder: Path, samples: int = 40, **build: ob
                 np.testing.assert_array_equal(alone, found[step.y.name], err_msg=step.op.name)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", first(1, KINDS))
 @pytest.mark.parametrize("seed", first(1, range(12)))
 def test_random_programs(tmp_path: Path, seed: int, kind: str) -> None:
     check_program(random_program(seed, kind), tmp_path)
 
 
-@pytest.mark.parametrize("kind", where(lambda kind: kind != "uint8", KINDS))
+@pytest.mark.parametrize("kind", where(lambda kind: kind == "int8", KINDS))
 @pytest.mark.parametrize("seed", [20, *(pytest.param(seed, marks=BY_NIGHT) for seed in (21, 22))])
 def test_random_programs_under_sanitizers(tmp_path: Path, seed: int, kind: str) -> None:
     check_program(random_program(seed, kind, layers=4), tmp_path, flags=SANITIZE)

@@ -80,9 +80,10 @@ def test_every_number_of_inputs_and_outputs(tmp_path: Path, cpu: str, flags: tup
 
 @pytest.mark.parametrize(
     "shape",
-    [pytest.param(shape, marks=[] if shape == (1, 1, 33) else [pytest.mark.nightly]) for shape in SHAPES],
+    SHAPES,
     ids=str,
 )
+@pytest.mark.nightly
 @pytest.mark.parametrize("cpu", KERNELS)
 def test_every_number_of_inputs(tmp_path: Path, cpu: str, shape: tuple[int, int, int]) -> None:
     program = dense(shape, 37)
@@ -107,7 +108,7 @@ def test_every_number_of_outputs(tmp_path: Path, cpu: str, outputs: int) -> None
 
 
 @pytest.mark.parametrize("cpu", KERNELS)
-@pytest.mark.parametrize("n", [1, 96, pytest.param(64, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("n", first(1, [96, 1, 64]))
 def test_thresholds_at_both_ends(tmp_path: Path, cpu: str, n: int) -> None:
     program = dense((1, 1, n), 12)
     constants = dict(program.constants)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from by_night import first, night
 from c_exports import export
 from numpy.typing import NDArray
 from random_programs import gated, random_inputs, random_program, top_probability
@@ -95,7 +96,7 @@ def scaled(program: Program, bits: float) -> Program:
 CASES = [(kind, members) for kind in ("uint8", "int8", "bits") for members in (1, 2, 5)]
 
 
-BY_DAY = [("uint8", 5), ("bits", 1)]
+BY_DAY = [("bits", 1)]
 
 
 @pytest.mark.parametrize(
@@ -235,6 +236,8 @@ def voters(votes: list[tuple[int, ...]], scale: float = 1.0) -> Program:
 
 
 MOST = 2**29
+QUICK = ("-O0",)
+"""Flags of builds that run for a moment."""
 
 
 VOTES = [
@@ -254,7 +257,7 @@ VOTES = [
 
 @pytest.mark.parametrize(
     ("votes", "scale", "used"),
-    [pytest.param(*case, marks=[] if i in (0, 4, 9) else [pytest.mark.nightly]) for i, case in enumerate(VOTES)],
+    [pytest.param(*case, marks=[] if i in (4, 9) else [pytest.mark.nightly]) for i, case in enumerate(VOTES)],
 )
 def test_votes(tmp_path: Path, votes: list[tuple[int, ...]], scale: float, used: int) -> None:
     program = voters(votes, scale)
@@ -321,7 +324,7 @@ int main(void)
 """
 
 
-@pytest.mark.parametrize("members", [1, 3])
+@pytest.mark.parametrize("members", [3, *night(1)])
 def test_misuse_is_an_error_code_and_changes_nothing(tmp_path: Path, members: int) -> None:
     program = random_program(3, "uint8", shape=(9, 8, 3), members=members)
     folder = export(program, tmp_path / "net", random_inputs(program, 3))
@@ -344,7 +347,7 @@ def three(tmp_path: Path) -> tuple[Program, Path]:
 def test_wrong_arguments_are_named(tmp_path: Path) -> None:
     program, folder = three(tmp_path)
     raw = random_inputs(program, 2)
-    with HostBuild(folder, "net") as c:
+    with HostBuild(folder, "net", QUICK) as c:
         for members in (0, 4):
             with pytest.raises(BlrcError, match=f"{members} members asked for, there are 3"):
                 c.answers(raw, members)
@@ -408,7 +411,7 @@ def test_the_selftest_names_the_member(tmp_path: Path) -> None:
     assert pointers is not None
     swapped = pointers[0].replace("thresholds_1", "thresholds_2")
     path.write_text(source.replace(pointers[0], swapped))
-    with HostBuild(folder, "net") as c, pytest.raises(BlrcError, match="selftest: member 1, step 2 differs"):
+    with HostBuild(folder, "net", QUICK) as c, pytest.raises(BlrcError, match="selftest: member 1, step 2 differs"):
         c.selftest()
 
 
@@ -426,15 +429,15 @@ def test_the_selftest_sees_a_wrong_answer(tmp_path: Path, file: str, change: tup
     changed = re.sub(*change, text, count=1)
     assert changed != text
     (folder / file).write_text(changed)
-    with HostBuild(folder, "net") as c, pytest.raises(BlrcError, match="what the members say together differs"):
+    with HostBuild(folder, "net", QUICK) as c, pytest.raises(BlrcError, match="what the members say together differs"):
         c.selftest()
 
 
-@pytest.mark.parametrize("name", ["element", "name_", "SHIFT", "INPUT_TYPE"])
+@pytest.mark.parametrize("name", first(1, ["name_", "element", "SHIFT", "INPUT_TYPE"]))
 def test_names_that_look_like_the_generator_s_own(tmp_path: Path, name: str) -> None:
     program = voters([(1, 2), (2, 1)])
     raw = np.zeros((1, 1, 1, 3), np.bool_)
-    with HostBuild(export(program, tmp_path, raw, name), name) as c:
+    with HostBuild(export(program, tmp_path, raw, name), name, QUICK) as c:
         assert "equal" in c.selftest()
         assert c.answers(raw).members.tolist() == [2]
 

@@ -112,18 +112,19 @@ def test_layers_of_bits(tmp_path: Path, flags: tuple[str, ...]) -> None:
         assert_steps_equal(program, c.run_op, " ".join(flags), count=12)
 
 
-# Of codes by day every eighth case, under sanitizers; all else by night.
+# Of codes by day every 17th case, one for each kernel, under sanitizers; all else by night.
 CODES = [i for i in range(len(CASES)) if i not in BINARY]
+CODES_BY_DAY = CODES[::17]
 
 
 @pytest.mark.parametrize(
     ("case", "flags"),
-    [(i, SANITIZE) for i in CODES[::8]]
+    [(i, SANITIZE) for i in CODES_BY_DAY]
     + [
         pytest.param(i, flags, marks=pytest.mark.nightly)
         for cases, flags in (
             (CODES, ("-O2", *STRICT)),
-            ({*CODES, *BINARY} - {*CODES[::8]}, SANITIZE),
+            ({*CODES, *BINARY} - {*CODES_BY_DAY}, SANITIZE),
             (BINARY[::2], ("-O2", *STRICT)),
             (BINARY[::4], CARRY_SAVE),
             (BINARY[1::4], (*SANITIZE, *CARRY_SAVE[1:3])),
@@ -148,8 +149,8 @@ FIRST_OF_KERNEL = [i for i, case in enumerate(CASES) if case[0] not in {before[0
 
 @pytest.mark.parametrize(
     ("case", "flags"),
-    [(i, SANITIZE) for i in FIRST_OF_KERNEL[::3]]
-    + [pytest.param(i, SANITIZE, marks=pytest.mark.nightly) for i in FIRST_OF_KERNEL if i not in FIRST_OF_KERNEL[::3]]
+    [(i, SANITIZE) for i in FIRST_OF_KERNEL[::6]]
+    + [pytest.param(i, SANITIZE, marks=pytest.mark.nightly) for i in FIRST_OF_KERNEL if i not in FIRST_OF_KERNEL[::6]]
     + [pytest.param(i, ("-O2", *STRICT), marks=pytest.mark.nightly) for i in FIRST_OF_KERNEL],
 )
 def test_kernel_with_thresholds_of_32_bits(
@@ -169,7 +170,11 @@ def test_kernel_with_thresholds_of_32_bits(
 # n x peak is 32766, or 32767.
 @pytest.mark.parametrize(
     ("kind", "n", "peak", "bits"),
-    [("bits", 32766, 1, 16), ("bits", 32767, 1, 32), ("uint8", 258, 127, 16), ("uint8", 1057, 31, 32)],
+    [
+        ("bits", 32767, 1, 32),
+        ("uint8", 258, 127, 16),
+        *(pytest.param(*case, marks=pytest.mark.nightly) for case in (("bits", 32766, 1, 16), ("uint8", 1057, 31, 32))),
+    ],
 )
 @pytest.mark.parametrize("flags", [pytest.param(("-O2", *STRICT), marks=pytest.mark.nightly), SANITIZE])
 def test_thresholds_at_the_edge_of_16_bits(
@@ -263,7 +268,7 @@ def test_one_hot_inputs_prove_the_bit_order(tmp_path: Path, channels: int) -> No
     [
         (Window((3, 2), (2, 1), (0, 0, 1, 1), (1, 2)), True),
         (Window((2, 3), (1, 2), (0, 2, 1, 1), (2, 1)), False),  # an output would lie behind its first input
-        (Window((2, 2), (2, 2), (1, 0, 0, 1)), False),
+        pytest.param(Window((2, 2), (2, 2), (1, 0, 0, 1)), False, marks=pytest.mark.nightly),
     ],
 )
 def test_pooling_by_itself(tmp_path: Path, window: Window, in_place: bool) -> None:

@@ -94,9 +94,6 @@ def test_every_level_at_the_edges_of_blocks(tier: str, part: int, monkeypatch: p
     assert check_level(many_convs(EDGES[part]), tier) == {"conv_tiles", "scores_dots"} | dense
 
 
-BY_DAY = (TIERS[0], TIERS[-1])
-
-
 @pytest.mark.nightly
 @pytest.mark.parametrize("tier", TIERS)
 def test_bit_sliced_layers_of_every_level(tier: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,7 +151,7 @@ def test_random_shapes_of_every_level(tier: str, dtype: DType, monkeypatch: pyte
     ("tier", "kind", "dtype"),
     [
         *(
-            pytest.param(tier, kind, dtype, marks=[] if tier in BY_DAY and kind == "codes" else [pytest.mark.nightly])
+            pytest.param(tier, kind, dtype, marks=[] if (tier, kind) == (TIERS[-1], "codes") else [pytest.mark.nightly])
             for kind, dtype in (("tiles", "bits"), ("codes", "int8"))
             for tier in TIERS
         ),

@@ -113,7 +113,7 @@ def test_names_that_hold_the_templates_words(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.parametrize(
     "emulated",
-    ["host", "cortex-m0", *(pytest.param(name, marks=pytest.mark.nightly) for name in ("rv32imc", "wasm"))],
+    ["host", *(pytest.param(name, marks=pytest.mark.nightly) for name in ("cortex-m0", "rv32imc", "wasm"))],
     indirect=True,
 )
 def test_instructions_are_counted(emulated: Machine, folder: Path, program: Program) -> None:

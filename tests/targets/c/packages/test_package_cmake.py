@@ -90,6 +90,7 @@ def test_two_installed_models_are_found_and_linked_into_one_program(
     assert [p for p in installed if p.endswith(".h")] == ["include/first/first.h", "include/second/second.h"]
 
 
+@pytest.mark.nightly
 def test_both_are_subdirectories(first: Package, second: Package, tmp_path: Path) -> None:
     consumer = project(
         tmp_path / "consumer",
