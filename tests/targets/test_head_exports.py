@@ -169,20 +169,29 @@ def test_compiled_heads_answer_in_this_process(tmp_path: Path) -> None:
     torch.manual_seed(0)
     checkpoint = saved(stochastic())
     raw = device_layout(raw_samples(checkpoint.encoding, 90, 3))
-    with blrc.compile(checkpoint) as net:
-        expected = reference.answer(net.program, raw)
-        assert (net(raw) == expected.label).all()
-        assert net(raw).shape == (90, 2)
-        assert (net.scores(raw) == reference.scores(net.program, raw)).all()
     with blrc.compile(checkpoint, members=5, gate=0.4, threads=2) as net:
         whole = net.answers(raw)
         expected = reference.answer(net.program, raw)
         for name in ("label", "log_p", "mean", "variance", "members"):
             assert (getattr(whole, name) == getattr(expected, name)).all()
+        assert net(raw).shape == (90, 2)
+        assert (net.scores(raw) == reference.scores(net.program, raw)).all()
         early = net.answers(raw, stop=True)
         assert (early.label == whole.label)[early.members > 1].all()
         assert (net(raw) == early.label).all()
         assert len(set(early.members.tolist())) > 1
+
+
+@pytest.mark.nightly
+def test_one_compiled_network_of_several_heads_answers_in_this_process() -> None:
+    torch.manual_seed(0)
+    checkpoint = saved(stochastic())
+    raw = device_layout(raw_samples(checkpoint.encoding, 90, 3))
+    with blrc.compile(checkpoint) as net:
+        expected = reference.answer(net.program, raw)
+        assert (net(raw) == expected.label).all()
+        assert net(raw).shape == (90, 2)
+        assert (net.scores(raw) == reference.scores(net.program, raw)).all()
 
 
 def test_packages_report_every_head(tmp_path: Path) -> None:

@@ -84,7 +84,7 @@ def check(case: int, folder: Path, flags: tuple[str, ...]) -> None:
         np.testing.assert_array_equal(c.run_op("conv", raw), found["out"])
 
 
-SANITIZED = sorted({*range(0, len(CASES), 9), *AT_THE_END})
+SANITIZED = sorted({*range(0, len(CASES), 18), *AT_THE_END})
 
 
 @pytest.mark.nightly

@@ -57,6 +57,7 @@ def test_golden_files() -> None:
         assert content == (FOLDER / name).read_bytes(), f"{name} changed; see c_golden.py"
 
 
+@pytest.mark.nightly
 def test_the_same_bytes_in_another_process(program: Program) -> None:
     # Another hash seed would show the order of a set.
     code = (

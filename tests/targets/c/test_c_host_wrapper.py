@@ -17,6 +17,7 @@ from random_programs import random_inputs, random_program
 from blrc.program import program_file, reference
 from blrc.targets.c.build import compiler as build
 from blrc.targets.c.build.compiler import STRICT
+from blrc.targets.c.kernels.cpus import PORTABLE
 from blrc.targets.c.kernels.tiers import host_cpu
 from blrc.targets.c.layout.layout import lay_out
 from blrc.targets.c.native.library import library_files
@@ -46,7 +47,7 @@ def test_strict_c_without_mutable_globals(tmp_path: Path, program: Any, compiler
 def test_any_name(name: str) -> None:
     program = random_program(0, "bits", (3, 3, 5), layers=2, members=2)
     raw = random_inputs(program, 9)
-    with Native(library_files(program, name), name, program, 1, ("-O0",)) as net:
+    with Native(library_files(program, name, PORTABLE), name, program, 1, ("-O0",)) as net:
         np.testing.assert_array_equal(net(raw), reference.answer(program, raw).label)
         np.testing.assert_array_equal(net.scores(raw, 1), reference.scores(program, raw, 1))
 

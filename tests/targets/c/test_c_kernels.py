@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from by_night import night
+from by_night import tuples
 from c_exports import assert_equal, export, one_conv
 from every_kernel import PLAIN
 from random_programs import random_inputs
@@ -97,12 +97,16 @@ CARRY_SAVE = ("-O2", "-DNET_BLRC_UNIT_BITS=32", "-DNET_BLRC_HAS_POPCOUNT=0")
 BINARY = [i for i, case in enumerate(CASES) if case[1] == "bits"]
 
 
+BUILDS = [(SANITIZE, 2), (CARRY_SAVE, 5), (SANITIZE, 1), (CARRY_SAVE, 1), (("-O2",), 1)]
+"""Flags, and of how many cases one is taken; all of them by night."""
+
+
 @pytest.mark.slow("compiles and runs every case of bits")
-@pytest.mark.parametrize("flags", [SANITIZE, CARRY_SAVE, *night(("-O2",))])
-def test_layers_of_bits(tmp_path: Path, flags: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(("flags", "every"), tuples(lambda case: case[1] > 1, BUILDS))
+def test_layers_of_bits(tmp_path: Path, flags: tuple[str, ...], every: int) -> None:
     """Every case of bits, alone, in one export that is compiled once. Memory that ends with a layer's own is the
     night's (`test_kernel`) and the farm's (`test_direct.py`)."""
-    cases = [CASES[i] for i in BINARY]
+    cases = [CASES[i] for i in BINARY[::every]]
     program = many_convs(
         [(*shape, outputs, window, pool, groups) for _, _, shape, outputs, window, groups, pool in cases]
     )

@@ -83,20 +83,20 @@ def check_together(cases: list[Case], folder: Path, cpu: str, seed: int = 0, fla
 
 
 @pytest.mark.parametrize(
-    ("cpu", "flags"),
+    ("cpu", "flags", "every"),
     [
-        (PORTABLE, SANITIZE),
-        (CORTEX_M55, ("-O1",)),
-        pytest.param(PORTABLE, ("-O2",), marks=pytest.mark.nightly),
-        pytest.param(CORTEX_M55, SANITIZE, marks=pytest.mark.nightly),
+        *((cpu, SANITIZE, 3) for cpu in KERNELS),
+        *(pytest.param(cpu, flags, 1, marks=pytest.mark.nightly) for cpu in KERNELS for flags in (SANITIZE, ("-O2",))),
     ],
 )
-def test_every_edge(tmp_path: Path, cpu: str, flags: tuple[str, ...]) -> None:
-    check_together([(*shape, outputs, SAME, pool) for shape, outputs, pool in CASES], tmp_path, cpu, flags=flags)
+def test_every_edge(tmp_path: Path, cpu: str, flags: tuple[str, ...], every: int) -> None:
+    cases: list[Case] = [(*shape, outputs, SAME, pool) for shape, outputs, pool in CASES[::every]]
+    check_together(cases, tmp_path, cpu, flags=flags)
 
 
-@pytest.mark.parametrize("case", first(1, range(0, len(CASES), 5)))
-@pytest.mark.parametrize("cpu", [CORTEX_M55, *night(PORTABLE)])
+@pytest.mark.nightly
+@pytest.mark.parametrize("case", range(0, len(CASES), 5))
+@pytest.mark.parametrize("cpu", KERNELS)
 def test_edges_under_sanitizers(tmp_path: Path, cpu: str, case: int) -> None:
     shape, outputs, pool = CASES[case]
     check(one_conv(shape, outputs, SAME, pool=pool, seed=case), tmp_path, case, SANITIZE, cpu)

@@ -144,6 +144,7 @@ def test_instructions_of_steps_add_up_to_those_of_the_network(
         assert 0 < min(rest) < 300
 
 
+@pytest.mark.nightly
 def test_instructions_of_a_known_loop_are_exact(tmp_path: Path, folder: Path) -> None:
     """100,000 rounds of a loop whose body is so many instructions, by the machine's own disassembly."""
     machine = find("rv32imc")
@@ -282,6 +283,7 @@ def test_the_stack_counts_where_no_linker_script_keeps_it_free(emulated: Machine
         assert c.selftest() is None
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("emulated", ["cortex-m0"], indirect=True)
 def test_large_maps_that_only_exist_in_strips(emulated: Machine, tmp_path: Path) -> None:
     """The maps of a model in row strips exist nowhere as a whole, so they need not fit the machine: parts are put

@@ -125,6 +125,7 @@ def test_another_version_is_refused(prefix: Path, tmp_path: Path) -> None:
     assert "version: 0.0.0" in done.stderr
 
 
+@pytest.mark.nightly
 def test_a_model_may_have_a_name_that_cmake_keeps_to_itself(tmp_path: Path) -> None:
     package = export_package(tmp_path / "out", "test")
     consumer = project(
