@@ -130,6 +130,7 @@ def test_ties_are_both_settled_and_not(members: int) -> None:
         assert members == 1 or 0.2 < np.mean(settled) < 0.9
 
 
+@pytest.mark.nightly
 def test_ties_of_many_members_fit_the_integers_of_c() -> None:
     """Sums of the heads that are not tried went below int32 from 683 members on."""
     program = random_program(1, members=1)

@@ -61,6 +61,7 @@ def test_random_programs(avr: Machine, tmp_path: Path, seed: int, kind: str) -> 
     check_program(random_program(seed, kind), tmp_path, avr)
 
 
+@pytest.mark.nightly
 def test_an_ensemble_of_three_with_a_gate(avr: Machine, tmp_path: Path) -> None:
     program = gated(random_program(3, "uint8", members=3), 40_000)
     assert any(len(constant.tables) > 1 for constant in program.constants.values())

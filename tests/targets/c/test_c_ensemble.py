@@ -109,9 +109,10 @@ def test_random_programs(tmp_path: Path, kind: str, members: int) -> None:
     check_ensemble(program, tmp_path)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("kind", "members"),
-    [("int8", 2), *(pytest.param(kind, 5, marks=pytest.mark.nightly) for kind in ("uint8", "bits"))],
+    [("int8", 2), ("uint8", 5), ("bits", 5)],
 )
 def test_random_programs_under_sanitizers(tmp_path: Path, kind: str, members: int) -> None:
     check_ensemble(scaled(random_program(80 + members, kind, members=members), 20.0), tmp_path, flags=SANITIZE)
@@ -179,13 +180,12 @@ def check_gate(program: Program, gate: int, folder: Path, samples: int = 60, **o
         pytest.param("bits", ("-Os", *STRICT), marks=pytest.mark.nightly),
     ],
 )
-def test_a_gate(tmp_path: Path, kind: str, flags: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("above", first(1, [0, 1]))
+def test_a_gate(tmp_path: Path, kind: str, flags: tuple[str, ...], above: int) -> None:
     """At a probability that occurs, and just above it."""
     program = scaled(random_program(89, kind, members=3, binary=False), 4.0)
     top = np.sort(top_probability(program, random_inputs(program, 60)))
-    for gate in (int(top[30]), int(top[30]) + 1):
-        used = check_gate(program, gate, tmp_path / str(gate), flags=flags)
-        assert used == {1, 3}
+    assert check_gate(program, int(top[30]) + above, tmp_path, flags=flags) == {1, 3}
 
 
 @pytest.mark.nightly
@@ -272,7 +272,7 @@ def test_votes(tmp_path: Path, votes: list[tuple[int, ...]], scale: float, used:
 
 
 def test_members_are_saved_and_labels_kept(tmp_path: Path) -> None:
-    used = check_ensemble(scaled(random_program(84, "uint8", members=5), 2000.0), tmp_path)
+    used = check_ensemble(scaled(random_program(84, "uint8", members=5), 2000.0), tmp_path, flags=QUICK)
     assert min(used) < 5 and max(used) == 5
 
 
@@ -390,6 +390,7 @@ def test_objects_need_only_what_a_compiler_itself_calls(tmp_path: Path) -> None:
     assert {n for n, _ in symbols if n not in defined and not n.startswith("__")} <= {"memcpy", "memset"}
 
 
+@pytest.mark.nightly
 def test_the_stack_is_bounded(tmp_path: Path) -> None:
     _, folder = three(tmp_path)
     compiler, flags = build.find_compiler(), ("-Os", "-fstack-usage")

@@ -81,6 +81,7 @@ def test_the_same_bytes_in_another_process(program: Program) -> None:
     assert len(shas) == 1
 
 
+@pytest.mark.nightly
 def test_objects_need_only_what_a_compiler_itself_calls(folder: Path, tmp_path: Path) -> None:
     objects = compile_all(folder, tmp_path / "o")
     listing = subprocess.run(["nm", "-P", *objects], capture_output=True, text=True, check=True).stdout

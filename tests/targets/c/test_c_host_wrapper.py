@@ -43,6 +43,7 @@ def test_strict_c_without_mutable_globals(tmp_path: Path, program: Any, compiler
     assert not kinds & set("DdBbCGgSs"), listed
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", first(1, ["net_host_map", "name", "host", "steps", "my_name_", "gated", "refuse"]))
 def test_any_name(name: str) -> None:
     program = random_program(0, "bits", (3, 3, 5), layers=2, members=2)

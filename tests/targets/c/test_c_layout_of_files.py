@@ -46,7 +46,7 @@ def programs() -> list[Program]:
 
 
 def files_of(program: Program, name: str, cpu: str = PORTABLE, optimize: Optimize = "size") -> dict[str, str]:
-    vectors = record(program, random_inputs(program, 2))
+    vectors = record(program, random_inputs(program, 1))
     files = emit(program, EmitOptions(name, vectors, "0.0", cpu=cpu, optimize=optimize)).files
     return {file: content.decode("ascii") for file, content in files.items()}
 

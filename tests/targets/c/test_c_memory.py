@@ -285,6 +285,7 @@ def test_the_bound_on_the_stack_holds_whatever_gcc_inlines(tmp_path: Path, monke
             assert deepest(whole, f"net_{call}", pointers=0) <= nbytes, (call, seed, shape, layers, members)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("heads", "members", "gate"),
     [(12, 3, 30000), *(pytest.param(*case, marks=pytest.mark.nightly) for case in ((2, 1, 0), (5, 1, 0), (3, 3, 0)))],

@@ -67,6 +67,7 @@ def check_program(program: Program, samples: int = 30, **options: Any) -> None:
             np.testing.assert_array_equal(getattr(answers, name), getattr(expected, name), err_msg=name)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("seed", "kind"),
     [

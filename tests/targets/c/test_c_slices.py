@@ -129,6 +129,7 @@ def test_thresholds_at_both_ends(tmp_path: Path, cpu: str) -> None:
     ],
     indirect=True,
 )
+@pytest.mark.nightly
 def test_on_other_machines(emulated: Machine, tmp_path: Path) -> None:
     program = one_conv((5, 14, 16), 33, SAME, pool=HALF, seed=3)  # what fits an AVR
     raw = random_inputs(program, 4)

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from by_night import where
 from c_exports import assert_equal, export
 from hypothesis import given
 from hypothesis import strategies as st
@@ -82,7 +83,7 @@ def check_level(program: Program, tier: str) -> set[str]:
 @pytest.mark.parametrize(
     ("tier", "part"),
     [
-        *((tier, 0) for tier in TIERS),
+        *(pytest.param(tier, 0, marks=[] if tier in ("portable", "avx2") else [pytest.mark.nightly]) for tier in TIERS),
         *(pytest.param(tier, 1, marks=[] if tier == TIERS[-1] else [pytest.mark.nightly]) for tier in TIERS),
     ],
 )
@@ -129,7 +130,7 @@ def test_bit_sliced_maps_smaller_than_a_vector(tier: str, monkeypatch: pytest.Mo
     check_level(program, tier)
 
 
-@pytest.mark.parametrize("tier", TIERS)
+@pytest.mark.parametrize("tier", where(lambda tier: tier != "avx2", TIERS))
 @pytest.mark.parametrize("part", [0, *(pytest.param(i, marks=pytest.mark.nightly) for i in range(1, len(CODE_EDGES)))])
 def test_first_layers_of_every_level(tier: str, part: int, monkeypatch: pytest.MonkeyPatch) -> None:
     need(tier)

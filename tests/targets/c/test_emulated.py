@@ -99,6 +99,7 @@ def test_vectors_at_the_edges_of_blocks(emulated: Machine, part: int, tmp_path: 
                 pytest.fail(f"{emulated.name}: op {op}, {where}: threshold {threshold}, z {z}")
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "name", ["netNAME", *(pytest.param(name, marks=pytest.mark.nightly) for name in ("FILENAME", "MULTIPLIER"))]
 )
@@ -113,9 +114,10 @@ def test_names_that_hold_the_templates_words(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.parametrize(
     "emulated",
-    ["host", *(pytest.param(name, marks=pytest.mark.nightly) for name in ("cortex-m0", "rv32imc", "wasm"))],
+    ["host", "cortex-m0", "rv32imc", "wasm"],
     indirect=True,
 )
+@pytest.mark.nightly
 def test_instructions_are_counted(emulated: Machine, folder: Path, program: Program) -> None:
     """They grow with the work: a member more is about as much again, and no count is of another member's run."""
     raw = random_inputs(program, 1)

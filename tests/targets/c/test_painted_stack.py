@@ -171,7 +171,7 @@ def test_random_networks(seed: int, members: int, tmp_path: Path) -> None:
     check(tmp_path / "net", small(seed, members), optimize=("size", "ram", "speed")[seed % 3])
 
 
-@pytest.mark.parametrize("name", where(lambda name: name in ("gated", "groups", "ternary"), PROGRAMS))
+@pytest.mark.parametrize("name", where(lambda name: name in ("gated", "ternary"), PROGRAMS))
 def test_every_kernel(name: str, tmp_path: Path) -> None:
     check(tmp_path / "net", PROGRAMS[name]())
 

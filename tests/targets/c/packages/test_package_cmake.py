@@ -104,6 +104,7 @@ def test_both_are_subdirectories(first: Package, second: Package, tmp_path: Path
     assert run([built / "both"]).splitlines() == [*expected_labels(first, second), "0 0"]
 
 
+@pytest.mark.nightly
 def test_the_example_runs_from_its_folder_and_against_an_installed_library(
     first: Package, second: Package, prefix: Path, tmp_path: Path
 ) -> None:
