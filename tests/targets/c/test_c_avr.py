@@ -52,16 +52,16 @@ def check_program(program: Program, folder: Path, machine: Machine, samples: int
         assert c.selftest() == 0
 
 
-SEEDS = [(1, "int8"), (0, "bits"), (2, "uint8"), (4, "bits"), (5, "uint8")]
+OTHERS = [(0, "bits"), (2, "uint8"), (4, "bits"), (5, "uint8")]
 
 
-@pytest.mark.nightly
-@pytest.mark.parametrize(("seed", "kind"), SEEDS)
+@pytest.mark.parametrize(
+    ("seed", "kind"), [(1, "int8"), *(pytest.param(*case, marks=pytest.mark.nightly) for case in OTHERS)]
+)
 def test_random_programs(avr: Machine, tmp_path: Path, seed: int, kind: str) -> None:
     check_program(random_program(seed, kind), tmp_path, avr)
 
 
-@pytest.mark.nightly
 def test_an_ensemble_of_three_with_a_gate(avr: Machine, tmp_path: Path) -> None:
     program = gated(random_program(3, "uint8", members=3), 40_000)
     assert any(len(constant.tables) > 1 for constant in program.constants.values())

@@ -114,7 +114,6 @@ def test_c_for_aarch64_is_right_on_other_machines(dtype: DType, tmp_path: Path) 
         assert_equal(program, c.run(raw), raw, list(reference.run(program, raw)))
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize("cpu", where(lambda cpu: cpu == AARCH64, HOSTS))
 @pytest.mark.parametrize("emulated", [pytest.param("armv7", marks=pytest.mark.nightly), "s390x"], indirect=True)
 def test_regression_exports_for_hosts_run_on_emulated_machines(cpu: str, emulated: Machine, tmp_path: Path) -> None:
