@@ -67,7 +67,7 @@ BUILDS = {
 @pytest.mark.parametrize(
     ("compiler", "most"),
     [
-        pytest.param("gcc", 1, marks=pytest.mark.needs("gcc")),
+        pytest.param("gcc", 4, marks=pytest.mark.needs("gcc")),
         pytest.param("clang++", None, marks=pytest.mark.needs("clang++")),
         *(pytest.param(name, None, marks=[pytest.mark.needs(name), NIGHTLY]) for name in ("gcc", "g++", "clang")),
     ],
