@@ -20,7 +20,7 @@ INPUTS = int(os.environ.get("BLRC_FUZZ_INPUTS", "3600"))
 
 
 @pytest.mark.slow("each of many kinds of input has a process")
-@pytest.mark.parametrize("inputs", [INPUTS // 20, pytest.param(INPUTS, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("inputs", [INPUTS // 10, pytest.param(INPUTS, marks=pytest.mark.nightly)])
 def test_every_input_ends_in_an_answer_or_a_refusal(inputs: int) -> None:
     whole = sum(share for share, _ in KINDS.values())
     wanted = [f"{kind}:0:{-(-share * inputs // whole)}" for kind, (share, _) in KINDS.items()]
