@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from blrc.errors import BlrcError
@@ -252,7 +252,6 @@ def test_names_that_are_not_plain_are_refused(name: str) -> None:
 
 @given(st.one_of(st.text(), st.text("./\\a~-_C:\0\u202e "), st.lists(st.text("ab.-", max_size=4)).map("/".join)))
 @example("net_blrc_dot.h")
-@settings(max_examples=40)
 def test_every_name_that_is_taken_stays_in_the_folder(name: str) -> None:
     try:
         check_path(name, "x")
