@@ -28,6 +28,6 @@ def where(by_day: Callable[[Any], bool], values: Iterable[Any]) -> list[Any]:
     return [each for value in values for each in ([value] if by_day(value) else night(value))]
 
 
-def rows_where(by_day: Callable[..., bool], rows: Iterable[Sequence[Any]]) -> list[Any]:
-    """Leave those rows to the night for whose values `by_day` does not hold."""
-    return [each for row in rows for each in ([row] if by_day(*row) else night_rows(row))]
+def rows_where(by_day: Callable[[Any], bool], rows: Iterable[Sequence[Any]]) -> list[Any]:
+    """Leave those rows to the night for which `by_day`, which takes a whole row, does not hold."""
+    return [each for row in rows for each in ([row] if by_day(row) else night_rows(row))]

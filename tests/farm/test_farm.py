@@ -97,6 +97,7 @@ def test_a_network_is_the_same_for_the_same_seed() -> None:
     assert {network(seed).style for seed in range(1, 40)} == set(STYLES)
 
 
+@pytest.mark.nightly
 def test_the_extremes_are_reached() -> None:
     """Over 400 seeds: padding of twice the kernel and more than the map, strides and dilations beyond the kernel,
     kernels larger than the map, maps of one row or column, 1,000 channels."""

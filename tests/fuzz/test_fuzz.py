@@ -43,6 +43,7 @@ def test_every_input_ends_in_an_answer_or_a_refusal(inputs: int) -> None:
     assert (done.returncode, finished) == (0, [kind.split(":")[0] for kind in wanted]), done.stderr[-3000:]
 
 
+@pytest.mark.nightly
 def test_memory_of_each_input_is_seen_by_itself(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The peak of the process only grows, so that after one large input the others seemed to take nothing."""
     taken = iter((MEGABYTES + 100, 1, MEGABYTES + 100))

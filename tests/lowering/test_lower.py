@@ -79,7 +79,7 @@ CHANNELS = (1, 31, 32, 33, 64, 65)
 @pytest.mark.parametrize(
     ("inputs", "outputs"),
     rows_where(
-        lambda inputs, outputs: (inputs + outputs) % 3 == 0,
+        lambda sizes: sum(sizes) % 3 == 0,
         [*itertools.product((1, 32, 65), CHANNELS), *itertools.product((31, 33, 64), (1, 33))],
     ),
 )

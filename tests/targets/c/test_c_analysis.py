@@ -178,9 +178,7 @@ int main(void)
 
 
 @pytest.mark.needs("gcc", "g++", "clang")
-@pytest.mark.parametrize(
-    "language", [pytest.param(name, marks=[] if name in ("c89", "c++98") else [NIGHTLY]) for name in OLD]
-)
+@pytest.mark.parametrize("language", [pytest.param(name, marks=[] if name == "c89" else [NIGHTLY]) for name in OLD])
 @pytest.mark.slow("compiles C")
 def test_an_old_language_gets_one_error_from_every_file(every_file: list[Path], language: str, tmp_path: Path) -> None:
     """A sentence, and nothing behind it: from the library's files, and from a program that calls it."""

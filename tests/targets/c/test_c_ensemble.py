@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from by_night import first, night
 from c_exports import export
 from numpy.typing import NDArray
 from random_programs import gated, random_inputs, random_program, top_probability
@@ -95,7 +96,7 @@ def scaled(program: Program, bits: float) -> Program:
 CASES = [(kind, members) for kind in ("uint8", "int8", "bits") for members in (1, 2, 5)]
 
 
-BY_DAY = [("uint8", 5), ("bits", 1)]
+BY_DAY = [("bits", 1)]
 
 
 @pytest.mark.parametrize(
@@ -108,9 +109,10 @@ def test_random_programs(tmp_path: Path, kind: str, members: int) -> None:
     check_ensemble(program, tmp_path)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("kind", "members"),
-    [("int8", 2), *(pytest.param(kind, 5, marks=pytest.mark.nightly) for kind in ("uint8", "bits"))],
+    [("int8", 2), ("uint8", 5), ("bits", 5)],
 )
 def test_random_programs_under_sanitizers(tmp_path: Path, kind: str, members: int) -> None:
     check_ensemble(scaled(random_program(80 + members, kind, members=members), 20.0), tmp_path, flags=SANITIZE)
@@ -178,13 +180,12 @@ def check_gate(program: Program, gate: int, folder: Path, samples: int = 60, **o
         pytest.param("bits", ("-Os", *STRICT), marks=pytest.mark.nightly),
     ],
 )
-def test_a_gate(tmp_path: Path, kind: str, flags: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("above", first(1, [0, 1]))
+def test_a_gate(tmp_path: Path, kind: str, flags: tuple[str, ...], above: int) -> None:
     """At a probability that occurs, and just above it."""
     program = scaled(random_program(89, kind, members=3, binary=False), 4.0)
     top = np.sort(top_probability(program, random_inputs(program, 60)))
-    for gate in (int(top[30]), int(top[30]) + 1):
-        used = check_gate(program, gate, tmp_path / str(gate), flags=flags)
-        assert used == {1, 3}
+    assert check_gate(program, int(top[30]) + above, tmp_path, flags=flags) == {1, 3}
 
 
 @pytest.mark.nightly
@@ -235,6 +236,8 @@ def voters(votes: list[tuple[int, ...]], scale: float = 1.0) -> Program:
 
 
 MOST = 2**29
+QUICK = ("-O0",)
+"""Flags of builds that run for a moment."""
 
 
 VOTES = [
@@ -254,7 +257,7 @@ VOTES = [
 
 @pytest.mark.parametrize(
     ("votes", "scale", "used"),
-    [pytest.param(*case, marks=[] if i in (0, 4, 9) else [pytest.mark.nightly]) for i, case in enumerate(VOTES)],
+    [pytest.param(*case, marks=[] if i in (4, 9) else [pytest.mark.nightly]) for i, case in enumerate(VOTES)],
 )
 def test_votes(tmp_path: Path, votes: list[tuple[int, ...]], scale: float, used: int) -> None:
     program = voters(votes, scale)
@@ -269,7 +272,7 @@ def test_votes(tmp_path: Path, votes: list[tuple[int, ...]], scale: float, used:
 
 
 def test_members_are_saved_and_labels_kept(tmp_path: Path) -> None:
-    used = check_ensemble(scaled(random_program(84, "uint8", members=5), 2000.0), tmp_path)
+    used = check_ensemble(scaled(random_program(84, "uint8", members=5), 2000.0), tmp_path, flags=QUICK)
     assert min(used) < 5 and max(used) == 5
 
 
@@ -321,7 +324,7 @@ int main(void)
 """
 
 
-@pytest.mark.parametrize("members", [1, 3])
+@pytest.mark.parametrize("members", [3, *night(1)])
 def test_misuse_is_an_error_code_and_changes_nothing(tmp_path: Path, members: int) -> None:
     program = random_program(3, "uint8", shape=(9, 8, 3), members=members)
     folder = export(program, tmp_path / "net", random_inputs(program, 3))
@@ -344,7 +347,7 @@ def three(tmp_path: Path) -> tuple[Program, Path]:
 def test_wrong_arguments_are_named(tmp_path: Path) -> None:
     program, folder = three(tmp_path)
     raw = random_inputs(program, 2)
-    with HostBuild(folder, "net") as c:
+    with HostBuild(folder, "net", QUICK) as c:
         for members in (0, 4):
             with pytest.raises(BlrcError, match=f"{members} members asked for, there are 3"):
                 c.answers(raw, members)
@@ -387,6 +390,7 @@ def test_objects_need_only_what_a_compiler_itself_calls(tmp_path: Path) -> None:
     assert {n for n, _ in symbols if n not in defined and not n.startswith("__")} <= {"memcpy", "memset"}
 
 
+@pytest.mark.nightly
 def test_the_stack_is_bounded(tmp_path: Path) -> None:
     _, folder = three(tmp_path)
     compiler, flags = build.find_compiler(), ("-Os", "-fstack-usage")
@@ -408,7 +412,7 @@ def test_the_selftest_names_the_member(tmp_path: Path) -> None:
     assert pointers is not None
     swapped = pointers[0].replace("thresholds_1", "thresholds_2")
     path.write_text(source.replace(pointers[0], swapped))
-    with HostBuild(folder, "net") as c, pytest.raises(BlrcError, match="selftest: member 1, step 2 differs"):
+    with HostBuild(folder, "net", QUICK) as c, pytest.raises(BlrcError, match="selftest: member 1, step 2 differs"):
         c.selftest()
 
 
@@ -426,15 +430,15 @@ def test_the_selftest_sees_a_wrong_answer(tmp_path: Path, file: str, change: tup
     changed = re.sub(*change, text, count=1)
     assert changed != text
     (folder / file).write_text(changed)
-    with HostBuild(folder, "net") as c, pytest.raises(BlrcError, match="what the members say together differs"):
+    with HostBuild(folder, "net", QUICK) as c, pytest.raises(BlrcError, match="what the members say together differs"):
         c.selftest()
 
 
-@pytest.mark.parametrize("name", ["element", "name_", "SHIFT", "INPUT_TYPE"])
+@pytest.mark.parametrize("name", first(1, ["name_", "element", "SHIFT", "INPUT_TYPE"]))
 def test_names_that_look_like_the_generator_s_own(tmp_path: Path, name: str) -> None:
     program = voters([(1, 2), (2, 1)])
     raw = np.zeros((1, 1, 1, 3), np.bool_)
-    with HostBuild(export(program, tmp_path, raw, name), name) as c:
+    with HostBuild(export(program, tmp_path, raw, name), name, QUICK) as c:
         assert "equal" in c.selftest()
         assert c.answers(raw).members.tolist() == [2]
 

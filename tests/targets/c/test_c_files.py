@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from by_night import first
 from c_exports import export, one_conv
 from c_golden import FOLDER, golden_files
 from random_programs import random_inputs, random_program
@@ -56,6 +57,7 @@ def test_golden_files() -> None:
         assert content == (FOLDER / name).read_bytes(), f"{name} changed; see c_golden.py"
 
 
+@pytest.mark.nightly
 def test_the_same_bytes_in_another_process(program: Program) -> None:
     # Another hash seed would show the order of a set.
     code = (
@@ -79,6 +81,7 @@ def test_the_same_bytes_in_another_process(program: Program) -> None:
     assert len(shas) == 1
 
 
+@pytest.mark.nightly
 def test_objects_need_only_what_a_compiler_itself_calls(folder: Path, tmp_path: Path) -> None:
     objects = compile_all(folder, tmp_path / "o")
     listing = subprocess.run(["nm", "-P", *objects], capture_output=True, text=True, check=True).stdout
@@ -146,7 +149,7 @@ def test_the_makefile_builds_the_library_and_runs_the_selftest(folder: Path, pro
 
 
 @pytest.mark.needs("make")
-@pytest.mark.parametrize("step", [0, -1])
+@pytest.mark.parametrize("step", first(1, [-1, 0]))
 def test_the_selftest_names_the_first_step_that_differs(folder: Path, program: Program, step: int) -> None:
     layout = lay_out(program)
     chosen = layout.steps[step]
@@ -211,7 +214,7 @@ def test_misuse_is_an_error_code(folder: Path, tmp_path: Path) -> None:
     assert subprocess.run([binary], timeout=60, check=False).returncode == 0
 
 
-@pytest.mark.parametrize("level", ["-Os", "-O2"])
+@pytest.mark.parametrize("level", first(1, ["-Os", "-O2"]))
 def test_the_stack_is_bounded(folder: Path, tmp_path: Path, level: str) -> None:
     compile_all(folder, tmp_path / "o", (level, "-fstack-usage"))
     usage = build.stack_usage(tmp_path / "o")

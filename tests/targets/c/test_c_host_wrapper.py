@@ -17,6 +17,7 @@ from random_programs import random_inputs, random_program
 from blrc.program import program_file, reference
 from blrc.targets.c.build import compiler as build
 from blrc.targets.c.build.compiler import STRICT
+from blrc.targets.c.kernels.cpus import PORTABLE
 from blrc.targets.c.kernels.tiers import host_cpu
 from blrc.targets.c.layout.layout import lay_out
 from blrc.targets.c.native.library import library_files
@@ -26,7 +27,7 @@ from blrc.targets.c.text.symbols import name_all
 
 
 @pytest.mark.parametrize("compiler", [pytest.param(c, marks=pytest.mark.needs(c)) for c in ("gcc", "clang")])
-@pytest.mark.parametrize("program", [gated_members, words_of_groups, binary_scores])
+@pytest.mark.parametrize("program", first(1, [gated_members, words_of_groups, binary_scores]))
 def test_strict_c_without_mutable_globals(tmp_path: Path, program: Any, compiler: str) -> None:
     made = program()
     files = library_files(made, "net")
@@ -42,11 +43,12 @@ def test_strict_c_without_mutable_globals(tmp_path: Path, program: Any, compiler
     assert not kinds & set("DdBbCGgSs"), listed
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", first(1, ["net_host_map", "name", "host", "steps", "my_name_", "gated", "refuse"]))
 def test_any_name(name: str) -> None:
     program = random_program(0, "bits", (3, 3, 5), layers=2, members=2)
     raw = random_inputs(program, 9)
-    with Native(library_files(program, name), name, program, 1, ("-O0",)) as net:
+    with Native(library_files(program, name, PORTABLE), name, program, 1, ("-O0",)) as net:
         np.testing.assert_array_equal(net(raw), reference.answer(program, raw).label)
         np.testing.assert_array_equal(net.scores(raw, 1), reference.scores(program, raw, 1))
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from by_night import night
+from by_night import rows_where
 from c_exports import assert_equal, export, one_conv
 from every_kernel import PLAIN
 from random_programs import random_inputs
@@ -97,12 +97,16 @@ CARRY_SAVE = ("-O2", "-DNET_BLRC_UNIT_BITS=32", "-DNET_BLRC_HAS_POPCOUNT=0")
 BINARY = [i for i, case in enumerate(CASES) if case[1] == "bits"]
 
 
+BUILDS = [(SANITIZE, 2), (CARRY_SAVE, 5), (SANITIZE, 1), (CARRY_SAVE, 1), (("-O2",), 1)]
+"""Flags, and of how many cases one is taken; all of them by night."""
+
+
 @pytest.mark.slow("compiles and runs every case of bits")
-@pytest.mark.parametrize("flags", [SANITIZE, CARRY_SAVE, *night(("-O2",))])
-def test_layers_of_bits(tmp_path: Path, flags: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(("flags", "every"), rows_where(lambda case: case[1] > 1, BUILDS))
+def test_layers_of_bits(tmp_path: Path, flags: tuple[str, ...], every: int) -> None:
     """Every case of bits, alone, in one export that is compiled once. Memory that ends with a layer's own is the
     night's (`test_kernel`) and the farm's (`test_direct.py`)."""
-    cases = [CASES[i] for i in BINARY]
+    cases = [CASES[i] for i in BINARY[::every]]
     program = many_convs(
         [(*shape, outputs, window, pool, groups) for _, _, shape, outputs, window, groups, pool in cases]
     )
@@ -112,18 +116,19 @@ def test_layers_of_bits(tmp_path: Path, flags: tuple[str, ...]) -> None:
         assert_steps_equal(program, c.run_op, " ".join(flags), count=12)
 
 
-# Of codes by day every eighth case, under sanitizers; all else by night.
+# Of codes by day every 17th case, one for each kernel, under sanitizers; all else by night.
 CODES = [i for i in range(len(CASES)) if i not in BINARY]
+CODES_BY_DAY = CODES[::17]
 
 
 @pytest.mark.parametrize(
     ("case", "flags"),
-    [(i, SANITIZE) for i in CODES[::8]]
+    [(i, SANITIZE) for i in CODES_BY_DAY]
     + [
         pytest.param(i, flags, marks=pytest.mark.nightly)
         for cases, flags in (
             (CODES, ("-O2", *STRICT)),
-            ({*CODES, *BINARY} - {*CODES[::8]}, SANITIZE),
+            ({*CODES, *BINARY} - {*CODES_BY_DAY}, SANITIZE),
             (BINARY[::2], ("-O2", *STRICT)),
             (BINARY[::4], CARRY_SAVE),
             (BINARY[1::4], (*SANITIZE, *CARRY_SAVE[1:3])),
@@ -148,8 +153,8 @@ FIRST_OF_KERNEL = [i for i, case in enumerate(CASES) if case[0] not in {before[0
 
 @pytest.mark.parametrize(
     ("case", "flags"),
-    [(i, SANITIZE) for i in FIRST_OF_KERNEL[::3]]
-    + [pytest.param(i, SANITIZE, marks=pytest.mark.nightly) for i in FIRST_OF_KERNEL if i not in FIRST_OF_KERNEL[::3]]
+    [(i, SANITIZE) for i in FIRST_OF_KERNEL[::6]]
+    + [pytest.param(i, SANITIZE, marks=pytest.mark.nightly) for i in FIRST_OF_KERNEL if i not in FIRST_OF_KERNEL[::6]]
     + [pytest.param(i, ("-O2", *STRICT), marks=pytest.mark.nightly) for i in FIRST_OF_KERNEL],
 )
 def test_kernel_with_thresholds_of_32_bits(
@@ -169,7 +174,11 @@ def test_kernel_with_thresholds_of_32_bits(
 # n x peak is 32766, or 32767.
 @pytest.mark.parametrize(
     ("kind", "n", "peak", "bits"),
-    [("bits", 32766, 1, 16), ("bits", 32767, 1, 32), ("uint8", 258, 127, 16), ("uint8", 1057, 31, 32)],
+    [
+        ("bits", 32767, 1, 32),
+        ("uint8", 258, 127, 16),
+        *(pytest.param(*case, marks=pytest.mark.nightly) for case in (("bits", 32766, 1, 16), ("uint8", 1057, 31, 32))),
+    ],
 )
 @pytest.mark.parametrize("flags", [pytest.param(("-O2", *STRICT), marks=pytest.mark.nightly), SANITIZE])
 def test_thresholds_at_the_edge_of_16_bits(
@@ -263,7 +272,7 @@ def test_one_hot_inputs_prove_the_bit_order(tmp_path: Path, channels: int) -> No
     [
         (Window((3, 2), (2, 1), (0, 0, 1, 1), (1, 2)), True),
         (Window((2, 3), (1, 2), (0, 2, 1, 1), (2, 1)), False),  # an output would lie behind its first input
-        (Window((2, 2), (2, 2), (1, 0, 0, 1)), False),
+        pytest.param(Window((2, 2), (2, 2), (1, 0, 0, 1)), False, marks=pytest.mark.nightly),
     ],
 )
 def test_pooling_by_itself(tmp_path: Path, window: Window, in_place: bool) -> None:

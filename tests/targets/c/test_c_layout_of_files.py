@@ -8,6 +8,7 @@ from collections import defaultdict
 from pathlib import Path
 
 import pytest
+from by_night import first
 from c_exports import one_conv
 from random_programs import random_inputs, random_program
 
@@ -29,7 +30,7 @@ MOST_FILES = 10
 BESIDES = 3  # manifest, program, vectors
 LONG = "a_name_of_24_characters_"
 SAME = Window((3, 3), padding=(1, 1, 1, 1))
-SHIPPED = ("examples/mnist/mnist.pt", "examples/cifar10/cifar10-quarter.pt")
+SHIPPED = first(1, ("examples/mnist/mnist.pt", "examples/cifar10/cifar10-quarter.pt"))
 
 
 def programs() -> list[Program]:
@@ -45,18 +46,17 @@ def programs() -> list[Program]:
 
 
 def files_of(program: Program, name: str, cpu: str = PORTABLE, optimize: Optimize = "size") -> dict[str, str]:
-    vectors = record(program, random_inputs(program, 2))
+    vectors = record(program, random_inputs(program, 1))
     files = emit(program, EmitOptions(name, vectors, "0.0", cpu=cpu, optimize=optimize)).files
     return {file: content.decode("ascii") for file, content in files.items()}
 
 
+FORMS: list[tuple[str, Optimize]] = [(PORTABLE, "size"), (PORTABLE, "speed"), (CORTEX_M55, "speed"), (X86_64, "size")]
+
+
 def exports(name: str) -> list[tuple[str, dict[str, str]]]:
     """The files of every program, for CPUs of all kinds and every --optimize, and the CPU."""
-    return [
-        (cpu, files_of(program, name, cpu, optimize))
-        for program in programs()
-        for cpu, optimize in ((PORTABLE, "size"), (PORTABLE, "speed"), (CORTEX_M55, "speed"), (X86_64, "size"))
-    ]
+    return [(cpu, files_of(program, name, cpu, optimize)) for program in programs() for cpu, optimize in FORMS]
 
 
 @pytest.fixture(scope="module")
@@ -64,9 +64,12 @@ def named_net() -> list[tuple[str, dict[str, str]]]:
     return exports("net")
 
 
-@pytest.fixture(scope="module")
-def named_long() -> list[tuple[str, dict[str, str]]]:
-    return exports(LONG)
+@pytest.fixture(scope="module", params=first(1, ["one form of each", "all"]))
+def named_long(request: pytest.FixtureRequest) -> list[tuple[str, dict[str, str]]]:
+    """As `named_net`; by day each program in one form after the other."""
+    if request.param == "all":
+        return exports(LONG)
+    return [(FORMS[i % 4][0], files_of(program, LONG, *FORMS[i % 4])) for i, program in enumerate(programs())]
 
 
 def test_an_export_has_ten_files(named_net: list[tuple[str, dict[str, str]]]) -> None:

@@ -78,6 +78,19 @@ def side_by_side(cases: Sequence[Case]) -> Program:
     return builder.finish()
 
 
+BUILDS = [
+    (32, SANITIZE, 2),
+    (16, CARRY_SAVE, 4),
+    *(
+        pytest.param(limits, flags, 1, marks=pytest.mark.nightly)
+        for flags in (SANITIZE, CARRY_SAVE, ("-O2", *STRICT), (*SANITIZE, *CARRY_SAVE[1:]))
+        for limits in (16, 32)
+    ),
+]
+"""Bits of the limits, flags, and of how many cases one is taken: by day half of them under sanitizers, and some
+with the other way to count bits and with small limits."""
+
+
 def is_narrow(case: Case) -> bool:
     """Whether its limits fit 16 bits: sums on both sides of 0, twice."""
     _, read, _, (_, _, channels), window, groups, _, _ = case
@@ -85,12 +98,13 @@ def is_narrow(case: Case) -> bool:
 
 
 @pytest.mark.slow("compiles and runs every case")
-@pytest.mark.parametrize("flags", [SANITIZE, CARRY_SAVE, *night(("-O2", *STRICT), (*SANITIZE, *CARRY_SAVE[1:]))])
-@pytest.mark.parametrize("limits", [16, 32])
-def test_layers_of_codes(tmp_path: Path, flags: tuple[str, ...], limits: int) -> None:
+@pytest.mark.parametrize(("limits", "flags", "every"), BUILDS)
+def test_layers_of_codes(tmp_path: Path, flags: tuple[str, ...], limits: int, every: int) -> None:
     cases = [case for case in CASES if limits == 32 or is_narrow(case)]
+    assert len(cases) > 30
+    cases = cases[::every]
     program = side_by_side(cases)
-    assert limit_bits(program) == limits and len(cases) > 30
+    assert limit_bits(program) == limits
     with HostBuild(export(program, tmp_path, random_inputs(program, 1)), "net", flags) as c:
         for i, case in enumerate(cases):
             assert c.step(f"case{i}").kernel == case[0]

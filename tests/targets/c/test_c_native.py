@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from by_night import first, where
 from c_exports import assert_equal, longest_strips
 from every_kernel import binary_scores, gated_members, words_of_groups
 from numpy.typing import NDArray
@@ -66,6 +67,7 @@ def check_program(program: Program, samples: int = 30, **options: Any) -> None:
             np.testing.assert_array_equal(getattr(answers, name), getattr(expected, name), err_msg=name)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("seed", "kind"),
     [
@@ -96,7 +98,8 @@ def test_steps_that_run_row_by_row(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("network", "kind", "members"), [(deep_network, "uint8", "3"), (binarized_network, "bits", "map")]
+    ("network", "kind", "members"),
+    [(deep_network, "uint8", "3"), pytest.param(binarized_network, "bits", "map", marks=pytest.mark.nightly)],
 )
 def test_random_networks(network: Any, kind: str, members: str) -> None:
     model, shape = network(3)
@@ -113,7 +116,7 @@ def running_sums(program: Program, raw: NDArray[Any]) -> list[head.Sums]:
     return found
 
 
-@pytest.mark.parametrize("with_gate", [False, True])
+@pytest.mark.parametrize("with_gate", first(1, [True, False]))
 def test_ensembles_that_stop_early(with_gate: bool) -> None:
     program = random_program(6, "uint8", members=5)
     raw = random_inputs(program, 80)
@@ -187,7 +190,7 @@ def test_many_threads_may_call_one_object() -> None:
             assert_equal(program, values, raw, [net.program.output.name], i % 2)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", where(lambda kind: kind != "int8", KINDS))
 def test_every_form_of_input(kind: str) -> None:
     program = random_program(1, kind, (5, 7, 3))
     raw = random_inputs(program, 23)

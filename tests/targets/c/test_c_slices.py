@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from by_night import night
+from by_night import first, night
 from c_exports import assert_equal, export, one_conv
 from hypothesis import given
 from hypothesis import strategies as st
@@ -83,19 +83,19 @@ def check_together(cases: list[Case], folder: Path, cpu: str, seed: int = 0, fla
 
 
 @pytest.mark.parametrize(
-    ("cpu", "flags"),
+    ("cpu", "flags", "every"),
     [
-        (PORTABLE, SANITIZE),
-        (CORTEX_M55, ("-O2",)),
-        pytest.param(PORTABLE, ("-O2",), marks=pytest.mark.nightly),
-        pytest.param(CORTEX_M55, SANITIZE, marks=pytest.mark.nightly),
+        *((cpu, SANITIZE, 3) for cpu in KERNELS),
+        *(pytest.param(cpu, flags, 1, marks=pytest.mark.nightly) for cpu in KERNELS for flags in (SANITIZE, ("-O2",))),
     ],
 )
-def test_every_edge(tmp_path: Path, cpu: str, flags: tuple[str, ...]) -> None:
-    check_together([(*shape, outputs, SAME, pool) for shape, outputs, pool in CASES], tmp_path, cpu, flags=flags)
+def test_every_edge(tmp_path: Path, cpu: str, flags: tuple[str, ...], every: int) -> None:
+    cases: list[Case] = [(*shape, outputs, SAME, pool) for shape, outputs, pool in CASES[::every]]
+    check_together(cases, tmp_path, cpu, flags=flags)
 
 
-@pytest.mark.parametrize("case", [0, *(pytest.param(i, marks=pytest.mark.nightly) for i in range(5, len(CASES), 5))])
+@pytest.mark.nightly
+@pytest.mark.parametrize("case", range(0, len(CASES), 5))
 @pytest.mark.parametrize("cpu", KERNELS)
 def test_edges_under_sanitizers(tmp_path: Path, cpu: str, case: int) -> None:
     shape, outputs, pool = CASES[case]
@@ -129,6 +129,7 @@ def test_thresholds_at_both_ends(tmp_path: Path, cpu: str) -> None:
     ],
     indirect=True,
 )
+@pytest.mark.nightly
 def test_on_other_machines(emulated: Machine, tmp_path: Path) -> None:
     program = one_conv((5, 14, 16), 33, SAME, pool=HALF, seed=3)  # what fits an AVR
     raw = random_inputs(program, 4)
@@ -165,7 +166,7 @@ def test_quads_where_tables_have_addresses_of_their_own(emulated: Machine, tmp_p
         assert_equal(program, c.run(raw), raw, ["out", "scores"])
 
 
-@pytest.mark.parametrize("cpu", KERNELS)
+@pytest.mark.parametrize("cpu", first(1, list(KERNELS)))
 def test_groups_of_every_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cpu: str) -> None:
     """The last group may be smaller; kinds of taps may be empty, or end anywhere in their eights and sixteens."""
     sizes = [(sharing, outputs) for sharing in range(1, slices.SHARING + 1) for outputs in (1, 5, 6, 7, 33)]
@@ -194,7 +195,7 @@ def test_members_have_tables_of_their_own(tmp_path: Path) -> None:
             assert_equal(program, c.run(raw, member), raw, ["out", "scores"], member)
 
 
-@pytest.mark.parametrize("emulated", ["avr", "cortex-m4"], indirect=True)
+@pytest.mark.parametrize("emulated", first(1, ["avr", "cortex-m4"]), indirect=True)
 def test_regression_members_lists_are_equally_long(emulated: Machine, tmp_path: Path) -> None:
     """Kinds of taps fill eights, so that lists had as many lengths as members; an AVR finds members by their number."""
     programs = [one_conv((3, 5, 16), 12, SAME, seed=seed) for seed in range(3)]
@@ -220,8 +221,8 @@ def test_lists_hold_every_tap_with_the_signs_of_its_weights(out: int, channels: 
     scaled = slices.lists(pack(bits), channels, sharing, 4)
     assert scaled.shape == (len(left),)
     assert len(left) <= slices.longest(conv_of(one_conv((2, 2, channels), out, SAME)), sharing)
-    for first in range(0, out, sharing):
-        outputs = min(sharing, out - first)
+    for at in range(0, out, sharing):
+        outputs = min(sharing, out - at)
         found = {}
         sign = [1] * outputs  # of each output, for the kind of taps at hand
         for kind in range(2 ** (outputs - 1)):
@@ -240,7 +241,7 @@ def test_lists_hold_every_tap_with_the_signs_of_its_weights(out: int, channels: 
             row, rest = divmod(tap, 3 * channels)
             channel, column = divmod(rest, 3)
             for j, one in enumerate(signs):
-                assert bool(bits[first + j, row, column, channel]) == (bool(weight) == (one == 1))
+                assert bool(bits[at + j, row, column, channel]) == (bool(weight) == (one == 1))
     assert not left
 
 

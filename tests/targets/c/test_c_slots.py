@@ -15,9 +15,19 @@ from random_programs import alone, random_inputs, random_program
 from blrc.errors import BlrcError
 from blrc.program import program_file, reference
 from blrc.program.program import Window
+from blrc.targets.c.kernels.cpus import PORTABLE
+from blrc.targets.c.native import library
+from blrc.targets.c.native import slots as slots_module
 from blrc.targets.c.native.slots import SLOTS, Slots, structure
 
 QUICK = ("-O1",)
+
+
+@pytest.fixture
+def portable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """C without the levels of this machine, of which there are fewer files to compile."""
+    for module in (library, slots_module):
+        monkeypatch.setattr(module, "host_cpu", lambda: PORTABLE)
 
 
 @pytest.mark.nightly
@@ -44,6 +54,7 @@ def test_regression_lists_of_taps_are_of_one_length_whatever_the_weights() -> No
     slots.close()
 
 
+@pytest.mark.usefixtures("portable")
 def test_more_networks_at_once_than_there_are_slots() -> None:
     program = random_program(4, "uint8", members=3 * SLOTS)
     raw = random_inputs(program, 50)
@@ -66,6 +77,7 @@ def test_networks_of_one_structure_share_a_library() -> None:
     assert program_file.digest(structure(first)) != program_file.digest(structure(other))
 
 
+@pytest.mark.usefixtures("portable")
 def test_a_network_with_other_tables_is_refused_and_the_slot_is_free_again() -> None:
     program, other = random_program(4, "uint8", (5, 5, 3)), random_program(7, "uint8", (5, 5, 3))
     raw = random_inputs(program, 5)

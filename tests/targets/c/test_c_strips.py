@@ -216,6 +216,7 @@ def test_strips_as_cplusplus(tmp_path: Path, always: None) -> None:
     assert check_in_strips(tmp_path, 3, "uint8", cc="g++", cplusplus=True, flags=("-O2", *STRICT)) >= 2
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "emulated",
     ["cortex-m0", *(pytest.param(name, marks=pytest.mark.nightly) for name in ("cortex-m4", "s390x"))],

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from by_night import night
+from by_night import first, night
 from c_exports import assert_equal, export
 from every_kernel import PLAIN
 from random_programs import Builder, random_inputs, random_program
@@ -74,6 +74,20 @@ def side_by_side(cases: Sequence[Case]) -> Program:
     return builder.finish()
 
 
+BUILDS = [
+    (32, SANITIZE, 2),
+    (16, CARRY_SAVE, 4),
+    (16, COUNTED, 6),
+    *(
+        pytest.param(limits, flags, 1, marks=pytest.mark.nightly)
+        for flags in (SANITIZE, CARRY_SAVE, COUNTED, ("-O2", *STRICT), (*SANITIZE, *CARRY_SAVE[1:]))
+        for limits in (16, 32)
+    ),
+]
+"""Bits of the limits, flags, and of how many cases one is taken: by day half of them under sanitizers, and some
+with each other way to count bits and with small limits."""
+
+
 def is_narrow(case: Case) -> bool:
     """Whether its limits fit 16 bits: sums on both sides of 0, twice."""
     _, read, _, (_, _, channels), window, groups, _, _ = case
@@ -81,14 +95,13 @@ def is_narrow(case: Case) -> bool:
 
 
 @pytest.mark.slow("compiles and runs every case")
-@pytest.mark.parametrize(
-    "flags", [SANITIZE, CARRY_SAVE, COUNTED, *night(("-O2", *STRICT), (*SANITIZE, *CARRY_SAVE[1:]))]
-)
-@pytest.mark.parametrize("limits", [16, 32])
-def test_ternary_layers(tmp_path: Path, flags: tuple[str, ...], limits: int) -> None:
+@pytest.mark.parametrize(("limits", "flags", "every"), BUILDS)
+def test_ternary_layers(tmp_path: Path, flags: tuple[str, ...], limits: int, every: int) -> None:
     cases = [case for case in CASES if limits == 32 or is_narrow(case)]
+    assert len(cases) > 40
+    cases = cases[::every]
     program = side_by_side(cases)
-    assert limit_bits(program) == limits and len(cases) > 40
+    assert limit_bits(program) == limits
     with HostBuild(export(program, tmp_path, random_inputs(program, 1)), "net", flags) as c:
         for i, case in enumerate(cases):
             assert c.step(f"case{i}").kernel == case[0]
@@ -101,7 +114,7 @@ def test_every_kernel_has_a_case() -> None:
 
 
 @pytest.mark.slow("compiles C")
-@pytest.mark.parametrize("kind", ["int8", "uint8"])
+@pytest.mark.parametrize("kind", first(1, ["uint8", "int8"]))
 def test_first_layers(tmp_path: Path, kind: str) -> None:
     """Codes of one three and of as many as are tabulated; rows in sixes that cross words; odd widths; pools."""
     cases = [
@@ -128,7 +141,7 @@ def test_first_layers(tmp_path: Path, kind: str) -> None:
 
 
 @pytest.mark.slow("compiles and runs random programs")
-@pytest.mark.parametrize("seed", [1005, 1010, 1015, *night(1020, 1025, 1040, 1050, 1055, 1095)])
+@pytest.mark.parametrize("seed", [1005, *night(1010, 1015, 1020, 1025, 1040, 1050, 1055, 1095)])
 def test_random_programs(tmp_path: Path, seed: int) -> None:
     program = random_program(seed, ("uint8", "bits", "int8")[seed % 3], members=1 + seed % 2)
     raw = random_inputs(program, 20)
@@ -138,7 +151,7 @@ def test_random_programs(tmp_path: Path, seed: int) -> None:
 
 
 @pytest.mark.slow("compiles C")
-@pytest.mark.parametrize("bits", [0, 1, 4, 8])
+@pytest.mark.parametrize("bits", [0, 4, 8, *night(1)])
 def test_scores(tmp_path: Path, bits: int) -> None:
     """Of +-1, of planes and of bytes, at their extremes."""
     builder = Builder(Value("input", "bits", (3, 2, 35)), np.random.default_rng(bits), members=2)

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from by_night import where
 from c_exports import assert_equal, export
 from hypothesis import given
 from hypothesis import strategies as st
@@ -82,7 +83,7 @@ def check_level(program: Program, tier: str) -> set[str]:
 @pytest.mark.parametrize(
     ("tier", "part"),
     [
-        *((tier, 0) for tier in TIERS),
+        *(pytest.param(tier, 0, marks=[] if tier in ("portable", "avx2") else [pytest.mark.nightly]) for tier in TIERS),
         *(pytest.param(tier, 1, marks=[] if tier == TIERS[-1] else [pytest.mark.nightly]) for tier in TIERS),
     ],
 )
@@ -92,9 +93,6 @@ def test_every_level_at_the_edges_of_blocks(tier: str, part: int, monkeypatch: p
     monkeypatch.setenv(VARIABLE, tier)
     dense = {"dense_tiles"} if part == 1 else set()
     assert check_level(many_convs(EDGES[part]), tier) == {"conv_tiles", "scores_dots"} | dense
-
-
-BY_DAY = (TIERS[0], TIERS[-1])
 
 
 @pytest.mark.nightly
@@ -132,7 +130,7 @@ def test_bit_sliced_maps_smaller_than_a_vector(tier: str, monkeypatch: pytest.Mo
     check_level(program, tier)
 
 
-@pytest.mark.parametrize("tier", TIERS)
+@pytest.mark.parametrize("tier", where(lambda tier: tier != "avx2", TIERS))
 @pytest.mark.parametrize("part", [0, *(pytest.param(i, marks=pytest.mark.nightly) for i in range(1, len(CODE_EDGES)))])
 def test_first_layers_of_every_level(tier: str, part: int, monkeypatch: pytest.MonkeyPatch) -> None:
     need(tier)
@@ -154,7 +152,7 @@ def test_random_shapes_of_every_level(tier: str, dtype: DType, monkeypatch: pyte
     ("tier", "kind", "dtype"),
     [
         *(
-            pytest.param(tier, kind, dtype, marks=[] if tier in BY_DAY and kind == "codes" else [pytest.mark.nightly])
+            pytest.param(tier, kind, dtype, marks=[] if (tier, kind) == (TIERS[-1], "codes") else [pytest.mark.nightly])
             for kind, dtype in (("tiles", "bits"), ("codes", "int8"))
             for tier in TIERS
         ),

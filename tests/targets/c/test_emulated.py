@@ -99,6 +99,7 @@ def test_vectors_at_the_edges_of_blocks(emulated: Machine, part: int, tmp_path: 
                 pytest.fail(f"{emulated.name}: op {op}, {where}: threshold {threshold}, z {z}")
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "name", ["netNAME", *(pytest.param(name, marks=pytest.mark.nightly) for name in ("FILENAME", "MULTIPLIER"))]
 )
@@ -113,9 +114,10 @@ def test_names_that_hold_the_templates_words(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.parametrize(
     "emulated",
-    ["host", "cortex-m0", *(pytest.param(name, marks=pytest.mark.nightly) for name in ("rv32imc", "wasm"))],
+    ["host", "cortex-m0", "rv32imc", "wasm"],
     indirect=True,
 )
+@pytest.mark.nightly
 def test_instructions_are_counted(emulated: Machine, folder: Path, program: Program) -> None:
     """They grow with the work: a member more is about as much again, and no count is of another member's run."""
     raw = random_inputs(program, 1)
@@ -144,6 +146,7 @@ def test_instructions_of_steps_add_up_to_those_of_the_network(
         assert 0 < min(rest) < 300
 
 
+@pytest.mark.nightly
 def test_instructions_of_a_known_loop_are_exact(tmp_path: Path, folder: Path) -> None:
     """100,000 rounds of a loop whose body is so many instructions, by the machine's own disassembly."""
     machine = find("rv32imc")
@@ -282,6 +285,7 @@ def test_the_stack_counts_where_no_linker_script_keeps_it_free(emulated: Machine
         assert c.selftest() is None
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("emulated", ["cortex-m0"], indirect=True)
 def test_large_maps_that_only_exist_in_strips(emulated: Machine, tmp_path: Path) -> None:
     """The maps of a model in row strips exist nowhere as a whole, so they need not fit the machine: parts are put

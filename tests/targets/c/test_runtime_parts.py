@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from by_night import night
 
 from blrc.targets.c.build import compiler as build
 from blrc.targets.c.build.compiler import STRICT
@@ -21,12 +22,11 @@ SOURCES = runtime_sources()
 @pytest.mark.parametrize(
     "flags",
     [
-        ("-O2",),
-        ("-O3", "-DBLRC_UNIT_BITS=32"),
         ("-O2", "-DBLRC_UNIT_BITS=32", "-DBLRC_HAS_POPCOUNT=1"),
         ("-O2", "-DBLRC_UNIT_BITS=64", "-DBLRC_HAS_POPCOUNT=1"),
         SANITIZE,
         (*SANITIZE, "-DBLRC_UNIT_BITS=32"),
+        *night(("-O2",), ("-O3", "-DBLRC_UNIT_BITS=32")),
     ],
     ids=" ".join,
 )
@@ -43,10 +43,9 @@ def test_inline_parts(tmp_path: Path, flags: tuple[str, ...]) -> None:
 @pytest.mark.parametrize(
     "flags",
     [
-        ("-O2",),
-        ("-O2", "-DBLRC_UNIT_BITS=32"),
-        ("-O2", "-DBLRC_UNIT_BITS=32", "-DBLRC_HAS_POPCOUNT=1"),
+        SANITIZE,
         (*SANITIZE, "-DBLRC_UNIT_BITS=32"),
+        *night(("-O2",), ("-O2", "-DBLRC_UNIT_BITS=32"), ("-O2", "-DBLRC_UNIT_BITS=32", "-DBLRC_HAS_POPCOUNT=1")),
     ],
     ids=" ".join,
 )

@@ -47,7 +47,7 @@ def prefix(program: Program, ops: int) -> list[str]:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("members", [2, 5])
-@pytest.mark.parametrize("seed", first(3, range(300, 306)))
+@pytest.mark.parametrize("seed", first(1, range(300, 306)))
 def test_every_member_agrees_bit_for_bit(seed: int, members: int, kind: str) -> None:
     program = random_program(seed, kind, members=members)
     assert_agrees(program, OnnxRun(emitted(program), program), random_inputs(program, 7, seed))
@@ -90,7 +90,7 @@ def test_the_random_members_differ() -> None:
     assert (answer.variance > 0).any()
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", first(1, KINDS))
 @pytest.mark.parametrize("of_member", first(2, [(0, 1, 0), (0, 1, 1), (0, 0, 1), (0, 0, 0)]))
 @pytest.mark.parametrize("ops", [1, 2, 3, 99])
 def test_members_that_share_layers_agree(ops: int, of_member: tuple[int, ...], kind: str) -> None:

@@ -32,7 +32,7 @@ def test_each_op_alone_agrees(seed: int, kind: str) -> None:
         assert not message, message
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", first(1, KINDS))
 @pytest.mark.parametrize("seed", first(1, [0, 1, 2, 5]))
 def test_the_oldest_runtime_agrees(seed: int, kind: str, ort117_python: Path) -> None:
     program = random_program(seed, kind, members=1 + seed % 3)

@@ -27,7 +27,7 @@ def python(request: pytest.FixtureRequest) -> Path | None:
 
 
 @pytest.mark.parametrize("weights", ["bytes", "bits"])
-@pytest.mark.parametrize("seed", first(3, SEEDS))
+@pytest.mark.parametrize("seed", first(1, SEEDS))
 def test_every_layer_is_the_references(seed: int, weights: str, python: Path | None) -> None:
     program = random_program(seed, KINDS[seed % 3], members=1 + seed % 2)
     assert any(getattr(op, "ternary", False) for op in program.ops)
@@ -35,7 +35,7 @@ def test_every_layer_is_the_references(seed: int, weights: str, python: Path | N
     assert_agrees(program, run, random_inputs(program, 9, seed))
 
 
-@pytest.mark.parametrize("seed", first(3, SEEDS))
+@pytest.mark.parametrize("seed", first(1, SEEDS))
 def test_the_float_form(seed: int, python: Path | None) -> None:
     program = exact(random_program(seed, KINDS[seed % 3], members=1 + seed % 2))
     run = OnnxRun(emitted(program, form="float"), program, python=python)

@@ -265,6 +265,7 @@ def test_everything_but_drawing_works_from_the_keyboard(page: Chromium, program:
     assert shown(page) is None
 
 
+@pytest.mark.nightly
 def test_a_static_server_serves_it(browser: Chromium, mnist: Path) -> None:
     class Quiet(SimpleHTTPRequestHandler):
         def log_message(self, *_: Any) -> None: ...

@@ -90,6 +90,7 @@ def test_two_installed_models_are_found_and_linked_into_one_program(
     assert [p for p in installed if p.endswith(".h")] == ["include/first/first.h", "include/second/second.h"]
 
 
+@pytest.mark.nightly
 def test_both_are_subdirectories(first: Package, second: Package, tmp_path: Path) -> None:
     consumer = project(
         tmp_path / "consumer",
@@ -103,6 +104,7 @@ def test_both_are_subdirectories(first: Package, second: Package, tmp_path: Path
     assert run([built / "both"]).splitlines() == [*expected_labels(first, second), "0 0"]
 
 
+@pytest.mark.nightly
 def test_the_example_runs_from_its_folder_and_against_an_installed_library(
     first: Package, second: Package, prefix: Path, tmp_path: Path
 ) -> None:
@@ -124,6 +126,7 @@ def test_another_version_is_refused(prefix: Path, tmp_path: Path) -> None:
     assert "version: 0.0.0" in done.stderr
 
 
+@pytest.mark.nightly
 def test_a_model_may_have_a_name_that_cmake_keeps_to_itself(tmp_path: Path) -> None:
     package = export_package(tmp_path / "out", "test")
     consumer = project(
