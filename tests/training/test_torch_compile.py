@@ -169,6 +169,7 @@ def test_which_stages_are_compiled() -> None:
     assert not any(stage.compile for stage in stages_of(Recipe(), DATA, DATA, ENCODING))
 
 
+@pytest.mark.filterwarnings("ignore")  # importing torch's compiler warns
 def test_a_copy_of_a_compiled_model_draws_noise_of_its_own() -> None:
     model = small()
     compiled(model)
