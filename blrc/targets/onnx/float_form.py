@@ -29,9 +29,9 @@ from onnx import TensorProto
 from blrc.errors import BlrcError
 from blrc.program.ops.binarize import Binarize
 from blrc.program.program import BinaryScores, Conv, Encode, Program, Scores, SumPool, Value, WeightedOp, Window
-from blrc.targets.onnx.graph import Lowering, geometry, matrix_of
+from blrc.targets.onnx.graph import Lowering, matrix_of
 from blrc.targets.onnx.nodes import Graph
-from blrc.targets.onnx.tensors import tensor_name, value_info
+from blrc.targets.onnx.tensors import geometry, tensor_name, value_info
 
 GAIN = 256.0  # a power of two; leaves an error of z up to 1/2 - 1/256 without consequence
 HALVES = 2**23  # float32 holds every multiple of 1/2 up to here

@@ -51,7 +51,7 @@ from blrc.program.program import (
     Window,
 )
 from blrc.targets.onnx.nodes import Graph
-from blrc.targets.onnx.tensors import is_flat, tensor_name
+from blrc.targets.onnx.tensors import geometry, is_flat, tensor_name
 
 ONE, TWO = (np.int8(-1), np.int8(1)), (np.int8(-2), np.int8(2))
 
@@ -315,13 +315,3 @@ def _is_product(op: Conv) -> bool:
 def matrix_of(weights: NDArray[Any]) -> NDArray[Any]:
     """Turn weights (out, H, W, C) into a matrix (C x H x W, out), in the order in which `Flatten` reads a map."""
     return np.ascontiguousarray(weights.transpose(0, 3, 1, 2).reshape(len(weights), -1).T)
-
-
-def geometry(window: Window) -> dict[str, list[int]]:
-    """Return the attributes of a convolution or pool."""
-    return {
-        "kernel_shape": list(window.kernel),
-        "strides": list(window.stride),
-        "pads": list(window.padding),
-        "dilations": list(window.dilation),
-    }
