@@ -16,10 +16,13 @@ from blrc.program.legal import check
 from blrc.program.ops.binarize import Binarize
 from blrc.program.ops.flatten import Flatten
 from blrc.program.ops.op import largest_magnitude
-from blrc.program.program import BinaryScores, Constant, Conv, Encode, Op, Pool, Program, Scores, Value, Window
+from blrc.program.program import BinaryScores, Constant, Conv, Encode, Op, Pool, Program, Scores, SumPool, Value, Window
 
 TERNARY = 1000
 """The first seed of programs with ternary weights: those of older tests lie below."""
+
+SUMS = 2000
+"""The first seed of programs that add up bits and codes under windows."""
 
 
 def is_ternary(seed: int) -> bool:
@@ -40,7 +43,8 @@ def random_program(
     Every third seed's scores are binary. Seed 6 and every eighth after it make bits of pixels, and seed 4 and every
     seventh after it pack the bits before the last dense layer. Seed 7 and every eighth after it write codes of several
     thresholds, of other bits in each layer; of every other one of them a layer in between writes bits. From `TERNARY`
-    on every fifth one has ternary weights, of every other one of them some layers alone.
+    on every fifth one has ternary weights, of every other one of them some layers alone. From `SUMS` on maps are summed
+    under windows, and the scores of odd seeds read such sums.
     """
     rng = np.random.default_rng(seed)
     shape = shape or (int(rng.integers(1, 13)), int(rng.integers(1, 13)), int(rng.choice([1, 2, 3, 31, 32, 33])))
@@ -54,12 +58,17 @@ def random_program(
             builder.bits = 0 if seed % 16 == 7 and i == 1 else int(rng.integers(1, 9))
         if i == layers - 1 and seed % 7 == 4 and builder.x.dtype == "bits" and builder.x.shape[:2] != (1, 1):
             builder.flatten()
+        if seed >= SUMS and seed % 2 and i == layers - 1:
+            builder.sums(f"sums{i}")
+            continue
         if builder.x.shape[:2] == (1, 1) or i == layers - 1:
             builder.conv(f"dense{i}", Window(builder.x.shape[:2]), None)
         else:
             builder.random_conv(f"conv{i}")
         if rng.random() < 0.2 and min(builder.x.shape[:2]) >= 2:
             builder.pool(f"pool{i}")
+        if seed >= SUMS and i == 0:
+            builder.sums(f"sums{i}")
     return builder.finish_binary() if (seed % 3 == 2 if binary is None else binary) else builder.finish()
 
 
@@ -201,6 +210,20 @@ class Builder:
         window = Window((2, 2), (1, 1), (1, 0, 0, 1))
         size = window.output(*self.x.shape[:2])
         self._add(Pool(name, self.x, Value(f"{name}.bits", self.x.dtype, (*size, self.x.shape[2])), window), {})
+
+    def sums(self, name: str, window: Window | None = None, spare: int = 0) -> None:
+        """Sums under a window, by default a random one whose sums fit 8 bits; their type has `spare` bits more."""
+        rng, x, most = self.rng, self.x, self.x.element.high
+        if window is None:
+            sides = [int(rng.integers(1, side + 1)) for side in x.shape[:2]]
+            while sides[0] * sides[1] * most > 255:
+                sides[int(np.argmax(sides))] -= 1
+            padding = tuple(int(rng.integers(0, sides[i % 2] // 2 + 1)) for i in range(4))
+            strides = tuple(int(rng.integers(1, side + 1)) for side in sides)
+            window = Window((sides[0], sides[1]), strides, padding)  # type: ignore[arg-type]
+        dtype = code_type(min(8, (window.taps * most).bit_length() + spare))
+        y = Value(f"{name}.sums", dtype, (*window.output(*x.shape[:2]), x.shape[2]))
+        self._add(SumPool(name, x, y, window), {})
 
     def finish(self, kind: type[np.integer[Any]] | None = None) -> Program:
         """Scores with weights of `kind`, by default a random one."""

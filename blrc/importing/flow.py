@@ -101,6 +101,11 @@ class Bits(Flow):
 
 
 @dataclass(frozen=True, eq=False)
+class Averages(Bits):
+    """Describe averages of bits: b is not only -1 and +1, but may lie between them."""
+
+
+@dataclass(frozen=True, eq=False)
 class Sums(Flow):
     """Describe what follows a binary layer, up to its sign.
 

@@ -17,7 +17,7 @@ from blrc.importing.flow import Answer, Constant, Flow, Scores, Sums, Value
 from blrc.importing.folding import check_attributes, fold
 from blrc.importing.ops.estimator import resolved
 from blrc.importing.ops.record import Context
-from blrc.importing.ops.table import OPS
+from blrc.importing.ops.table import OPS, check_averages
 from blrc.importing.refusal import RefusalError
 from blrc.net.heads import Heads, check_heads
 from blrc.net.pieces import pieces
@@ -176,6 +176,7 @@ def _node(
         if handler is None or not handler.owns(op.domain):
             domain = f" of the domain {shown(op.domain)!r}" if op.domain else ""
             raise RefusalError(f"{shown(op.kind)}{domain} has no exact form here", _remedy(op))
+        check_averages(op, known)
         taken = handler.run(ctx, op, known)
     except RefusalError as refused:
         then = refused.then if isinstance(refused.then, Flow) else None
@@ -218,9 +219,6 @@ def _read_once(op: Op, args: Sequence[Value | None], readers: dict[str, Op]) -> 
 
 
 _REMEDIES = {
-    "AveragePool": "use max pooling, or a convolution with a stride",
-    "GlobalAveragePool": "use max pooling, or flatten the map before the dense layer",
-    "ReduceMean": "use max pooling, or flatten the map before the dense layer",
     "Concat": "networks are chains of layers; train one without branches",
     "Sigmoid": "let the network end with one score for each class",
     "If": "export the network without control flow",

@@ -17,7 +17,7 @@ from blrc.inspection import choices
 from blrc.inspection.report import Inspection, LayerReport
 from blrc.lowering.lower import lower
 from blrc.net.window import Window
-from blrc.program.program import Conv, Encode, Op, Pool, WeightedOp
+from blrc.program.program import Conv, Encode, Op, Pool, SumPool, WeightedOp
 from blrc.reading.given import check_loaded
 from blrc.targets.c.layout.layout import Layout, Step, lay_out
 from blrc.targets.c.size import footprint
@@ -125,7 +125,7 @@ def _kind(op: Op, kinds: Mapping[str, str]) -> str:
 
 
 def _geometry(op: Op, kinds: Mapping[str, str]) -> str:
-    if isinstance(op, Pool):
+    if isinstance(op, Pool | SumPool):
         return _window(op.window)
     if not isinstance(op, Conv):
         return ""

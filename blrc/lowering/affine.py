@@ -4,8 +4,8 @@ No other module knows how. For an integer pre-activation z of +-1 inputs the rea
 
     gamma (z - m) / sqrt(V) + beta = slope z + offset,    slope = gamma / sqrt(V),    offset = beta - slope m,
 
-or z + (the layer's bias) where it has no norm; scales, shifts and more norms compose. Where the layer reads codes of
-levels, z counts their steps. The integer score counts units
+or z + (the layer's bias) where it has no norm; scales, shifts and more norms compose. Where the layer reads codes
+of levels, or averages, z counts their steps. The integer score counts units
 of `scale`:
 
     multiplier = round(slope / scale),    bias = round(offset / scale).                                         (2)
@@ -130,7 +130,7 @@ def _class(stage: ScoreStage, half: Fraction, c: int) -> tuple[int, int]:
 
 def _unit(stage: ScoreStage) -> Fraction:
     """Return how many units of z make a real one."""
-    return Fraction(1) if stage.reads is None else 1 / Fraction(stage.reads.step)
+    return Fraction(1) if stage.reads is None else 1 / stage.reads.step
 
 
 def _below(value: Real, half: Fraction, halves: int) -> bool:

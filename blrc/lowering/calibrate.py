@@ -18,11 +18,12 @@ from numpy.typing import NDArray
 from blrc.errors import BlrcError
 from blrc.lowering.chain import has_affine_prefix, pick
 from blrc.lowering.fold import Folded, fold_stage, inputs_of
-from blrc.lowering.preactivations import max_pool, preactivation, prepare
+from blrc.lowering.preactivations import max_pool, preactivation, prepare, sum_pool
 from blrc.lowering.single import rounded
-from blrc.net.elements import ELEMENTS, DType, code_type
+from blrc.net.choices import MOST_BITS as MOST_CODE_BITS
+from blrc.net.elements import ELEMENTS, DType, code_type, sum_bits
 from blrc.net.encoding import InputEncoding
-from blrc.net.net import Conv, Dense, Flatten, Layer, Levels, MaxPool, Net, Norm, Pointwise, Scale, Sums
+from blrc.net.net import AveragePool, Conv, Dense, Flatten, Layer, Levels, MaxPool, Net, Norm, Pointwise, Scale, Sums
 from blrc.net.pieces import ScoreStage, Stage, pieces
 from blrc.net.shapes import check_shapes
 
@@ -63,6 +64,10 @@ def calibrate(net: Net, samples: NDArray[Any]) -> Net:
             behind = True
         elif isinstance(piece, MaxPool):
             x = _Packed.of((max_pool(part, piece.window) for part in x), dtype)
+        elif isinstance(piece, AveragePool):
+            assert piece.window is not None, "pieces gives it one"
+            dtype = code_type(sum_bits(piece.window.taps, ELEMENTS[dtype].high))
+            x = _Packed.of((sum_pool(part, piece.window) for part in x), dtype)
         elif isinstance(piece, Flatten):
             x = _Flat(x)
         elif isinstance(piece, ScoreStage) and piece.norm is not None:
@@ -110,9 +115,10 @@ def _by_channel(values: NDArray[Any], z: NDArray[Any]) -> NDArray[Any]:
 
 def _check_room(net: Net, shapes: Mapping[str, tuple[int, ...]], count: int) -> None:
     for layer in net.layers:
-        size = math.prod(shapes[layer.name]) * (layer.bits if isinstance(layer, Levels) else 1)
+        bits = layer.bits if isinstance(layer, Levels) else MOST_CODE_BITS if isinstance(layer, AveragePool) else 1
+        size = math.prod(shapes[layer.name]) * bits
         if size * count > MOST_BITS:
-            what = "bits" if isinstance(layer, Levels) else "values"
+            what = "bits" if isinstance(layer, Levels | AveragePool) else "values"
             raise BlrcError(
                 f"calibration: layer {layer.name!r} has {size} {what} for each of {count} samples, together more "
                 f"than {MOST_BITS}; save the network again with at most {MOST_BITS // size} samples"

@@ -224,7 +224,7 @@ def norm_moments(
     line = (Fraction(1), Fraction(0))
     for step in channel_steps(linear, before, scale, c):
         assert step is None or isinstance(step, Affine)
-        line = line if step is None else (step.a * line[0], step.a * line[1] + step.b)
+        line = line if step is None else (step.a * line[0], step.a * line[1] + step.b + step.c)
     return _moments(norm, line, c)
 
 

@@ -73,7 +73,7 @@ def inputs_of(stage: Stage | ScoreStage, encoding: InputEncoding, behind: bool) 
         behind: whether the layer reads what another stage gives, or bits, and not the input's codes.
     """
     if stage.reads is not None:
-        return Inputs(stage.reads.most, 1 / Fraction(stage.reads.step), False)
+        return Inputs(stage.reads.most, 1 / stage.reads.step, False)
     return Inputs(1, Fraction(1), True) if behind else Inputs(encoding.peak, Fraction(encoding.scale), False)
 
 

@@ -69,19 +69,29 @@ def max_pool(x: NDArray[Any], window: Window) -> NDArray[Any]:
 
     The largest value of a window is the largest of its rows' largest values, so each axis is pooled by itself.
     """
+    return _pooled(x, window, np.maximum, np.iinfo(x.dtype).min)
+
+
+def sum_pool(x: NDArray[Any], window: Window) -> NDArray[np.uint8]:
+    """Add up the codes of a map ``(N, C, H, W)``, uint8, or count the +1 of one of +-1, int8; padding adds nothing."""
+    return _pooled((x > 0).astype(np.uint8) if x.dtype == np.int8 else x, window, np.add, 0)
+
+
+def _pooled(x: NDArray[Any], window: Window, combine: np.ufunc, start: int) -> NDArray[Any]:
+    """Combine the values of each window, by rows and by columns."""
     for axis in (0, 1):
-        x = _pooled(x, window, axis, window.output(*x.shape[2:])[axis])
+        x = _combined(x, window, axis, window.output(*x.shape[2:])[axis], combine, start)
     return x
 
 
-def _pooled(x: NDArray[Any], window: Window, axis: int, outputs: int) -> NDArray[Any]:
-    """Pool along rows (axis 0) or columns (axis 1); padding is never stored."""
+def _combined(x: NDArray[Any], window: Window, axis: int, outputs: int, combine: np.ufunc, start: int) -> NDArray[Any]:
+    """Combine along rows (axis 0) or columns (axis 1); padding is never stored."""
     lines = np.moveaxis(x, 2 + axis, 0)
-    found = np.full((outputs, *lines.shape[1:]), np.iinfo(x.dtype).min, x.dtype)
+    found = np.full((outputs, *lines.shape[1:]), start, x.dtype)
     step = window.stride[axis]
     for tap in by_numpy.taps(window, axis, len(lines), outputs):
         part = lines[tap.start : tap.start + (tap.end - tap.first - 1) * step + 1 : step]
-        np.maximum(found[tap.first : tap.end], part, out=found[tap.first : tap.end])
+        combine(found[tap.first : tap.end], part, out=found[tap.first : tap.end])
     return np.moveaxis(found, 0, 2 + axis)
 
 

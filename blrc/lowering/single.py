@@ -68,14 +68,14 @@ def rounded(stage: Stage, rule: Folded, scale: float, low: int, high: int, binar
 
     Raises:
         BlrcError: float32 decides no channel by one threshold (layer and channel named), or norms were estimated, or
-            the stage gives or reads levels, whose float32 sums are not exact.
+            the stage gives levels or reads codes, whose float32 sums are not exact.
     """
-    for levels in (stage.sign, stage.reads):
-        if isinstance(levels, Levels):
-            raise BlrcError(
-                f"layer {levels.name!r}: --rounding float32 is for networks of +-1 alone; export levels with "
-                "--rounding exact"
-            )
+    if isinstance(stage.sign, Levels) or stage.reads is not None:
+        name = stage.sign.name if stage.reads is None else stage.reads.name
+        raise BlrcError(
+            f"layer {name!r}: --rounding float32 is for networks of +-1 alone; export levels and averages with "
+            "--rounding exact"
+        )
     z = reachable(stage.linear, low, high, binary)
     threshold = rule.threshold.copy()
     step = max(1, AT_ONCE // len(rule.flip))

@@ -16,16 +16,16 @@ from blrc.lowering import affine
 from blrc.lowering.calibrate import folded
 from blrc.net import net as ir
 from blrc.net.bits import pack_signs, pack_ternary
-from blrc.net.elements import ELEMENTS, DType, code_type
+from blrc.net.elements import ELEMENTS, DType, code_type, sum_bits
 from blrc.net.encoding import InputEncoding
+from blrc.net.net import AveragePool, Dense, Levels, MaxPool, Net, Softmax
 from blrc.net.net import Conv as Conv2d
-from blrc.net.net import Dense, Levels, MaxPool, Net, Softmax
 from blrc.net.pieces import Piece, ScoreStage, Stage, pieces
 from blrc.net.shapes import check_shapes
 from blrc.net.window import Window
 from blrc.program.ops.binarize import Binarize
 from blrc.program.ops.flatten import Flatten, saves_words
-from blrc.program.program import BinaryScores, Conv, Encode, Op, Pool, Scores, Value
+from blrc.program.program import BinaryScores, Conv, Encode, Op, Pool, Scores, SumPool, Value
 
 HEADS = "heads"
 """The name of the op that makes the scores of all heads, where there are several."""
@@ -97,11 +97,11 @@ def translate(net: Net, scales: Sequence[float]) -> list[Lowered]:
             if isinstance(piece.sign, Levels) and inverted.any():  # no weight undoes it where padding is code 0
                 lowered.append(_turned_back(piece.sign.name, here))
                 here = _Here.of(lowered[-1].op.y)
-        elif isinstance(piece, MaxPool):
+        elif isinstance(piece, MaxPool | AveragePool):
             if here.inverted.any():
                 lowered.append(_turned_back(piece.name, here))
                 here = _Here.of(lowered[-1].op.y)
-            lowered.append(_pool(piece, here.x))
+            lowered.append(_pool(piece, here.x) if isinstance(piece, MaxPool) else _sums(piece, here.x))
             here = _Here.of(lowered[-1].op.y)
         else:
             ends.append(piece)
@@ -183,6 +183,13 @@ def _pool(pool: MaxPool, x: Value) -> Lowered:
     return Lowered(Pool(pool.name, x, y, pool.window), {})
 
 
+def _sums(pool: AveragePool, x: Value) -> Lowered:
+    assert pool.window is not None, "pieces gives it one"
+    dtype = code_type(sum_bits(pool.window.taps, x.element.high))
+    y = Value(f"{pool.name}.sums", dtype, (*pool.window.output(*x.shape[:2]), x.shape[2]))
+    return Lowered(SumPool(pool.name, x, y, pool.window), {})
+
+
 def _choice(layer: str, outputs: int) -> None:
     """Refuse a last layer of a single class, whose label would say nothing."""
     if outputs < 2:
@@ -211,7 +218,7 @@ def _end(ends: Sequence[Softmax | ScoreStage], here: _Here, scales: Sequence[flo
 def _scores(softmax: Softmax, here: _Here, scale: float) -> dict[str, NDArray[Any]]:
     _choice(softmax.name, len(softmax.weights))
     weights = np.rint(here.rows(softmax.weights) / scale).astype(np.int8)
-    bias = np.rint(softmax.bias / scale)
+    bias = np.rint(softmax.bias / scale) - softmax.below(weights.reshape(len(weights), -1).astype(np.int64))
     if np.abs(bias).max(initial=0.0) >= 2**30:
         raise BlrcError(
             f"layer {softmax.name!r}: its bias is over {2**30} times its largest weight's step; it would overflow"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, Literal
 
 import numpy as np
@@ -79,3 +80,29 @@ ELEMENTS: Mapping[DType, Element] = {
     "codes7": _codes(7),
     "codes8": _codes(8),
 }
+
+
+def sum_bits(taps: int, most: int) -> int:
+    """Return the bits of the sum of so many codes, each of which is at most `most`."""
+    return (taps * most).bit_length()
+
+
+@dataclass(frozen=True)
+class Codes:
+    """Describe the codes that a layer reads: code c stands for the real number step c - below.
+
+    Attributes:
+        name: the layer that makes them.
+        most: the largest code of their type.
+        step, below: see above; of averages of -1 and +1 `below` is 1, and elsewhere 0.
+    """
+
+    name: str
+    most: int
+    step: Fraction
+    below: int = 0
+
+    @property
+    def middle(self) -> Fraction:
+        """Return the code, perhaps between two, that stands for 0."""
+        return self.below / self.step

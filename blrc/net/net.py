@@ -146,6 +146,15 @@ class MaxPool:
 
 
 @dataclass(frozen=True, eq=False)
+class AveragePool:
+    """Average each channel over a window, in which padding counts as zeros; without one, over the whole map."""
+
+    name: str
+    x: str
+    window: Window | None
+
+
+@dataclass(frozen=True, eq=False)
 class Sign:
     """Describe a sign: b(a) = +1 if a >= 0 else -1.
 
@@ -195,18 +204,26 @@ class Flatten:
 
 @dataclass(frozen=True, eq=False)
 class Softmax:
-    """Describe a last layer with real ``weights`` (classes, in) and ``bias`` (classes,) on +-1 inputs or levels."""
+    """Describe a last layer with real ``weights`` (classes, in) and ``bias`` (classes,) on +-1 inputs or codes.
+
+    Weights are for codes less the ``middle``, which is the code that stands for 0.
+    """
 
     name: str
     x: str
     weights: Reals
     bias: Reals
+    middle: Fraction = Fraction(0)
+
+    def below(self, weights: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return what integer weights (classes, in) make of the middle, rounded down; scores are less by that."""
+        return np.asarray(weights.sum(axis=1) * self.middle.numerator // self.middle.denominator)
 
 
 Pointwise = Norm | Scale | Shift | Leak | Clip
 """What may stand between a binary layer and its sign, besides pooling: a monotone function for each channel."""
 
-Layer = Conv | Dense | Pointwise | MaxPool | Sign | Threshold | Levels | Flatten | Softmax
+Layer = Conv | Dense | Pointwise | MaxPool | AveragePool | Sign | Threshold | Levels | Flatten | Softmax
 
 
 @dataclass(frozen=True, eq=False)

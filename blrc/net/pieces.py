@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 
 import numpy as np
 
 from blrc.errors import BlrcError
-from blrc.net.choices import Rounding, level_bits, level_step
+from blrc.net.choices import MOST_BITS, Rounding, level_bits, level_step
+from blrc.net.elements import Codes, sum_bits
 from blrc.net.heads import check_heads
 from blrc.net.net import (
     INPUT,
+    AveragePool,
     Clip,
     Conv,
     Dense,
@@ -29,9 +32,33 @@ from blrc.net.net import (
     Softmax,
     Threshold,
 )
+from blrc.net.shapes import with_windows
 
 MOST_OUTPUT_BITS = 256
 """Bits of a last sign that are given as scores; the table that passes them on has the square of it as bytes."""
+
+
+def averaged(pool: AveragePool, reads: Codes | None) -> Codes:
+    """Return the sums that stand for averages of codes, or of +-1, which are counted as bits.
+
+    Raises:
+        BlrcError: averages of +-1 are padded, or sums have too many bits (layer named).
+    """
+    read = reads or Codes(pool.name, 1, Fraction(2), 1)
+    assert pool.window is not None, "with_windows gives it one"
+    if read.below and any(pool.window.padding):
+        raise BlrcError(
+            f"layer {pool.name!r}: pads signs with zeros, which are neither -1 nor +1, before it averages them; use "
+            "padding=0, or levels (SteLevels) in place of the sign"
+        )
+    taps, bits = pool.window.taps, sum_bits(pool.window.taps, read.most)
+    if bits > MOST_BITS:
+        of = f"codes of up to {read.most}" if read.most > 1 else "bits"
+        raise BlrcError(
+            f"layer {pool.name!r}: averages {taps} {of}, whose sum may be {taps * read.most}, and sums are counted up "
+            f"to {2**MOST_BITS - 1}; pool or stride before it, or use fewer levels"
+        )
+    return Codes(pool.name, 2**bits - 1, read.step / taps, read.below)
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,14 +70,14 @@ class Stage:
         chain: monotone steps and max pooling, in their order.
         sign: what decides the bit or the code.
         rounding: see `blrc.net.net.Net`.
-        reads: what made the codes that the layer reads; None where it reads +-1 or the network's input.
+        reads: the codes that the layer reads; None where it reads +-1 or the network's input.
     """
 
     linear: Conv | Dense
     chain: tuple[Pointwise | MaxPool, ...]
     sign: Sign | Threshold | Levels
     rounding: Rounding = "exact"
-    reads: Levels | None = None
+    reads: Codes | None = None
 
     @property
     def pools(self) -> tuple[MaxPool, ...]:
@@ -78,7 +105,7 @@ class ScoreStage:
 
     linear: Dense
     chain: tuple[Norm | Scale | Shift, ...]
-    reads: Levels | None = None
+    reads: Codes | None = None
 
     @property
     def norm(self) -> Norm | None:
@@ -86,7 +113,7 @@ class ScoreStage:
         return next((step for step in self.chain if isinstance(step, Norm)), None)
 
 
-Piece = Stage | MaxPool | Flatten | Softmax | ScoreStage
+Piece = Stage | MaxPool | AveragePool | Flatten | Softmax | ScoreStage
 
 
 def pieces(net: Net) -> list[Piece]:
@@ -145,35 +172,42 @@ def _content(layer: Piece | Pointwise | Sign | Threshold | Levels) -> tuple[obje
 
 def _pieces(net: Net) -> list[Piece]:
     """Return the pieces of a net that is a chain of layers."""
-    layers = list(net.layers)
+    layers = list(with_windows(net).layers)
     _check_chain(layers)
     found: list[Piece] = []
     signed = net.encoding.is_binary
-    reads: Levels | None = None
+    reads: Codes | None = None
     while layers:
         layer = layers.pop(0)
         if isinstance(layer, Dense) and all(isinstance(rest, Norm | Scale | Shift) for rest in layers):
             _expect_signs(layer, signed, "gives the scores, which needs +-1 inputs")
-            found.append(ScoreStage(layer, tuple(s for s in layers if isinstance(s, Norm | Scale | Shift)), reads))
+            steps = tuple(s for s in layers if isinstance(s, Norm | Scale | Shift))
+            found.append(ScoreStage(layer, (*_offset(layer, reads), *steps), reads))
             return found
         if isinstance(layer, Conv | Dense):
             stage, *rest = _stage(layer, layers, net.rounding, reads)
             found += [stage, *rest]
-            signed, reads = True, stage.sign if isinstance(stage.sign, Levels) else None
+            signed, reads = True, _codes(stage.sign)
         elif isinstance(layer, Softmax):
             _expect_signs(layer, signed, "the softmax layer needs +-1 inputs")
             if layers:
                 raise BlrcError(
                     f"layer {layers[0].name!r}: comes after the softmax layer {layer.name!r}, which must be the last"
                 )
-            # Behind levels it reads codes, so that its weights take up the step.
-            found.append(layer if reads is None else replace(layer, weights=layer.weights * reads.step))
+            # Where it reads codes, its weights take up the step.
+            found.append(
+                layer
+                if reads is None
+                else replace(layer, weights=layer.weights * float(reads.step), middle=reads.middle)
+            )
             return found
-        elif isinstance(layer, MaxPool):
+        elif isinstance(layer, MaxPool | AveragePool):
             if not signed:
+                what = "max" if isinstance(layer, MaxPool) else "average"
                 raise BlrcError(
-                    f"layer {layer.name!r}: max pooling of the raw input is not supported; start with a binary layer"
+                    f"layer {layer.name!r}: {what} pooling of the raw input is not supported; start with a binary layer"
                 )
+            reads = averaged(layer, reads) if isinstance(layer, AveragePool) else reads
             found.append(layer)
         elif isinstance(layer, Flatten):
             found.append(layer)
@@ -188,7 +222,7 @@ def _pieces(net: Net) -> list[Piece]:
             )
         elif isinstance(layer, Threshold | Levels) or reads is not None:
             what = {Threshold: "a threshold", Levels: "levels"}.get(type(layer), "a sign")
-            of = "+-1 already" if reads is None else "codes of levels"
+            of = "+-1 already" if reads is None else "codes of levels or averages"
             raise BlrcError(f"layer {layer.name!r}: {what} of what is {of}; put a binary layer before it")
         # A second sign changes nothing.
     if found and isinstance(found[-1], Stage) and isinstance(found[-1].linear, Dense) and reads is None:
@@ -215,11 +249,33 @@ def _expect_signs(layer: Layer, signed: bool, what: str) -> None:
         raise BlrcError(f"layer {layer.name!r}: {what}; put a binary layer and a sign before it")
 
 
+def _codes(sign: Sign | Threshold | Levels) -> Codes | None:
+    """Return the codes that a layer of levels makes; a sign makes none."""
+    return Codes(sign.name, sign.most, Fraction(sign.step)) if isinstance(sign, Levels) else None
+
+
+def _offset(linear: Conv | Dense, reads: Codes | None) -> tuple[Shift, ...]:
+    """Return the step that makes sums of codes, some of which stand for less than 0, those of real numbers.
+
+    Raises:
+        BlrcError: the layer is padded with zeros, where no code need stand for 0 (layer named).
+    """
+    if reads is None or not reads.below:
+        return ()
+    if isinstance(linear, Conv) and any(linear.window.padding):
+        raise BlrcError(
+            f"layer {linear.name!r}: pads averages of signs, from {reads.name!r}, with zeros, for which there is no "
+            "count; use padding=0, or levels (SteLevels) in place of the sign"
+        )
+    sums = linear.weights.reshape(len(linear.weights), -1).sum(axis=1, dtype=np.int64)
+    return (Shift(f"{linear.name}.counted", linear.name, -reads.below * sums.astype(np.float64)),)
+
+
 def _stage(
-    linear: Conv | Dense, rest: list[Layer], rounding: Rounding, reads: Levels | None
+    linear: Conv | Dense, rest: list[Layer], rounding: Rounding, reads: Codes | None
 ) -> tuple[Stage, *tuple[Flatten, ...]]:
     """Take the layers up to the sign from `rest`; a flatten directly before the sign may as well follow it."""
-    chain: list[Pointwise | MaxPool] = []
+    chain: list[Pointwise | MaxPool] = [*_offset(linear, reads)]
     flat: list[Flatten] = []
     while rest:
         layer = rest.pop(0)

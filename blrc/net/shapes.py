@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 from numpy.typing import NDArray
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 from blrc.errors import BlrcError
 from blrc.net.net import (
     INPUT,
+    AveragePool,
     Clip,
     Conv,
     Dense,
@@ -26,6 +28,7 @@ from blrc.net.net import (
     Softmax,
     Threshold,
 )
+from blrc.net.window import Window
 
 Shape = tuple[int, ...]
 MOST_VALUES = 2**24  # of a map: 64 channels of 512 x 512; calibration takes some 64 bytes for each
@@ -48,22 +51,41 @@ def check_shapes(net: Net) -> dict[str, Shape]:
     return shapes
 
 
+def with_windows(net: Net) -> Net:
+    """Return the net with a window for each average over a whole map.
+
+    Raises:
+        BlrcError: a layer does not fit its input.
+    """
+    if not any(isinstance(layer, AveragePool) and layer.window is None for layer in net.layers):
+        return net
+    shapes = {INPUT: net.encoding.map_shape, **check_shapes(net)}
+    whole = {
+        layer.name: replace(layer, window=Window((shapes[layer.x][1], shapes[layer.x][2])))
+        for layer in net.layers
+        if isinstance(layer, AveragePool) and layer.window is None
+    }
+    return replace(net, layers=tuple(whole.get(layer.name, layer) for layer in net.layers))
+
+
 def _check_size(who: str, shape: Shape) -> None:
     if math.prod(shape) > MOST_VALUES:
         raise BlrcError(f"{who}: a map {shape} has more than {MOST_VALUES} values; make it smaller")
 
 
 def _output(layer: Layer, x: Shape) -> Shape:
-    if isinstance(layer, Conv | MaxPool):
+    if isinstance(layer, Conv | MaxPool | AveragePool):
         if len(x) != 3:
             raise BlrcError(f"layer {layer.name!r}: needs a map (C, H, W), but its input is a vector of {x[0]}")
+        if layer.window is None:
+            return (x[0], 1, 1)
         height, width = layer.window.output(x[1], x[2])
         if height < 1 or width < 1:
             raise BlrcError(
                 f"layer {layer.name!r}: its kernel {layer.window.kernel} does not fit its input of {x[1]} x {x[2]} "
                 "pixels; use a smaller kernel or more padding"
             )
-        if isinstance(layer, MaxPool):
+        if isinstance(layer, MaxPool | AveragePool):
             return (x[0], height, width)
         expected = layer.weights.shape[1] * layer.groups
         if x[0] != expected:

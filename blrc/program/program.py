@@ -12,13 +12,14 @@ The ops (z is the integer pre-activation, over the taps that lie inside the map)
 `Encode`        uint8 -> int8               y = table[channel][x]
 `Conv`          bits or int8 -> bits        z = sum of +-x; y = (z >= threshold[channel]), then OR over the pool
 `Pool`          bits -> bits                y = OR over the window (max pooling of +-1)
+`SumPool`       bits -> codes               y = how many bits of the window are 1 (average pooling)
 `Scores`        bits -> int32               y = bias + sum of +-weights
 `BinaryScores`  bits -> int32               y = multiplier[class] z + bias[class]
 ==============  ==========================  ==============================================================
 
 A `Conv` may write codes of 1 to 8 bits instead of bits: how many of several thresholds z reaches, from 0 up. `Conv`,
-`Pool` and the scores read codes as they read bits. A code is summed as the number that it is, and pooled by the
-maximum. The weights of a `Conv` or of `BinaryScores` may be ternary, -1, 0 or +1.
+the pools and the scores read codes as they read bits. A code is summed as the number that it is, and `Pool` takes the
+largest. The weights of a `Conv` or of `BinaryScores` may be ternary, -1, 0 or +1.
 
 A dense layer is a `Conv` (or one of the scores) whose kernel is the whole map. Thresholds at the ends of the reachable
 range mean "always" (the lower bound) and "never" (the upper bound + 1).
@@ -41,7 +42,7 @@ from blrc.program.ops.binary_scores import BinaryScores
 from blrc.program.ops.conv import Conv
 from blrc.program.ops.encode import Encode
 from blrc.program.ops.op import INT32_MAX, Constant, Shape, Value, WeightedOp, largest_magnitude
-from blrc.program.ops.pool import Pool
+from blrc.program.ops.pool import Pool, SumPool
 from blrc.program.ops.registry import Op
 from blrc.program.ops.scores import Scores
 
@@ -57,6 +58,7 @@ __all__ = [
     "Program",
     "Scores",
     "Shape",
+    "SumPool",
     "Value",
     "WeightedOp",
     "Window",

@@ -1,6 +1,6 @@
 """Activations of a few bits: codes of `--bits` bits in place of signs. Weights are binary or ternary. Takes a minute.
 
-python examples/levels/levels.py [FOLDER] [--bits K] [--weights binary|ternary]
+python examples/levels/levels.py [FOLDER] [--bits K] [--weights binary|ternary] [--average]
 """
 
 import argparse
@@ -22,6 +22,7 @@ parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
 parser.add_argument("folder", nargs="?", type=Path)
 parser.add_argument("--bits", type=int, default=2, choices=range(1, 9))
 parser.add_argument("--weights", default="binary", choices=["binary", "ternary"])
+parser.add_argument("--average", action="store_true", help="Average pooling, of codes of at most 6 bits.")
 options = parser.parse_args()
 folder = options.folder or Path(tempfile.mkdtemp(prefix="levels-"))
 torch.manual_seed(0)
@@ -36,12 +37,12 @@ def digits(activation: type[nn.Module] | None) -> nn.Sequential:
         levels = bnn.SteLevels(bits=options.bits, step=1.0)  # the steps are chosen below
         return [nn.Identity() if real else bnn.GaussianSample(), norm, *pool, activation() if activation else levels]
 
-    conv = nn.Conv2d if real else bnn.BinaryConv2d
+    conv, norm = nn.Conv2d if real else bnn.BinaryConv2d, nn.BatchNorm2d(32)
     return nn.Sequential(
         conv(1, 16, 5, stride=2, padding=2, **random),
         *behind(nn.BatchNorm2d(16)),
         conv(16, 32, 3, padding=1, **random),
-        *behind(nn.BatchNorm2d(32), nn.MaxPool2d(2)),
+        *([*behind(norm), nn.AvgPool2d(2)] if options.average else behind(norm, nn.MaxPool2d(2))),
         nn.Flatten(),
         (nn.Linear if real else bnn.SoftmaxLinear)(32 * 7 * 7, 10),
     )

@@ -347,6 +347,10 @@ void blrc_pool_or(const blrc_pool *op, const uint32_t *x, uint32_t *y);
 /* Max pooling of codes. y may be x where pad_y = pad_x = 0. */
 void blrc_pool_levels(const blrc_pool *op, int32_t bits, const void *x, void *y);
 
+/* Sums under an undilated window: how many bits are 1 (x_bits = 1), or of codes of x_bits bits. They are codes of
+ * `bits` bits, x_bits or more, as the largest sum has. */
+void blrc_pool_sums(const blrc_pool *op, int32_t x_bits, int32_t bits, const void *x, void *y);
+
 /* Scores of codes: y[class] = bias[class] + sum of weights[class][pixel][channel] times codes. */
 void blrc_scores_levels(int32_t pixels, int32_t channels, int32_t classes, int32_t bits, const void *x,
                         BLRC_TABLE(int8_t) weights, BLRC_TABLE(int32_t) bias, int32_t *y);

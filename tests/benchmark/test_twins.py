@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -11,12 +12,12 @@ import pytest
 import torch
 from by_night import first
 from numpy.typing import NDArray
-from random_programs import random_program
+from random_programs import SUMS, random_program
 
 from blrc.benchmark.rivals import torch_twin
 from blrc.benchmark.rivals.twins import INPUT, float32_model, input_shape, int8_model, is_product, weights
 from blrc.program.ops.flatten import Flatten
-from blrc.program.program import Conv, Encode, Pool, Program
+from blrc.program.program import Conv, Encode, Pool, Program, SumPool
 
 SEEDS = (0, 1, 7, 1000, *range(2, 7), *range(8, 12), 15, 1005)
 """Seed 7 writes codes of several thresholds, and 1000 has ternary weights (`random_programs.random_program`)."""
@@ -146,3 +147,24 @@ def test_a_run_repeats_the_whole_network(monkeypatch: pytest.MonkeyPatch) -> Non
     program = random_program(1)
     torch_twin.in_torch(program, program.ops)(4)
     assert calls == [1, 1, 1, 1]
+
+
+@pytest.mark.parametrize("seed", [SUMS + 2, SUMS + 3, SUMS + 7])
+def test_averages_are_averages(seed: int) -> None:
+    """In ONNX Runtime, in PyTorch, and in int8 within a unit; zeros around the map count."""
+    program = random_program(seed, "bits")
+    for op in program.ops:
+        if not isinstance(op, SumPool):
+            continue
+        x = np.random.default_rng(seed).integers(0, 2, (1, *op.x.shape)).astype(bool)
+        sums = replace(op, x=replace(op.x, dtype="bits"), y=replace(op.y, dtype="codes8")).run(program, x)
+        expected = sums.transpose(0, 3, 1, 2) / op.window.taps
+        real = np.ascontiguousarray(x.transpose(0, 3, 1, 2)).astype(np.float32)
+        for y in (
+            in_ort(float32_model(program, [op]), real),
+            torch_twin.network(program, [op])(torch.from_numpy(real)).numpy(),
+            in_ort(int8_model(program, [op]), (127 * real).astype(np.uint8)) / 127,
+        ):
+            np.testing.assert_allclose(
+                y.reshape(expected.shape), expected, atol=1e-5 if y.dtype == np.float32 else 0.01
+            )

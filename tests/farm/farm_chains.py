@@ -72,6 +72,18 @@ class Chain:
         self.layers.append(bnn.MaxPool2d(*pool))
         self.shape = (self.shape[0], *_pooled(self.shape[1:], pool))  # type: ignore[assignment]
 
+    def average(self) -> None:
+        """Average pooling of a window whose sums fit, or now and then of one whose sums may not."""
+        last = self.layers[-1]
+        most = 2**last.bits - 1 if isinstance(last, bnn.SteLevels) else 1
+        sides = [int(self.rng.integers(1, max(2, n + 1))) for n in self.shape[1:]]
+        while sides[0] * sides[1] * most > 255 and self.rng.random() < 0.98 and max(sides) > 1:
+            sides[int(np.argmax(sides))] -= 1
+        strides = tuple(int(self.rng.integers(1, side + 2)) for side in sides)
+        self.layers.append(nn.AvgPool2d(tuple(sides), strides))
+        size = _pooled(self.shape[1:], (tuple(sides), strides, (0, 0)))
+        self.shape = (self.shape[0], *size)  # type: ignore[assignment]
+
     def dense(self, out: int, norm: bool | None = None) -> None:
         inputs = self._flatten()
         bias = bool(self.rng.random() < 0.3)

@@ -24,7 +24,7 @@ from blrc.net.bits import pack_signs, pack_ternary, words
 from blrc.net.elements import code_type
 from blrc.program.ops.binarize import ALWAYS, NEVER, Binarize
 from blrc.program.ops.flatten import Flatten
-from blrc.program.program import BinaryScores, Constant, Conv, Op, Pool, Program, Scores, Value, Window
+from blrc.program.program import BinaryScores, Constant, Conv, Op, Pool, Program, Scores, SumPool, Value, Window
 from blrc.targets.c.build import compiler
 from blrc.targets.c.kernels import thresholds
 from blrc.targets.c.kernels.cpus import CORTEX_M55, CPUS, PORTABLE, TIERS, X86_64
@@ -43,6 +43,7 @@ NAMES = (
     *("dense_columns", "dense_quads", "binarize", "flatten", "pool_or", "scores_int8", "scores_dots"),
     *("conv_planes", "conv_bytes", "pool_levels", "scores_levels", "scores_signs"),
     *("conv_ternary", "conv_ternary_planes", "conv_ternary_bytes", "scores_ternary", "conv_ternary_pairs"),
+    "pool_sums",
 )
 """Kernels in the order of the enum in kernel_main.c."""
 CODED = ("conv_codes", "conv_pairs", "conv_ternary_pairs", "conv_columns", "conv_eights", "conv_dots")
@@ -196,6 +197,7 @@ def _of_levels(rng: np.random.Generator, program: Program, conv: Conv) -> Iterat
     if pool is not None:
         pooled = Value("pooled", codes.dtype, (*pool.output(*codes.shape[:2]), codes.shape[2]))
         yield Program(codes, (Pool("pool", codes, pooled, pool),), {}, ("map",), 1.0)
+    yield _sums(rng, conv.y if rng.random() < 0.5 else replace(conv.y, dtype="bits"))
     scores = Value("scores", "int32", (1, 1, int(rng.integers(1, 5))))
     classes = scores.shape[2]
     tables = {
@@ -207,6 +209,18 @@ def _of_levels(rng: np.random.Generator, program: Program, conv: Conv) -> Iterat
     given = {name: Constant((table,), (0,)) for name, table in tables.items()}
     yield Program(codes, (Scores("s", codes, scores, "w", "b"),), given, ("map",), 1.0)
     yield Program(codes, (BinaryScores("s", codes, scores, "signs", "m", "b"),), given, ("map",), 1.0)
+
+
+def _sums(rng: np.random.Generator, x: Value) -> Program:
+    """Sums under a window with padding on any side, of a type that holds the largest one or has bits to spare."""
+    sides, most = [int(rng.integers(1, min(8, side) + 1)) for side in x.shape[:2]], x.element.high
+    while sides[0] * sides[1] * most > 255:
+        sides[int(np.argmax(sides))] -= 1
+    padding = tuple(int(rng.integers(0, sides[i % 2])) for i in range(4))
+    window = Window((sides[0], sides[1]), tuple(map(int, rng.integers(1, 4, 2))), padding)  # type: ignore[arg-type]
+    dtype = code_type(int(rng.integers((sides[0] * sides[1] * most).bit_length(), 9)))
+    y = Value("sums", dtype, (*window.output(*x.shape[:2]), x.shape[2]))
+    return Program(x, (SumPool("sum", x, y, window),), {}, ("map",), 1.0)
 
 
 def _axis(rng: np.random.Generator, most: int) -> tuple[int, int, int, int, int]:
@@ -343,6 +357,10 @@ def encoded(case: Case) -> bytes:
         w = op.window
         numbers = [bits_of(op.y), 0, 0, 0]
         pool = [*op.x.shape, *op.y.shape[:2], *w.kernel, *w.stride, *w.padding[:2], *w.dilation]
+    elif isinstance(op, SumPool):
+        w = op.window
+        numbers = [bits_of(op.x), bits_of(op.y), 0, 0]
+        pool = [*op.x.shape, *op.y.shape[:2], *w.kernel, *w.stride, *w.padding[:2], *w.dilation]
     elif isinstance(op, Scores) and step.kernel == "scores_dots":
         numbers = [height * width * words(channels), op.y.shape[2], 0, 0]
     elif isinstance(op, Binarize):
@@ -385,7 +403,7 @@ def _expected(case: Case) -> evaluator.Evaluated:
     step, op = case.step, case.step.op
     if isinstance(op, Pool):
         return evaluator.Evaluated({op.y.name: evaluator.pooled(op.window, case.x)}, {})
-    if isinstance(op, Conv | Binarize | Flatten):
+    if isinstance(op, Conv | Binarize | Flatten | SumPool):
         return evaluator.evaluate(case.program, case.x, 0)
     return evaluator.Evaluated({op.y.name: evaluator.scored(case.program, op, 0, case.x)}, {step.y.name: case.x})
 

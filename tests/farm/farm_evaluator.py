@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from blrc.program.ops.binarize import Binarize
 from blrc.program.ops.flatten import Flatten
-from blrc.program.program import BinaryScores, Conv, Encode, Op, Pool, Program, Scores, Window
+from blrc.program.program import BinaryScores, Conv, Encode, Op, Pool, Program, Scores, SumPool, Window
 
 Ints = NDArray[np.int64]
 
@@ -57,6 +57,8 @@ def evaluate(program: Program, raw: NDArray[Any], member: int) -> Evaluated:
             values[op.y.name] = np.concatenate(pixels, axis=1)[:, None, None]
         elif isinstance(op, Pool):
             values[op.y.name] = pooled(op.window, x)
+        elif isinstance(op, SumPool):
+            values[op.y.name] = added(op.window, x)
         else:
             values[op.y.name] = sums[op.name] = scored(program, op, member, x)
     return Evaluated(values, sums)
@@ -144,6 +146,20 @@ def pooled(window: Window, bits: NDArray[Any]) -> NDArray[Any]:
                 for _, x in horizontal:
                     found[:, i, j] = np.maximum(found[:, i, j], bits[:, y, x])
     return found
+
+
+def added(window: Window, maps: NDArray[Any]) -> NDArray[np.uint8]:
+    """The sum of what lies inside the window: of bits, how many are set."""
+    count, height, width, channels = maps.shape
+    rows, columns = _outputs(window, 0, height), _outputs(window, 1, width)
+    found = np.zeros((count, rows, columns, channels), np.int64)
+    for i, vertical in enumerate(taps_of(window, 0, rows, height)):
+        for j, horizontal in enumerate(taps_of(window, 1, columns, width)):
+            for _, y in vertical:
+                for _, x in horizontal:
+                    found[:, i, j] += maps[:, y, x]
+    assert found.max(initial=0) < 256
+    return found.astype(np.uint8)
 
 
 def scored(program: Program, op: Scores | BinaryScores, member: int, x: NDArray[Any]) -> Ints:

@@ -56,8 +56,9 @@ class Network:
 def network(seed: int) -> Network:
     """Network number `seed`."""
     rng = np.random.default_rng([seed, 15])
-    names = [*STYLES, *RARE]
+    names = [*(name for name in STYLES if name != "averaged"), *RARE]
     style = names[seed // 2 % len(names)] if seed % 2 else "anything"
+    style = "averaged" if seed % AVERAGED == AVERAGED - 1 else style
     plain = style == "binarized" or (style == "anything" and rng.random() < 0.15)
     kind = str(rng.choice(["uint8", "int8", "bits"]))
     with torch.random.fork_rng(devices=[]):
@@ -293,6 +294,25 @@ def given(rng: Draw, kind: str, plain: bool) -> tuple[str, tuple[int, ...], nn.M
     return str(rng.choice([kind, "thresholds"])), shape, nn.Sequential(*layers)
 
 
+def averaged(rng: Draw, kind: str, plain: bool) -> tuple[str, tuple[int, ...], nn.Module]:
+    """Averages of signs or of levels, of windows and of whole maps, that convolutions, pools and scores read."""
+    shape = (int(rng.choice([1, 2, 3, 33])), int(rng.integers(3, 16)), int(rng.integers(3, 16)))
+    chain = Chain(rng, shape, True)
+    chain.leveled = bool(rng.random() < 0.5)
+    chain.conv(int(rng.choice([1, 31, 32, 33])), (3, 3), padding=(1, 1))
+    chain.average()
+    if rng.random() < 0.5 and min(chain.shape[1:]) >= 2:
+        chain.pool((2, 2), (1, 1), (0, 0))
+    if rng.random() < 0.7 and min(chain.shape[1:]) >= 2:
+        chain.conv(int(rng.choice([3, 32, 65])), (2, 2))
+        chain.average()
+    while min(chain.shape) >= 1 and not chain.fits:
+        chain.pool((2, 2))
+    return kind, shape, chain.finish(binary=bool(rng.random() < 0.5))
+
+
+AVERAGED = 40
+"""The last of every so many seeds averages; the networks of the others are older than that style."""
 RARE = ("same", "eights", "same", "dense")
 """Styles whose kernels are chosen for few of their shapes: drawn more often."""
 STYLES: dict[str, Callable[[Draw, str, bool], tuple[str, tuple[int, ...], nn.Module]]] = {
@@ -308,4 +328,5 @@ STYLES: dict[str, Callable[[Draw, str, bool], tuple[str, tuple[int, ...], nn.Mod
     "anything": anything,
     "given": given,
     "leveled": leveled,
+    "averaged": averaged,
 }

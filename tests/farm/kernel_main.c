@@ -18,7 +18,7 @@ enum {
     KERNEL_DENSE_COLUMNS, KERNEL_DENSE_QUADS, KERNEL_BINARIZE, KERNEL_FLATTEN, KERNEL_POOL, KERNEL_SCORES,
     KERNEL_SCORES_DOTS, KERNEL_PLANES, KERNEL_BYTES, KERNEL_POOL_LEVELS, KERNEL_SCORES_LEVELS, KERNEL_SCORES_SIGNS,
     KERNEL_TERNARY, KERNEL_TERNARY_PLANES, KERNEL_TERNARY_BYTES, KERNEL_SCORES_TERNARY,
-    KERNEL_TERNARY_PAIRS
+    KERNEL_TERNARY_PAIRS, KERNEL_POOL_SUMS
 };
 
 typedef struct test_case {
@@ -165,6 +165,9 @@ static void call(const test_case *c, const blrc_conv *op, const void *x, uint32_
         break;
     case KERNEL_SCORES_TERNARY:
         blrc_scores_ternary(n[0], n[1], n[2], n[3], x, T(uint32_t, 0), T(int32_t, 1), T(int32_t, 2), (int32_t *)to);
+        break;
+    case KERNEL_POOL_SUMS:
+        blrc_pool_sums(&c->pool, n[0], n[1], x, to);
         break;
     default:
         exit(2);

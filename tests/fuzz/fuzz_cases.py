@@ -59,8 +59,9 @@ def prepare(folder: Path) -> None:
     blrc.export(folder / "net.pt", folder=folder / "c", targets="c")
     blrc.export(folder / "net.pt", folder=folder / "members", targets="onnx", members="2", gate="0.9")
     leveled = nn.Sequential(
-        bnn.SteConv2d(1, 3, 3), nn.BatchNorm2d(3), bnn.SteLevels(2, 0.5), nn.Flatten(), bnn.SoftmaxLinear(48, 3)
-    )
+        bnn.SteConv2d(1, 3, 3), nn.BatchNorm2d(3), bnn.SteLevels(2, 0.5), nn.AvgPool2d(2), nn.Flatten(),
+        bnn.SoftmaxLinear(12, 3),
+    )  # fmt: skip
     blrc.save(randomise(leveled, 0), path=folder / "leveled.pt", input=encoding)
     blrc.export(folder / "leveled.pt", folder=folder / "leveled", targets="onnx", name="net")
     ternary = nn.Sequential(

@@ -61,6 +61,7 @@ KINDS = (
     ),
     *("ConstantOfShape", "Constant", "Transpose", "MaxPool", "GlobalMaxPool", "MultiThreshold", "XnorPopcountMatMul"),
     *("PRelu", "LeakyRelu", "Neg", "Not", "Dropout", "Identity", "Shape", "ReduceSum", "Div", "Equal", "ArgMax", "\n"),
+    *("AveragePool", "GlobalAveragePool", "ReduceMean"),
 )
 TEXTS = ("SAME_UPPER", "VALID", "", "\n", "NHWC", "NC", "BIPOLAR", "ROUND", "CEIL", "reflect", "x" * 300)
 ATTRIBUTES = (

@@ -65,7 +65,7 @@ CASES: dict[str, tuple[Callable[[File], Any], str]] = {
         "it gives 2-bit values .3 levels., and only bits are taken; train the network with 1-bit activations",
     ),
     "shortcut": (square, "Mul_twice .Mul.: it joins two branches"),
-    "average": (lambda f: (hidden(f), f.node("ReduceMean")), "ReduceMean has no exact form here; use max pooling"),
+    "average": (lambda f: (hidden(f), f.node("ReduceMean")), "it averages what is not bits; average behind a sign"),
     "unknown": (lambda f: (hidden(f), f.node("Erf")), "Erf has no exact form here; replace it .* by one of: Add"),
     "foreign": (
         lambda f: f.node("Quant", 1.0, 0.0, 1.0, domain="org.example"),

@@ -22,11 +22,11 @@ from blrc.errors import BlrcError
 from blrc.frontend.sample import MAP, sample
 from blrc.frontend.saving import from_model
 from blrc.lowering.calibrate import calibrate
-from blrc.lowering.chain import Affine, channel_steps, direction, evaluate, signs
+from blrc.lowering.chain import Affine, channel_steps, direction, evaluate, norm_moments, signs
 from blrc.lowering.lower import lower
 from blrc.lowering.surds import add, sign
 from blrc.net.encoding import bits, device_layout
-from blrc.net.net import Dense, Leak
+from blrc.net.net import Dense, Leak, Norm, Scale, Shift, Sums
 from blrc.program import reference
 from blrc.verification.oracles.agreement import torch_agreement
 from blrc.verification.oracles.lowered import first_other_bits
@@ -272,3 +272,16 @@ def test_too_many_output_bits_are_refused() -> None:
     model = nn.Sequential(bnn.SteLinear(21, 257), bnn.SteSign())
     with pytest.raises(BlrcError, match="layer '1': ends the network with 257 bits"):
         build(from_model(model, bits((21,)), None), [MAP])
+
+
+def test_a_shift_before_an_estimated_norm_is_part_of_its_mean() -> None:
+    """Beside the bias of the layer; it was left out where float64 decides, for comparison."""
+    linear = Dense("dense", "input", np.ones((1, 4), np.int8), np.array([0.5]))
+    chain = (
+        Shift("shift", "dense", np.array([-3.0])),
+        Scale("scale", "shift", np.array([2.0]), np.array([1.0])),
+        Norm("norm", "scale", np.ones(1), np.zeros(1), 0.25, Sums(4, (8,), (20,))),  # of 1, 1, 3 and 3
+    )
+    mean, variance = norm_moments(linear, chain, chain[2], Fraction(2), 0)
+    assert mean == 2 * (Fraction(8, 4) / 2 + Fraction(1, 2) - 3)
+    assert variance == 4 * Fraction(20 - 16, 3) / 4 + Fraction(1, 4)

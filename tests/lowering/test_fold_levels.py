@@ -23,6 +23,7 @@ from blrc.lowering.calibrate import calibrate, passes
 from blrc.lowering.fold import fold_stage, least, least_near
 from blrc.lowering.lower import lower
 from blrc.lowering.statistics import nets_of
+from blrc.net.elements import Codes
 from blrc.net.encoding import device_layout
 from blrc.net.net import Dense, Levels, MaxPool, Moments, Net, Norm, Softmax
 from blrc.net.pieces import Stage
@@ -62,7 +63,7 @@ def test_the_code_of_every_reachable_sum(
     linear, levels = Dense("dense", "input", np.ones((1, 9), np.int8), None), Levels("levels", "norm", bits, step)
     chain = (MaxPool("pool", "dense", HALF), norm) if pooled else (norm,)
     before = Levels("before", "x", read, 0.3)
-    stage = Stage(linear, chain, levels, reads=before)
+    stage = Stage(linear, chain, levels, reads=Codes("before", before.most, Fraction(before.step)))
     scale, bound = 1 / Fraction(before.step), 9 * before.most
     rule = fold_stage(stage, scale, -bound, bound, False)
     assert rule.threshold.shape == (1, 2**bits - 1) and (np.diff(rule.threshold) >= 0).all()

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from blrc.benchmark.clock import Run
 from blrc.benchmark.rivals import twins
 from blrc.benchmark.rivals.computing import computing
-from blrc.program.program import Conv, Op, Pool, Program, WeightedOp, Window
+from blrc.program.program import Conv, Op, Pool, Program, SumPool, WeightedOp, Window
 
 Step = Callable[[Tensor], Tensor]
 
@@ -67,6 +67,9 @@ def _steps(program: Program, op: Op) -> list[Step]:
 def _layer(program: Program, op: Op) -> list[Step]:
     if isinstance(op, Pool):
         return [_max_pool(op.window)]
+    if isinstance(op, SumPool):
+        window = op.window
+        return [lambda x: F.avg_pool2d(_padded(x, window), window.kernel, window.stride, _same(window))]
     assert isinstance(op, WeightedOp)
     weights = torch.from_numpy(twins.weights(program, op).astype(np.float32))
     bias = torch.zeros(len(weights))

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
 from blrc.benchmark.rivals.computing import computing
-from blrc.program.program import Conv, Op, Pool, Program, WeightedOp, Window
+from blrc.program.program import Conv, Op, Pool, Program, SumPool, WeightedOp, Window
 
 INPUT = "input"
 IR_VERSION, OPSET = 8, 17  # versions that ONNX Runtime 1.17 reads
@@ -111,6 +111,8 @@ class _Kind(Protocol):
 
     def product(self, to: _Nodes, weights: NDArray[np.int8]) -> None: ...
 
+    def average(self, to: _Nodes, window: Window) -> None: ...
+
     def activate(self, to: _Nodes) -> None: ...
 
 
@@ -128,6 +130,9 @@ class _Float32:
         else:
             to.add("Gemm", weights.astype(np.float32), np.zeros(weights.shape[1], np.float32))
 
+    def average(self, to: _Nodes, window: Window) -> None:
+        to.add("AveragePool", **_window(window, dilations=False), count_include_pad=1)
+
     def activate(self, to: _Nodes) -> None:
         to.add("Relu")
 
@@ -142,6 +147,13 @@ class _Int8:
 
     def product(self, to: _Nodes, weights: NDArray[np.int8]) -> None:
         to.add("QLinearMatMul", *self._quantised(weights, len(weights)))
+
+    def average(self, to: _Nodes, window: Window) -> None:
+        """Add what quantisation tools write, which runtimes may make one node of."""
+        one, zero = np.array(1 / 127, np.float32), np.array(0, np.uint8)
+        to.add("DequantizeLinear", one, zero)
+        to.add("AveragePool", **_window(window, dilations=False), count_include_pad=1)
+        to.add("QuantizeLinear", one, zero)
 
     def activate(self, to: _Nodes) -> None:
         """Do nothing, since the zero point already acts as the ReLU."""
@@ -161,6 +173,9 @@ def _model(program: Program, ops: Sequence[Op], kind: _Kind, dtype: int) -> byte
         to.shape = (1, op.y.shape[2]) if is_product(op) else image(op.y.shape)
         if isinstance(op, Pool):
             to.add("MaxPool", **_window(op.window, dilations=False))
+            continue
+        if isinstance(op, SumPool):
+            kind.average(to, op.window)
             continue
         assert isinstance(op, WeightedOp)
         table = weights(program, op)

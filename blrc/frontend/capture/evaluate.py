@@ -70,6 +70,10 @@ def _output(node: Node, tensors: Mapping[str, NDArray[Any]], x: Reals) -> Layer:
     match node.kind:
         case "max_pool1d" | "plain_pool1d":
             return _of_line(Layer(_max_pool(x[:, :, None], _line(node.options)), 0.0))
+        case "average_pool1d" | "global_pool1d":
+            return _of_line(_average_pool(x[:, :, None], _line(node.options)))
+        case "average_pool2d" | "global_pool2d":
+            return _average_pool(x, node.options)
         case "softmax":
             return _dense(needed("weight"), real("bias"), x)
         case "batch_norm1d" | "batch_norm2d" | "plain_norm1d" | "plain_norm2d":
@@ -230,6 +234,23 @@ def _max_pool(x: Reals, options: Mapping[str, Any]) -> Reals:
             taps = padded[:, :, i : i + (height - 1) * sy + 1 : sy, j : j + (width - 1) * sx + 1 : sx]
             np.maximum(result, taps, out=result)
     return result
+
+
+def _average_pool(x: Reals, options: Mapping[str, Any]) -> Layer:
+    kernel = x.shape[2:] if "output_size" in options else _pair(options["kernel_size"])
+    sy, sx = kernel if options.get("stride") is None else _pair(options["stride"])
+    top, left, bottom, right = _padding(options.get("padding", 0), kernel, (1, 1))
+    padded = np.pad(x, ((0, 0), (0, 0), (top, bottom), (left, right)))
+    height, width = (padded.shape[2] - kernel[0]) // sy + 1, (padded.shape[3] - kernel[1]) // sx + 1
+    if height < 1 or width < 1:
+        raise ValueError("its window does not fit")
+    total, magnitude = np.zeros((*x.shape[:2], height, width)), np.zeros((*x.shape[:2], height, width))
+    for i in range(kernel[0]):
+        for j in range(kernel[1]):
+            taps = padded[:, :, i : i + (height - 1) * sy + 1 : sy, j : j + (width - 1) * sx + 1 : sx]
+            total, magnitude = total + taps, magnitude + np.abs(taps)
+    count = kernel[0] * kernel[1]
+    return Layer(total / count, _slack(magnitude / count, count))
 
 
 def _padding(padding: Any, kernel: tuple[int, ...], dilation: tuple[int, int]) -> tuple[int, int, int, int]:

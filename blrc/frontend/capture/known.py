@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import torch
 from torch import nn
 
+from blrc.errors import BlrcError
 from blrc.frontend.graph import KINDS, RANDOM
 from blrc.nn.ranks import JointBatchNorm1d, JointBatchNorm2d
 from blrc.nn.weights.distribution import WeightDistribution
@@ -45,6 +48,18 @@ _SMALLEST = {
     "num_features": 1,
     "bias": True,
     "bits": 1,
+    "output_size": 1,
+}
+_POOLING = {"dilation": 1, "ceil_mode": False, "return_indices": False}
+_AVERAGING = {"ceil_mode": False, "count_include_pad": True}
+# Options of torch's layers that have no integer form, and the only value that is taken.
+_FIXED: Mapping[str, Mapping[str, Any]] = {
+    "plain_norm1d": {"track_running_stats": True},
+    "plain_norm2d": {"track_running_stats": True},
+    "plain_pool1d": _POOLING,
+    "plain_pool2d": _POOLING,
+    "average_pool1d": _AVERAGING,
+    "average_pool2d": {**_AVERAGING, "divisor_override": None},
 }
 
 
@@ -65,6 +80,22 @@ def kind_of(module: nn.Module) -> str | None:
     found = None if weight is None else known_class(weight)
     name = found.name if found is not None and issubclass(found, WeightDistribution) else "binary"
     return f"{name}_{_RANDOM[cls]}"
+
+
+def check_fixed(name: str, kind: str, module: nn.Module) -> None:
+    """Refuse a layer with an option that has no integer form. Whether padding counts does not matter without any.
+
+    Raises:
+        BlrcError: names the layer, the option and what is taken.
+    """
+    for option, only in _FIXED.get(kind, {}).items():
+        if option == "count_include_pad" and module.padding in (0, (0,), (0, 0)):
+            continue
+        if getattr(module, option) not in (only, (only, only)):
+            raise BlrcError(
+                f"layer {name!r}: {type(module).__name__} with {option}={getattr(module, option)!r} cannot be "
+                f"compiled; only {option}={only!r} can"
+            )
 
 
 @dataclass(frozen=True)

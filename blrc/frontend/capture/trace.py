@@ -27,7 +27,7 @@ from blrc.frontend.capture.allowed import (
     explain,
 )
 from blrc.frontend.capture.copies import copied
-from blrc.frontend.capture.known import SKIPPED, kind_of, known_class
+from blrc.frontend.capture.known import SKIPPED, check_fixed, kind_of, known_class
 from blrc.frontend.capture.recording import first_line, heads_of, outputs, unpacked
 from blrc.frontend.capture.walk import all_names, free_name, named_modules
 from blrc.frontend.graph import KINDS, GraphModel
@@ -42,6 +42,7 @@ from blrc.reading.given import check_module, wrapper
 _RANDOM_KINDS = tuple(kind.name for kind in RANDOM)
 _GAUSSIAN = (*_RANDOM_KINDS, "batch_norm1d", "batch_norm2d", "max_pool1d", "max_pool2d")
 _GIVEN = ("scale", "shift", "prelu", "relu", "clip", "threshold", "strict_sign")
+_AVERAGES = ("average_pool1d", "average_pool2d", "global_pool1d", "global_pool2d")
 _TENSOR = (
     *("ste_conv1d", "ste_conv2d", "ste_linear"),
     *("plain_norm1d", "plain_norm2d", "plain_pool1d", "plain_pool2d"),
@@ -61,14 +62,9 @@ _BEHIND_GAUSSIAN = {
     "plain_pool1d": "blrc.nn.StochasticMaxPool1d",
     "plain_pool2d": "blrc.nn.StochasticMaxPool2d",
     "ste_sign": "blrc.nn.StochasticSign", "ste_levels": "blrc.nn.StochasticLevels",
+    **dict.fromkeys(_AVERAGES, "it behind blrc.nn.StochasticSign"),
     **dict.fromkeys(_GIVEN, "it behind blrc.nn.SteConv2d or SteLinear"),
 }  # fmt: skip
-# Options of torch's layers that have no integer form, and the only value that is taken.
-_FIXED: Mapping[str, Mapping[str, Any]] = {
-    "plain_norm1d": {"track_running_stats": True},
-    "plain_norm2d": {"track_running_stats": True},
-    **{key: {"dilation": 1, "ceil_mode": False, "return_indices": False} for key in ("plain_pool1d", "plain_pool2d")},
-}
 MOST_STEPS = 10_000  # of a forward; a loop that never ends while it is traced would take all memory
 _INSTEAD: Mapping[type | tuple[type, ...], str] = {
     nn.Conv2d: "use blrc.nn.BinaryConv2d (or SteConv2d)",
@@ -79,6 +75,7 @@ _INSTEAD_OF = {
     **dict.fromkeys(("sign", "sgn", "where"), "use blrc.nn.SteSign (or StochasticSign)"),
     **dict.fromkeys(("softmax", "log_softmax"), "leave it out where it ends the network: the labels are the same"),
     **dict.fromkeys(("hardtanh", "clamp"), "use nn.Hardtanh"),
+    **dict.fromkeys(("mean", "avg_pool2d", "adaptive_avg_pool2d"), "use nn.AvgPool2d, or nn.AdaptiveAvgPool2d(1)"),
 }
 """Name what to use in place of a function of torch."""
 
@@ -265,12 +262,7 @@ def _capture_node(modules: Mapping[str, nn.Module], node: fx.Node, values: Mappi
             raise BlrcError(f"layer {name!r} ({cls.__name__}) has no binary form; {remedy}")
         check_layer(name, module)
         check_evaluates(name, module)
-        for option, only in _FIXED.get(kind, {}).items():
-            if getattr(module, option) not in (only, (only, only)):
-                raise BlrcError(
-                    f"layer {name!r}: {type(module).__name__} with {option}={getattr(module, option)!r} cannot be "
-                    f"compiled; only {option}={only!r} can"
-                )
+        check_fixed(name, kind, module)
         if isinstance(module, nn.Flatten) and (module.start_dim, module.end_dim) != (1, -1):
             raise BlrcError(f"layer {name!r}: Flatten must keep the batch and nothing else: use nn.Flatten()")
         return Node(name, kind, inputs, _options(name, KINDS[kind].read(module)))

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from blrc.frontend.kinds.padding import padding_layers
 from blrc.importing.file import Op
-from blrc.importing.flow import NO_PADS, Bits, Flow, Pads, Raw, Scores, Sums, natural
+from blrc.importing.flow import NO_PADS, Averages, Bits, Flow, Pads, Raw, Scores, Sums, natural
 from blrc.importing.inputs import as_real
 from blrc.importing.numbers import Reals, fractions, reals, signs_of
 from blrc.importing.ops.decide import HALF, settle
@@ -38,14 +38,17 @@ def conv(ctx: Context, op: Op, args: Args) -> Taken:
     if weights.ndim not in (3, 4) or not weights.size:
         raise RefusalError(f"its weights have the shape {weights.shape}", "use convolutions of one or two dimensions")
     x = settle(ctx, op, flow(args))
-    if isinstance(x, Bits) and x.fill in x.values:
+    averages = isinstance(x, Averages)
+    if isinstance(x, Bits) and x.fill in x.values and not averages:
         x = _padded(ctx, op, x, x.pads, weights.ndim - 2)
     if any(x.pads) and x.fill:
         raise RefusalError(
             f"it reads {_values(x)} that were padded with {float(x.fill):g}", "pad with 0 or with a value of bits"
         )
     x, window = spatial(op, x, weights.shape[2:])
-    if isinstance(x, Bits) and 0 in x.values:  # what the convolution itself pads with
+    if averages and any(window.padding):
+        raise RefusalError("it pads averages of bits", "leave out the padding, or pad before the average", then=None)
+    if isinstance(x, Bits) and 0 in x.values and not averages:  # what the convolution itself pads with
         x = _padded(ctx, op, replace(x, fill=0), window.padding, weights.ndim - 2)
         window = replace(window, padding=NO_PADS)
     groups = op.attributes.get("group", 1)

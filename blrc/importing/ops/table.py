@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from blrc.importing.file import Op
+from blrc.importing.flow import Averages
 from blrc.importing.ops import affine, bend, ending, layout, linear, quantise, window
-from blrc.importing.ops.record import Handler
+from blrc.importing.ops.record import Args, Handler
+from blrc.importing.refusal import RefusalError
 
 OPS: Mapping[str, Handler] = {
     "Add": Handler(affine.arithmetic),
     "ArgMax": Handler(ending.answer),
+    "AveragePool": Handler(window.average_pool),
     "BatchNormalization": Handler(affine.norm),
     "BipolarQuant": Handler(quantise.bipolar_quant, foreign=True),
     "Cast": Handler(layout.cast),
@@ -21,6 +25,7 @@ OPS: Mapping[str, Handler] = {
     "Flatten": Handler(layout.flatten),
     "Floor": Handler(quantise.rounded),
     "Gemm": Handler(linear.gemm),
+    "GlobalAveragePool": Handler(window.average_pool),
     "GlobalMaxPool": Handler(window.max_pool),
     "Greater": Handler(quantise.compare),
     "GreaterOrEqual": Handler(quantise.compare),
@@ -42,6 +47,7 @@ OPS: Mapping[str, Handler] = {
     "PRelu": Handler(bend.prelu),
     "Pad": Handler(layout.pad),
     "Quant": Handler(quantise.quant, foreign=True),
+    "ReduceMean": Handler(window.average_pool),
     "Relu": Handler(bend.relu),
     "Reshape": Handler(layout.reshape),
     "Round": Handler(quantise.rounded),
@@ -57,3 +63,21 @@ OPS: Mapping[str, Handler] = {
     "XnorPopcountMatMul": Handler(linear.xnor_popcount, foreign=True),
 }
 """Operators by name. What needs no handler because all its inputs are constants is in `blrc.importing.folding`."""
+OF_AVERAGES = frozenset(
+    {"Add", "AveragePool", "Conv", "Div", "Dropout", "Flatten", "Gemm", "GlobalAveragePool", "GlobalMaxPool"}
+    | {"Identity", "MatMul", "MaxPool", "Mul", "Neg", "ReduceMean", "Reshape", "Shape", "Squeeze", "Sub", "Transpose"}
+    | {"Unsqueeze"}
+)
+"""Operators that take averages of bits as they take bits: those that are linear, take the largest, or only reshape."""
+
+
+def check_averages(op: Op, args: Args) -> None:
+    """Refuse an operator of averages that is only exact for bits.
+
+    Raises:
+        RefusalError: it reads averages and is not one of `OF_AVERAGES`.
+    """
+    if op.kind not in OF_AVERAGES and any(isinstance(arg, Averages) for arg in args):
+        raise RefusalError(
+            "it computes with averages of bits", "let a layer with binary weights, or the last layer, read them"
+        )

@@ -9,9 +9,10 @@ from fractions import Fraction
 from blrc.errors import BlrcError
 from blrc.frontend.kinds.rounding import reach
 from blrc.importing.file import Op
-from blrc.importing.flow import NO_PADS, Bits, Flow, Sums, natural
+from blrc.importing.flow import NO_PADS, Averages, Bits, Flow, Sums, natural
+from blrc.importing.folding import axes_of
 from blrc.importing.ops.decide import settle
-from blrc.importing.ops.record import Args, Context, Taken, flow, ints
+from blrc.importing.ops.record import Args, Context, Taken, flow, ints, optional
 from blrc.importing.refusal import RefusalError
 from blrc.net.net import INPUT
 from blrc.net.shapes import MOST_VALUES
@@ -137,6 +138,39 @@ def max_pool(ctx: Context, op: Op, args: Args) -> Taken:
     layer = ctx.build.add(op, "plain_pool2d", x, options)
     says = f"max pooling {window.kernel[0]}x{window.kernel[1]}"
     return Taken((replace(pooled, layer=layer),), says)
+
+
+def average_pool(ctx: Context, op: Op, args: Args) -> Taken:
+    """Take AveragePool, GlobalAveragePool, and ReduceMean over a whole map, of bits."""
+    held = x = settle(ctx, op, flow(args))
+    if not isinstance(held, Bits):
+        raise RefusalError("it averages what is not bits", "average behind a sign", then=x)
+    if any(x.pads):
+        raise RefusalError("numbers were padded around the bits that it averages", "pad before the sign", then=x)
+    rank = len(x.dims) - 1
+    kernel, flat = x.dims[1:], False
+    if op.kind == "AveragePool":
+        kernel = ints(op.attributes, "kernel_shape", (1,) * rank)
+    elif op.kind == "ReduceMean":
+        axes = axes_of(op, [None, optional(args, 1, "axes")]) or []
+        flat = not op.attributes.get("keepdims", 1)
+        if sorted(axis % (rank + 2) for axis in axes) != list(range(2, rank + 2)):
+            raise RefusalError(
+                f"it averages axes {axes} of {('N', *x.dims)}", "average height and width of maps (N, C, H, W)", then=x
+            )
+    if not 1 <= rank <= 2:
+        raise RefusalError("it averages no map", "use pools of one or two dimensions", then=x)
+    x, window = spatial(op, x, kernel)
+    if any(window.padding) or window.dilation != (1, 1) or op.attributes.get("ceil_mode", 0):
+        raise RefusalError(
+            "its window is padded, dilated, or rounded up in number", "use plain windows that lie inside the map", x
+        )
+    size = window.output(*(1, *x.dims[1:])[-2:])
+    options = {"kernel_size": list(window.kernel), "stride": list(window.stride), "padding": [0, 0]}
+    layer = ctx.build.add(op, "average_pool2d", x, options)
+    seen = ((0,),) if flat else x.axes
+    taken = Averages(layer, (x.shape[0], *size), seen, scales=held.scales, offset=held.offset)
+    return Taken((taken,), f"average pooling {window.kernel[0]}x{window.kernel[1]}")
 
 
 def least_of(ctx: Context, x: Flow) -> Fraction | float:

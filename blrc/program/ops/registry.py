@@ -12,10 +12,10 @@ from blrc.program.ops.conv import Conv
 from blrc.program.ops.encode import Encode
 from blrc.program.ops.flatten import Flatten
 from blrc.program.ops.op import BaseOp
-from blrc.program.ops.pool import Pool
+from blrc.program.ops.pool import Pool, SumPool
 from blrc.program.ops.scores import Scores
 
-Op = Encode | Binarize | Conv | Pool | Flatten | Scores | BinaryScores
+Op = Encode | Binarize | Conv | Pool | SumPool | Flatten | Scores | BinaryScores
 """The one list of ops. Functions that go by an op's type end in `assert_never`, so mypy finds those that miss one."""
 
 OPS: Mapping[str, type[Op]] = {op.kind: op for op in get_args(Op)}

@@ -28,10 +28,10 @@ from onnx import TensorProto
 
 from blrc.errors import BlrcError
 from blrc.program.ops.binarize import Binarize
-from blrc.program.program import BinaryScores, Conv, Encode, Program, Scores, Value, WeightedOp, Window
-from blrc.targets.onnx.graph import Lowering, geometry, matrix_of
+from blrc.program.program import BinaryScores, Conv, Encode, Program, Scores, SumPool, Value, WeightedOp, Window
+from blrc.targets.onnx.graph import Lowering, matrix_of
 from blrc.targets.onnx.nodes import Graph
-from blrc.targets.onnx.tensors import tensor_name, value_info
+from blrc.targets.onnx.tensors import geometry, tensor_name, value_info
 
 GAIN = 256.0  # a power of two; leaves an error of z up to 1/2 - 1/256 without consequence
 HALVES = 2**23  # float32 holds every multiple of 1/2 up to here
@@ -151,6 +151,16 @@ class FloatLowering(Lowering):
         No value is below -1, so padding with -1 has no effect on the maximum.
         """
         return self.pool_padded_with(x, window, output, self.graph.scalar("float32", -1))
+
+    def sums(self, op: SumPool, y: str) -> None:
+        """Add the sum of each channel under a window; of bits, -1 becomes 0 before anything is padded with 0."""
+        channels, x = op.x.shape[2], self.maps(op.x, y)
+        if op.x.dtype == "bits":
+            half = self.constant("float32/half", np.array(0.5, np.float32))
+            x = self.node("Add", [self.node("Mul", [x, half], f"{y}/halves"), half], f"{y}/bits")
+        ones = self.constant(f"{y}/ones", np.ones((channels, 1, *op.window.kernel), np.float32))
+        x = self.node("Conv", [x, ones], self.entry(op.y, y), **geometry(op.window), group=channels)
+        self.leave(op.y, y, x)
 
     def clip(self, x: str, low: int, output: str) -> str:
         return self.node("Clip", [x, self.graph.scalar("float32", low), self.graph.scalar("float32", 1)], output)

@@ -45,12 +45,13 @@ from blrc.program.program import (
     Pool,
     Program,
     Scores,
+    SumPool,
     Value,
     WeightedOp,
     Window,
 )
 from blrc.targets.onnx.nodes import Graph
-from blrc.targets.onnx.tensors import is_flat, tensor_name
+from blrc.targets.onnx.tensors import geometry, is_flat, tensor_name
 
 ONE, TWO = (np.int8(-1), np.int8(1)), (np.int8(-2), np.int8(2))
 
@@ -100,6 +101,8 @@ class Lowering:
                 self.dense(op, y) if _is_product(op) else self.convolution(op, y)
         elif isinstance(op, Pool):
             self.leave(op.y, y, self.pool(self.maps(op.x, y), op.window, self.entry(op.y, y)))
+        elif isinstance(op, SumPool):
+            self.sums(op, y)
         elif isinstance(op, Scores):
             self.scores(op, y)
         elif isinstance(op, BinaryScores):
@@ -273,6 +276,16 @@ class Lowering:
             window = Window(window.kernel, window.stride, dilation=window.dilation)
         return self.node("MaxPool", [x], output, **geometry(window))
 
+    def sums(self, op: SumPool, y: str) -> None:
+        """Add the sum of each channel under a window: a convolution by ones, of which bits give the double."""
+        channels = op.x.shape[2]
+        ones = self.constant(f"{y}/ones", np.ones((channels, 1, *op.window.kernel), np.uint8))
+        inputs = [self.maps(op.x, y), ones, *[self.scalar("uint8", 0)] * 2]
+        total = self.node("ConvInteger", inputs, f"{y}/sum", **geometry(op.window), group=channels)
+        if op.x.dtype == "bits":
+            total = self.node("Div", [total, self.scalar("int32", 2)], f"{y}/count")
+        self.leave(op.y, y, self.node("Cast", [total], self.entry(op.y, y), to=TensorProto.UINT8))
+
     def require_int32(self, op: WeightedOp, largest: int) -> None:
         """Refuse an op whose sums may exceed int32.
 
@@ -302,13 +315,3 @@ def _is_product(op: Conv) -> bool:
 def matrix_of(weights: NDArray[Any]) -> NDArray[Any]:
     """Turn weights (out, H, W, C) into a matrix (C x H x W, out), in the order in which `Flatten` reads a map."""
     return np.ascontiguousarray(weights.transpose(0, 3, 1, 2).reshape(len(weights), -1).T)
-
-
-def geometry(window: Window) -> dict[str, list[int]]:
-    """Return the attributes of a convolution or pool."""
-    return {
-        "kernel_shape": list(window.kernel),
-        "strides": list(window.stride),
-        "pads": list(window.padding),
-        "dilations": list(window.dilation),
-    }

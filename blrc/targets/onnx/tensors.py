@@ -5,7 +5,7 @@ from __future__ import annotations
 import onnx
 from onnx import TensorProto, helper
 
-from blrc.program.program import Program, Value
+from blrc.program.program import Program, Value, Window
 from blrc.targets.onnx.head import OUTPUTS
 
 
@@ -58,3 +58,13 @@ def value_info(name: str, value: Value, kind: int) -> onnx.ValueInfoProto:
 def is_flat(value: Value) -> bool:
     """Return whether tensors of `value` are (N, C)."""
     return value.shape[:2] == (1, 1)
+
+
+def geometry(window: Window) -> dict[str, list[int]]:
+    """Return the attributes of a convolution or pool."""
+    return {
+        "kernel_shape": list(window.kernel),
+        "strides": list(window.stride),
+        "pads": list(window.padding),
+        "dilations": list(window.dilation),
+    }

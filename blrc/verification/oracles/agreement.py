@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 from blrc.lowering.affine import real_scores
 from blrc.lowering.calibrate import decide, fan_in, folded, passes, turned
 from blrc.lowering.fold import float64_decision, inputs_of
-from blrc.lowering.preactivations import max_pool, preactivation
+from blrc.lowering.preactivations import max_pool, preactivation, sum_pool
 from blrc.lowering.single import decides
 from blrc.net.encoding import InputEncoding
-from blrc.net.net import Flatten, MaxPool, Net, Softmax
+from blrc.net.net import AveragePool, Flatten, MaxPool, Net, Softmax
 from blrc.net.pieces import ScoreStage, Stage, pieces
 
 CHUNK = 512  # inputs, and rows of sums
@@ -143,10 +143,13 @@ def _same_labels(net: Net, stages: Mapping[str, _Decisions], raw: NDArray[Any], 
             x = stages[piece.linear.name].run(x)
         elif isinstance(piece, MaxPool):
             x = max_pool(x, piece.window)
+        elif isinstance(piece, AveragePool):
+            assert piece.window is not None, "pieces gives it one"
+            x = sum_pool(x, piece.window)
         elif isinstance(piece, Flatten):
             x = x.reshape(len(x), -1)
         elif isinstance(piece, Softmax):
-            scores = x.reshape(len(x), -1).astype(np.float64) @ piece.weights.T + piece.bias
+            scores = (x.reshape(len(x), -1) - float(piece.middle)) @ piece.weights.T + piece.bias
             same.append(scores.argmax(axis=1) == labels[:, len(same)])
         elif isinstance(piece, ScoreStage):
             scores = real_scores(piece, preactivation(piece.linear, x, 1 if piece.reads is None else piece.reads.most))

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from blrc.lowering.affine import affine
 from blrc.lowering.calibrate import decide, folded
 from blrc.lowering.fold import inputs_of
-from blrc.lowering.preactivations import max_pool, preactivation
+from blrc.lowering.preactivations import max_pool, preactivation, sum_pool
 from blrc.net.encoding import device_layout
-from blrc.net.net import Flatten, Levels, MaxPool, Net, Softmax
+from blrc.net.net import AveragePool, Flatten, Levels, MaxPool, Net, Softmax
 from blrc.net.pieces import ScoreStage, Stage, pieces
 from blrc.program import reference
 from blrc.program.program import Program
@@ -61,13 +61,16 @@ def _chunk(program: Program, net: Net, raw: NDArray[Any], member: int) -> str | 
             x = max_pool(x, piece.window)
             inverted = np.zeros_like(inverted)
             name = piece.name if piece.name in outputs else name
+        elif isinstance(piece, AveragePool):
+            assert piece.window is not None, "pieces gives it one"
+            x, name, codes = sum_pool(x, piece.window), piece.name, True
         elif isinstance(piece, ScoreStage):
             numbers = affine(piece, Fraction(scales[done]))
             z = preactivation(piece.linear, x, inputs_of(piece, net.encoding, behind).peak)
             expected = numbers.multiplier * z + numbers.bias
         elif isinstance(piece, Softmax):
             rows, bias = (np.rint(real / scales[done]).astype(np.int64) for real in (piece.weights, piece.bias))
-            expected = x.reshape(len(x), -1).astype(np.int64) @ rows.T + bias
+            expected = x.reshape(len(x), -1).astype(np.int64) @ rows.T + bias - piece.below(rows)
         else:
             x = x.reshape(len(x), -1) if isinstance(piece, Flatten) else x
             continue

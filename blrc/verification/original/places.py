@@ -12,7 +12,7 @@ from blrc.errors import BlrcError
 from blrc.frontend.kinds.padding import only_pads
 from blrc.lowering.calibrate import folded
 from blrc.lowering.fold import Folded
-from blrc.net.net import Conv, Levels, MaxPool, Pointwise
+from blrc.net.net import AveragePool, Conv, Levels, MaxPool, Pointwise
 from blrc.net.pieces import Stage, pieces
 from blrc.program.program import Op, Program
 from blrc.verification.original.original import Original, Tensor
@@ -80,6 +80,11 @@ def places(program: Program, original: Original) -> list[Place]:
             decision = Decision(piece, binary, rule, original.sums(piece), bits)
             binary, inverted = True, rule.inverted
             at = index[next((p.name for p in reversed(piece.pools) if p.name in index), piece.linear.name)]
+        elif isinstance(piece, AveragePool):
+            raise BlrcError(
+                f"layer {piece.name!r}: gives averages, and an export is compared with an original network of +-1 "
+                "alone; verify it without one"
+            )
         elif isinstance(piece, MaxPool):
             bits = original.pooled(piece.name)
             inverted = np.zeros_like(inverted)

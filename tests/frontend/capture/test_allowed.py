@@ -31,8 +31,11 @@ def layer_of(cls: type[nn.Module]) -> nn.Module:
     if issubclass(cls, nn.BatchNorm1d | nn.BatchNorm2d | bnn.StochasticBatchNorm1d | bnn.StochasticBatchNorm2d):
         return cls(2)
     pools = (bnn.StochasticMaxPool1d, bnn.StochasticMaxPool2d, bnn.MaxPool1d, bnn.MaxPool2d, nn.MaxPool1d, nn.MaxPool2d)
+    averages = (nn.AvgPool1d, nn.AvgPool2d)
+    if cls in (nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool2d):
+        return cls(1)
     given = (bnn.ChannelScale, bnn.ChannelShift, bnn.Threshold, bnn.SteLevels, bnn.StochasticLevels)
-    return cls(2) if cls in (*pools, *given) else cls()
+    return cls(2) if cls in (*pools, *averages, *given) else cls()
 
 
 LAYERS = [cls for cls in CLASSES if not issubclass(cls, bnn.WeightDistribution)]

@@ -68,6 +68,7 @@ def planes_of_levels() -> Program:
     builder.conv("planes", SAME, None, groups=1, per_group=33)
     builder.conv("apart", Window((2, 2), padding=(1, 1, 0, 0)), HALF, groups=33, per_group=1)
     builder.pool("pool")
+    builder.sums("sums", Window((2, 2), (1, 1), (0, 1, 1, 0)))
     return builder.finish(np.int8)
 
 

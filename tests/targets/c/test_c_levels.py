@@ -138,7 +138,7 @@ def test_the_largest_sums_fit_their_halves(tmp_path: Path, flags: tuple[str, ...
 
 def test_every_kernel_has_a_case() -> None:
     of_levels = {name for name in PLAIN if KERNELS[name].levels}
-    assert {case[0] for case in CASES} | {"pool_levels", "scores_levels", "scores_signs"} == of_levels
+    assert {case[0] for case in CASES} | {"pool_levels", "pool_sums", "scores_levels", "scores_signs"} == of_levels
 
 
 @pytest.mark.parametrize("flags", [SANITIZE, *night(("-O2", *STRICT))])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from blrc.program.program import Conv, Pool, Window
+from blrc.program.program import Conv, Pool, SumPool, Window
 from blrc.targets.c.kernels.kernel import Number
 from blrc.targets.c.layout.layout import Layout, Step, Table
 from blrc.targets.c.layout.strips import scratch_of
@@ -126,7 +126,7 @@ def _shape(symbols: Symbols, step: Step) -> str:
             *_window("pooling", op.pool or _NO_POOL),
         ]
     else:
-        assert isinstance(op, Pool)
+        assert isinstance(op, Pool | SumPool)
         lines = [
             _field(op.x.shape, "input: height, width, channels"),
             _field(op.y.shape[:2], "output: height, width"),

@@ -20,10 +20,9 @@ from blrc.net.window import padding_option, pool_window
 
 Rule = Callable[[Book, Operation], Held]
 _CHAIN = "make the network a chain of layers"
+_OF_AVERAGES = "use max pooling, or the layers of blrc.nn, behind whose signs nn.AvgPool2d is compiled"
 _REMEDIES = {
-    "mean": "use max pooling, or flatten the map",
-    "avg_pool2d": "use max pooling",
-    "_adaptive_avg_pool2d": "use max pooling, or flatten the map",
+    **dict.fromkeys(("mean", "avg_pool2d", "_adaptive_avg_pool2d"), _OF_AVERAGES),
     "cat": _CHAIN,
     "slice": _CHAIN,
     "select": _CHAIN,

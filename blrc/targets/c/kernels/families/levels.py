@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from blrc.net.bits import pack, unpack
 from blrc.program.ops.op import Value
-from blrc.program.program import BinaryScores, Conv, Pool, Program, Scores
+from blrc.program.program import BinaryScores, Conv, Pool, Program, Scores, SumPool
 from blrc.targets.c.kernels import thresholds
 from blrc.targets.c.kernels.families.codes import code_rows, encoded, fused
 from blrc.targets.c.kernels.families.words import ROWS, blocked, packed_words
@@ -152,6 +152,10 @@ def _pool_arguments(step: Step, geometry: str, tables: Sequence[str]) -> Argumen
     return [geometry, Number("bits", bits_of(step.y)), "x", "y"]
 
 
+def _sum_arguments(step: Step, geometry: str, tables: Sequence[str]) -> Arguments:
+    return [geometry, Number("x_bits", bits_of(step.x)), Number("bits", bits_of(step.y)), "x", "y"]
+
+
 def _score_arguments(step: Step, geometry: str, tables: Sequence[str]) -> Arguments:
     height, width, channels = step.x.shape
     size = (Number("pixels", height * width), Number("channels", channels), Number("classes", step.y.shape[2]))
@@ -232,6 +236,18 @@ POOL_LEVELS = Kernel(
     geometry="pool",
     levels=True,
 )
+POOL_SUMS = Kernel(
+    "pool_sums",
+    SumPool,
+    about="adds up the bits or codes under a window, of 32 channels at once where they lie in planes",
+    needs="average pooling of bits and of codes",
+    fits=lambda _: True,
+    cost=lambda task: task.op.x.nbytes * task.op.window.taps,
+    lay=lambda task: Laid((), f"sums of {task.op.window.taps} times {bits_of(task.op.x)} bits"),
+    arguments=_sum_arguments,
+    geometry="pool",
+    levels=True,
+)
 SCORES_LEVELS = Kernel(
     "scores_levels",
     Scores,
@@ -254,4 +270,4 @@ SCORES_SIGNS = Kernel(
     arguments=_score_arguments,
     levels=True,
 )
-FAMILY: tuple[Kernel[Any], ...] = (CONV_PLANES, CONV_BYTES, POOL_LEVELS, SCORES_LEVELS, SCORES_SIGNS)
+FAMILY: tuple[Kernel[Any], ...] = (CONV_PLANES, CONV_BYTES, POOL_LEVELS, POOL_SUMS, SCORES_LEVELS, SCORES_SIGNS)

@@ -1,0 +1,132 @@
+"""Average pooling of bits in ONNX files, in all its spellings: scores are those of ONNX Runtime."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from onnx_chains import BREVITAS, File, signs
+from test_import_spellings import bits, expect_equal, norm
+
+from blrc.app.import_onnx import import_onnx
+from blrc.errors import BlrcError
+
+
+def _global(file: File, style: str) -> None:
+    """The average of a map of 4 x 3, by that node."""
+    if style == "AveragePool":
+        file.node("AveragePool", kernel_shape=[4, 3])
+    elif style == "GlobalAveragePool":
+        file.node("GlobalAveragePool")
+    else:
+        keep = int(style != "flat")
+        file.node("ReduceMean", file.constant([2, -1], np.int64), keepdims=keep)
+        if not keep:
+            return
+    file.node("Flatten")
+
+
+@pytest.mark.parametrize("style", ["AveragePool", "GlobalAveragePool", "ReduceMean", "flat"])
+def test_a_global_average_before_the_last_layer(style: str, tmp_path: Path) -> None:
+    """Of bits -1 and +1 that a factor and a shift made 0.5 and 2.5, by real and by binary weights."""
+    rng = np.random.default_rng(0)
+    file = File(("N", 2, 6, 5), opset=18)
+    bits(file)
+    file.node("Conv", signs(rng, 7, 2, 3, 3))
+    norm(file, rng, 7)
+    file.node("Add", np.float32(1.5))
+    _global(file, style)
+    real = style in ("AveragePool", "flat")
+    file.node("Gemm", rng.normal(size=(3, 7)) if real else signs(rng, 3, 7), transB=1)
+    file.node("Mul", np.float32([1.5, -2.0, 0.25]))
+    expect_equal(file, tmp_path / "n.onnx", (2, 6, 5), 0.05)
+
+
+def test_windows_between_layers(tmp_path: Path) -> None:
+    """A convolution reads averages of 0 and 1 without padding; a max pool takes the largest of others."""
+    rng = np.random.default_rng(1)
+    file = File(("N", 2, 12, 12))
+    bits(file)
+    file.node("Conv", signs(rng, 6, 2, 3, 3), pads=[1, 1, 1, 1])
+    norm(file, rng, 6)
+    file.node("Add", np.float32(1.0))
+    file.node("AveragePool", kernel_shape=[2, 2], strides=[2, 2])
+    file.node("Mul", np.float32(0.5))
+    file.node("Conv", signs(rng, 9, 6, 3, 3), rng.integers(-3, 3, 9) + 0.3)
+    norm(file, rng, 9)
+    file.node("AveragePool", kernel_shape=[2, 2], strides=[1, 1])
+    file.node("MaxPool", kernel_shape=[3, 3])
+    file.node("Flatten")
+    file.node("MatMul", signs(rng, 9, 3))
+    expect_equal(file, tmp_path / "n.onnx", (2, 12, 12))
+
+
+def test_an_average_over_time(tmp_path: Path) -> None:
+    rng = np.random.default_rng(2)
+    file = File(("N", 3, 20))
+    bits(file)
+    file.node("Conv", signs(rng, 6, 3, 5))
+    norm(file, rng, 6)
+    file.node("AveragePool", kernel_shape=[4], strides=[2])
+    file.node("Flatten")
+    file.node("MatMul", signs(rng, 6 * 7, 3))
+    expect_equal(file, tmp_path / "n.onnx", (3, 20))
+
+
+def refused(file: File, path: Path) -> str:
+    with pytest.raises(BlrcError) as error:
+        import_onnx(file.save(path, listed=True), input="bits")
+    return str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "attributes", "message"),
+    [
+        ("AveragePool", {"kernel_shape": [2, 2], "pads": [1, 1, 1, 1]}, "its window is padded, dilated, or rounded up"),
+        ("AveragePool", {"kernel_shape": [3, 3], "strides": [2, 2], "ceil_mode": 1}, "or rounded up in number"),
+        ("ReduceMean", {"axes": [1]}, "it averages axes [1] of ('N', 2, 6, 6)"),
+    ],
+)
+def test_what_is_not_exact_is_refused(kind: str, attributes: dict[str, object], message: str, tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    file = File(("N", 2, 6, 6), opset=13)
+    bits(file)
+    file.node(kind, **attributes)
+    file.node("Flatten")
+    file.node("MatMul", signs(rng, 18, 3))
+    assert message in refused(file, tmp_path / "n.onnx")
+
+
+@pytest.mark.parametrize(
+    ("then", "message"),
+    [
+        (lambda file: file.node("Relu"), "it computes with averages of bits"),
+        (lambda file: file.node("Sign"), "it computes with averages of bits"),
+        (lambda file: file.node("BipolarQuant", np.float32(1.0), domain=BREVITAS), "it computes with averages of bits"),
+        (
+            lambda file: file.node("Conv", signs(np.random.default_rng(0), 4, 2, 3, 3), pads=[1, 1, 1, 1]),
+            "it pads averages of bits",
+        ),
+    ],
+)
+def test_what_reads_averages_as_bits_is_refused(then: object, message: str, tmp_path: Path) -> None:
+    file = File(("N", 2, 6, 6))
+    bits(file)
+    file.node("AveragePool", kernel_shape=[2, 2], strides=[2, 2])
+    then(file)  # type: ignore[operator]
+    file.node("Flatten")
+    file.node("MatMul", signs(np.random.default_rng(4), 18, 3))
+    assert message in refused(file, tmp_path / "n.onnx")
+
+
+def test_sums_are_not_averaged(tmp_path: Path) -> None:
+    rng = np.random.default_rng(5)
+    file = File(("N", 2, 6, 6))
+    bits(file)
+    file.node("Conv", signs(rng, 5, 2, 3, 3))
+    file.node("GlobalAveragePool")
+    norm(file, rng, 5)
+    file.node("Flatten")
+    file.node("MatMul", signs(rng, 5, 3))
+    assert "it averages what is not bits; average behind a sign" in refused(file, tmp_path / "n.onnx")
