@@ -14,6 +14,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from blrc import nn as bnn
 from blrc.nn import models
 
 Shape = tuple[int, int, int]
@@ -96,6 +97,23 @@ def conv(
         BinaryConv(inputs, outputs, kernel, stride, pad, bias=False),
         nn.BatchNorm2d(outputs),
         Sign(),
+    ]
+
+
+def stochastic(
+    inputs: int,
+    outputs: int,
+    kernel: int | tuple[int, int],
+    *,
+    stride: int = 1,
+    pad: int | tuple[int, int] = 0,
+    groups: int = 1,
+) -> list[nn.Module]:
+    """Return a convolution of `blrc.nn`, whose weights are distributions, with its norm and sign."""
+    return [
+        bnn.BinaryConv2d(inputs, outputs, kernel, stride=stride, padding=pad, groups=groups),
+        bnn.StochasticBatchNorm2d(outputs),
+        bnn.StochasticSign(),
     ]
 
 
@@ -195,26 +213,21 @@ def binary_dense_net(width: float) -> nn.Module:
 def ds_cnn(width: float) -> nn.Module:
     """Return MLPerf Tiny's keyword network with binary weights: four depthwise separable layers behind the first."""
     a = max(8, int(width * 64))
-    layers = [BinaryConv(1, a, (10, 4), 2, (4, 1), bias=False), nn.BatchNorm2d(a), Sign()]
+    layers = stochastic(1, a, (10, 4), stride=2, pad=(4, 1))
     for _ in range(4):
-        layers += [
-            BinaryConv(a, a, 3, padding=1, groups=a, bias=False),
-            nn.BatchNorm2d(a),
-            Sign(),
-            *conv(a, a, 1, pad=0),
-        ]
-    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(a, 12))
+        layers += [*stochastic(a, a, 3, pad=1, groups=a), *stochastic(a, a, 1)]
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), bnn.SoftmaxLinear(a, 12))
 
 
 def mobile_net(width: float) -> nn.Module:
     """Return MLPerf Tiny's MobileNetV1 at a quarter of the width with binary weights."""
     sizes = [max(4, int(width * size)) for size in (8, 16, 32, 32, 64, 64, 128, 128, 128, 128, 128, 128, 256, 256)]
     strides = (1, 2, 1, 2, 1, 2, 1, 1, 1, 1, 1, 2, 1)
-    layers = conv(3, sizes[0], stride=2)
+    layers = stochastic(3, sizes[0], 3, stride=2, pad=1)
     for inputs, outputs, stride in zip(sizes, sizes[1:], strides, strict=False):
-        layers += [BinaryConv(inputs, inputs, 3, stride, 1, groups=inputs, bias=False), nn.BatchNorm2d(inputs), Sign()]
-        layers += conv(inputs, outputs, 1, pad=0)
-    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(sizes[-1], 2))
+        layers += stochastic(inputs, inputs, 3, stride=stride, pad=1, groups=inputs)
+        layers += stochastic(inputs, outputs, 1)
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), bnn.SoftmaxLinear(sizes[-1], 2))
 
 
 def resnet8(width: float) -> nn.Module:
@@ -239,6 +252,7 @@ def autoencoder(width: float) -> nn.Module:
 
 
 BINARY = "binary weights, signs"
+PAPERS = "distributions over binary weights, signs"
 REAL_ENDS = "binary inside, real first and last layers"
 HUBARA = "[Hubara et al. 2016](https://arxiv.org/abs/1602.02830)"
 FINN = "[Umuroglu et al. 2017](https://arxiv.org/abs/1612.07119)"
@@ -254,7 +268,7 @@ ARCHITECTURES = (
     Architecture(
         "BLRNet, MNIST", PAPER, MNIST, lambda width: models.mnist(), "distributions over binary weights, signs"
     ),
-    Architecture("BLRNet, CIFAR-10", PAPER, CIFAR10, lambda width: models.cifar10(width=width), "the same"),
+    Architecture("BLRNet, CIFAR-10", PAPER, CIFAR10, lambda width: models.cifar10(width=width), PAPERS),
     Architecture("LR-net, MNIST", PAPER, MNIST, lambda width: models.mnist("lrnet", bits=2), "activations of 2 bits"),
     Architecture(
         "LR-net, MNIST", "the same", MNIST, lambda width: models.mnist("lrnet", bits=8), "activations of 8 bits"
@@ -283,8 +297,8 @@ ARCHITECTURES = (
         binary_dense_net,
         REAL_ENDS,
     ),
-    Architecture("DS-CNN", TINY, (1, 49, 10), ds_cnn, BINARY),
-    Architecture("MobileNetV1 0.25", TINY, (3, 96, 96), mobile_net, BINARY),
+    Architecture("DS-CNN", TINY, (1, 49, 10), ds_cnn, PAPERS),
+    Architecture("MobileNetV1 0.25", TINY, (3, 96, 96), mobile_net, PAPERS),
     Architecture("ResNet-8", TINY, CIFAR10, resnet8, BINARY),
     Architecture("autoencoder", TINY, (640, 1, 1), autoencoder, f"{BINARY}, 640 scores"),
 )
