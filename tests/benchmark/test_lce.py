@@ -108,6 +108,7 @@ def test_each_network_tells_its_own_time(fake: str) -> None:
             engine.run(2)(1)
 
 
+@pytest.mark.nightly
 def test_it_takes_part_where_an_interpreter_is_named(fake: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(tiers.VARIABLE, "portable")
     monkeypatch.setattr("blrc.benchmark.host.RIVALS", {})

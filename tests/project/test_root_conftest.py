@@ -118,6 +118,7 @@ def cost(folder: Path, *options: str, ci: str = "") -> str:
     return done.stdout
 
 
+@pytest.mark.nightly
 def test_a_test_that_costs_too_much_fails_in_ci_unless_it_is_marked(tmp_path: Path) -> None:
     """CPU time of the programs that it starts counts; waiting and fixtures do not. The workers' tests count here."""
     said = cost(tmp_path, "--most-cpu", "0.3", "-n", "1", ci="true")

@@ -123,6 +123,7 @@ def digits() -> NDArray[np.uint8]:
     return np.frombuffer(data, np.uint8).reshape(-1, 28, 28)
 
 
+@pytest.mark.nightly
 def test_recorded_digits_give_the_references_answer(page: Chromium, program: Program, mnist: Path) -> None:
     recorded = np.load(mnist / "mnist.vectors.npz")["inputs"]
     samples = recorded[np.ptp(recorded, axis=(1, 2, 3)) > 0]
