@@ -242,18 +242,21 @@ void blrc_conv_bytes(const blrc_conv *op, int32_t planes, int32_t bits, const vo
     int32_t *const v = (int32_t *)scratch, *const least = pool->kernel_y * pool->kernel_x > 2 ? v + 2 * rows : v;
     uint8_t *to = (uint8_t *)y;
     const int32_t pixel_bytes = blrc_pixel_bytes(bits, op->out_channels);
-    int32_t oy, ox, py, px, g, p, my[2], mx[2];
+    int32_t oy, ox, py, px, g, p, pixels, my[2], mx[2];
 
     for (oy = 0; oy < op->out_height; ++oy) {
         const int32_t top = oy * pool->stride_y - pool->pad_y;
         const blrc_span down = blrc_inside(top, pool->dilation_y, pool->kernel_y, op->map_height);
 
-        for (ox = 0; ox < op->out_width;) {
+        for (ox = 0; ox < op->out_width; ox += pixels, to += pixels * pixel_bytes) {
             const int32_t left = ox * pool->stride_x - pool->pad_x;
             const blrc_span across = blrc_inside(left, pool->dilation_x, pool->kernel_x, op->map_width);
             const int32_t count = (down.end - down.first) * (across.end - across.first);
-            const int32_t pixels = apart && ox + 1 < op->out_width ? 2 : 1; /* without pooling, two at a time */
 
+            pixels = apart && ox + 1 < op->out_width ? 2 : 1; /* without pooling, two at a time */
+            if (blrc_pools_nothing(&down, &across, bits, op->out_channels, to)) {
+                continue;
+            }
             for (p = 0; p < pixels; ++p) {
                 blrc_clear_pixel(bits, op->out_channels, to + p * pixel_bytes);
             }
@@ -284,8 +287,6 @@ void blrc_conv_bytes(const blrc_conv *op, int32_t planes, int32_t bits, const vo
                                         to + p * pixel_bytes);
                 }
             }
-            ox += pixels;
-            to += pixels * pixel_bytes;
         }
     }
 }

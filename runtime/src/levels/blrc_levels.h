@@ -30,6 +30,22 @@ static inline void blrc_clear_pixel(int32_t bits, int32_t channels, void *y)
     }
 }
 
+/* Whether a pool's window has no pixel of the map, as dilated ones may: all codes are 0 then, and written here. */
+static BLRC_APART int32_t blrc_pools_nothing(const blrc_span *down, const blrc_span *across, int32_t bits,
+                                             int32_t channels, void *y)
+{
+    uint8_t *const bytes = (uint8_t *)y;
+    int32_t i;
+
+    if (down->first < down->end && across->first < across->end) {
+        return 0;
+    }
+    for (i = 0; i < blrc_pixel_bytes(bits, channels); ++i) {
+        bytes[i] = 0;
+    }
+    return 1;
+}
+
 /* Where bits are collected without gaps: those of `word` that are filled, less than 32, go to `to` next. */
 typedef struct blrc_bit_run {
     uint32_t *to;
