@@ -123,7 +123,9 @@ def axes_of(op: Op, arrays: Arrays) -> list[int] | None:
     held = op.attributes.get("axes")
     if held is None and len(arrays) > 1 and arrays[1] is not None:
         held = arrays[1].reshape(-1).tolist()
-    return None if held is None else [int(axis) for axis in held]
+    if held is not None and not all(isinstance(axis, int) for axis in held):
+        raise RefusalError(f"its axes are {str(held)[:40]}", "give whole numbers")
+    return held
 
 
 def _unsqueeze(op: Op, arrays: Arrays) -> NDArray[Any]:

@@ -124,12 +124,11 @@ def walk(graph: Graph, declared: Declared | None, source: str, heads: Sequence[s
     if walked.refusals:
         return walked
     found = replace(build.checkpoint(source), heads=ends)
-    if len(graph.outputs) > 1:  # the only files in which two nodes may read the same
-        try:
-            pieces(sample(found, running=True))
-        except BlrcError as error:
-            why, _, remedy = str(error).partition("; ")
-            return replace(walked, lines=(*walked.lines, Line(_shown_outputs(graph), why, remedy or _AGAIN)))
+    try:
+        pieces(sample(found, running=True))
+    except BlrcError as error:
+        why, _, remedy = str(error).partition("; ")
+        return replace(walked, lines=(*walked.lines, Line(_shown_outputs(graph), why, remedy or _AGAIN)))
     return replace(walked, checkpoint=found)
 
 

@@ -53,10 +53,10 @@ def averaged(pool: AveragePool, reads: Codes | None) -> Codes:
         )
     taps, bits = pool.window.taps, sum_bits(pool.window.taps, read.most)
     if bits > MOST_BITS:
-        of = f"codes of up to {read.most}" if read.most > 1 else "bits"
+        of, levels = (f"codes of up to {read.most}", ", or use fewer levels") if read.most > 1 else ("bits", "")
         raise BlrcError(
             f"layer {pool.name!r}: averages {taps} {of}, whose sum may be {taps * read.most}, and sums are counted up "
-            f"to {2**MOST_BITS - 1}; pool or stride before it, or use fewer levels"
+            f"to {2**MOST_BITS - 1}; pool or stride before it{levels}"
         )
     return Codes(pool.name, 2**bits - 1, read.step / taps, read.below)
 

@@ -85,7 +85,11 @@ def refused(file: File, path: Path) -> str:
     [
         ("AveragePool", {"kernel_shape": [2, 2], "pads": [1, 1, 1, 1]}, "its window is padded, dilated, or rounded up"),
         ("AveragePool", {"kernel_shape": [3, 3], "strides": [2, 2], "ceil_mode": 1}, "or rounded up in number"),
+        ("AveragePool", {}, "its kernel_shape is None; use pools of one or two dimensions"),
         ("ReduceMean", {"axes": [1]}, "it averages axes [1] of ('N', 2, 6, 6)"),
+        ("ReduceMean", {"axes": [6, 7]}, "it averages axes [6, 7]"),
+        ("ReduceMean", {"axes": [2.5, 3.5]}, "its axes are [2.5, 3.5]; give whole numbers"),
+        ("ReduceMean", {"axes": [2, 3], "keepdims": 2}, "its keepdims is 2; make it 0 or 1"),
     ],
 )
 def test_what_is_not_exact_is_refused(kind: str, attributes: dict[str, object], message: str, tmp_path: Path) -> None:
@@ -130,3 +134,39 @@ def test_sums_are_not_averaged(tmp_path: Path) -> None:
     file.node("Flatten")
     file.node("MatMul", signs(rng, 5, 3))
     assert "it averages what is not bits; average behind a sign" in refused(file, tmp_path / "n.onnx")
+
+
+def test_regression_a_sum_that_is_too_large_is_refused_before_a_checkpoint_is_written(tmp_path: Path) -> None:
+    """A dry run said that all could be imported, and `blrc inspect` refused the checkpoint."""
+    rng = np.random.default_rng(6)
+    file = File(("N", 2, 18, 18))
+    bits(file)
+    file.node("Conv", signs(rng, 5, 2, 3, 3))
+    norm(file, rng, 5)
+    file.node("GlobalAveragePool")
+    file.node("Flatten")
+    file.node("MatMul", signs(rng, 5, 3))
+    said = refused(file, tmp_path / "n.onnx")
+    assert "averages 256 bits, whose sum may be 256" in said and "use fewer levels" not in said
+
+
+@pytest.mark.parametrize("style", ["AveragePool", "GlobalAveragePool", "flat"])
+def test_regression_an_average_of_single_values_is_left_out(style: str, tmp_path: Path) -> None:
+    """A vector that the file sees as a map of one position was pooled as a map, which the export refused."""
+    rng = np.random.default_rng(7)
+    file = File(("N", 20))
+    bits(file)
+    file.node("MatMul", signs(rng, 20, 6))
+    file.node("Add", rng.integers(-3, 3, 6) + np.float32(0.3))
+    file.node("BipolarQuant", np.float32(1.0), domain=BREVITAS)
+    file.node("Unsqueeze", file.constant([2, 3], np.int64))
+    if style == "AveragePool":
+        file.node("AveragePool", kernel_shape=[1, 1])
+    elif style == "GlobalAveragePool":
+        file.node("GlobalAveragePool")
+    else:
+        file.node("ReduceMean", axes=[2, 3], keepdims=0)
+    if style != "flat":
+        file.node("Flatten")
+    file.node("MatMul", signs(rng, 6, 3))
+    expect_equal(file, tmp_path / "n.onnx", (20,))

@@ -102,13 +102,7 @@ def max_pool(ctx: Context, op: Op, args: Args) -> Taken:
         raise RefusalError(f"{what} padded around its input", "use the pool's own padding, or pad with -inf", then=x)
     lying = x.axes == LYING
     op, x = _upright(op, x) if lying else (op, x)
-    if op.kind == "GlobalMaxPool":
-        kernel = x.dims[1:]
-    else:
-        held = op.attributes.get("kernel_shape")
-        if not isinstance(held, list) or not 1 <= len(held) <= 2:
-            raise RefusalError(f"its kernel_shape is {str(held)[:40]}", "use pools of one or two dimensions", then=x)
-        kernel = ints(op.attributes, "kernel_shape", (1,) * len(held))
+    kernel = x.dims[1:] if op.kind == "GlobalMaxPool" else _kernel(op, x)
     if not 1 <= len(kernel) <= 2:
         raise RefusalError("it pools no map", "use pools of one or two dimensions", then=x)
     x, window = spatial(op, x, kernel)
@@ -150,11 +144,14 @@ def average_pool(ctx: Context, op: Op, args: Args) -> Taken:
     rank = len(x.dims) - 1
     kernel, flat = x.dims[1:], False
     if op.kind == "AveragePool":
-        kernel = ints(op.attributes, "kernel_shape", (1,) * rank)
+        kernel = _kernel(op, x)
     elif op.kind == "ReduceMean":
         axes = axes_of(op, [None, optional(args, 1, "axes")]) or []
-        flat = not op.attributes.get("keepdims", 1)
-        if sorted(axis % (rank + 2) for axis in axes) != list(range(2, rank + 2)):
+        keep = op.attributes.get("keepdims", 1)
+        if not isinstance(keep, int) or keep not in (0, 1):
+            raise RefusalError(f"its keepdims is {str(keep)[:40]}", "make it 0 or 1", then=x)
+        flat = not keep
+        if sorted(axis + (rank + 2 if axis < 0 else 0) for axis in axes) != list(range(2, rank + 2)):
             raise RefusalError(
                 f"it averages axes {axes} of {('N', *x.dims)}", "average height and width of maps (N, C, H, W)", then=x
             )
@@ -165,12 +162,23 @@ def average_pool(ctx: Context, op: Op, args: Args) -> Taken:
         raise RefusalError(
             "its window is padded, dilated, or rounded up in number", "use plain windows that lie inside the map", x
         )
+    if is_single(x):
+        alone = replace(x, axes=((0,),)) if flat else x
+        return Taken((alone,), "an average of single values, left out")
     size = window.output(*(1, *x.dims[1:])[-2:])
     options = {"kernel_size": list(window.kernel), "stride": list(window.stride), "padding": [0, 0]}
     layer = ctx.build.add(op, "average_pool2d", x, options)
     seen = ((0,),) if flat else x.axes
     taken = Averages(layer, (x.shape[0], *size), seen, scales=held.scales, offset=held.offset)
     return Taken((taken,), f"average pooling {window.kernel[0]}x{window.kernel[1]}")
+
+
+def _kernel(op: Op, x: Flow) -> tuple[int, ...]:
+    """Return a pool's kernel, which has a size for each dimension of its map."""
+    held = op.attributes.get("kernel_shape")
+    if not isinstance(held, list) or not 1 <= len(held) <= 2:
+        raise RefusalError(f"its kernel_shape is {str(held)[:40]}", "use pools of one or two dimensions", then=x)
+    return ints(op.attributes, "kernel_shape", (1,) * len(held))
 
 
 def least_of(ctx: Context, x: Flow) -> Fraction | float:
