@@ -74,11 +74,11 @@ def test_the_whole_api_on_memory_that_nobody_has_written(built: tuple[Path, tupl
     (folder / "main").mkdir(exist_ok=True)
     done = run([linked(folder, flags, "heap_main.c")])
     assert (done.returncode, done.stderr) == (0, ""), f"heap_main.c, line {done.returncode}"
-    if (
-        "-fsanitize=memory" in flags
-    ):  # it does see what is not written: where a table is read there, or through all layers in the label
+    if "-fsanitize=memory" in flags:
+        # It does see what is not written: where a kernel first decides or looks something up by what it read, which is
+        # in the label at last.
         done = run([linked(folder, (*flags, "-DUNWRITTEN"), "heap_main.c")])
-        assert re.search(r"use-of-uninitialized-value\n.* in net_blrc_(argmax|encode)", done.stderr), done.stderr
+        assert re.search(r"use-of-uninitialized-value\n.* in net_blrc_\w+", done.stderr), done.stderr
 
 
 @pytest.mark.needs("clang")
