@@ -436,7 +436,7 @@ def test_every_option_is_recorded_and_none_may_be_missing(export: Path) -> None:
 @pytest.mark.usefixtures("nothing_runs")
 @pytest.mark.parametrize("every", first(1, [4, 1]))
 def test_what_the_manifest_says_of_a_target_is_what_blrc_says(out: Path, every: int) -> None:
-    """Of every key, and by day of some."""
+    """Change what the manifest says of a target, key by key: by day each fourth key."""
     whole = plain(out)["targets"]
     for target, about in whole.items():
         for key in list(about)[::every]:

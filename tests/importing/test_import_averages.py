@@ -29,7 +29,7 @@ def _global(file: File, style: str) -> None:
 
 @pytest.mark.parametrize("style", ["AveragePool", "GlobalAveragePool", "ReduceMean", "flat"])
 def test_a_global_average_before_the_last_layer(style: str, tmp_path: Path) -> None:
-    """Of bits -1 and +1 that a factor and a shift made 0.5 and 2.5, by real and by binary weights."""
+    """Average bits -1 and +1 that a factor and a shift made 0.5 and 2.5; real and binary weights read the averages."""
     rng = np.random.default_rng(0)
     file = File(("N", 2, 6, 5), opset=18)
     bits(file)

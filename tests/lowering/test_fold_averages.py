@@ -35,7 +35,7 @@ FLOATS = st.floats(-9, 9, width=32)
 
 
 def of_decimals(norm: Norm, mean: Fraction) -> bool | None:
-    """Whether the norm of a mean is at least 0, by sixty digits; None where these do not tell."""
+    """Return whether the norm of a mean is at least 0, by sixty digits; None where these do not tell."""
     assert isinstance(norm.statistics, Moments)
     with localcontext() as context:
         context.prec = 60
@@ -57,7 +57,7 @@ def test_the_bit_of_every_reachable_count(
     weights: list[int],
     level_bits: int,
 ) -> None:
-    """Of averages of signs (0 bits) and of levels, for every sum of counts and not for those of one map."""
+    """Compare averages of signs (0 bits) and of levels, for every sum of counts and not for those of one map alone."""
     numbers = Moments(np.array([mean]), np.array([variance]))
     norm = Norm("norm", "dense", np.array([gamma]), np.array([beta]), 1e-5, numbers)
     channels, taps = len(weights), math.prod(kernel)

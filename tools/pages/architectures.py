@@ -172,7 +172,7 @@ def xnor_net(width: float) -> nn.Module:
     return nn.Sequential(*stem, *body, *last, *dense(36 * b, d), *dense(d, d), nn.Linear(d, 1000))
 
 
-def residual_net(width: float, react: bool = False, stem: str = "real") -> nn.Module:
+def residual_net(width: float, react: bool = False) -> nn.Module:
     """Return a Bi-Real ResNet-18: every binary convolution has a shortcut of its own."""
     a = max(8, int(width * 64))
     first: list[nn.Module] = [nn.Conv2d(3, a, 7, 2, 3, bias=False), nn.BatchNorm2d(a), nn.MaxPool2d(3, 2, 1)]
@@ -192,7 +192,7 @@ def residual_net(width: float, react: bool = False, stem: str = "real") -> nn.Mo
 
 
 def binary_dense_net(width: float) -> nn.Module:
-    """Return a BinaryDenseNet-28 block structure: every layer appends channels."""
+    """Return a BinaryDenseNet-28, whose every layer appends channels; its transitions halve their number."""
     growth, at = max(8, int(width * 64)), max(8, int(width * 64))
     layers: list[nn.Module] = [
         nn.Conv2d(3, at, 7, 2, 3, bias=False),
@@ -265,9 +265,7 @@ ARCHITECTURES = (
     Architecture("FINN SFC", FINN, MNIST, lambda width: mlp((256,) * 3, width), BINARY),
     Architecture("FINN LFC", FINN, MNIST, lambda width: mlp((1024,) * 3, width), BINARY),
     Architecture("FINN CNV", FINN, CIFAR10, cnv, BINARY),
-    Architecture(
-        "BLRNet, MNIST", PAPER, MNIST, lambda width: models.mnist(), "distributions over binary weights, signs"
-    ),
+    Architecture("BLRNet, MNIST", PAPER, MNIST, lambda width: models.mnist(), PAPERS),
     Architecture("BLRNet, CIFAR-10", PAPER, CIFAR10, lambda width: models.cifar10(width=width), PAPERS),
     Architecture("LR-net, MNIST", PAPER, MNIST, lambda width: models.mnist("lrnet", bits=2), "activations of 2 bits"),
     Architecture(

@@ -30,11 +30,11 @@ HEAD = """\
 
 <!-- Made by tools/pages/networks.py; a test compares. Edit tools/pages/architectures.py and run it again. -->
 
-These are well-known architectures at the size that their papers give, built in plain PyTorch or in `blrc.nn`
-([the definitions](../tools/pages/architectures.py)) with random weights. The
-page says whether `blrc.save` and `blrc inspect` take them, and what they need on a Cortex-M4; no accuracy is stated.
-Networks that were trained by others, with their accuracies, are on [another page](imported.md). To try a network of
-your own, see [training and saving](guide/train.md) and [importing](import.md).
+These are well-known architectures after their papers, at full size, built in plain PyTorch or in `blrc.nn` with random
+weights ([the definitions](../tools/pages/architectures.py)). The page says whether `blrc.save` and `blrc inspect` take
+them, and what they need on a Cortex-M4; no accuracy is stated. Networks that were trained by others, with their
+accuracies, are on [another page](imported.md). To try a network of your own, see
+[training and saving](guide/train.md) and [importing](import.md).
 """
 
 COMPILED = """\

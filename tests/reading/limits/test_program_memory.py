@@ -92,7 +92,7 @@ def test_what_is_legal_is_compiled_in_little_memory(name: str, tmp_path: Path) -
 @pytest.mark.parametrize(
     "content",
     [
-        pytest.param(many_pools(1, 2048), id="pools", marks=pytest.mark.nightly),
+        pytest.param(many_pools(1, 2048), id="pools"),
         pytest.param(many_convs(2, 600), id="convolutions", marks=pytest.mark.nightly),
         pytest.param(much_padding(2048), id="padding", marks=pytest.mark.nightly),
         pytest.param(wide_pooling(1500, 2), id="pooled wholly", marks=pytest.mark.nightly),

@@ -17,10 +17,10 @@ from blrc.targets.onnx.session import OnnxRun
 
 WIDTH = 2
 POOL = Window((1, 2), (1, 1), (0, 3, 0, 3), (1, 3))
-"""Of its five windows the one in the middle sees the columns -1 and 2, and there are two columns."""
+"""Leaves the window in the middle of five without a pixel: it sees the columns -1 and 2, and there are two columns."""
 
 CASES = list(product((0, 2, 8), (0, 2, 8), (False, True)))
-"""Bits of the codes that a layer reads and writes, 0 for +-1, and whether its weights may be 0."""
+"""Lists the bits of the codes that a layer reads and writes, 0 for +-1, and whether its weights may be 0."""
 
 
 def case(builder: Builder, name: str, reads: int, writes: int, ternary: bool) -> None:

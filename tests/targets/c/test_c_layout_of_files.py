@@ -66,7 +66,7 @@ def named_net() -> list[tuple[str, dict[str, str]]]:
 
 @pytest.fixture(scope="module", params=first(1, ["one form of each", "all"]))
 def named_long(request: pytest.FixtureRequest) -> list[tuple[str, dict[str, str]]]:
-    """As `named_net`; by day each program in one form after the other."""
+    """Give the names of `named_net`; by day each program has one of the forms in turn."""
     if request.param == "all":
         return exports(LONG)
     return [(FORMS[i % 4][0], files_of(program, LONG, *FORMS[i % 4])) for i, program in enumerate(programs())]
