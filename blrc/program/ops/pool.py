@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,16 +15,28 @@ from blrc.program.ops.windows import check_pool, padded_values, pooled, windows
 
 
 @dataclass(frozen=True)
-class Pool(BaseOp):
-    """Pool +-1 by the maximum, an OR of bits, or codes. Padding is absent (never wins)."""
+class _Pooling(BaseOp):
+    """Define what ops have that make one number of each window of a channel."""
 
     window: Window
 
-    kind = "pool"
-    title = "pool"
-
     def tables(self) -> tuple[Table, ...]:
         return ()
+
+    def resized(self, x: Value, outputs: int) -> Self:
+        return replace(self, x=x, y=replace(self.y, shape=(*self.y.shape[:2], x.shape[2])))
+
+    @property
+    def largest_map(self) -> int:
+        return max(super().largest_map, padded_values(self, self.window))
+
+
+@dataclass(frozen=True)
+class Pool(_Pooling):
+    """Pool +-1 by the maximum, an OR of bits, or codes. Padding is absent (never wins)."""
+
+    kind = "pool"
+    title = "pool"
 
     def check(self) -> None:
         check_pool(self, self.window, self.x.shape, self.y.shape)
@@ -34,30 +46,18 @@ class Pool(BaseOp):
     def run(self, program: Context, x: NDArray[Any], member: int = 0) -> NDArray[Any]:
         return pooled(x, self.window)
 
-    def resized(self, x: Value, outputs: int) -> Pool:
-        return replace(self, x=x, y=replace(self.y, shape=(*self.y.shape[:2], x.shape[2])))
-
-    @property
-    def largest_map(self) -> int:
-        return max(super().largest_map, padded_values(self, self.window))
-
 
 @dataclass(frozen=True)
-class SumPool(BaseOp):
+class SumPool(_Pooling):
     """Count the bits that are 1 under a window, or add up its codes; what lies outside the map adds nothing.
 
     The sums are codes themselves. An average is one of them times a number, and less another one for +-1, which whoever
-    reads the sums takes into account (`blrc.net.pieces.Codes`).
+    reads the sums takes into account (`blrc.net.elements.Codes`).
     """
-
-    window: Window
 
     kind = "sum_pool"
     title = "sum"
     format = 7
-
-    def tables(self) -> tuple[Table, ...]:
-        return ()
 
     def check(self) -> None:
         check_pool(self, self.window, self.x.shape, self.y.shape)
@@ -72,10 +72,3 @@ class SumPool(BaseOp):
 
     def extremes(self, program: Context, member: int) -> Iterator[tuple[str, NDArray[Any]]]:
         yield "its largest sums", np.full((1, *self.x.shape), self.x.element.high, self.x.element.value)
-
-    def resized(self, x: Value, outputs: int) -> SumPool:
-        return replace(self, x=x, y=replace(self.y, shape=(*self.y.shape[:2], x.shape[2])))
-
-    @property
-    def largest_map(self) -> int:
-        return max(super().largest_map, padded_values(self, self.window))
