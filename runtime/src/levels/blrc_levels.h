@@ -30,6 +30,12 @@ static inline void blrc_clear_pixel(int32_t bits, int32_t channels, void *y)
     }
 }
 
+/* The pixels under a pool's window: where the first one lies, and which of them are inside the map. */
+typedef struct blrc_pooled {
+    int32_t top, left;
+    blrc_span down, across;
+} blrc_pooled;
+
 /* Whether a pool's window has no pixel of the map, as dilated ones may: all codes are 0 then, and written here. */
 static BLRC_APART int32_t blrc_pools_nothing(const blrc_span *down, const blrc_span *across, int32_t bits,
                                              int32_t channels, void *y)

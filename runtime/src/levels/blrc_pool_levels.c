@@ -3,12 +3,6 @@
 /* Max pooling of codes. */
 #include "blrc_levels.h"
 
-/* The pixels under a window: where its first one that counts lies, and which those are. */
-typedef struct blrc_pooled {
-    int32_t top, left;
-    blrc_span down, across;
-} blrc_pooled;
-
 /* Word i of all planes of the largest codes: a code of 32 channels is larger where it has a one, and the other a zero,
  * in the highest plane in which they differ. */
 static void blrc_pool_planes(const blrc_pool *op, int32_t bits, const uint32_t *x, const blrc_pooled *at, int32_t i,

@@ -6,15 +6,9 @@
 /* Bits of the longest sum. */
 #define BLRC_MOST_SUM_BITS 8
 
-/* The pixels under a window: where its first one lies, and which of them are inside the map. */
-typedef struct blrc_summed {
-    int32_t top, left;
-    blrc_span down, across;
-} blrc_summed;
-
 /* Add up word i of all planes, the codes of 32 channels at once: bit p of each channel's sum is in sum[p]. */
-static void blrc_pool_sum_planes(const blrc_pool *op, int32_t bits, const uint32_t *x, const blrc_summed *at, int32_t i,
-                            uint32_t *sum)
+static void blrc_pool_sum_planes(const blrc_pool *op, int32_t bits, const uint32_t *x, const blrc_pooled *at, int32_t i,
+                                 uint32_t *sum)
 {
     const int32_t words = blrc_words(op->channels);
     int32_t ky, kx, p;
@@ -59,7 +53,7 @@ static void blrc_pool_put_sums(const uint32_t *sum, int32_t bits, int32_t channe
     }
 }
 
-static uint8_t blrc_pool_sum_bytes(const blrc_pool *op, const uint8_t *x, const blrc_summed *at, int32_t c)
+static uint8_t blrc_pool_sum_bytes(const blrc_pool *op, const uint8_t *x, const blrc_pooled *at, int32_t c)
 {
     uint32_t sum = 0;
     int32_t ky, kx;
@@ -78,7 +72,7 @@ void blrc_pool_sums(const blrc_pool *op, int32_t x_bits, int32_t bits, const voi
     uint8_t *to = (uint8_t *)y;
     uint32_t sum[BLRC_MOST_SUM_BITS];
     int32_t oy, ox, i;
-    blrc_summed at;
+    blrc_pooled at;
 
     for (oy = 0; oy < op->out_height; ++oy) {
         at.top = oy * win->stride_y - win->pad_y;
