@@ -24,6 +24,9 @@ TERNARY = 1000
 SUMS = 2000
 """The first seed of programs that add up bits and codes under windows."""
 
+WHOLE = 3000
+"""The first seed of programs with weights of 8 bits; they have ternary ones and sums as well."""
+
 
 def is_ternary(seed: int) -> bool:
     """Whether the weights of a random program's layers may be 0."""
@@ -44,7 +47,8 @@ def random_program(
     seventh after it pack the bits before the last dense layer. Seed 7 and every eighth after it write codes of several
     thresholds, of other bits in each layer; of every other one of them a layer in between writes bits. From `TERNARY`
     on every fifth one has ternary weights, of every other one of them some layers alone. From `SUMS` on maps are summed
-    under windows, and the scores of odd seeds read such sums.
+    under windows, and the scores of odd seeds read such sums. From `WHOLE` on every third one has weights of 8 bits, of
+    every other one of them some layers alone.
     """
     rng = np.random.default_rng(seed)
     shape = shape or (int(rng.integers(1, 13)), int(rng.integers(1, 13)), int(rng.choice([1, 2, 3, 31, 32, 33])))
@@ -53,7 +57,8 @@ def random_program(
     if kind == "uint8":
         builder.binarize() if seed % 8 == 6 else builder.encode()
     for i in range(layers):
-        builder.ternary = is_ternary(seed) and (seed % 2 == 0 or bool(rng.random() < 0.5))
+        builder.whole = seed >= WHOLE and seed % 3 == 0 and (seed % 2 == 0 or bool(rng.random() < 0.5))
+        builder.ternary = not builder.whole and is_ternary(seed) and (seed % 2 == 0 or bool(rng.random() < 0.5))
         if seed % 8 == 7:
             builder.bits = 0 if seed % 16 == 7 and i == 1 else int(rng.integers(1, 9))
         if i == layers - 1 and seed % 7 == 4 and builder.x.dtype == "bits" and builder.x.shape[:2] != (1, 1):
@@ -98,10 +103,12 @@ class Builder:
         before: what the last op read.
         bits: of the codes that the next convolutions write; 0 for +-1.
         ternary: whether the weights of the next layers may be 0.
+        whole: whether the weights of the next convolutions have 8 bits.
     """
 
     bits = 0
     ternary = False
+    whole = False
 
     def __init__(self, x: Value, rng: np.random.Generator, members: int) -> None:
         self.input = self.x = x
@@ -188,9 +195,11 @@ class Builder:
             window,
             groups,
             pool,
-            self.ternary,
+            self.ternary and not self.whole,
+            self.whole,
         )
-        weights = [self._weights(out, *window.kernel, op.group_channels) for _ in range(self.members)]
+        of = self._whole_weights if self.whole else self._weights
+        weights = [of(out, *window.kernel, op.group_channels) for _ in range(self.members)]
         zeros = [np.zeros((out, op.y.element.high) if self.bits else out, np.int32)] * self.members
         probe = self._program([*self.ops, op], {op.weights: weights, op.thresholds: zeros})
         low, high = probe.bounds(op)
@@ -266,6 +275,13 @@ class Builder:
             numbers[0] = 0
         numbers[-1] = self.rng.integers(0, 2, shape[1:]) * 2 - 1
         return pack_ternary(numbers)
+
+    def _whole_weights(self, *shape: int) -> NDArray[np.int8]:
+        """Weights of 8 bits: of some rows all are as large as can be, or 0."""
+        numbers = self.rng.integers(-127, 128, shape).astype(np.int8)
+        numbers[self.rng.random(shape[0]) < 0.1] = 127
+        numbers[self.rng.random(shape[0]) < 0.05] = 0
+        return numbers
 
     def _add(self, op: Op, tables: dict[str, list[NDArray[Any]]]) -> None:
         for name, per_member in tables.items():

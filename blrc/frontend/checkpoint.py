@@ -43,7 +43,7 @@ from blrc.frontend.fields import (
 )
 from blrc.frontend.kinds.node import Node
 from blrc.frontend.kinds.record import shown
-from blrc.frontend.kinds.table import check_nodes, tensors_of
+from blrc.frontend.kinds.table import check_nodes, kind_of, tensors_of
 from blrc.frontend.origin import Origin, origin_of
 from blrc.frontend.weights import logits
 from blrc.frontend.weights.record import Coded, Coding
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 
 FORMAT = "blrc-checkpoint"
 REAL_FORMAT = "blrc-full-precision"
-VERSION = 2
+VERSION = 3
 """The newest version that is read; see `version_of`."""
 _KEYS = ("format", "version", "nodes", "tensors", "input", "calibration", "whitening", "original", "heads")
 _SINGLE = np.finfo(np.float32)
@@ -210,8 +210,7 @@ def load(path: str | Path) -> Checkpoint:
 
 def version_of(nodes: Sequence[Node]) -> int:
     """Return the version of the format that holds these layers: the oldest whose readers know them."""
-    codings = (coding_of(node.kind) for node in nodes)
-    return 1 if all(coding is None or coding.name == "binary" for coding in codings) else 2
+    return max((kind_of(node).since for node in nodes), default=1)
 
 
 def _decode(content: Mapping[str, Any], source: str) -> Checkpoint:

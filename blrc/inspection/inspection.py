@@ -26,7 +26,7 @@ SETTLED = 0.1  # a weight is settled where the likeliest value has a probability
 HISTOGRAM = 40
 _OP = {
     f"{weights}_{layer}": op
-    for weights in ("binary", "ternary", "ste")
+    for weights in ("binary", "ternary", "ste", "int8", "whole")
     for layer, op in (("linear", "dense"), ("conv1d", "conv"), ("conv2d", "conv"))
 }
 

@@ -23,7 +23,21 @@ from blrc.lowering.single import rounded
 from blrc.net.choices import MOST_BITS as MOST_CODE_BITS
 from blrc.net.elements import ELEMENTS, DType, code_type, sum_bits
 from blrc.net.encoding import InputEncoding
-from blrc.net.net import AveragePool, Conv, Dense, Flatten, Layer, Levels, MaxPool, Net, Norm, Pointwise, Scale, Sums
+from blrc.net.net import (
+    AveragePool,
+    Conv,
+    Dense,
+    Flatten,
+    Layer,
+    Levels,
+    MaxPool,
+    Net,
+    Norm,
+    Pointwise,
+    Scale,
+    Sums,
+    reach,
+)
 from blrc.net.pieces import ScoreStage, Stage, pieces
 from blrc.net.shapes import check_shapes
 
@@ -248,7 +262,7 @@ def sums(z: NDArray[Any]) -> Sums:
 def folded(stage: Stage, encoding: InputEncoding, behind: bool) -> Folded:
     """Return flips and thresholds of a stage; see `inputs_of` for the arguments."""
     inputs = inputs_of(stage, encoding, behind)
-    bound = fan_in(stage.linear) * inputs.peak
+    bound = reach(stage.linear) * inputs.peak
     rule = fold_stage(stage, inputs.scale, -bound, bound, inputs.binary)
     if stage.rounding == "exact":
         return rule

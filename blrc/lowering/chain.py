@@ -16,7 +16,21 @@ import numpy as np
 
 from blrc.errors import BlrcError
 from blrc.lowering.surds import Real, add, multiply, over_root, sign
-from blrc.net.net import Clip, Conv, Dense, Leak, MaxPool, Norm, Pointwise, Reals, Scale, Shift, Sums, check_finite
+from blrc.net.net import (
+    Clip,
+    Conv,
+    Dense,
+    Leak,
+    MaxPool,
+    Norm,
+    Pointwise,
+    Reals,
+    Scale,
+    Shift,
+    Sums,
+    check_finite,
+    unit_of,
+)
 
 MOST_ROOTS = 4
 """Norms with a square root of their own in one chain; each doubles the digits of exact numbers, and their time."""
@@ -90,9 +104,10 @@ def channel_steps(
             PReLU with a negative slope, which is not monotone (layer and channel named).
     """
     bias = Fraction(0) if linear.bias is None else Fraction(linear.bias[c])
-    line: tuple[Fraction, Fraction] | None = (1 / scale, bias)
+    unit = unit_of(linear, c) / scale
+    line: tuple[Fraction, Fraction] | None = (unit, bias)
     """Slope and offset of what was computed so far, where it is rational and affine in z."""
-    steps: list[Step | None] = [Affine(1 / scale, bias)]
+    steps: list[Step | None] = [Affine(unit, bias)]
     for step in chain:
         if isinstance(step, MaxPool):
             steps.append(None)

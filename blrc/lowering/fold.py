@@ -119,8 +119,13 @@ def fold_stage(stage: Stage, scale: Fraction | float, low: int, high: int, binar
         below, inverted[c] = _orientation(stage, steps, c)
         flip[c] = (direction(steps) < 0) != below
         lowest, highest = (-high, -low) if flip[c] else (low, high)
+        strict = _strict(stage.sign)
         for t, at in enumerate(_at(stage.sign, c, below)):
-            reaches = partial(_reaches, signs(steps, at), below, -1 if flip[c] else 1)
+            if at is None:
+                limits[c, t] = lowest if below else highest + 1
+                continue
+            above = partial(_strictly, signs(steps, at)) if t in strict else signs(steps, at)
+            reaches = partial(_reaches, above, below, -1 if flip[c] else 1)
             if t == 0:
                 limits[c, t] = least(lowest, highest, reaches)
             else:  # as far behind the one before it as that lies behind its own
@@ -131,11 +136,17 @@ def fold_stage(stage: Stage, scale: Fraction | float, low: int, high: int, binar
     return Folded(flip, limits if isinstance(stage.sign, Levels) else limits[:, 0].copy(), inverted)
 
 
-def _at(sign: Sign | Threshold | Levels, c: int, below: bool) -> list[Fraction]:
-    """Return what the values of channel c are compared with, in the order in which growing sums reach it."""
+def _at(sign: Sign | Threshold | Levels, c: int, below: bool) -> list[Fraction | None]:
+    """Return what the values of channel c are compared with, in the order in which growing sums reach it.
+
+    None stands for what no value reaches: codes that do not occur.
+    """
     if not isinstance(sign, Levels):
         return [pick(sign.at, c) if isinstance(sign, Threshold) else Fraction(0)]
-    found = [Fraction(sign.step) * Fraction(2 * t - 1, 2) for t in range(1, sign.most + 1)]
+    found: list[Fraction | None] = [
+        Fraction(sign.step) * (sign.low + Fraction(2 * t - 1, 2)) if t <= sign.top else None
+        for t in range(1, sign.most + 1)
+    ]
     return found[::-1] if below else found
 
 
@@ -153,6 +164,19 @@ def _orientation(stage: Stage, steps: list[Step | None], c: int) -> tuple[bool, 
         return turned, False
     least_of_window = behind == {True}
     return least_of_window, turned != least_of_window
+
+
+def _strict(sign: Sign | Threshold | Levels) -> range:
+    """Return the places of thresholds that a value has to exceed, in the order of `_at` and in the opposite one.
+
+    A tie goes to the even number: s (n - 1/2) itself becomes s (n - 1) where n is odd. The last of 2^k - 1 places is
+    even, so that these places are the same in both orders.
+    """
+    return range(sign.low % 2, sign.most, 2) if isinstance(sign, Levels) and sign.ends is not None else range(0)
+
+
+def _strictly(above: Callable[[int], int], z: int) -> int:
+    return above(z) or -1
 
 
 def _reaches(above: Callable[[int], int], below: bool, factor: int, z: int) -> bool:
@@ -178,7 +202,7 @@ def _check_strict(stage: Stage, steps: list[Step | None], c: int, ends: tuple[in
 
 def parities(linear: Conv | Dense, binary: bool) -> set[int]:
     """Return the remainders of z modulo 2 that can occur."""
-    if not binary or linear.ternary:
+    if not binary or linear.ternary or linear.unit is not None:
         return {0, 1}
     each = linear.weights.shape[1]  # inputs of one tap
     padded = isinstance(linear, Conv) and any(linear.window.padding)
@@ -226,14 +250,15 @@ def float64_decision(
         where it may differ from the exact decision).
     """
     linear, sign, unit, scale = stage.linear, stage.sign, Fraction(scale), float(scale)
-    x = z / scale + (0.0 if linear.bias is None else linear.bias)
-    size = np.abs(z / scale) + (0.0 if linear.bias is None else np.abs(linear.bias))
+    x = z / scale * (1.0 if linear.unit is None else linear.unit)
+    size = np.abs(x) + (0.0 if linear.bias is None else np.abs(linear.bias))
+    x = x + (0.0 if linear.bias is None else linear.bias)
     for step in stage.steps:
         x, size = _in_float64(stage, step, unit, x, size)
     if isinstance(sign, Levels):
         u = x / sign.step + 0.5
         tie = np.abs(u - np.rint(u)) * sign.step <= TIE * (size + sign.step * np.abs(u))
-        return np.floor(u).clip(0, sign.most).astype(np.uint8), tie
+        return (np.floor(u) - sign.low).clip(0, sign.top).astype(np.uint8), tie
     at = sign.at if isinstance(sign, Threshold) else np.zeros(1)
     plus = x >= at
     return plus != (sign.inverted if isinstance(sign, Threshold) else False), np.abs(x - at) <= TIE * (size + abs(at))

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blrc.lowering.exact import by_numpy
-from blrc.net.net import Conv, Dense
+from blrc.net.net import Conv, Dense, reach
 from blrc.net.window import Window
 
 PAYS = 5e10  # multiply-adds that take NumPy longer than it takes to load torch and let it do them
@@ -53,8 +53,7 @@ def preactivation(linear: Conv | Dense, x: NDArray[np.int8], peak: int) -> NDArr
         ``(N, out, H', W')`` or ``(N, out)``: int16 where every z and its neighbours fit, else int32. int16 takes half
             the bytes, and writing to memory that is new to the process costs as much as the convolution.
     """
-    fan_in = int(np.prod(linear.weights.shape[1:]))
-    z = _empty(len(x), _output_shape(linear, x), np.int16 if fan_in * peak + 1 < 2**15 else np.int32)
+    z = _empty(len(x), _output_shape(linear, x), np.int16 if reach(linear) * peak + 1 < 2**15 else np.int32)
     if uses_torch(linear, x):
         from blrc.lowering.exact import by_torch
 

@@ -68,8 +68,13 @@ def rounded(stage: Stage, rule: Folded, scale: float, low: int, high: int, binar
 
     Raises:
         BlrcError: float32 decides no channel by one threshold (layer and channel named), or norms were estimated, or
-            the stage gives levels or reads codes, whose float32 sums are not exact.
+            the stage gives levels, reads codes or has 8-bit weights, whose float32 sums are not exact.
     """
+    if stage.linear.unit is not None:
+        raise BlrcError(
+            f"layer {stage.linear.name!r}: --rounding float32 is for networks of +-1 alone; export layers with 8-bit "
+            "weights with --rounding exact"
+        )
     if isinstance(stage.sign, Levels) or stage.reads is not None:
         name = stage.sign.name if stage.reads is None else stage.reads.name
         raise BlrcError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import prod
 from typing import Any
@@ -19,7 +19,6 @@ from blrc.net.bits import pack_signs, pack_ternary
 from blrc.net.elements import ELEMENTS, DType, code_type, sum_bits
 from blrc.net.encoding import InputEncoding
 from blrc.net.net import AveragePool, Dense, Levels, MaxPool, Net, Softmax
-from blrc.net.net import Conv as Conv2d
 from blrc.net.pieces import Piece, ScoreStage, Stage, pieces
 from blrc.net.shapes import check_shapes
 from blrc.net.window import Window
@@ -151,13 +150,12 @@ def _conv(stage: Stage, here: _Here, encoding: InputEncoding) -> tuple[Lowered, 
     dtype: DType = code_type(stage.sign.bits) if isinstance(stage.sign, Levels) else "bits"
     y = Value(f"{linear.name}.bits", dtype, (*size, len(weights)))
     names = f"{linear.name}.weights", f"{linear.name}.thresholds"
+    held = np.where(rule.flip[:, None, None, None], -weights, weights)
     op = Conv(linear.name, x, y, *names, window, groups, ternary=linear.ternary)
-    rows = _packed(linear, np.where(rule.flip[:, None, None, None], -weights, weights))
+    if linear.unit is not None:  # in as few bits as its weights take
+        op = replace(op, ternary=bool(np.abs(held).max() <= 1 and not held.all()), whole=bool(np.abs(held).max() > 1))
+    rows = np.ascontiguousarray(held) if op.whole else (pack_ternary if op.ternary else pack_signs)(held)
     return Lowered(op, {op.weights: rows, op.thresholds: rule.threshold}), rule.inverted
-
-
-def _packed(linear: Conv2d | Dense, weights: NDArray[Any]) -> NDArray[np.uint32]:
-    return pack_ternary(weights) if linear.ternary else pack_signs(weights)
 
 
 def _turned_back(layer: str, here: _Here) -> Lowered:

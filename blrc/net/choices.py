@@ -35,6 +35,24 @@ def level_bits(who: str, bits: Any) -> int:
     return number
 
 
+def level_ends(who: str, low: Any, high: Any) -> tuple[int, int]:
+    """Return the least and the largest number of steps.
+
+    Raises:
+        BlrcError: they are no whole numbers, or 0 is not among them, or they are the same or more than 255 apart; the
+            message begins with `who`.
+    """
+    try:
+        first, last = operator.index(low), operator.index(high)
+    except TypeError:
+        first = last = 0
+    if isinstance(low, bool) or isinstance(high, bool) or not first <= 0 <= last or not 0 < last - first < 2**MOST_BITS:
+        raise BlrcError(
+            f"{who}: from {low!r} to {high!r}: give whole numbers with 0 among them, at most {2**MOST_BITS - 1} apart"
+        )
+    return first, last
+
+
 def level_step(who: str, step: Any) -> float:
     """Return the step, or raise a `BlrcError` that begins with `who` if it is no positive number within bounds."""
     try:

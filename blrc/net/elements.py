@@ -94,13 +94,14 @@ class Codes:
     Attributes:
         name: the layer that makes them.
         most: the largest code of their type.
-        step, below: see above; of averages of -1 and +1 `below` is 1, and elsewhere 0.
+        step, below: see above; of averages of -1 and +1 `below` is 1, of levels it is not 0 where
+            some stand for less than 0.
     """
 
     name: str
     most: int
     step: Fraction
-    below: int = 0
+    below: Fraction = Fraction(0)
 
     @property
     def middle(self) -> Fraction:

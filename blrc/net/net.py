@@ -16,12 +16,15 @@ from numpy.typing import NDArray
 
 from blrc.errors import BlrcError
 from blrc.net.choices import Rounding
+from blrc.net.elements import Codes
 from blrc.net.encoding import InputEncoding
 from blrc.net.heads import Heads
 from blrc.net.window import Window
 
 INPUT = "input"
 Reals = NDArray[np.float64]
+LARGEST_WEIGHT = 127
+"""Magnitude of the largest weights of 8 bits; the opposite of each is one, too."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,10 +59,11 @@ class Moments:
 
 @dataclass(frozen=True, eq=False)
 class Conv:
-    """Describe a binary or ternary convolution.
+    """Describe a convolution with binary, ternary or 8-bit weights.
 
     ``weights`` are int8 (out, in / groups, kernel h, kernel w), +-1 or, where ``ternary``, -1, 0 or +1. A ternary
-    layer stays one where a member has no zero. ``bias`` is real (out,) or None.
+    layer stays one where a member has no zero. ``bias`` is real (out,) or None. Where there is a ``unit``, real (out,),
+    weights are whole numbers, `LARGEST_WEIGHT` at most in magnitude, that count an output's unit.
     """
 
     name: str
@@ -69,13 +73,15 @@ class Conv:
     window: Window
     groups: int
     ternary: bool = False
+    unit: Reals | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class Dense:
-    """Describe a binary or ternary linear layer.
+    """Describe a linear layer with binary, ternary or 8-bit weights.
 
-    ``weights`` are int8 (out, in), +-1 or, where ``ternary``, -1, 0 or +1. ``bias`` is real (out,) or None.
+    ``weights`` are int8 (out, in), +-1 or, where ``ternary``, -1, 0 or +1, or where there is a ``unit`` as in `Conv`.
+    ``bias`` is real (out,) or None.
     """
 
     name: str
@@ -83,6 +89,7 @@ class Dense:
     weights: NDArray[np.int8]
     bias: Reals | None
     ternary: bool = False
+    unit: Reals | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,17 +188,36 @@ class Levels:
     """Describe an activation of 2^bits levels: h = step c with codes c = clip(floor(a / step + 1/2), 0, 2^bits - 1).
 
     The clip contains a ReLU. Codes are what the next layer reads, so padding is code 0.
+
+    With ``ends``, h = step clip(round(a / step), low, high), where a tie goes to the even number, and codes count from
+    the lower end: c = h / step - low.
     """
 
     name: str
     x: str
     bits: int
     step: float
+    ends: tuple[int, int] | None = None
 
     @property
     def most(self) -> int:
-        """Return the largest code, which is the number of thresholds."""
+        """Return the largest code that `bits` hold, which is the number of thresholds; of codes there may be fewer."""
         return int(2**self.bits - 1)
+
+    @property
+    def low(self) -> int:
+        """Return the number of steps that code 0 stands for."""
+        return 0 if self.ends is None else self.ends[0]
+
+    @property
+    def codes(self) -> Codes:
+        """Return what the codes stand for."""
+        return Codes(self.name, self.most, Fraction(self.step), -self.low * Fraction(self.step))
+
+    @property
+    def top(self) -> int:
+        """Return the largest code that occurs."""
+        return self.most if self.ends is None else self.ends[1] - self.ends[0]
 
 
 @dataclass(frozen=True, eq=False)
@@ -251,6 +277,19 @@ class Net:
         for layer in reversed(self.layers):
             needed |= {layer.x} if layer.name in needed else set()
         return replace(self, layers=tuple(layer for layer in self.layers if layer.name in needed), heads=())
+
+
+def reach(linear: Conv | Dense) -> int:
+    """Return the largest magnitude that a layer's sums can have for inputs of magnitude 1."""
+    rows = linear.weights.reshape(len(linear.weights), -1)
+    if linear.unit is None:
+        return int(rows.shape[1])
+    return int(np.abs(rows.astype(np.int64)).sum(axis=1).max(initial=0))
+
+
+def unit_of(linear: Conv | Dense, c: int) -> Fraction:
+    """Return what 1 of an integer weight of output c stands for."""
+    return Fraction(1) if linear.unit is None else Fraction(linear.unit[c])
 
 
 def check_finite(name: str, what: str, values: NDArray[Any]) -> None:

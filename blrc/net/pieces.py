@@ -31,7 +31,9 @@ from blrc.net.net import (
     Sign,
     Softmax,
     Threshold,
+    unit_of,
 )
+from blrc.net.parts import shifts
 from blrc.net.shapes import with_windows
 
 MOST_OUTPUT_BITS = 256
@@ -44,7 +46,7 @@ def averaged(pool: AveragePool, reads: Codes | None) -> Codes:
     Raises:
         BlrcError: averages of +-1 are padded, or sums have too many bits (layer named).
     """
-    read = reads or Codes(pool.name, 1, Fraction(2), 1)
+    read = reads or Codes(pool.name, 1, Fraction(2), Fraction(1))
     assert pool.window is not None, "with_windows gives it one"
     if read.below and any(pool.window.padding):
         raise BlrcError(
@@ -181,13 +183,15 @@ def _pieces(net: Net) -> list[Piece]:
         layer = layers.pop(0)
         if isinstance(layer, Dense) and all(isinstance(rest, Norm | Scale | Shift) for rest in layers):
             _expect_signs(layer, signed, "gives the scores, which needs +-1 inputs")
+            if layer.unit is not None:
+                raise BlrcError(f"layer {layer.name!r}: ends the network with weights of 8 bits; use a SoftmaxLinear")
             steps = tuple(s for s in layers if isinstance(s, Norm | Scale | Shift))
             found.append(ScoreStage(layer, (*_offset(layer, reads), *steps), reads))
             return found
         if isinstance(layer, Conv | Dense):
             stage, *rest = _stage(layer, layers, net.rounding, reads)
             found += [stage, *rest]
-            signed, reads = True, _codes(stage.sign)
+            signed, reads = True, stage.sign.codes if isinstance(stage.sign, Levels) else None
         elif isinstance(layer, Softmax):
             _expect_signs(layer, signed, "the softmax layer needs +-1 inputs")
             if layers:
@@ -249,11 +253,6 @@ def _expect_signs(layer: Layer, signed: bool, what: str) -> None:
         raise BlrcError(f"layer {layer.name!r}: {what}; put a binary layer and a sign before it")
 
 
-def _codes(sign: Sign | Threshold | Levels) -> Codes | None:
-    """Return the codes that a layer of levels makes; a sign makes none."""
-    return Codes(sign.name, sign.most, Fraction(sign.step)) if isinstance(sign, Levels) else None
-
-
 def _offset(linear: Conv | Dense, reads: Codes | None) -> tuple[Shift, ...]:
     """Return the step that makes sums of codes, some of which stand for less than 0, those of real numbers.
 
@@ -264,11 +263,12 @@ def _offset(linear: Conv | Dense, reads: Codes | None) -> tuple[Shift, ...]:
         return ()
     if isinstance(linear, Conv) and any(linear.window.padding):
         raise BlrcError(
-            f"layer {linear.name!r}: pads averages of signs, from {reads.name!r}, with zeros, for which there is no "
-            "count; use padding=0, or levels (SteLevels) in place of the sign"
+            f"layer {linear.name!r}: pads averages of signs, or levels below 0, from {reads.name!r}, with zeros, for "
+            "which there is no count; use padding=0, or levels (SteLevels) in place of the sign"
         )
-    sums = linear.weights.reshape(len(linear.weights), -1).sum(axis=1, dtype=np.int64)
-    return (Shift(f"{linear.name}.counted", linear.name, -reads.below * sums.astype(np.float64)),)
+    totals = linear.weights.reshape(len(linear.weights), -1).sum(axis=1, dtype=np.int64).tolist()
+    by = [-reads.below * total * unit_of(linear, c) for c, total in enumerate(totals)]
+    return shifts(f"{linear.name}.counted", linear.name, by)
 
 
 def _stage(

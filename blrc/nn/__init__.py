@@ -28,10 +28,11 @@ from blrc.nn.layers.activation import StochasticSign, probability_minus
 from blrc.nn.layers.binary import BinaryConv1d, BinaryConv2d, BinaryLinear, SoftmaxLinear
 from blrc.nn.layers.geometry import multiply_signs_in
 from blrc.nn.layers.given import ChannelScale, ChannelShift, StrictSign, Threshold
-from blrc.nn.layers.levels import GaussianSample, SteLevels, StochasticLevels
+from blrc.nn.layers.levels import EvenLevels, GaussianSample, SteLevels, StochasticLevels
 from blrc.nn.layers.norm import StochasticBatchNorm1d, StochasticBatchNorm2d, join_norms
 from blrc.nn.layers.pool import MaxPool1d, MaxPool2d, StochasticMaxPool1d, StochasticMaxPool2d
 from blrc.nn.layers.ste import SteConv1d, SteConv2d, SteLinear, SteSign, clip_, glorot_scale, squared_hinge
+from blrc.nn.layers.whole import Int8Conv1d, Int8Conv2d, Int8Linear, WholeConv1d, WholeConv2d, WholeLinear
 from blrc.nn.noise import reuse_noise
 from blrc.nn.prior import divergence
 from blrc.nn.weights.bernoulli import Bernoulli
@@ -46,8 +47,12 @@ __all__ = [
     "BinaryLinear",
     "ChannelScale",
     "ChannelShift",
+    "EvenLevels",
     "Gaussian",
     "GaussianSample",
+    "Int8Conv1d",
+    "Int8Conv2d",
+    "Int8Linear",
     "MaxPool1d",
     "MaxPool2d",
     "Sign",
@@ -67,6 +72,9 @@ __all__ = [
     "Ternary",
     "Threshold",
     "WeightDistribution",
+    "WholeConv1d",
+    "WholeConv2d",
+    "WholeLinear",
     "choose_steps_",
     "clip_",
     "deterministic",

@@ -22,6 +22,7 @@ from blrc.net.window import LIMIT, Window
 from blrc.program.head import MAX_CLASSES, MAX_MEMBERS, ONE
 from blrc.program.heads import Head
 from blrc.program.legal import check
+from blrc.program.ops.conv import Conv
 from blrc.program.ops.op import INT32_MAX, Constant, Value, WeightedOp
 from blrc.program.ops.registry import OPS, Op, kind_of
 from blrc.program.program import Program
@@ -35,8 +36,10 @@ OF_HEADS = 4
 OF_LEVELS = 5
 """The first format that knows codes of several thresholds."""
 OF_TERNARY = 6
-"""The first format that knows ternary weights; other ops are written without saying that theirs are not."""
-FORMATS = tuple(range(1, 1 + max(OF_TERNARY, *(op.format for op in OPS.values()))))
+"""The first format that knows ternary weights."""
+OF_WHOLE = 8
+"""The first format that knows weights of 8 bits."""
+FORMATS = tuple(range(1, 1 + max(OF_WHOLE, *(op.format for op in OPS.values()))))
 """The formats that are read. A program is written in the first one that knows all of its parts."""
 LONGEST_STRUCTURE = 16 << 20  # bytes: 1,365 members of a thousand ops have less
 
@@ -116,6 +119,7 @@ def _structure(program: Program) -> bytes:
     features = OF_HEADS if program.heads else OF_GATES if program.gate else 1
     features = OF_LEVELS if any(op.y.is_codes for op in program.ops) else features
     features = OF_TERNARY if any(isinstance(op, WeightedOp) and op.has_zeros for op in program.ops) else features
+    features = OF_WHOLE if any(isinstance(op, Conv) and op.whole for op in program.ops) else features
     number = max(features, *(op.format for op in program.ops))
     content = {
         "format": number,
@@ -152,7 +156,7 @@ def _rebuild(structure: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Prog
     gates, heads = structure["format"] >= OF_GATES, structure["format"] >= OF_HEADS
     named = (("gate",) if gates else ()) + (("heads",) if heads else ())
     names = ("format", "input", "ops", "constants", "members", "score_scale", *named)
-    later = _LATER if structure["format"] >= OF_TERNARY else ()
+    later = [name for name, number in _LATER.items() if structure["format"] >= number]
     plain.fields("it", structure, names)
     members = [plain.text("a member", member) for member in plain.items("members", structure["members"])]
     constants = {}
@@ -232,8 +236,9 @@ _READ: Mapping[str, Callable[[str, Any], Any]] = {
     "bool": _true,
 }
 """How a field of an op is read, by its type."""
-_LATER = ("ternary",)
-"""Fields of ops that are written only where they are true, since programs are older than they are."""
+_LATER = {"ternary": OF_TERNARY, "whole": OF_WHOLE}
+"""Fields of ops that are written only where they are true, since programs are older than they are, and the first format
+that knows each."""
 
 
 def _op(what: str, content: Any, later: Collection[str]) -> Op:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blrc.frontend.checkpoint import Checkpoint, check, signs_of
+from blrc.frontend.kinds.linear import whole_numbers
 from blrc.frontend.kinds.node import Node
 from blrc.frontend.kinds.table import kind_of, tensors_of
 from blrc.frontend.sample import binary_layers
@@ -109,4 +110,9 @@ def likeliest(checkpoint: Checkpoint, node: Node) -> NDArray[Any]:
     if node.name in binary_layers(checkpoint):
         return checkpoint.coded(node.name).likeliest()
     weights = checkpoint.tensors[f"{node.name}.weight"]
+    if node.kind.startswith("int8_"):
+        numbers, unit = whole_numbers(weights)
+        return np.asarray(numbers * unit.reshape(-1, *[1] * (weights.ndim - 1)))
+    if node.kind.startswith("whole_"):
+        return np.asarray(np.rint(weights))
     return signs_of(weights) if node.kind.startswith("ste_") else weights

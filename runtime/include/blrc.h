@@ -316,6 +316,21 @@ void blrc_conv_ternary_bytes(const blrc_conv *op, int32_t bits, const void *x, B
                              int32_t table_rows, BLRC_TABLE(uint32_t) weights, BLRC_TABLE(blrc_level_limit) limits,
                              BLRC_TABLE(int32_t) scales, uint32_t *scratch, void *y);
 
+/* Layers with weights of 8 bits (see blrc_whole.h): v is the opposite of the sum z, and codes, or a bit as one of 1 bit,
+ * are made of it by limits or scales as above.
+ *
+ * x_bits: of the codes that are read; 0 for int8_t, or bytes that a table turns into codes; -1 for +-1.
+ * weights: for each group's outputs rows of kernel_y * kernel_x * group channels, with zeros up to a multiple of four
+ *   weights. Of the depthwise kernel, for each tap one weight of each channel.
+ * scratch: in memory of the caller; its size is known to blrc.targets.c.kernels.families.whole. */
+void blrc_conv_whole(const blrc_conv *op, int32_t x_bits, int32_t bits, const void *x, BLRC_TABLE(int8_t) table,
+                     int32_t table_rows, BLRC_TABLE(int8_t) weights, BLRC_TABLE(blrc_level_limit) limits,
+                     BLRC_TABLE(int32_t) scales, uint32_t *scratch, void *y);
+void blrc_conv_whole_depthwise(const blrc_conv *op, int32_t x_bits, int32_t bits, const void *x,
+                               BLRC_TABLE(int8_t) table, int32_t table_rows, BLRC_TABLE(int8_t) weights,
+                               BLRC_TABLE(blrc_level_limit) limits, BLRC_TABLE(int32_t) scales, uint32_t *scratch,
+                               void *y);
+
 /* Codes of raw input: y[i] = table[channel % table_rows][x[i]] for `pixels` pixels. */
 void blrc_encode(int32_t pixels, int32_t channels, const uint8_t *x, BLRC_TABLE(int8_t) table, int32_t table_rows,
                  int8_t *y);

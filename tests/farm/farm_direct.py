@@ -28,7 +28,8 @@ from blrc.program.program import BinaryScores, Constant, Conv, Op, Pool, Program
 from blrc.targets.c.build import compiler
 from blrc.targets.c.kernels import thresholds
 from blrc.targets.c.kernels.cpus import CORTEX_M55, CPUS, PORTABLE, TIERS, X86_64
-from blrc.targets.c.kernels.families import columns, tiles
+from blrc.targets.c.kernels.families import columns
+from blrc.targets.c.kernels.families.host import tiles
 from blrc.targets.c.kernels.families.levels import bits_of
 from blrc.targets.c.kernels.families.words import POOL_OR
 from blrc.targets.c.kernels.kernel import Step, Task
@@ -43,7 +44,7 @@ NAMES = (
     *("dense_columns", "dense_quads", "binarize", "flatten", "pool_or", "scores_int8", "scores_dots"),
     *("conv_planes", "conv_bytes", "pool_levels", "scores_levels", "scores_signs"),
     *("conv_ternary", "conv_ternary_planes", "conv_ternary_bytes", "scores_ternary", "conv_ternary_pairs"),
-    "pool_sums",
+    *("pool_sums", "conv_whole", "conv_whole_depthwise"),
 )
 """Kernels in the order of the enum in kernel_main.c."""
 CODED = ("conv_codes", "conv_pairs", "conv_ternary_pairs", "conv_columns", "conv_eights", "conv_dots")
@@ -138,7 +139,7 @@ def _cases(rng: np.random.Generator, seed: int, tiers: Collection[str]) -> Itera
         yield Case(alone, cheapest(task).step(task), values[only.x.name])
     of_levels = list(_of_levels(rng, program, conv))
     binary = replace(program, ops=tuple(op for op in program.ops if op.y.dtype != "int32"))
-    for alone in [*of_levels, *_ternary(rng, [binary, *of_levels])]:
+    for alone in [*of_levels, *_ternary(rng, [binary, *of_levels]), *_whole(rng, [binary, *of_levels])]:
         *first, only = alone.ops
         task = Task(alone, only, CPUS[PORTABLE], first[0] if first else None)  # type: ignore[arg-type]
         yield Case(alone, cheapest(task).step(task), _inputs(rng, alone.input))
@@ -162,6 +163,22 @@ def _with_zeros(rng: np.random.Generator, program: Program) -> Program:
     table = pack_ternary(np.where(rng.random(numbers.shape) < rng.random(), 0, numbers))
     constants = {**program.constants, op.weights: Constant((table,), (0,))}
     return replace(program, ops=(*first, replace(op, ternary=True)), constants=constants)
+
+
+def _whole(rng: np.random.Generator, programs: Sequence[Program]) -> Iterator[Program]:
+    """The programs whose last op is a convolution, with weights of 8 bits, among them rows of the largest ones."""
+    for program in programs:
+        *first, op = program.ops
+        if not isinstance(op, Conv):
+            continue
+        numbers = rng.integers(-127, 128, op.numbers(program).shape).astype(np.int8)
+        numbers[rng.random(len(numbers)) < 0.1] = rng.choice([-127, 127])
+        largest = int(np.abs(numbers.astype(np.int64)).reshape(len(numbers), -1).sum(1).max()) * program.peak(op.x)
+        was = op.bounds(program)[1]
+        limits = (program.constants[op.thresholds].tables[0] * (largest / max(1, was))).astype(np.int32)
+        tables = {op.weights: numbers, op.thresholds: limits.clip(-largest, largest + 1).astype(np.int32)}
+        constants = {**program.constants, **{name: Constant((table,), (0,)) for name, table in tables.items()}}
+        yield replace(program, ops=(*first, replace(op, whole=True, ternary=False)), constants=constants)
 
 
 def _bits_alone(rng: np.random.Generator, raw: Value, bits: Value) -> Iterator[Program]:
@@ -341,6 +358,12 @@ def encoded(case: Case) -> bytes:
         elif step.kernel in ("conv_bytes", "conv_ternary_bytes"):
             rows = 0 if op.x.is_codes else 1 if step.encode is None else len(tables[0]) // 256
             numbers = [bits_of(op.y), rows, op.x.element.planes, 0]
+            tables = tables if step.encode is not None else [np.empty(0, np.int8), *tables]
+            tables = tables if step.tables[-1].role == "limits" else [*tables[:2], np.empty(0, np.int32), tables[2]]
+        elif step.record.whole:
+            bits_in = -1 if op.x.dtype == "bits" else op.x.element.code_bits
+            rows = 1 if step.encode is None else len(tables[0]) // 256
+            numbers = [bits_in, bits_of(op.y), rows, 0]
             tables = tables if step.encode is not None else [np.empty(0, np.int8), *tables]
             tables = tables if step.tables[-1].role == "limits" else [*tables[:2], np.empty(0, np.int32), tables[2]]
         elif step.kernel in ("dense_columns", "dense_quads"):

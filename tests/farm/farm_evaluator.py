@@ -38,7 +38,9 @@ def evaluate(program: Program, raw: NDArray[Any], member: int) -> Evaluated:
         if isinstance(op, Encode):
             values[op.y.name] = _encoded(_table(program, op.table, member), x)
         elif isinstance(op, Conv):
-            weights = _weights(_table(program, op.weights, member), op.x.shape[2] // op.groups, op.ternary)
+            table = _table(program, op.weights, member)
+            packed = None if op.whole else _weights(table, op.x.shape[2] // op.groups, op.ternary)
+            weights = table.astype(np.int64) if packed is None else packed
             sums[op.name] = convolved(op, weights, x)
             limits = _table(program, op.thresholds, member).astype(np.int64)
             if limits.ndim == 1:

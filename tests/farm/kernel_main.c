@@ -18,7 +18,9 @@ enum {
     KERNEL_DENSE_COLUMNS, KERNEL_DENSE_QUADS, KERNEL_BINARIZE, KERNEL_FLATTEN, KERNEL_POOL, KERNEL_SCORES,
     KERNEL_SCORES_DOTS, KERNEL_PLANES, KERNEL_BYTES, KERNEL_POOL_LEVELS, KERNEL_SCORES_LEVELS, KERNEL_SCORES_SIGNS,
     KERNEL_TERNARY, KERNEL_TERNARY_PLANES, KERNEL_TERNARY_BYTES, KERNEL_SCORES_TERNARY,
-    KERNEL_TERNARY_PAIRS, KERNEL_POOL_SUMS
+    KERNEL_TERNARY_PAIRS, KERNEL_POOL_SUMS,
+    KERNEL_WHOLE,
+    KERNEL_WHOLE_DEPTHWISE
 };
 
 typedef struct test_case {
@@ -168,6 +170,14 @@ static void call(const test_case *c, const blrc_conv *op, const void *x, uint32_
         break;
     case KERNEL_POOL_SUMS:
         blrc_pool_sums(&c->pool, n[0], n[1], x, to);
+        break;
+    case KERNEL_WHOLE:
+        blrc_conv_whole(op, n[0], n[1], x, T(int8_t, 0), n[2], T(int8_t, 1), T(blrc_level_limit, 2), T(int32_t, 3), scratch,
+                        to);
+        break;
+    case KERNEL_WHOLE_DEPTHWISE:
+        blrc_conv_whole_depthwise(op, n[0], n[1], x, T(int8_t, 0), n[2], T(int8_t, 1), T(blrc_level_limit, 2),
+                                  T(int32_t, 3), scratch, to);
         break;
     default:
         exit(2);

@@ -132,7 +132,7 @@ def test_statistics_are_those_of_the_averages_that_arrive(seed: int) -> None:
     norms = {layer.name: layer for layer in net.layers if isinstance(layer, Norm)}
     stages = [piece for piece in pieces(net) if isinstance(piece, Stage)]
     assert stages[1].reads is not None
-    step, below = stages[1].reads.step, stages[1].reads.below
+    step, below = stages[1].reads.step, int(stages[1].reads.below)
     x = torch.from_numpy(encoding.maps(raw).astype(np.float64) / encoding.scale)
     with torch.no_grad():
         for name, module in model.eval().named_children():
@@ -165,7 +165,7 @@ def refused(*layers: nn.Module, shape: tuple[int, int, int] = (2, 8, 8)) -> str:
         ([nn.AvgPool2d(2, padding=1), nn.Flatten(), bnn.SoftmaxLinear(50, 3)], "'0': pads signs with zeros, which are"),
         (
             [nn.AvgPool2d(2), bnn.SteConv2d(2, 4, 3, padding=1), bnn.SteSign(), nn.Flatten(), bnn.SoftmaxLinear(64, 3)],
-            "'1': pads averages of signs, from '0', with zeros, for which there is no count; use padding=0",
+            "'1': pads averages of signs, or levels below 0, from '0', with zeros, for which there is no count",
         ),
         (
             [nn.AvgPool2d(2), bnn.SteSign(), nn.Flatten(), bnn.SoftmaxLinear(32, 3)],

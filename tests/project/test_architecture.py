@@ -95,6 +95,7 @@ C_ROOMS = {
     "codes": "core count",
     "levels": "core count codes",
     "ternary": "core count codes levels",
+    "whole": "core levels",
     "sliced": "core count",
     "scores": "core count",
     "host": "core count",

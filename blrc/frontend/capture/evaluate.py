@@ -85,7 +85,10 @@ def _output(node: Node, tensors: Mapping[str, NDArray[Any]], x: Reals) -> Layer:
             # The sign of what is no number is not specified, and comes from degenerate norm statistics only.
             return Layer(np.where(x >= 0, 1.0, -1.0), np.where(np.isnan(x), np.inf, 0.0))
         case "levels" | "ste_levels":
-            return _levels(x, int(node.options["bits"]), float(needed("step")))
+            return _levels(x, (0, 2 ** int(node.options["bits"]) - 1), float(needed("step")))
+        case "even_levels":
+            ends = int(node.options["low"]), int(node.options["high"])
+            return _levels(x, ends, float(needed("step")), even=True)
         case "gaussian_sample":
             return Layer(x, 0.0)
         case "flatten":
@@ -111,6 +114,10 @@ def weights_of(node: Node, needed: Callable[[str], Reals]) -> Reals:
             return _likeliest(needed("weight.zero_logits"), needed("weight.sign_logits"))
         case "ste":
             return np.where(needed("weight") >= 0, 1.0, -1.0)
+        case "int8":
+            return _whole(needed("weight"))
+        case "whole":
+            return np.clip(np.round(needed("weight")), -127.0, 127.0)
         case _:
             raise BlrcError(f"layer {node.name!r}: {_UNCHECKED.format(node.kind)}")
 
@@ -119,6 +126,15 @@ def _likeliest(zero: Reals, sign: Reals) -> Reals:
     """Return the likeliest ternary weights: 0 where both other values are at most as likely, and +1 before -1."""
     is_zero = zero + np.log1p(np.exp(-np.abs(sign))) >= 0
     return np.where(is_zero, 0.0, np.where(sign >= 0, 1.0, -1.0))
+
+
+def _whole(weights: Reals) -> Reals:
+    """Return weights as 127ths of the largest one of their output, which are rounded in float32."""
+    column = (len(weights), *[1] * (weights.ndim - 1))
+    held = weights.astype(np.float32)
+    unit = (np.abs(held).reshape(len(held), -1).max(1) / np.float32(127)).reshape(column)
+    unit[unit == 0] = 1
+    return np.asarray(np.round(held / unit).astype(np.float64) * unit.astype(np.float64))
 
 
 def _line(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -212,14 +228,15 @@ def _norm(x: Reals, mean: Reals, variance: Reals, gamma: Reals | None, beta: Rea
         return Layer(values, NORM_ROUNDINGS * UNIT * magnitude)
 
 
-def _levels(x: Reals, bits: int, step: float) -> Layer:
+def _levels(x: Reals, ends: tuple[int, int], step: float, even: bool = False) -> Layer:
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         quotient = x / step
-        values = step * np.clip(np.floor(quotient + 0.5), 0, 2**bits - 1)
+        codes = np.round(quotient) if even else np.floor(quotient + 0.5)
+        values = step * np.clip(codes, *ends)
         # A rounding may cross a threshold if that is so near; less than a step allows no other code.
         distance = np.abs(quotient - (np.floor(quotient) + 0.5))
         crossing = step * 2 * UNIT * (1 + np.abs(quotient)) / distance
-    return Layer(values, np.where(np.isnan(x), np.inf, crossing + 2 * UNIT * values))
+    return Layer(values, np.where(np.isnan(x), np.inf, crossing + 2 * UNIT * np.abs(values)))
 
 
 def _max_pool(x: Reals, options: Mapping[str, Any]) -> Reals:

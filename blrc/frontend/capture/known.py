@@ -48,6 +48,8 @@ _SMALLEST = {
     "num_features": 1,
     "bias": True,
     "bits": 1,
+    "low": 0,
+    "high": 1,
     "output_size": 1,
 }
 _POOLING = {"dilation": 1, "ceil_mode": False, "return_indices": False}

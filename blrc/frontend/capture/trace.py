@@ -44,7 +44,8 @@ _GAUSSIAN = (*_RANDOM_KINDS, "batch_norm1d", "batch_norm2d", "max_pool1d", "max_
 _GIVEN = ("scale", "shift", "prelu", "relu", "clip", "threshold", "strict_sign")
 _AVERAGES = ("average_pool1d", "average_pool2d", "global_pool1d", "global_pool2d")
 _TENSOR = (
-    *("ste_conv1d", "ste_conv2d", "ste_linear"),
+    *("ste_conv1d", "ste_conv2d", "ste_linear", "int8_conv1d", "int8_conv2d", "int8_linear"),
+    *("whole_conv1d", "whole_conv2d", "whole_linear"),
     *("plain_norm1d", "plain_norm2d", "plain_pool1d", "plain_pool2d"),
     *("gaussian_sample", *_GIVEN[:5]),
 )
@@ -62,6 +63,7 @@ _BEHIND_GAUSSIAN = {
     "plain_pool1d": "blrc.nn.StochasticMaxPool1d",
     "plain_pool2d": "blrc.nn.StochasticMaxPool2d",
     "ste_sign": "blrc.nn.StochasticSign", "ste_levels": "blrc.nn.StochasticLevels",
+    "even_levels": "blrc.nn.StochasticLevels",
     **dict.fromkeys(_AVERAGES, "it behind blrc.nn.StochasticSign"),
     **dict.fromkeys(_GIVEN, "it behind blrc.nn.SteConv2d or SteLinear"),
 }  # fmt: skip

@@ -1,17 +1,22 @@
-"""Define dense layers and convolutions with discrete weights: random ones, and those of a Binarized NN (``ste``)."""
+"""Define dense layers and convolutions with discrete weights: random ones, those of a Binarized NN, of 8 bits."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
 
 from blrc.errors import BlrcError
 from blrc.frontend.kinds.node import Node
 from blrc.frontend.kinds.record import Kind, Options, Tensor, Values, anything, flag, no_more, size
 from blrc.frontend.weights.record import Coding
 from blrc.frontend.weights.table import CODINGS
-from blrc.net.net import Conv, Dense
+from blrc.net.net import LARGEST_WEIGHT, Conv, Dense, Reals
 from blrc.net.window import Window, conv_window, of_line, pair
 
+Whole = tuple[NDArray[np.int8], Reals]
+"""Whole numbers in the shape of a layer's weights, and what 1 stands for, of each output."""
 _DENSE = {"in_features": size, "out_features": size, "bias": flag}
 _CONV = {
     "in_channels": size,
@@ -45,49 +50,81 @@ def _dense_shape(options: Options) -> tuple[int, ...]:
     return (options["out_features"], options["in_features"])
 
 
-def linear_kinds(name: str, weights: Sequence[str], ternary: bool) -> tuple[Kind, Kind, Kind]:
+def linear_kinds(
+    name: str, weights: Sequence[str], ternary: bool, since: int, whole: Callable[[Reals], Whole] | None = None
+) -> tuple[Kind, Kind, Kind]:
     """Return the convolutions and the dense layer of a kind of weights.
 
     Args:
         name: what the names of the kinds begin with.
         weights: names of the tensors of the weights within a layer.
         ternary: whether a weight may be 0.
+        since: the first version of checkpoints that has them.
+        whole: of weights of 8 bits, makes whole numbers and units of real weights.
     """
 
     def tensors(options: Options, shape: tuple[int, ...]) -> dict[str, Tensor]:
-        found = dict.fromkeys(weights, Tensor(shape, "weights"))
+        found = dict.fromkeys(weights, Tensor(shape, "float" if whole is whole_numbers else "weights"))
         return {**found, "bias": Tensor(shape[:1])} if options["bias"] else found
 
     def line_tensors(options: Options) -> dict[str, Tensor]:
         outputs, inputs, _, taps = _conv_shape(of_line(options))
         return tensors(options, (outputs, inputs, taps))
 
+    def numbers(values: Values) -> tuple[NDArray[np.int8], Reals | None]:
+        return (values.weights(), None) if whole is None else whole(values.reals("weight"))
+
     def conv(who: str, node: Node, values: Values) -> Conv:
+        (held, unit), bias = numbers(values), values.optional("bias")
         window, groups = _window(who, node.options), node.options["groups"]
-        return Conv(node.name, node.inputs[0], values.weights(), values.optional("bias"), window, groups, ternary)
+        return Conv(node.name, node.inputs[0], held, bias, window, groups, ternary, unit)
 
     def line(who: str, node: Node, values: Values) -> Conv:
-        held, bias = values.weights()[:, :, None], values.optional("bias")
+        (held, unit), bias = numbers(values), values.optional("bias")
         window, groups = _window(who, of_line(node.options)), node.options["groups"]
-        return Conv(node.name, node.inputs[0], held, bias, window, groups, ternary)
+        return Conv(node.name, node.inputs[0], held[:, :, None], bias, window, groups, ternary, unit)
 
     def dense(who: str, node: Node, values: Values) -> Dense:
-        return Dense(node.name, node.inputs[0], values.weights(), values.optional("bias"), ternary)
+        (held, unit), bias = numbers(values), values.optional("bias")
+        return Dense(node.name, node.inputs[0], held, bias, ternary, unit)
 
     def check_line(who: str, options: Options) -> None:
         _check_conv(who, of_line(options))
 
     return (
-        Kind(f"{name}_conv1d", _CONV, check_line, line_tensors, line),
-        Kind(f"{name}_conv2d", _CONV, _check_conv, lambda options: tensors(options, _conv_shape(options)), conv),
-        Kind(f"{name}_linear", _DENSE, no_more, lambda options: tensors(options, _dense_shape(options)), dense),
+        Kind(f"{name}_conv1d", _CONV, check_line, line_tensors, line, since),
+        Kind(f"{name}_conv2d", _CONV, _check_conv, lambda options: tensors(options, _conv_shape(options)), conv, since),
+        Kind(f"{name}_linear", _DENSE, no_more, lambda options: tensors(options, _dense_shape(options)), dense, since),
     )
+
+
+def whole_numbers(weights: Reals) -> Whole:
+    """Return the whole numbers of 8 bits that stand for real weights, and the unit of each output.
+
+    They are those of `blrc.nn.Int8Conv2d`: u = max |w| / 127 and round(w / u), in float32; u = 1 where all are 0.
+    """
+    rows = weights.astype(np.float32).reshape(len(weights), -1)
+    unit = np.abs(rows).max(axis=1) / np.float32(LARGEST_WEIGHT)
+    unit = np.where(unit > 0, unit, np.float32(1))
+    numbers = np.rint(rows / unit[:, None]).clip(-LARGEST_WEIGHT, LARGEST_WEIGHT)
+    return numbers.astype(np.int8).reshape(weights.shape), unit.astype(np.float64)
+
+
+def _as_they_are(weights: Reals) -> Whole:
+    """Return the whole numbers that are nearest to weights, whose unit is 1."""
+    return np.rint(weights).clip(-LARGEST_WEIGHT, LARGEST_WEIGHT).astype(np.int8), np.ones(len(weights))
 
 
 def random_kinds(coding: Coding) -> tuple[Kind, Kind, Kind]:
     """Return the kinds of layers whose weights are drawn as `coding` says."""
-    return linear_kinds(coding.name, [f"weight.{name}" for name in coding.tensors], 0 in coding.values)
+    since = 1 if coding.name == "binary" else 2
+    return linear_kinds(coding.name, [f"weight.{name}" for name in coding.tensors], 0 in coding.values, since)
 
 
 RANDOM = tuple(kind for coding in CODINGS.values() for kind in random_kinds(coding))
-LINEAR = (*RANDOM, *linear_kinds("ste", ["weight"], ternary=False))
+LINEAR = (
+    *RANDOM,
+    *linear_kinds("ste", ["weight"], ternary=False, since=1),
+    *linear_kinds("int8", ["weight"], ternary=False, since=3, whole=whole_numbers),
+    *linear_kinds("whole", ["weight"], ternary=False, since=3, whole=_as_they_are),
+)

@@ -69,6 +69,7 @@ class Kind:
         tensors: gives the layer's parameters and buffers by name, from its options.
         layer: gives the layer of a net, from the node and the numbers of a member; None where a network with fixed
             weights passes its input on.
+        since: the first version of checkpoints whose readers know the kind.
     """
 
     name: str
@@ -76,6 +77,7 @@ class Kind:
     together: Callable[[str, Options], None]
     tensors: Callable[[Options], Mapping[str, Tensor]]
     layer: Callable[[str, Node, Values], Layer | None]
+    since: int = 1
 
     def check(self, who: str, options: Options) -> None:
         """Refuse options that are unknown, missing, of another type or out of range; the message starts with `who`."""

@@ -23,6 +23,7 @@ KINDS: Mapping[str, Kind] = {
         pointwise.STE_SIGN,
         pointwise.LEVELS,
         pointwise.STE_LEVELS,
+        pointwise.EVEN_LEVELS,
         pointwise.SAMPLE,
         pointwise.FLATTEN,
         softmax.SOFTMAX,

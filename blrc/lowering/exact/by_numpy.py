@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from blrc.net.net import Conv, Dense
+from blrc.net.net import Conv, Dense, reach
 from blrc.net.window import Window
 
 BLOCK = 2**21  # gathered values at once: 8 MB, about what the caches of a core and its neighbours hold
@@ -62,9 +62,8 @@ def fill(linear: Conv | Dense, x: NDArray[np.int8], peak: int, z: NDArray[Any]) 
         x: int8 codes or +-1, ``(N, C, H, W)`` or ``(N, C)``.
         peak: bound on the magnitude of x.
     """
-    fan_in = int(np.prod(linear.weights.shape[1:]))
     types: list[type[Any]] = [np.float32, np.float64, np.int64]
-    for dtype in types if fan_in * peak < 2**24 else types[1:]:
+    for dtype in types if reach(linear) * peak < 2**24 else types[1:]:
         if _fill(linear, x, z, np.dtype(dtype)):
             return
     raise AssertionError("products of integers are exact")

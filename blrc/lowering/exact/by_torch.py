@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from torch.backends import nnpack
 from torch.nn import functional as F
 
-from blrc.net.net import Conv, Dense
+from blrc.net.net import Conv, Dense, reach
 
 CHUNK = 16  # samples at once: small enough for caches, and no large buffer is allocated again and again
 SMALL = 2**17  # values of a map that are few: more samples at once where maps are small
@@ -62,9 +62,8 @@ def fill(linear: Conv | Dense, x: NDArray[np.int8], peak: int, z: NDArray[Any]) 
         x: int8 codes or +-1, ``(N, C, H, W)`` or ``(N, C)``.
         peak: bound on the magnitude of x.
     """
-    fan_in = int(np.prod(linear.weights.shape[1:]))
     weights = torch.from_numpy(linear.weights).double()
-    single = weights.float() if fan_in * peak < 2**24 else None
+    single = weights.float() if reach(linear) * peak < 2**24 else None
     summed = weights.reshape(_groups(linear), -1, *weights.shape[1:]).sum(1)
     values = max(1, z[:1].size, x[:1].size)
     step = max(1, min(max(CHUNK, SMALL // values), MOST_AT_ONCE // values))

@@ -15,6 +15,11 @@ from blrc.nn.layers.levels import GaussianSample, SteLevels, StochasticLevels
 from blrc.nn.layers.norm import StochasticBatchNorm1d, StochasticBatchNorm2d
 from blrc.nn.layers.pool import MaxPool1d, MaxPool2d, StochasticMaxPool1d, StochasticMaxPool2d
 from blrc.nn.layers.ste import SteConv1d, SteConv2d, SteLinear, SteSign, signs
+from blrc.nn.layers.whole import Int8Conv1d, Int8Conv2d, Int8Linear, as_they_are, rounded
+
+_BINARY = BinaryLinear | BinaryConv1d | BinaryConv2d
+_STE = SteLinear | SteConv1d | SteConv2d
+_INT8 = Int8Linear | Int8Conv1d | Int8Conv2d
 
 
 class Sign(nn.Module):
@@ -55,8 +60,8 @@ def deterministic(model: nn.Module, sample: bool = False, generator: torch.Gener
     The layers are replaced by torch's: `BinaryLinear` by `torch.nn.Linear`, and so on for convolutions, norms and
     pools, or by subclasses of these where opposite sides are padded differently. `StochasticSign` becomes `Sign`,
     `StochasticLevels` becomes `SteLevels`, and `GaussianSample` becomes `torch.nn.Identity`. Names stay the same. The
-    layers of a Binarized NN are replaced in the same way. Their weights are the signs of the shadow weights, whatever
-    `sample` says.
+    layers of a Binarized NN are replaced in the same way, and so are those with weights of 8 bits. Their weights are
+    the signs of the shadow weights, and the real weights as they are rounded, whatever `sample` says.
 
     The norms keep the statistics of the stochastic network, which do not fit the deterministic one: call `reestimate`.
 
@@ -110,13 +115,15 @@ def _take_statistics(norm: nn.Module, inputs: tuple[Tensor, ...]) -> None:
 
 @torch.no_grad()
 def _replace(module: nn.Module, sample: bool, generator: torch.Generator | None) -> nn.Module | None:
-    if isinstance(module, BinaryLinear | BinaryConv1d | BinaryConv2d | SteLinear | SteConv1d | SteConv2d):
-        if isinstance(module, SteLinear | SteConv1d | SteConv2d):
+    if isinstance(module, _BINARY | _STE | _INT8):
+        if isinstance(module, _STE):
             weight = signs(module.weight)
+        elif isinstance(module, _INT8):
+            weight = as_they_are(module.weight) if module.counted else rounded(module.weight)
         else:
             weight = module.weight.sample(generator) if sample else module.weight.map()
         layer: nn.Linear | nn.Conv1d | nn.Conv2d
-        if isinstance(module, BinaryLinear | SteLinear):
+        if isinstance(module, BinaryLinear | SteLinear | Int8Linear):
             layer = nn.Linear(module.in_features, module.out_features, module.bias is not None)
         else:
             sided = not isinstance(module.padding, str) and len(module.padding) > module.dims

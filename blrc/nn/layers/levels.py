@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from blrc.net.choices import level_bits, level_step
+from blrc.net.choices import level_bits, level_ends, level_step
 from blrc.nn.gaussian import Gaussian, expect_gaussian, expect_tensor
 from blrc.nn.layers.activation import VAR_FLOOR, Decided
 from blrc.nn.noise import Noise, Noisy
@@ -68,6 +68,41 @@ class SteLevels(_Levels):
     def forward(self, x: Tensor) -> Tensor:
         x = expect_tensor(x, "SteLevels")
         return _Rounded.apply(x, float(self.step), self.top)  # type: ignore[no-untyped-call, no-any-return]
+
+
+class EvenLevels(nn.Module):
+    """Round activations to whole numbers of steps, ties to even ones, as quantisers of other people do.
+
+        h = s min(max(round(a / s), low), high)
+
+    `torch.fake_quantize_per_tensor_affine`, QONNX's Quant and ONNX's QuantizeLinear compute this. The gradient passes
+    unchanged where s low < a < s high and is 0 elsewhere.
+
+    Args:
+        low, high: the least and the largest number of steps, at most 255 apart, with 0 among them.
+        step: s, as for `SteLevels`.
+
+    Raises:
+        BlrcError: an option is out of range, or the input is no tensor.
+
+    Example:
+        >>> EvenLevels(low=-1, high=3, step=0.5)(torch.tensor([-9.0, 0.2, 0.25, 0.75, 9.0]))
+        tensor([-0.5000,  0.0000,  0.0000,  1.0000,  1.5000])
+    """
+
+    step: Tensor
+
+    def __init__(self, low: int, high: int, step: float = 1.0) -> None:
+        super().__init__()
+        self.low, self.high = level_ends("EvenLevels", low, high)
+        self.register_buffer("step", torch.tensor(level_step("EvenLevels", step)))
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = expect_tensor(x, "EvenLevels")
+        return _Even.apply(x, float(self.step), self.low, self.high)  # type: ignore[no-untyped-call, no-any-return]
+
+    def extra_repr(self) -> str:
+        return f"low={self.low}, high={self.high}, step={float(self.step):g}"
 
 
 class StochasticLevels(_Levels, Noisy):
@@ -149,6 +184,20 @@ class _Rounded(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         (x,) = ctx.saved_tensors
         return torch.ops.aten.hardtanh_backward(grad, x, 0.0, ctx.end), None, None
+
+
+class _Even(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, step: float, low: int, high: int) -> Tensor:
+        ctx.save_for_backward(x)
+        ctx.ends = low * step, high * step
+        return x.div(step).round_().clamp_(low, high).mul_(step)
+
+    @staticmethod
+    @once_differentiable  # type: ignore[untyped-decorator, unused-ignore]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
+        (x,) = ctx.saved_tensors
+        return torch.ops.aten.hardtanh_backward(grad, x, *ctx.ends), None, None, None
 
 
 class _Sampled(torch.autograd.Function):

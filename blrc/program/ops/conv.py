@@ -1,4 +1,4 @@
-"""Define the op that convolves with binary or ternary weights, and compares with one threshold a channel or several."""
+"""Define the op that convolves, and compares its sums with one threshold a channel or several."""
 
 from __future__ import annotations
 
@@ -10,8 +10,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from blrc.net.net import LARGEST_WEIGHT
 from blrc.net.window import Window
-from blrc.program.ops.op import INT32_MAX, MOST_VALUES, Context, Shape, Table, Value, WeightedOp, numbers_of
+from blrc.program.ops.op import (
+    INT32_MAX,
+    MOST_VALUES,
+    Context,
+    Shape,
+    Table,
+    Value,
+    WeightedOp,
+    numbers_of,
+    sum_magnitudes,
+)
 from blrc.program.ops.windows import check_pool, check_window, padded_values, pooled, windows
 
 BLOCK = 1 << 24  # taps that are multiplied at a time: 64 MiB of float32
@@ -22,7 +33,7 @@ MOST_PRODUCTS = 1 << 38
 
 @dataclass(frozen=True)
 class Conv(WeightedOp):
-    """Convolve with binary or ternary weights, apply thresholds and (optionally) max pooling in one op.
+    """Convolve with binary, ternary or 8-bit weights, apply thresholds and (optionally) max pooling in one op.
 
     z = sum of +-x and y = (z >= threshold[channel]), then OR over the pool. The unpooled map is never stored.
     Constants: `weights`, uint32 (out, kernel h, kernel w, words(in / groups)), where bit 1 = +1 and rows are already
@@ -33,6 +44,9 @@ class Conv(WeightedOp):
 
     Where `ternary`, weights are -1, 0 or +1: uint32 (out, kernel h, kernel w, 2, words(in / groups)). Bits of the first
     row are 1 for +1, and bits of the second one for what is not 0.
+
+    Where `whole`, weights are whole numbers: int8 (out, kernel h, kernel w, in / groups), from -127 to 127, so that the
+    opposite of a weight is one.
     """
 
     thresholds: str
@@ -40,6 +54,7 @@ class Conv(WeightedOp):
     groups: int = 1
     pool: Window | None = None
     ternary: bool = False
+    whole: bool = False
 
     kind = "conv"
     title = "conv"
@@ -47,11 +62,13 @@ class Conv(WeightedOp):
     def tables(self) -> tuple[Table, ...]:
         outputs = self.y.shape[2]
         limits = (outputs, self.y.element.high) if self.y.is_codes else (outputs,)
-        return self.packed_table(outputs, *self.window.kernel), Table(self.thresholds, ("int32",), limits)
+        numbers = Table(self.weights, ("int8",), (outputs, *self.window.kernel, self.group_channels))
+        weights = numbers if self.whole else self.packed_table(outputs, *self.window.kernel)
+        return weights, Table(self.thresholds, ("int32",), limits)
 
     @property
     def packed(self) -> int:
-        return self.group_channels
+        return 0 if self.whole else self.group_channels
 
     @property
     def has_zeros(self) -> bool:
@@ -87,7 +104,10 @@ class Conv(WeightedOp):
 
     def bounds(self, program: Context) -> tuple[int, int]:
         """Return the smallest and the largest pre-activation that can occur, over all members and positions."""
-        largest = self.fan_in * program.peak(self.x)
+        most = self.fan_in
+        if self.whole:
+            most = max(int(sum_magnitudes(table).max()) for table in program.constants[self.weights].tables)
+        largest = most * program.peak(self.x)
         return -largest, largest
 
     def check(self) -> None:
@@ -95,6 +115,7 @@ class Conv(WeightedOp):
         takes = self.x.dtype in ("bits", "int8") or self.x.is_codes
         gives = self.y.dtype == "bits" or self.y.is_codes
         self.require(takes and gives, "takes bits, int8 or codes and gives bits or codes")
+        self.require(not (self.ternary and self.whole), "its weights are ternary and whole numbers at once")
         divisible = self.groups >= 1 and channels % self.groups == 0 and self.y.shape[2] % self.groups == 0
         self.require(divisible, "channels not divisible by groups")
         check_window(self, self.window)
@@ -110,6 +131,8 @@ class Conv(WeightedOp):
 
     def check_tables(self, program: Context) -> None:
         super().check_tables(program)
+        for table in program.constants[self.weights].tables:
+            self.require(not self.whole or int(table.min()) >= -LARGEST_WEIGHT, "a weight is -128; -127 is the least")
         low, high = self.bounds(program)
         self.require(2 * high < INT32_MAX, f"sums up to {high} do not fit int32")
         for table in program.constants[self.thresholds].tables:

@@ -238,6 +238,14 @@ def largest_magnitude(value: Value) -> int:
     return max(-element.low, element.high)
 
 
+def sum_magnitudes(table: NDArray[Any]) -> NDArray[np.int64]:
+    """Sum the magnitudes of each output's weights.
+
+    Outputs are summed one at a time, because all together would take eight times the memory of the file.
+    """
+    return np.array([np.abs(weights.astype(np.int64)).sum() for weights in table])
+
+
 def signs(bits: NDArray[np.bool_]) -> NDArray[np.int8]:
     """Return +1 for each bit that is set and -1 for each that is not."""
     return 2 * bits.astype(np.int8) - np.int8(1)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blrc.program.ops.end import End, vectors
-from blrc.program.ops.op import INT32_MAX, Context, Table
+from blrc.program.ops.op import INT32_MAX, Context, Table, sum_magnitudes
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Scores(End):
     def check_tables(self, program: Context) -> None:
         super().check_tables(program)
         largest = program.peak(self.x)
-        sums = [largest * _magnitudes(table) for table in program.constants[self.weights].tables]
+        sums = [largest * sum_magnitudes(table) for table in program.constants[self.weights].tables]
         for member in range(len(program.members)):
             bias = program.constant(self.bias, member)
             peak = sums[program.constants[self.weights].of_member[member]] + np.abs(bias.astype(np.int64))
@@ -52,11 +52,3 @@ class Scores(End):
         weights = program.constant(self.weights, member)
         for extreme in (weights > 0, weights <= 0):  # the largest and the smallest score of each class
             yield "its extreme scores", self.extreme(extreme)
-
-
-def _magnitudes(table: NDArray[Any]) -> NDArray[np.int64]:
-    """Sum the magnitudes of each class's weights.
-
-    Classes are summed one at a time, because all together would take eight times the memory of the file.
-    """
-    return np.array([np.abs(weights.astype(np.int64)).sum() for weights in table])

@@ -45,9 +45,9 @@ from blrc.program import head, program_file
 from blrc.program.program import Op, Program, Value
 from blrc.targets.onnx import head as onnx_head
 from blrc.targets.onnx.float_form import FloatLowering, float_info, read_float_input
-from blrc.targets.onnx.graph import Lowering, read_input
+from blrc.targets.onnx.graph import Lowering
 from blrc.targets.onnx.nodes import IR_VERSION, OPSET, Graph
-from blrc.targets.onnx.tensors import tensor_info, tensor_name, value_info
+from blrc.targets.onnx.tensors import read_input, tensor_info, tensor_name, value_info
 from blrc.targets.options import EmitOptions, Emitted
 from blrc.targets.requests import OnnxForm
 

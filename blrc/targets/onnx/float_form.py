@@ -29,9 +29,9 @@ from onnx import TensorProto
 from blrc.errors import BlrcError
 from blrc.program.ops.binarize import Binarize
 from blrc.program.program import BinaryScores, Conv, Encode, Program, Scores, SumPool, Value, WeightedOp, Window
-from blrc.targets.onnx.graph import Lowering, matrix_of
+from blrc.targets.onnx.graph import Lowering
 from blrc.targets.onnx.nodes import Graph
-from blrc.targets.onnx.tensors import geometry, tensor_name, value_info
+from blrc.targets.onnx.tensors import geometry, is_product, matrix_of, tensor_name, value_info
 
 GAIN = 256.0  # a power of two; leaves an error of z up to 1/2 - 1/256 without consequence
 HALVES = 2**23  # float32 holds every multiple of 1/2 up to here
@@ -98,7 +98,10 @@ class FloatLowering(Lowering):
         else:
             self.leave(op.y, y, self.pool(self.clip(x, -1, f"{y}/reached"), op.pool, self.entry(op.y, y)))
 
-    def leveled(self, op: Conv, y: str) -> None:
+    def summed(self, op: Conv, y: str) -> None:
+        if not op.y.is_codes:
+            self.dense(op, y) if is_product(op) else self.convolution(op, y)
+            return
         self.check_sums(op)
         name, signs = self.weights(op)
         signs = signs.transpose(0, 3, 1, 2)

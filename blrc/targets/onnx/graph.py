@@ -51,27 +51,20 @@ from blrc.program.program import (
     Window,
 )
 from blrc.targets.onnx.nodes import Graph
-from blrc.targets.onnx.tensors import geometry, is_flat, tensor_name
+from blrc.targets.onnx.tensors import (
+    BYTE_ZERO,
+    by_channel,
+    choose,
+    geometry,
+    is_flat,
+    is_product,
+    matrix_of,
+    tensor_name,
+    unsigned_of,
+    zero_point,
+)
 
 ONE, TWO = (np.int8(-1), np.int8(1)), (np.int8(-2), np.int8(2))
-
-
-def read_input(graph: Graph, program: Program) -> str:
-    """Add the nodes that make the inner tensor of the program's input, and return that tensor's name."""
-    value = program.input
-    raw = tensor_name(program, value)
-    if value.dtype == "bits":
-        return choose(graph, graph.node("Cast", [raw], f"{raw}/bool", to=TensorProto.BOOL), f"{raw}/bits")
-    if value.dtype == "int8":
-        wide = graph.node("Cast", [raw], f"{raw}/wide", to=TensorProto.INT32)
-        shifted = graph.node("Add", [wide, graph.scalar("int32", 128)], f"{raw}/shifted")
-        return graph.node("Cast", [shifted], f"{raw}/codes", to=TensorProto.UINT8)
-    return raw
-
-
-def choose(graph: Graph, condition: str, output: str) -> str:
-    """Turn booleans into bits, 0 and 2. It takes `Where`, because old runtimes cannot multiply uint8."""
-    return graph.node("Where", [condition, graph.scalar("uint8", 2), graph.scalar("uint8", 0)], output)
 
 
 class Lowering:
@@ -95,10 +88,10 @@ class Lowering:
         elif isinstance(op, Flatten):
             self.flatten(op.x, y, self.tensor(op.x))
         elif isinstance(op, Conv):
-            if op.y.is_codes:
-                self.leveled(op, y)
+            if op.y.is_codes or op.whole:
+                self.summed(op, y)
             else:
-                self.dense(op, y) if _is_product(op) else self.convolution(op, y)
+                self.dense(op, y) if is_product(op) else self.convolution(op, y)
         elif isinstance(op, Pool):
             self.leave(op.y, y, self.pool(self.maps(op.x, y), op.window, self.entry(op.y, y)))
         elif isinstance(op, SumPool):
@@ -194,7 +187,7 @@ class Lowering:
         name, thresholds = self.table(op.thresholds)
         bias = self.constant(f"{name}/bias", (1 - 2 * thresholds.astype(np.int64)).astype(np.int32))
         scale = self.constant("float32/1", np.array(1, dtype=np.float32))
-        x, x_zero = self.maps(op.x, y), self.scalar("uint8", _zero_point(op.x))
+        x, x_zero = self.maps(op.x, y), self.scalar("uint8", zero_point(op.x))
         weight_zero, y_zero = self.scalar("int8", 0), self.scalar("uint8", 1)
         inputs = [x, scale, x_zero, kernel, scale, weight_zero, scale, y_zero, bias]
         reached = self.node("QLinearConv", inputs, f"{y}/reached", **geometry(op.window), group=op.groups)
@@ -202,22 +195,44 @@ class Lowering:
             reached = self.pool(reached, op.pool, f"{y}/pool")
         self.leave(op.y, y, self.node("Clip", [reached, "", self.scalar("uint8", 2)], self.entry(op.y, y)))
 
-    def leveled(self, op: Conv, y: str) -> None:
-        """Add a convolution or dense layer with several thresholds for each channel."""
-        self.require_int32(op, 255 * 2 * op.fan_in)
-        (name, signs), limits = self.weights(op), self.table(op.thresholds)
-        if _is_product(op):
-            matrix = self.graph.signs(f"{name}/matrix", matrix_of(signs), *ONE)
-            self.graph.reached(self.product(op, self.rows(op.x, y), matrix, f"{y}/sum"), *limits, (1, -1), y)
+    def summed(self, op: Conv, y: str) -> None:
+        """Add a convolution or dense layer whose sums are compared apart: of levels, or with weights of 8 bits."""
+        if is_product(op):
+            self.decided(op, self.sum_of_product(op, y), y)
             return
-        signs = np.ascontiguousarray(signs.transpose(0, 3, 1, 2))
-        kernel = self.graph.signs(f"{name}/unsigned", signs, np.uint8(0), np.uint8(2))  # all that old runtimes take
-        zeros = [self.scalar("uint8", _zero_point(op.x)), self.scalar("uint8", 1)]
-        inputs = [self.maps(op.x, y), kernel, *zeros]
+        name, weights = self.weights(op)
+        unsigned = f"{name}/unsigned"  # uint8 is all that old runtimes take
+        kernel = np.ascontiguousarray(weights.transpose(0, 3, 1, 2))
+        self.require_int32(op, 255 * (255 if op.whole else 2) * op.fan_in)
+        zero = BYTE_ZERO if op.whole else 1
+        if op.whole:
+            self.constant(unsigned, unsigned_of(kernel))
+        else:
+            self.graph.signs(unsigned, kernel, np.uint8(0), np.uint8(2))
+        inputs = [self.maps(op.x, y), unsigned, self.scalar("uint8", zero_point(op.x)), self.scalar("uint8", zero)]
         z = self.node("ConvInteger", inputs, f"{y}/sum", **geometry(op.window), group=op.groups)
         entry = self.entry(op.y, y)
-        codes = self.graph.reached(z, *limits, (1, -1, 1, 1), entry if op.pool is None else f"{y}/codes")
-        self.leave(op.y, y, codes if op.pool is None else self.pool(codes, op.pool, entry))
+        found = self.decided(op, z, entry if op.pool is None else f"{y}/codes")
+        self.leave(op.y, y, found if op.pool is None else self.pool(found, op.pool, entry))
+
+    def sum_of_product(self, op: Conv, result: str) -> str:
+        """Add the sums of a dense layer, of which `result` is made."""
+        name, weights = self.weights(op)
+        if op.whole:
+            row = self.rows(op.x, result)
+            return self.product_of_bytes(op, row, matrix_of(weights), name, f"{result}/sum")
+        self.require_int32(op, 255 * 2 * op.fan_in)
+        matrix = self.graph.signs(f"{name}/matrix", matrix_of(weights), *ONE)
+        return self.product(op, self.rows(op.x, result), matrix, f"{result}/sum")
+
+    def decided(self, op: Conv, z: str, output: str) -> str:
+        """Add the codes or the bits that sums `z` give, channels second."""
+        name, thresholds = self.table(op.thresholds)
+        shape = (1, -1) if is_product(op) else (1, -1, 1, 1)
+        if op.y.is_codes:
+            return self.graph.reached(z, name, thresholds, shape, output)
+        limits = self.constant(f"{name}/limits", thresholds.reshape(shape))
+        return choose(self.graph, self.node("GreaterOrEqual", [z, limits], f"{output}/reached"), output)
 
     def dense(self, op: Conv, y: str) -> None:
         self.require_int32(op, max(255 * 2 * op.fan_in, 4 * self.program.bounds(op)[1] + 2))
@@ -231,11 +246,7 @@ class Lowering:
         name, weights = self.table(op.weights)
         row = self.rows(op.x, y)
         if op.x.element.code_bits == ELEMENTS["uint8"].stored.itemsize * 8:
-            # Products of uint8 x uint8 are not added in pairs, whose sums of int16 would saturate.
-            self.require_int32(op, INT32_MAX // 2 + 2 * 255 * 128 * weights[0].size)
-            matrix = self.constant(f"{name}/unsigned", matrix_of((weights.astype(np.int16) + 128).astype(np.uint8)))
-            zeros = [self.scalar("uint8", _zero_point(op.x)), self.scalar("uint8", 128)]
-            total = self.node("MatMulInteger", [row, matrix, *zeros], f"{y}/sum")
+            total = self.product_of_bytes(op, row, matrix_of(weights), name, f"{y}/sum", INT32_MAX // 2)
         elif weights.dtype == np.int8:
             total = self.product(op, row, self.constant(f"{name}/matrix", matrix_of(weights)), f"{y}/sum")
         else:
@@ -258,7 +269,18 @@ class Lowering:
         self.node("Add", [scaled, self.constant(*self.table(op.bias))], y)
 
     def product(self, op: WeightedOp, row: str, matrix: str, output: str) -> str:
-        return self.node("MatMulInteger", [row, matrix, self.scalar("uint8", _zero_point(op.x))], output)
+        return self.node("MatMulInteger", [row, matrix, self.scalar("uint8", zero_point(op.x))], output)
+
+    def product_of_bytes(
+        self, op: WeightedOp, row: str, matrix: NDArray[Any], name: str, output: str, beside: int = 0
+    ) -> str:
+        """Add the product with a matrix of int8 as one of uint8; `beside` bounds what is added to it afterwards.
+
+        Products of uint8 x uint8 are not added in pairs, whose sums of int16 would saturate.
+        """
+        self.require_int32(op, beside + 2 * 255 * 128 * op.fan_in)
+        zeros = [self.scalar("uint8", zero_point(op.x)), self.scalar("uint8", BYTE_ZERO)]
+        return self.node("MatMulInteger", [row, self.constant(f"{name}/unsigned", unsigned_of(matrix)), *zeros], output)
 
     def pool(self, x: str, window: Window, output: str) -> str:
         """Add the maximum over the window.
@@ -296,22 +318,3 @@ class Lowering:
         """
         if largest > INT32_MAX:
             raise BlrcError(f"target onnx: layer {op.name!r}: its sums may not fit int32; use target c")
-
-
-def by_channel(value: Value, numbers: NDArray[Any]) -> NDArray[Any]:
-    """Shape one number for each channel, or one for all, so that it goes with the tensor of `value`."""
-    return numbers if is_flat(value) or len(numbers) == 1 else numbers.reshape(-1, 1, 1)
-
-
-def _zero_point(value: Value) -> int:
-    return 1 if value.dtype == "bits" else 0 if value.is_codes else 128
-
-
-def _is_product(op: Conv) -> bool:
-    """Return whether the op is a plain matrix product."""
-    return op.is_dense and op.groups == 1 and op.pool is None and not any(op.window.padding)
-
-
-def matrix_of(weights: NDArray[Any]) -> NDArray[Any]:
-    """Turn weights (out, H, W, C) into a matrix (C x H x W, out), in the order in which `Flatten` reads a map."""
-    return np.ascontiguousarray(weights.transpose(0, 3, 1, 2).reshape(len(weights), -1).T)

@@ -1,12 +1,20 @@
-"""Name and describe the tensors that hold a program's values."""
+"""Name, describe and shape the tensors that hold a program's values and its constants."""
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 import onnx
+from numpy.typing import NDArray
 from onnx import TensorProto, helper
 
-from blrc.program.program import Program, Value, Window
+from blrc.program.program import Conv, Program, Value, Window
 from blrc.targets.onnx.head import OUTPUTS
+from blrc.targets.onnx.nodes import Graph
+
+BYTE_ZERO = 128
+"""The uint8 that stands for 0 where numbers of int8 are held as uint8."""
 
 
 def tensor_name(program: Program, value: Value, member: int = 0) -> str:
@@ -68,3 +76,46 @@ def geometry(window: Window) -> dict[str, list[int]]:
         "pads": list(window.padding),
         "dilations": list(window.dilation),
     }
+
+
+def by_channel(value: Value, numbers: NDArray[Any]) -> NDArray[Any]:
+    """Shape one number for each channel, or one for all, so that it goes with the tensor of `value`."""
+    return numbers if is_flat(value) or len(numbers) == 1 else numbers.reshape(-1, 1, 1)
+
+
+def zero_point(value: Value) -> int:
+    """Return the byte that stands for 0 in the tensor of `value`."""
+    return 1 if value.dtype == "bits" else 0 if value.is_codes else BYTE_ZERO
+
+
+def unsigned_of(weights: NDArray[Any]) -> NDArray[np.uint8]:
+    """Return int8 weights as uint8, of which `BYTE_ZERO` stands for 0."""
+    return np.asarray((weights.astype(np.int16) + BYTE_ZERO).astype(np.uint8))
+
+
+def is_product(op: Conv) -> bool:
+    """Return whether the op is a plain matrix product."""
+    return op.is_dense and op.groups == 1 and op.pool is None and not any(op.window.padding)
+
+
+def matrix_of(weights: NDArray[Any]) -> NDArray[Any]:
+    """Turn weights (out, H, W, C) into a matrix (C x H x W, out), in the order in which `Flatten` reads a map."""
+    return np.ascontiguousarray(weights.transpose(0, 3, 1, 2).reshape(len(weights), -1).T)
+
+
+def read_input(graph: Graph, program: Program) -> str:
+    """Add the nodes that make the inner tensor of the program's input, and return that tensor's name."""
+    value = program.input
+    raw = tensor_name(program, value)
+    if value.dtype == "bits":
+        return choose(graph, graph.node("Cast", [raw], f"{raw}/bool", to=TensorProto.BOOL), f"{raw}/bits")
+    if value.dtype == "int8":
+        wide = graph.node("Cast", [raw], f"{raw}/wide", to=TensorProto.INT32)
+        shifted = graph.node("Add", [wide, graph.scalar("int32", 128)], f"{raw}/shifted")
+        return graph.node("Cast", [shifted], f"{raw}/codes", to=TensorProto.UINT8)
+    return raw
+
+
+def choose(graph: Graph, condition: str, output: str) -> str:
+    """Turn booleans into bits, 0 and 2. It takes `Where`, because old runtimes cannot multiply uint8."""
+    return graph.node("Where", [condition, graph.scalar("uint8", 2), graph.scalar("uint8", 0)], output)

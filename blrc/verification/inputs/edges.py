@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from blrc.net.window import Window
 from blrc.program.program import Conv, Encode, Program
+from blrc.verification.inputs.steering import steer_bits, steer_codes
 
 _ONE = Window((1, 1))
-_STEPS = 120
 MOST_THRESHOLDS = 4
 """Thresholds of a channel that are tried: a channel of codes of 8 bits has 255."""
 AT_ONCE = 1 << 25  # values of the maps that are there at a time
@@ -94,11 +94,11 @@ def edge_maps(program: Program, op: Conv, member: int = 0, seed: int = 0) -> Ite
         matrix = _matrix(weights[channel], place.taps)
         goal = threshold + side
         if choices is None:
-            steered, good = _steer_bits(matrix, codes[region].ravel(), goal, side, rng)
+            steered, good = steer_bits(matrix, codes[region].ravel(), goal, side, rng, op.whole)
             raw[region] = codes[region] = steered.reshape(codes[region].shape)
         else:
             per_input = _per_input(choices, codes[region].shape, channels)
-            picked, good = _steer_codes(matrix, raw[region].ravel(), per_input, goal, rng)
+            picked, good = steer_codes(matrix, raw[region].ravel(), per_input, goal, rng, op.whole)
             raw[region] = picked.reshape(raw[region].shape)
             codes[region] = per_input[np.arange(len(picked)), picked].reshape(codes[region].shape)
         reached += good
@@ -224,67 +224,3 @@ def _matrix(weights: NDArray[np.int64], taps: NDArray[np.int64]) -> NDArray[np.i
     flat = np.concatenate([weights.reshape(-1, weights.shape[-1]), np.zeros((1, weights.shape[-1]), dtype=np.int64)])
     matrix: NDArray[np.int64] = flat[taps].reshape(len(taps), -1)
     return matrix
-
-
-def _steer_bits(
-    matrix: NDArray[np.int64], x: NDArray[np.int8], goal: int, side: int, rng: np.random.Generator
-) -> tuple[NDArray[np.int8], bool]:
-    """Flip inputs until the largest sum is the goal, or one beyond it where its parity forbids the goal.
-
-    Returns:
-        the inputs, and whether the goal was reached.
-    """
-    accepted = {goal, goal - 1} if side < 0 else {goal, goal + 1}
-    x = x.copy()
-    z = matrix @ x
-    for _ in range(_STEPS):
-        distance = int(z.max()) - goal
-        if int(z.max()) in accepted:
-            return x, True
-        peak = matrix[int(np.argmax(z))]
-        candidates = np.flatnonzero(peak * x == (1 if distance > 0 else -1))
-        if not len(candidates):
-            break
-        size = abs(distance) // (2 if len(z) == 1 else 4)
-        if size > 1:
-            chosen = rng.choice(candidates, min(size, len(candidates)), replace=False)
-        else:
-            if len(candidates) > 64:
-                candidates = rng.choice(candidates, 64, replace=False)
-            peaks = (z[:, None] - 2 * matrix[:, candidates] * x[candidates]).max(axis=0)
-            misses = np.abs(peaks - goal)
-            best = np.flatnonzero(misses == misses.min())
-            chosen = candidates[[int(rng.choice(best))]]
-        x[chosen] = -x[chosen]
-        z = matrix @ x
-    return x, int(z.max()) in accepted
-
-
-def _steer_codes(
-    matrix: NDArray[np.int64],
-    picked: NDArray[np.int64],
-    choices: NDArray[np.int64],
-    goal: int,
-    rng: np.random.Generator,
-) -> tuple[NDArray[np.int64], bool]:
-    """Change inputs, each to one of its choices, until the largest sum is the goal.
-
-    Returns:
-        the index of each input's choice, and whether the goal was reached.
-    """
-    picked = picked.copy()
-    x = choices[np.arange(len(picked)), picked]
-    z = matrix @ x
-    for _ in range(_STEPS):
-        if int(z.max()) == goal:
-            return picked, True
-        some = rng.choice(len(x), min(len(x), 8), replace=False)
-        change = choices[some] - x[some, None]
-        peaks = (z[:, None, None] + matrix[:, some, None] * change).max(axis=0)
-        misses = np.abs(peaks - goal)
-        best = np.flatnonzero(misses == misses.min())
-        i, value = divmod(int(rng.choice(best)), choices.shape[1])
-        picked[some[i]] = value
-        x[some[i]] = choices[some[i], value]
-        z = matrix @ x
-    return picked, int(z.max()) == goal

@@ -16,12 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blrc.lowering.affine import real_scores
-from blrc.lowering.calibrate import decide, fan_in, folded, passes, turned
+from blrc.lowering.calibrate import decide, folded, passes, turned
 from blrc.lowering.fold import float64_decision, inputs_of
 from blrc.lowering.preactivations import max_pool, preactivation, sum_pool
 from blrc.lowering.single import decides
 from blrc.net.encoding import InputEncoding
-from blrc.net.net import AveragePool, Flatten, MaxPool, Net, Softmax
+from blrc.net.net import AveragePool, Flatten, MaxPool, Net, Softmax, reach
 from blrc.net.pieces import ScoreStage, Stage, pieces
 
 CHUNK = 512  # inputs, and rows of sums
@@ -84,7 +84,7 @@ class _Decisions:
         inputs = inputs_of(stage, encoding, behind)
         self.peak, self.scale = inputs.peak, inputs.scale
         self.rule = folded(stage, encoding, behind)
-        self.lowest = -fan_in(stage.linear) * self.peak
+        self.lowest = -reach(stage.linear) * self.peak
         self.channels = len(stage.linear.weights)
         self.pairs = (1 - 2 * self.lowest) * self.channels
         self.seen: NDArray[np.int64] | None = None

@@ -75,6 +75,11 @@ def places(program: Program, original: Original) -> list[Place]:
                     f"layer {piece.sign.name!r}: gives codes of levels, and an export is compared with an original "
                     "network of +-1 alone; verify it without one"
                 )
+            if piece.linear.unit is not None:
+                raise BlrcError(
+                    f"layer {piece.linear.name!r}: has 8-bit weights, and an export is compared with an original "
+                    "network of weights of +-1 alone; verify it without one"
+                )
             rule = folded(piece, net.encoding, binary)
             bits = original.bits(piece)
             decision = Decision(piece, binary, rule, original.sums(piece), bits)

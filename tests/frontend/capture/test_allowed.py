@@ -24,9 +24,10 @@ from blrc.nn.ranks import JointBatchNorm1d, JointBatchNorm2d
 
 def layer_of(cls: type[nn.Module]) -> nn.Module:
     """A small instance of a class that is compiled."""
-    if cls in (bnn.BinaryConv1d, bnn.BinaryConv2d, bnn.SteConv1d, bnn.SteConv2d):
+    whole = (bnn.Int8Conv1d, bnn.Int8Conv2d, bnn.WholeConv1d, bnn.WholeConv2d)
+    if cls in (bnn.BinaryConv1d, bnn.BinaryConv2d, bnn.SteConv1d, bnn.SteConv2d, *whole):
         return cls(1, 2, 3, bias=True)
-    if cls in (bnn.BinaryLinear, bnn.SteLinear, bnn.SoftmaxLinear, nn.Linear):
+    if cls in (bnn.BinaryLinear, bnn.SteLinear, bnn.Int8Linear, bnn.WholeLinear, bnn.SoftmaxLinear, nn.Linear):
         return cls(2, 2, bias=True)
     if issubclass(cls, nn.BatchNorm1d | nn.BatchNorm2d | bnn.StochasticBatchNorm1d | bnn.StochasticBatchNorm2d):
         return cls(2)
@@ -35,6 +36,8 @@ def layer_of(cls: type[nn.Module]) -> nn.Module:
     if cls in (nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool2d):
         return cls(1)
     given = (bnn.ChannelScale, bnn.ChannelShift, bnn.Threshold, bnn.SteLevels, bnn.StochasticLevels)
+    if cls is bnn.EvenLevels:
+        return cls(-1, 1)
     return cls(2) if cls in (*pools, *averages, *given) else cls()
 
 

@@ -41,6 +41,13 @@ GOOD: dict[str, dict[str, Any]] = {
     "flatten": {},
     "ste_conv2d": CONV,
     "ste_linear": DENSE,
+    "int8_conv1d": CONV1D,
+    "int8_conv2d": CONV,
+    "int8_linear": DENSE,
+    "whole_conv1d": CONV1D,
+    "whole_conv2d": CONV,
+    "whole_linear": DENSE,
+    "even_levels": {"low": -2, "high": 5},
     "ste_sign": {},
     "plain_norm1d": NORM,
     "plain_norm2d": NORM,
@@ -75,7 +82,7 @@ NEVER: list[Any] = [
     b"x", torch.zeros(2), np.zeros((), np.int64), np.ones(3), object(),
 ]  # fmt: skip
 REAL = (
-    *((option, -1) for option in ("momentum", "min_val", "max_val")),
+    *((option, -1) for option in ("momentum", "min_val", "max_val", "low")),
     *((option, 2**70) for option in ("momentum", "eps", "tau", "min_val", "max_val")),
 )  # strange, but numbers
 

@@ -99,6 +99,22 @@ def ternary_layers() -> Program:
     return builder.finish_binary()
 
 
+def whole_layers() -> Program:
+    """Weights of 8 bits from pixels to scores, on codes, planes, bytes and bits; two members."""
+    builder = Builder(Value("input", "uint8", (6, 7, 3)), np.random.default_rng(7), members=2)
+    builder.whole = True
+    builder.encode()
+    builder.bits = 3
+    builder.conv("first", SAME, HALF, groups=1, per_group=9)
+    builder.conv("depthwise", SAME, None, groups=9, per_group=1)
+    builder.bits = 8
+    builder.conv("pointwise", Window((1, 1)), None, groups=1, per_group=22)
+    builder.bits = 0
+    builder.conv("bytes", Window((2, 2), padding=(1, 1, 0, 0)), HALF, groups=2, per_group=7)
+    builder.conv("dense", Window(builder.x.shape[:2]), None, groups=1, per_group=37)
+    return builder.finish(np.int8)
+
+
 def smallest() -> Program:
     """A network of some 1.8 KB, small enough to be proved free of errors for every input."""
     builder = Builder(Value("input", "uint8", (4, 4, 2)), np.random.default_rng(5), members=2)
@@ -117,6 +133,7 @@ PROGRAMS: dict[str, Callable[[], Program]] = {
     "planes": planes_of_levels,
     "bytes": bytes_of_levels,
     "ternary": ternary_layers,
+    "whole": whole_layers,
 }
 
 PLAIN = {name for name, kernel in KERNELS.items() if not (kernel.takes_ram or kernel.inner)}

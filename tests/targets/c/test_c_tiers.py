@@ -35,8 +35,8 @@ from blrc.program import reference
 from blrc.program.program import Conv, DType, Program, Window
 from blrc.targets.c.build.host import SANITIZE, HostBuild
 from blrc.targets.c.kernels.cpus import TIERS as ALL_TIERS
-from blrc.targets.c.kernels.families import lanes
-from blrc.targets.c.kernels.families.tiles import limits, look_bytes, units
+from blrc.targets.c.kernels.families.host import lanes
+from blrc.targets.c.kernels.families.host.tiles import limits, look_bytes, units
 from blrc.targets.c.kernels.tiers import VARIABLE, tier_flags
 from blrc.targets.c.layout.layout import lay_out
 from blrc.targets.c.native.library import library_files

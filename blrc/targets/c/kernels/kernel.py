@@ -74,6 +74,7 @@ class Kernel(Generic[T]):
         strips: whether the kernel can compute a part of its rows, for `blrc.targets.c.layout.strips`.
         levels: whether the kernel is for ops that read or write codes of several thresholds; others are for the rest.
         ternary: whether the kernel is for ops with weights of -1, 0 and +1, whatever they read and write.
+        whole: whether the kernel is for ops with weights of 8 bits, whatever they read and write.
         takes_ram: whether the kernel trades memory for speed. The user has to ask for this, and may set a budget for
             it.
         scratch: bytes of the arena that the kernel needs while it runs, besides its maps.
@@ -98,6 +99,7 @@ class Kernel(Generic[T]):
     strips: bool = False
     levels: bool = False
     ternary: bool = False
+    whole: bool = False
     takes_ram: bool = False
     scratch: Callable[[Task[T]], int] = lambda _: 0
     buffers: Callable[[Mapping[str, int]], int] = lambda _: 0

@@ -6,25 +6,15 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from blrc.errors import BlrcError
+from blrc.program.ops.conv import Conv
 from blrc.program.ops.op import WeightedOp
-from blrc.targets.c.kernels.families import (
-    codes,
-    columns,
-    dots,
-    eights,
-    lanes,
-    levels,
-    scores,
-    slices,
-    ternary,
-    tiles,
-    words,
-)
+from blrc.targets.c.kernels.families import codes, columns, eights, levels, scores, slices, ternary, whole, words
+from blrc.targets.c.kernels.families.host import dots, lanes, tiles
 from blrc.targets.c.kernels.kernel import Kernel, Task
 
 KERNELS: Mapping[str, Kernel[Any]] = {
     kernel.name: kernel
-    for family in (slices, lanes, tiles, words, columns, eights, codes, dots, scores, levels, ternary)
+    for family in (slices, lanes, tiles, words, columns, eights, codes, dots, scores, levels, ternary, whole)
     for kernel in family.FAMILY
 }
 """All kernels by name. Of those that fit and cost the same, the first is taken."""
@@ -36,11 +26,12 @@ def fitting(task: Task[Any], takes_ram: bool | None = None) -> Iterator[Kernel[A
     Args:
         takes_ram: True yields only kernels that trade memory for speed, False only the others, and None both.
     """
-    ternary = isinstance(task.op, WeightedOp) and task.op.has_zeros
-    of_levels = not ternary and (task.op.x.is_codes or task.op.y.is_codes)
+    of_ternary = isinstance(task.op, WeightedOp) and task.op.has_zeros
+    of_whole = isinstance(task.op, Conv) and task.op.whole
+    of_levels = not of_ternary and not of_whole and (task.op.x.is_codes or task.op.y.is_codes)
     for kernel in KERNELS.values():
         wanted = (takes_ram is None or kernel.takes_ram == takes_ram) and kernel.levels == of_levels
-        wanted = wanted and kernel.ternary == ternary
+        wanted = wanted and kernel.ternary == of_ternary and kernel.whole == of_whole
         if wanted and isinstance(task.op, kernel.op) and kernel.exists_on(task.cpu) and kernel.fits(task):
             yield kernel
 

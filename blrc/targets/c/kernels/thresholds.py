@@ -15,10 +15,13 @@ INT16_MAX = 2**15 - 1
 def threshold_bits(program: Program, dtype: DType) -> int:
     """Return the bits (16 or 32) that hold every threshold of the convolutions that read `dtype` and write bits.
 
+    Those with weights of 8 bits have limits of their own.
+
     A threshold is at most the largest sum + 1, and "never" must be more than every sum, so 16 bits are enough if no sum
     is above 2^15 - 2. All these convolutions have one width, so that each kernel is compiled for one type.
     """
-    convs = (op for op in program.ops if isinstance(op, Conv) and (op.x.dtype, op.y.dtype) == (dtype, "bits"))
+    made = (op for op in program.ops if isinstance(op, Conv) and not op.whole)
+    convs = (op for op in made if (op.x.dtype, op.y.dtype) == (dtype, "bits"))
     sums = [program.bounds(op)[1] for op in convs]
     return 16 if all(largest + 1 <= INT16_MAX for largest in sums) else 32
 

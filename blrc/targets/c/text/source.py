@@ -137,7 +137,7 @@ def _shape(symbols: Symbols, step: Step) -> str:
 
 def _shares(step: Step) -> bool:
     """Return whether a kernel's rows are the outputs that share taps."""
-    return step.scratch > 0 and not step.record.levels and not step.record.ternary
+    return step.scratch > 0 and not (step.record.levels or step.record.ternary or step.record.whole)
 
 
 def _window(what: str, window: Window) -> list[str]:

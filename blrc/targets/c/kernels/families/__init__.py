@@ -2,5 +2,5 @@
 
 An op and its constants come in. Flat arrays go out, in the order in which the kernel's C reads them. May import:
 `kernel`, `tables`, `thresholds` and `cpus` of the folder above, and what these may import. A family may use the tables
-of another one.
+of another one. Those of hosts stand in `host`.
 """

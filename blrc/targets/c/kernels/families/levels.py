@@ -36,11 +36,11 @@ LEAST_SCALED = 4
 
 
 def limit_bits(program: Program) -> int:
-    """Return the bits (16 or 32) that hold every limit of the layers with codes or ternary weights.
+    """Return the bits (16 or 32) that hold every limit of the layers that have codes, or weights other than +-1.
 
     A limit lies between the ends of twice the range of the sums. All layers have one width.
     """
-    made = [op for op in program.ops if isinstance(op, Conv) and (of_levels(op) or op.ternary)]
+    made = [op for op in program.ops if isinstance(op, Conv) and (of_levels(op) or op.ternary or op.whole)]
     reach = [2 * program.bounds(op)[1] + 1 for op in made]
     return 16 if all(most <= thresholds.INT16_MAX for most in reach) else 32
 

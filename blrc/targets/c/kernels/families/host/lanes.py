@@ -9,7 +9,8 @@ import numpy as np
 from blrc.net.bits import words
 from blrc.net.window import Window
 from blrc.program.program import Conv
-from blrc.targets.c.kernels.families import slices, tiles
+from blrc.targets.c.kernels.families import slices
+from blrc.targets.c.kernels.families.host import tiles
 from blrc.targets.c.kernels.kernel import NOT_WORTH_IT, Kernel, Laid, Task, by_geometry
 from blrc.targets.c.kernels.tables import mapped, paired
 from blrc.targets.c.runtime_files import constant
