@@ -19,7 +19,7 @@ from blrc.importing.declared import Declared
 from blrc.importing.file import Op
 from blrc.importing.flow import Flow
 from blrc.importing.inputs import Encode
-from blrc.importing.numbers import quotient
+from blrc.importing.numbers import Reals, quotient
 from blrc.importing.refusal import RefusalError
 from blrc.net.encoding import InputEncoding, bits
 from blrc.net.net import INPUT
@@ -91,6 +91,39 @@ class Builder:
             found.insert(0, (node.kind, node.options, own))
             layer = node.inputs[0]
         return found
+
+    def take_whole(self, layer: str) -> tuple[Reals, Reals, str] | None:
+        """Take out a last dense layer of whole numbers, and the scales and shifts behind it, for one of real weights.
+
+        Returns:
+            its weights and its bias, and the layer that it reads; None if the layers that `layer` ends are others.
+        """
+        place = len(self.nodes)
+        factor, offset = np.ones(1), np.zeros(1)
+        while place and self.nodes[place - 1].name == layer:
+            place -= 1
+            node = self.nodes[place]
+            held = {
+                key: self.tensors[f"{node.name}.{key}"]
+                for key in ("factor", "divisor", "by", "weight")
+                if f"{node.name}.{key}" in self.tensors
+            }
+            if node.kind == "scale":
+                factor = factor * held["factor"] / held["divisor"]
+            elif node.kind == "shift":
+                offset = offset + factor * held["by"]
+            elif node.kind == "whole_linear":
+                weights = held["weight"].astype(np.float64) * factor.reshape(-1, 1)
+                gone = self.nodes[place:]
+                del self.nodes[place:]
+                for each in gone:
+                    for key in [key for key in self.tensors if key.startswith(f"{each.name}.")]:
+                        del self.tensors[key]
+                return weights, np.broadcast_to(offset, (len(weights),)).copy(), node.inputs[0]
+            else:
+                return None
+            layer = node.inputs[0]
+        return None
 
     def _name(self, op: Op) -> str:
         stem = re.sub(r"[^A-Za-z0-9]+", "_", op.name).strip("_")[-LONGEST:].strip("_")

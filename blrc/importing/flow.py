@@ -106,6 +106,19 @@ class Averages(Bits):
 
 
 @dataclass(frozen=True, eq=False)
+class Levels(Averages):
+    """Describe levels: b is a whole number of steps, from `least` to `most`, which are in the layer's own units."""
+
+    least: Fraction = Fraction(0)
+    most: Fraction = Fraction(1)
+
+    @property
+    def values(self) -> tuple[Fraction, Fraction]:
+        """Return what the least and the largest level stand for."""
+        return self.offset + self.scale * self.least, self.offset + self.scale * self.most
+
+
+@dataclass(frozen=True, eq=False)
 class Sums(Flow):
     """Describe what follows a binary layer, up to its sign.
 

@@ -48,7 +48,7 @@ def fold(op: Op, arrays: Arrays) -> NDArray[Any]:
     return found
 
 
-_OF_FIRST = ("Flatten", "Reshape", "Shape", "Slice", "Squeeze", "Transpose", "Unsqueeze")
+_OF_FIRST = ("DequantizeLinear", "Flatten", "Reshape", "Shape", "Slice", "Squeeze", "Transpose", "Unsqueeze")
 """Operators whose result has at most as many values as their first input."""
 
 
@@ -199,6 +199,18 @@ def _hard_sigmoid(op: Op, arrays: Arrays) -> NDArray[Any]:
     return np.asarray(np.clip(held.dtype.type(alpha) * held + held.dtype.type(beta), 0, 1), dtype=held.dtype)
 
 
+def _dequantize(op: Op, arrays: Arrays) -> NDArray[Any]:
+    """Return (x - zero point) scale, in the type of the scale; both are one number, or lie along an axis."""
+    held, scale = given(arrays), given(arrays, 1)
+    zero = arrays[2] if len(arrays) > 2 else None
+    if scale.size > 1 and scale.ndim == 1:
+        tail = held.ndim - 1 - op.attributes.get("axis", 1) % held.ndim
+        scale = scale.reshape(-1, *[1] * tail)
+    less = np.zeros(1, np.int64) if zero is None else zero.astype(np.int64)
+    less = less.reshape(scale.shape) if less.size == scale.size else less
+    return np.asarray((held.astype(np.int64) - less).astype(scale.dtype) * scale)
+
+
 def _full(op: Op, arrays: Arrays) -> NDArray[Any]:
     shape = given(arrays).reshape(-1).tolist()
     value = op.attributes.get("value", np.zeros(1, dtype=np.float32))
@@ -234,6 +246,7 @@ FOLDS: Mapping[str, Fold] = {
     "Concat": _concat,
     "Constant": _constant,
     "ConstantOfShape": _full,
+    "DequantizeLinear": _dequantize,
     "Div": _elementwise(_divide, 2),
     "Equal": _elementwise(np.equal, 2),
     "Expand": _expand,

@@ -15,12 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blrc.importing.refusal import RefusalError
+from blrc.net.net import LARGEST_WEIGHT
 
 Reals = NDArray[np.float64]
 DIGITS = 53
 """Bits of a whole number that a float64 holds."""
 REACH = 500
 """Powers of two, up and down, that a factor may have: the product of two stays a float64."""
+FEW = 64
+"""Values of a row that are tried first, so that rows of other numbers are left soon."""
 CLOSE = 1e-5
 """Relative distance below which weights are +-s but for rounding, which the message then says."""
 
@@ -58,14 +61,78 @@ def _odd(n: int) -> tuple[int, int]:
 
 
 @dataclass(frozen=True, eq=False)
-class Signs:
-    """Hold weights by value: ``signs`` int8 +-1, and the positive ``scales`` of each output channel."""
+class Discrete:
+    """Hold weights by value: whole ``numbers``, int8, times the positive ``scales`` of each output channel.
 
-    signs: NDArray[np.int8]
+    Attributes:
+        kind: how the kinds of layers with such numbers begin: ``ste`` where all are -1 or +1, else ``whole``.
+    """
+
+    kind: str
+    numbers: NDArray[np.int8]
     scales: Reals
 
+    def said(self, what: str) -> str:
+        """Return what a layer of these weights is called."""
+        if self.kind == "ste":
+            return f"a binary {what}"
+        most = int(np.abs(self.numbers.astype(np.int64)).max())
+        return f"a ternary {what}" if most <= 1 else f"a {what} with weights from {-most} to {most}"
 
-def signs_of(weights: NDArray[Any]) -> Signs | str:
+
+def weights_of(weights: NDArray[Any]) -> Discrete | str:
+    """Recognise weights: -s and +s, or whole numbers of 8 bits times s, for each channel; or say what they are."""
+    found = signs_of(weights)
+    return (whole_of(weights) or found) if isinstance(found, str) else found
+
+
+def whole_of(weights: NDArray[Any]) -> Discrete | str | None:
+    """Recognise weights (channels first) of which each channel holds whole numbers of 8 bits times one float.
+
+    Each weight has to be exactly the product that its own type gives, as a quantiser computes it. The coarsest such
+    numbers are taken.
+
+    Returns:
+        the numbers; what they are where one of them is -128; None if they are others.
+    """
+    rows = weights.reshape(len(weights), -1)
+    if not rows.size or rows.dtype.kind != "f" or not np.isfinite(rows).all():
+        return None
+    numbers, scales = np.zeros(rows.shape, np.int8), np.ones(len(rows))
+    for c, row in enumerate(rows):
+        found = _counted(row)
+        if found is None:
+            return None
+        if found[0].min(initial=0) < -LARGEST_WEIGHT:
+            return "are whole numbers of 8 bits, of which one is -128"
+        numbers[c], scales[c] = found
+    return Discrete("whole", numbers.reshape(weights.shape), scales)
+
+
+def _counted(row: NDArray[Any]) -> tuple[NDArray[np.int16], float] | None:
+    """Return whole numbers and the unit whose products are the values of a row, or None if there are none."""
+    top = row[np.argmax(np.abs(row))]
+    if top == 0:
+        return np.zeros(row.shape, np.int16), 1.0
+    few = row[:FEW]
+    with np.errstate(all="ignore"):
+        for most in range(1, LARGEST_WEIGHT + 2):
+            near = np.abs(top) / row.dtype.type(most)
+            for unit in (near, np.nextafter(near, np.inf, dtype=row.dtype), np.nextafter(near, 0, dtype=row.dtype)):
+                if unit > 0 and _products(few, unit) is not None and (found := _products(row, unit)) is not None:
+                    return found, float(unit)
+    return None
+
+
+def _products(row: NDArray[Any], unit: Any) -> NDArray[np.int16] | None:
+    """Return the whole numbers that times `unit` are exactly these values, or None."""
+    numbers = np.rint(row / unit)
+    if not (np.abs(numbers) <= LARGEST_WEIGHT + 1).all() or not (numbers * unit == row).all():
+        return None
+    return np.asarray(numbers.astype(np.int16))
+
+
+def signs_of(weights: NDArray[Any]) -> Discrete | str:
     """Recognise weights (channels first) of which each channel holds only -s and +s; otherwise say what they hold."""
     rows = weights.reshape(len(weights), -1)
     if not rows.size:
@@ -76,7 +143,7 @@ def signs_of(weights: NDArray[Any]) -> Signs | str:
     scales = sizes.max(axis=1).astype(np.float64)
     same = sizes == sizes[:, :1]
     if same.all() and (scales > 0).all():
-        return Signs(np.where(weights > 0, np.int8(1), np.int8(-1)), scales)
+        return Discrete("ste", np.where(weights > 0, np.int8(1), np.int8(-1)), scales)
     near = np.abs(sizes - scales[:, None]) <= CLOSE * scales[:, None]
     if near.all() and (scales > 0).all():
         return "are -s and +s for each channel only up to rounding"

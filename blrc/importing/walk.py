@@ -283,6 +283,10 @@ def _output(ctx: Context, name: str, last: Value | Lost | None) -> tuple[Line, s
         return Line(name, "nothing that depends on the input computes it", _AGAIN), ""
     if isinstance(last, Scores):
         return _scores(ctx, name, last)
+    if isinstance(last, Sums) and (whole := ctx.build.take_whole(last.layer)) is not None:
+        weights, bias, x = whole
+        node = Scores(x, last.shape, last.axes, weights=weights, bias=bias)
+        return _scores(ctx, name, node)
     if not isinstance(last, Sums):
         remedy = "let it end with a dense layer that gives scores"
         return Line(name, "the network ends with bits or its input", remedy), ""

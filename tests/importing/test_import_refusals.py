@@ -56,13 +56,14 @@ def square(file: File) -> None:
 
 CASES: dict[str, tuple[Callable[[File], Any], str]] = {
     "real weights": (lambda f: f.node("MatMul", RNG.normal(size=(12, 12))), "BipolarQuant_3 .*the sums of MatMul_2"),
-    "ternary weights": (
-        lambda f: (f.node("Gemm", np.where(RNG.random((12, 12)) < 0.3, 0, signs(RNG, 12, 12)))),
-        "whose weights are not -s and \\+s",
+    "levels that are rounded down": (
+        lambda f: (hidden(f), f.node("Quant", 1.0, 0.0, 2.0, domain=BREVITAS, signed=1, narrow=1,
+                                     rounding_mode="FLOOR")),
+        "it rounds up or down alone; round to the nearest number",
     ),
-    "2-bit activations": (
-        lambda f: (hidden(f), f.node("Quant", 1.0, 0.0, 2.0, domain=BREVITAS, signed=1, narrow=1)),
-        "it gives 2-bit values .3 levels., and only bits are taken; train the network with 1-bit activations",
+    "9-bit activations": (
+        lambda f: (hidden(f), f.node("Quant", 1.0, 0.0, 9.0, domain=BREVITAS, signed=1, narrow=1)),
+        "it gives 511 levels, from -255 to 255; use at most 8 bits",
     ),
     "shortcut": (square, "Mul_twice .Mul.: it joins two branches"),
     "average": (lambda f: (hidden(f), f.node("ReduceMean")), "it averages what is not bits; average behind a sign"),
@@ -161,7 +162,7 @@ def test_what_is_no_onnx_file_is_said(tmp_path: Path) -> None:
 
 def test_a_dry_run_lists_every_node_and_all_refusals(tmp_path: Path) -> None:
     file = start()
-    for bits in (2.0, 3.0):
+    for bits in (12.0, 13.0):
         hidden(file)
         file.node("Quant", 1.0, 0.0, bits, domain=BREVITAS, signed=1, narrow=0)
     path = end(file).save(tmp_path / "net.onnx")

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from blrc.frontend.kinds.padding import padding_layers
 from blrc.importing.file import Op
-from blrc.importing.flow import NO_PADS, Averages, Bits, Flow, Pads, Raw, Scores, Sums, natural
+from blrc.importing.flow import NO_PADS, Averages, Bits, Flow, Levels, Pads, Raw, Scores, Sums, natural
 from blrc.importing.inputs import as_real
-from blrc.importing.numbers import Reals, fractions, reals, signs_of
+from blrc.importing.numbers import Reals, fractions, reals, weights_of
 from blrc.importing.ops.decide import HALF, settle
 from blrc.importing.ops.record import Args, Context, Taken, constant, flow, number, optional
 from blrc.importing.ops.window import as_map, is_single, spatial
@@ -27,7 +27,7 @@ from blrc.net.window import Window, padding_option
 _REMEDIES = {
     "rounding": "sums that are 0 would fall to either side: write the file without folding constants, or with weights "
     "of exactly two values for each channel, s * sign(w)",
-    "ternary": "only weights without zeros are taken; train with binary weights",
+    "-128": "use symmetric quantisers of 8 bits (narrow), whose numbers begin with -127",
     "real": "only the last layer may have real weights; binarise them in the file, or train with binary weights",
 }
 
@@ -46,8 +46,10 @@ def conv(ctx: Context, op: Op, args: Args) -> Taken:
             f"it reads {_values(x)} that were padded with {float(x.fill):g}", "pad with 0 or with a value of bits"
         )
     x, window = spatial(op, x, weights.shape[2:])
-    if averages and any(window.padding):
-        raise RefusalError("it pads averages of bits", "leave out the padding, or pad before the average", then=None)
+    zeros = isinstance(x, Levels) and not x.least and not x.offset  # what is padded is code 0
+    if averages and any(window.padding) and not zeros:
+        what = "levels below 0" if isinstance(x, Levels) else "averages of bits"
+        raise RefusalError(f"it pads {what}", "leave out the padding, or pad before them", then=None)
     if isinstance(x, Bits) and 0 in x.values and not averages:  # what the convolution itself pads with
         x = _padded(ctx, op, replace(x, fill=0), window.padding, weights.ndim - 2)
         window = replace(window, padding=NO_PADS)
@@ -192,7 +194,7 @@ def dense(
     many = len(weights)
     bias = [Fraction(0)] * many if bias is None else bias
     options = {"in_features": weights.shape[1], "out_features": many, "bias": False}
-    if isinstance(x, Bits) and isinstance(found := signs_of(weights), str):
+    if isinstance(x, Bits) and isinstance(found := weights_of(weights), str):
         held = reals("its weights", weights) * float(factor * after)
         scores = Scores(
             x.layer,
@@ -202,8 +204,8 @@ def dense(
             bias=np.array([float(b * after) for b in bias]) + held.sum(axis=1) * float(x.offset),
             node=str(op),
         )
-        if "rounding" in found:
-            scores = replace(scores, hold=found, remedy=_REMEDIES["rounding"])
+        if (word := next((word for word in ("rounding", "-128") if word in found), None)) is not None:
+            scores = replace(scores, hold=found, remedy=_REMEDIES[word])
         return Taken((scores,), f"{many} x {weights.shape[1]} weights that {found}: scores, if it is the last layer")
     return _binary(ctx, op, x, weights, bias, options, (many,), natural((many,)), factor, after)
 
@@ -244,7 +246,7 @@ def _binary(
     reals("its weights", weights[:0])  # their type
     if not np.isfinite(weights).all():
         raise RefusalError("its weights hold NaN or infinite values", "use a network that did not diverge", then)
-    found = signs_of(weights)
+    found = weights_of(weights)
     if isinstance(found, str):
         remedy = next((text for word, text in _REMEDIES.items() if word in found), "export the network again")
         raise RefusalError(f"its weights {found}", remedy, then)
@@ -268,9 +270,9 @@ def _binary(
             "use bits that are -s and +s, or no padding",
             then,
         )
-    kind = "ste_linear" if is_dense else "ste_conv2d"
-    layer = ctx.build.add(op, kind, replace(x, pads=NO_PADS), options, {"weight": found.signs})
-    totals = [Fraction(int(n)) for n in found.signs.reshape(len(weights), -1).sum(axis=1, dtype=np.int64)]
+    kind = f"{found.kind}_{'linear' if is_dense else 'conv2d'}"
+    layer = ctx.build.add(op, kind, replace(x, pads=NO_PADS), options, {"weight": found.numbers})
+    totals = [Fraction(int(n)) for n in found.numbers.reshape(len(weights), -1).sum(axis=1, dtype=np.int64)]
     if before:
         layer = ctx.build.shift(op, layer, [before * total for total in totals])
     shift = [factor * offset * total for total in totals]
@@ -278,7 +280,7 @@ def _binary(
     inputs = weights.shape[1] if is_dense else options["in_channels"]
     window = "" if is_dense else f" {'x'.join(map(str, options['kernel_size']))}"
     what = "dense layer" if is_dense else f"convolution{window}"
-    return Taken((replace(then, layer=layer),), f"a binary {what}, {inputs} to {shape[0]}{_scale(found.scales)}")
+    return Taken((replace(then, layer=layer),), f"{found.said(what)}, {inputs} to {shape[0]}{_scale(found.scales)}")
 
 
 def _values(x: Flow) -> str:

@@ -10,15 +10,16 @@ from numpy.typing import NDArray
 
 from blrc.frontend.kinds.rounding import step_of
 from blrc.importing.file import Op
-from blrc.importing.flow import Bits, Constant, Flow, Raw, Signed, Sums, Test, along
+from blrc.importing.flow import Bits, Constant, Flow, Levels, Raw, Scores, Signed, Sums, Test, along
 from blrc.importing.folding import fold
 from blrc.importing.inputs import as_codes
 from blrc.importing.numbers import reals
 from blrc.importing.ops.affine import add
 from blrc.importing.ops.decide import HALF, decide, settle
-from blrc.importing.ops.record import Args, Context, Taken, constant, flow, number, scalar
+from blrc.importing.ops.record import Args, Context, Taken, check_unpadded, constant, flow, number, scalar
 from blrc.importing.quantisers import ROUNDINGS, rounding_of, steps_of
 from blrc.importing.refusal import RefusalError
+from blrc.net.choices import MOST_BITS
 
 _FROM_0 = "+1 from 0 on, else -1"
 
@@ -57,7 +58,7 @@ def _times(scale: Fraction) -> str:
 
 
 def quant(ctx: Context, op: Op, args: Args) -> Taken:
-    """Take QONNX's Quant of one bit; of up to eight bits where it quantises the raw input."""
+    """Take QONNX's Quant: of one bit, of several behind sums, and of up to eight where it quantises the raw input."""
     x, scale = flow(args), _scale(args)
     width = reals("its bit width", constant(args, 3, "bit width"))
     step = Fraction(scale)
@@ -73,11 +74,36 @@ def quant(ctx: Context, op: Op, args: Args) -> Taken:
         found, ctx.build.declared, ctx.build.encode, note = made
         ctx.build.note(note)
         return Taken((found,), f"int8 codes, times {scale:g}")
-    raise RefusalError(
-        f"it gives {int(width.reshape(-1)[0])}-bit values ({high - low + 1} levels), and only bits are taken",
-        "train the network with 1-bit activations",
-        then=_as_if(x, step),
-    )
+    return levels(ctx, op, x, step, low, high, ROUNDINGS[rounding_of(op)] is np.round)
+
+
+def levels(ctx: Context, op: Op, x: Flow, step: Fraction, low: int, high: int, even: bool) -> Taken:
+    """Take a quantiser of several bits behind sums: whole numbers of steps, whose ties go to even ones.
+
+    Raises:
+        RefusalError: it is another one, or does not follow the sums of a layer.
+    """
+    x = settle(ctx, op, x)
+    found = Levels(x.layer, x.shape, x.axes, least=low * step, most=high * step)
+    if not isinstance(x, Sums):
+        decide(ctx, op, x) if isinstance(x, Scores) else None  # says why not
+        raise RefusalError(
+            "it quantises what is no sum of a layer", "quantise once, behind a layer", then=_as_if(x, step)
+        )
+    check_unpadded(x)
+    if not even:
+        raise RefusalError("it rounds up or down alone", "round to the nearest number (ROUND)", then=found)
+    if not low <= 0 <= high or high - low >= 2**MOST_BITS:
+        raise RefusalError(
+            f"it gives {high - low + 1} levels, from {low} to {high}",
+            f"use at most {MOST_BITS} bits and a zero point of 0",
+            then=found,
+        )
+    if float(step) != float(np.float32(float(step))):
+        raise RefusalError("its scale is no float32", "store it as float32", then=found)
+    held = {"step": np.array(float(step), np.float32)}
+    layer = ctx.build.add(op, "even_levels", x, {"low": low, "high": high}, held)
+    return Taken((replace(found, layer=layer),), f"levels from {low} to {high}, times {float(step):g}")
 
 
 def _as_if(x: Flow, scale: Fraction) -> Flow:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from blrc.importing.file import Op
-from blrc.importing.flow import Averages
+from blrc.importing.flow import Averages, Levels
 from blrc.importing.ops import affine, bend, ending, layout, linear, quantise, window
 from blrc.importing.ops.record import Args, Handler
 from blrc.importing.refusal import RefusalError
@@ -78,6 +78,5 @@ def check_averages(op: Op, args: Args) -> None:
         RefusalError: it reads averages and is not one of `OF_AVERAGES`.
     """
     if op.kind not in OF_AVERAGES and any(isinstance(arg, Averages) for arg in args):
-        raise RefusalError(
-            "it computes with averages of bits", "let a layer with binary weights, or the last layer, read them"
-        )
+        what = "levels" if any(isinstance(arg, Levels) for arg in args) else "averages of bits"
+        raise RefusalError(f"it computes with {what}", "let a layer with binary weights, or the last layer, read them")
