@@ -3,7 +3,8 @@
     python benchmarks/c_kernels.py [mnist cifar10 dense grouped] [--cc gcc] [--flags="-O2" --flags="-O3 -mpopcnt"]
     python benchmarks/c_kernels.py cifar10 --on cortex-m55 [--cpu cortex-m55] [--optimize speed] [--ram 400K]
     python benchmarks/c_kernels.py mnist --bits 8 --on cortex-m4
-    python benchmarks/c_kernels.py mnist --ternary --on cortex-m4
+    python benchmarks/c_kernels.py mnist --weights ternary --on cortex-m4
+    python benchmarks/c_kernels.py mnist separable --bits 8 --weights int8 --on cortex-m4
 
 Weights are random and thresholds lie near the middle of the sums, so about half of all bits are set. With --bits,
 layers write codes instead, whose thresholds lie at equal distances, and three quarters of the codes are 0.
@@ -61,6 +62,13 @@ NETWORKS: dict[str, tuple[tuple[int, int, int], Sequence[Layer]]] = {
         ],
     ),
     "dense": ((28, 28, 1), [Layer(1024, None), Layer(1024, None), Layer(1024, None)]),
+    "separable": (
+        (32, 32, 3),
+        [
+            Layer(16, Window((3, 3), (2, 2), (1, 1, 1, 1))),
+            *(layer for n in (32, 64) for layer in (Layer(n // 2, groups=n // 2), Layer(n, Window((1, 1))))),
+        ],
+    ),
     "grouped": (
         (32, 32, 3),
         [Layer(64), Layer(64, groups=64), Layer(128, Window((1, 1))), Layer(128, groups=4), Layer(128, None)],
@@ -68,16 +76,17 @@ NETWORKS: dict[str, tuple[tuple[int, int, int], Sequence[Layer]]] = {
 }
 
 
+WEIGHTS = ("binary", "ternary", "int8")
 ZEROS = 0.4
 """Share of ternary weights that are 0."""
 
 
 def network(
-    shape: tuple[int, int, int], layers: Sequence[Layer], bits: int = 0, ternary: bool = False, seed: int = 0
+    shape: tuple[int, int, int], layers: Sequence[Layer], bits: int = 0, weights: str = "binary", seed: int = 0
 ) -> Program:
     """A random program: uint8 input, these layers, 10 scores.
 
-    Layers write codes of so many bits, or with 0 bits +-1. Their weights are +-1, or `ternary`.
+    Layers write codes of so many bits, or with 0 bits +-1. Their weights are one of `WEIGHTS`.
     """
     rng = np.random.default_rng(seed)
     x = Value("input", "uint8", shape)
@@ -93,11 +102,15 @@ def network(
         size = (height, width) if layer.pool is None else layer.pool.output(height, width)
         element = code_type(bits) if bits else "bits"
         y = Value(f"{name}.bits", element, (*size, layer.outputs))
-        op = Conv(name, at, y, f"{name}.weights", f"{name}.thresholds", window, layer.groups, layer.pool, ternary)
-        signs = rng.integers(0, 2, (layer.outputs, *window.kernel, op.group_channels)) * 2 - 1
-        constants[op.weights] = (
-            pack_ternary(signs * (rng.random(signs.shape) >= ZEROS)) if ternary else pack_signs(signs)
-        )
+        op = Conv(name, at, y, f"{name}.weights", f"{name}.thresholds", window, layer.groups, layer.pool)
+        op = replace(op, ternary=weights == "ternary", whole=weights == "int8")
+        rows = (layer.outputs, *window.kernel, op.group_channels)
+        signs = rng.integers(0, 2, rows) * 2 - 1
+        if op.whole:
+            constants[op.weights] = rng.integers(-127, 128, rows).astype(np.int8)
+        else:
+            zeros = rng.random(rows) < ZEROS if op.ternary else np.zeros(rows, bool)
+            constants[op.weights] = pack_ternary(np.where(zeros, 0, signs)) if op.ternary else pack_signs(signs)
         constants[op.thresholds] = rng.integers(-2, 3, layer.outputs).astype(np.int32)
         if bits:
             before = Program(x, tuple(ops), of_one(constants), ("map",), 0.01)
@@ -163,7 +176,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("networks", nargs="*", default=["mnist", "cifar10"], help=", ".join(NETWORKS))
     parser.add_argument("--bits", type=int, default=0, help="of the codes that layers write; 0: they write +-1")
-    parser.add_argument("--ternary", action="store_true", help=f"weights are -1, 0 and +1, {ZEROS:.0%} of them 0")
+    parser.add_argument("--weights", choices=WEIGHTS, default="binary", help=f"of ternary ones, {ZEROS:.0%} are 0")
     parser.add_argument("--flags", action="append", help="compiler flags, once for each table")
     parser.add_argument("--cc")
     parser.add_argument("--rounds", type=int, default=5)
@@ -173,7 +186,7 @@ def main() -> None:
     parser.add_argument("--ram", help="for --optimize speed, such as 400K")
     arguments = parser.parse_args()
     for name in arguments.networks:
-        program = network(*NETWORKS[name], arguments.bits, arguments.ternary)
+        program = network(*NETWORKS[name], arguments.bits, arguments.weights)
         nothing = record(program, np.zeros((1, *program.input.shape), np.uint8))
         ram = parse_bytes(arguments.ram, "--ram")
         form = parse_optimize(arguments.optimize)

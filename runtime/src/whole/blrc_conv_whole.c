@@ -22,33 +22,34 @@ static BLRC_APART void blrc_collect_numbers(const blrc_conv *op, const blrc_whol
     const int32_t channels = op->in_channels / op->groups, taps = win->kernel_y * win->kernel_x;
     const int32_t padded = (taps * channels + 3) / 4 * 4, first = g * channels;
     const int32_t top = my * win->stride_y - win->pad_y, left = mx * win->stride_x - win->pad_x;
-    int16_t *const start = to;
+    const blrc_span down = blrc_inside(top, win->dilation_y, win->kernel_y, op->in_height);
+    const blrc_span across = blrc_inside(left, win->dilation_x, win->kernel_x, op->in_width);
+    /* Bytes of neighbours lie side by side. */
+    const int32_t bytes = in->bits == 0 || blrc_whole_bytes(in);
+    const int32_t joined = bytes && op->groups == 1 && win->dilation_x == 1 && in->table_rows <= 1;
     int32_t ky, kx, i;
 
-    for (ky = 0; ky < win->kernel_y; ++ky) {
-        const int32_t row = top + ky * win->dilation_y;
-
-        for (kx = 0; kx < win->kernel_x; ++kx, to += channels) {
-            const int32_t column = left + kx * win->dilation_x;
-
-            if (row >= 0 && row < op->in_height && column >= 0 && column < op->in_width) {
-                blrc_whole_numbers(in, row * op->in_width + column, first, first + channels, to);
-            } else {
-                for (i = 0; i < channels; ++i) {
-                    to[i] = 0;
-                }
-            }
+    if (down.end - down.first < win->kernel_y || across.end - across.first < win->kernel_x ||
+        padded != taps * channels) {
+        for (i = 0; i < padded; ++i) {
+            to[i] = 0;
         }
     }
-    for (; to != start + padded; ++to) {
-        *to = 0;
+    for (ky = down.first; ky < down.end; ++ky) {
+        const int32_t row = (top + ky * win->dilation_y) * op->in_width + left;
+        const int32_t step = joined ? across.end - across.first : 1;
+
+        for (kx = across.first; kx < across.end; kx += step) {
+            blrc_whole_numbers(in, row + kx * win->dilation_x, first, first + step * channels,
+                               to + (ky * win->kernel_x + kx) * channels);
+        }
     }
 #if BLRC_WHOLE_PAIRS
-    for (to = start; to != start + padded; to += 4) { /* in the order in which sxtb16 widens bytes */
-        const int16_t second = to[1];
+    for (i = 0; i < padded; i += 4) { /* in the order in which sxtb16 widens bytes */
+        const int16_t second = to[i + 1];
 
-        to[1] = to[2];
-        to[2] = second;
+        to[i + 1] = to[i + 2];
+        to[i + 2] = second;
     }
 #endif
 }

@@ -25,40 +25,68 @@ static BLRC_INLINE int32_t blrc_whole_bytes(const blrc_whole_input *in)
     return in->bits > BLRC_MOST_PLANES;
 }
 
-/* The numbers first <= c < end of a pixel. */
+/* Codes of planes from channel c on, a multiple of four, or +-1 of the only plane where `signs` is 1: four at a time. In
+ * the product, bit j of four is bit 8 j as well. */
+static BLRC_INLINE void blrc_whole_planes(const uint32_t *plane, int32_t planes, int32_t words, int32_t signs,
+                                          int32_t c, int32_t end, int16_t *to)
+{
+    const int32_t last = (planes - 1) * words;
+
+    for (; c < end; c += 4, to += 4) {
+        const uint32_t *const low = plane + c / 32;
+        const int32_t shift = c % 32;
+        uint32_t four = 0;
+        int32_t p;
+
+        for (p = last; p >= 0; p -= words) {
+            four = 2 * four + ((((low[p] >> shift) & 15u) * 0x00204081u) & 0x01010101u);
+        }
+        to[0] = (int16_t)((int32_t)((four & 255u) << signs) - signs);
+        if (end - c >= 4) {
+            to[1] = (int16_t)((int32_t)(((four >> 8) & 255u) << signs) - signs);
+            to[2] = (int16_t)((int32_t)(((four >> 16) & 255u) << signs) - signs);
+            to[3] = (int16_t)((int32_t)((four >> 24) << signs) - signs);
+        } else {
+            for (p = 1; p < end - c; ++p) {
+                to[p] = (int16_t)((int32_t)(((four >> (8 * p)) & 255u) << signs) - signs);
+            }
+        }
+    }
+}
+
+/* The numbers first <= c < end of a pixel. Where they are bytes with one table at most, `end` may lie in a pixel behind
+ * it. */
 static BLRC_APART void blrc_whole_numbers(const blrc_whole_input *in, int32_t pixel, int32_t first, int32_t end,
                                           int16_t *to)
 {
     const uint8_t *const bytes = (const uint8_t *)in->x + pixel * in->channels;
     const int32_t words = blrc_words(in->channels), planes = in->bits < 0 ? 1 : in->bits;
     const uint32_t *const plane = (const uint32_t *)in->x + pixel * planes * words;
-    int32_t c, p;
+    int32_t c = first;
 
     if (blrc_whole_bytes(in)) {
-        for (c = first; c < end; ++c) {
+        for (; c < end; ++c) {
             *to++ = (int16_t)bytes[c];
         }
     } else if (in->bits == 0 && in->table == 0) {
-        for (c = first; c < end; ++c) {
+        for (; c < end; ++c) {
             *to++ = (int16_t)((int32_t)(bytes[c] ^ 0x80u) - 0x80); /* int8_t */
         }
     } else if (in->bits == 0) {
-        for (c = first; c < end; ++c) {
+        for (; c < end; ++c) {
             *to++ = BLRC_READ(int8_t, in->table, (in->table_rows == 1 ? 0 : 256 * c) + bytes[c]);
         }
-    } else if (in->bits < 0) {
-        for (c = first; c < end; ++c) {
-            *to++ = (int16_t)(2 * (int32_t)((plane[c / 32] >> (c % 32)) & 1u) - 1);
-        }
     } else {
-        for (c = first; c < end; ++c) {
+        for (; c < end && c % 4 != 0; ++c) { /* up to a multiple of four */
             uint32_t code = 0;
+            int32_t p;
 
             for (p = planes - 1; p >= 0; --p) {
                 code = 2 * code + ((plane[p * words + c / 32] >> (c % 32)) & 1u);
             }
-            *to++ = (int16_t)code;
+            *to++ = (int16_t)(in->bits < 0 ? 2 * (int32_t)code - 1 : (int32_t)code);
         }
+        blrc_whole_planes(plane, planes, words, in->bits < 0, c, end, to);
     }
 }
 
