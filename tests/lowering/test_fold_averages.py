@@ -10,6 +10,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 from averaged_networks import averaged_network, randomised
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -169,7 +170,11 @@ def refused(*layers: nn.Module, shape: tuple[int, int, int] = (2, 8, 8)) -> str:
         ),
         (
             [nn.AvgPool2d(2), bnn.SteSign(), nn.Flatten(), bnn.SoftmaxLinear(32, 3)],
-            "'1': a sign of what is codes of levels or averages; put a binary layer before it",
+            "'1': a sign of what is codes of levels or averages; put a binary layer before it, or take a depthwise",
+        ),
+        (
+            [nn.AvgPool2d(2), nn.BatchNorm2d(2), bnn.SteSign(), nn.Flatten(), bnn.SoftmaxLinear(32, 3)],
+            "'1': a norm must stand between a binary layer and its sign; put .* before it, or take a depthwise conv",
         ),
         (
             [bnn.SteConv2d(2, 4, 1), nn.AvgPool2d(2), bnn.SteSign(), nn.Flatten(), bnn.SoftmaxLinear(64, 3)],
@@ -198,9 +203,15 @@ def _global(shape: tuple[int, int, int]) -> Net:
 @pytest.mark.parametrize(
     ("module", "message"),
     [
-        (nn.AvgPool2d(2, ceil_mode=True), "AvgPool2d with ceil_mode=True cannot be compiled; only ceil_mode=False can"),
-        (nn.AvgPool2d(2, padding=1, count_include_pad=False), "count_include_pad=False cannot be compiled"),
-        (nn.AvgPool2d(2, divisor_override=3), "divisor_override=3 cannot be compiled"),
+        (
+            nn.AvgPool2d(2, ceil_mode=True),
+            "AvgPool2d with ceil_mode=True cannot be compiled; only ceil_mode=False can: windows beyond the map .* fit",
+        ),
+        (
+            nn.AvgPool2d(2, padding=1, count_include_pad=False),
+            "count_include_pad=False cannot be compiled; .*: windows at the border .* use padding=0",
+        ),
+        (nn.AvgPool2d(2, divisor_override=3), "divisor_override=3 cannot be compiled; .*: leave it out, and scale"),
         (nn.AdaptiveAvgPool2d(2), r"output_size 2 of an adaptive average: only averages over the whole map"),
         (nn.AdaptiveAvgPool2d((1, None)), r"output_size \[1, None\] of an adaptive average"),
     ],
@@ -208,6 +219,19 @@ def _global(shape: tuple[int, int, int]) -> Net:
 def test_options_without_an_integer_form_are_refused(module: nn.Module, message: str) -> None:
     with pytest.raises(BlrcError, match=f"layer '0'.*{message}"):
         from_model(nn.Sequential(module, nn.Flatten(), bnn.SteLinear(2, 3)), encoding_of("bits", (2, 8, 8)), None)
+
+
+@pytest.mark.parametrize("name", ["avg_pool1d", "adaptive_avg_pool1d"])
+def test_regression_functions_of_lines_name_the_module_to_use(name: str) -> None:
+    """Name nn.AvgPool1d; the message named the layers of blrc.nn, of which none averages."""
+
+    class Spelled(nn.Sequential):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self[1](torch.flatten(getattr(F, name)(self[0](x), 1), 1))  # type: ignore[no-any-return]
+
+    model = Spelled(bnn.SteConv1d(2, 4, 3), bnn.SteLinear(4, 3))
+    with pytest.raises(BlrcError, match=rf"operation '{name}' .*; use nn.AvgPool1d, or nn.AdaptiveAvgPool1d\(1\)"):
+        from_model(model, encoding_of("bits", (2, 8)), None)
 
 
 def test_without_padding_it_does_not_matter_what_counts() -> None:
