@@ -113,13 +113,45 @@ def test_every_bit_of_a_network_is_that_of_torch(seed: int) -> None:
                 compared += 1
     assert compared >= 2
     scores = values["scores"][:, 0, 0] * program.score_scale
-    # Half a unit for each weight, times the distance of a code from the middle, and for the biases.
+    # Half a unit for each weight, times the distance of a code from the middle, and for the bias.
     reach = program.ops[-1].fan_in * program.ops[-1].x.element.high
-    assert np.abs(scores - x.numpy()).max() <= program.score_scale * (reach + 2) / 2 * 1.001
+    assert np.abs(scores - x.numpy()).max() <= program.score_scale * (reach + 1) / 2 * 1.001
     assert np.abs(scores - x.numpy()).max() < 0.06 * x.numpy().std() + program.score_scale
     assert first_other_bits(program, net, raw) is None
     agreement = torch_agreement(net, raw, reference.labels(values["scores"][:, 0, 0]))
     assert agreement.differences == 0 and agreement.decisions > 1000
+
+
+def test_regression_a_bias_is_rounded_once() -> None:
+    """Tell classes apart by less than a unit; rounding the middle down besides gave another label.
+
+    With one of three bits set, the scores are -127 / 2 - 1 / 10 and -126 / 2 units of 2 / 3.
+    """
+    net = Net(
+        bits((1, 1, 3)),
+        (AveragePool("pool", "input", None), Flatten("flat", "pool"),
+         Softmax("last", "flat", np.array([[127.0], [126.0]]), np.array([-0.1 * 2 / 3, 0.0]))),
+        "map",
+    )  # fmt: skip
+    program = lower([net])
+    raw = np.array([[[[1, 0, 0]]]], dtype=np.uint8)
+    scores = reference.scores(program, device_layout(raw))
+    assert program.score_scale == pytest.approx(2 / 3, rel=1e-15)
+    assert scores.tolist() == [[-64, -63]] and reference.labels(scores).tolist() == [1]
+
+
+@given(
+    st.lists(st.integers(-127, 127), min_size=1, max_size=40),
+    st.integers(1, 255),
+    st.floats(-1e6, 1e6),
+    st.floats(2.0**-16, 1e3),
+)
+def test_biases_are_off_by_half_a_unit_at_most(weights: list[int], taps: int, bias: float, scale: float) -> None:
+    softmax = Softmax("last", "x", np.ones((1, len(weights))), np.array([bias]), Fraction(taps, 2))
+    (found,) = softmax.biases(np.array([weights]), scale)
+    exact = Fraction(bias) / Fraction(scale) - sum(weights) * Fraction(taps, 2)
+    assert found == int(found)
+    assert abs(Fraction(found) - exact) <= Fraction(1, 2) + abs(exact) * Fraction(1, 2**50)
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2, 5])
