@@ -121,7 +121,9 @@ def _constant(op: Op, arrays: Arrays) -> NDArray[Any]:
 def axes_of(op: Op, arrays: Arrays) -> list[int] | None:
     """Return the axes of an operator: an attribute in old opsets, and the second input in new ones."""
     held = op.attributes.get("axes")
-    if held is None and len(arrays) > 1 and arrays[1] is not None:
+    if len(arrays) > 1 and arrays[1] is not None:
+        if held is not None:
+            raise RefusalError("its axes are an attribute and an input as well", "export the network again")
         held = arrays[1].reshape(-1).tolist()
     if held is not None and not all(isinstance(axis, int) for axis in held):
         raise RefusalError(f"its axes are {str(held)[:40]}", "give whole numbers")

@@ -216,7 +216,7 @@ def _end(ends: Sequence[Softmax | ScoreStage], here: _Here, scales: Sequence[flo
 def _scores(softmax: Softmax, here: _Here, scale: float) -> dict[str, NDArray[Any]]:
     _choice(softmax.name, len(softmax.weights))
     weights = np.rint(here.rows(softmax.weights) / scale).astype(np.int8)
-    bias = np.rint(softmax.bias / scale) - softmax.below(weights.reshape(len(weights), -1).astype(np.int64))
+    bias = softmax.biases(weights.reshape(len(weights), -1).astype(np.int64), scale)
     if np.abs(bias).max(initial=0.0) >= 2**30:
         raise BlrcError(
             f"layer {softmax.name!r}: its bias is over {2**30} times its largest weight's step; it would overflow"

@@ -241,9 +241,15 @@ class Softmax:
     bias: Reals
     middle: Fraction = Fraction(0)
 
-    def below(self, weights: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return what integer weights (classes, in) make of the middle, rounded down; scores are less by that."""
-        return np.asarray(weights.sum(axis=1) * self.middle.numerator // self.middle.denominator)
+    def biases(self, weights: NDArray[np.int64], scale: float) -> Reals:
+        """Return the whole numbers that scores in units of `scale` add, for integer weights (classes, in).
+
+        That is the bias, less what the weights make of the middle code. Both are rounded at once, so that a score is
+        off by half a unit for it at most.
+        """
+        below = weights.sum(axis=1) * self.middle.numerator
+        whole, rest = np.divmod(below, self.middle.denominator)
+        return np.asarray(np.rint(self.bias / scale - rest / self.middle.denominator) - whole)
 
 
 Pointwise = Norm | Scale | Shift | Leak | Clip

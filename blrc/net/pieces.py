@@ -198,13 +198,9 @@ def _pieces(net: Net) -> list[Piece]:
                 raise BlrcError(
                     f"layer {layers[0].name!r}: comes after the softmax layer {layer.name!r}, which must be the last"
                 )
-            # Where it reads codes, its weights take up the step.
-            found.append(
-                layer
-                if reads is None
-                else replace(layer, weights=layer.weights * float(reads.step), middle=reads.middle)
-            )
-            return found
+            if reads is not None:  # its weights take up the step
+                layer = replace(layer, weights=layer.weights * float(reads.step), middle=reads.middle)
+            return [*found, layer]
         elif isinstance(layer, MaxPool | AveragePool):
             if not signed:
                 what = "max" if isinstance(layer, MaxPool) else "average"
@@ -216,8 +212,8 @@ def _pieces(net: Net) -> list[Piece]:
         elif isinstance(layer, Flatten):
             found.append(layer)
         elif isinstance(layer, Norm | Scale | Shift | Leak | Clip):
-            what = "a norm" if isinstance(layer, Norm) else "arithmetic on values"
-            raise BlrcError(f"layer {layer.name!r}: {what} must stand between a binary layer and its sign")
+            what, remedy = "a norm" if isinstance(layer, Norm) else "arithmetic on values", _instead(found, reads)
+            raise BlrcError(f"layer {layer.name!r}: {what} must stand between a binary layer and its sign; {remedy}")
         elif not signed:
             if isinstance(layer, Levels):
                 raise BlrcError(f"layer {layer.name!r}: levels of the raw input; put a binary layer before it")
@@ -227,7 +223,7 @@ def _pieces(net: Net) -> list[Piece]:
         elif isinstance(layer, Threshold | Levels) or reads is not None:
             what = {Threshold: "a threshold", Levels: "levels"}.get(type(layer), "a sign")
             of = "+-1 already" if reads is None else "codes of levels or averages"
-            raise BlrcError(f"layer {layer.name!r}: {what} of what is {of}; put a binary layer before it")
+            raise BlrcError(f"layer {layer.name!r}: {what} of what is {of}; {_instead(found, reads)}")
         # A second sign changes nothing.
     if found and isinstance(found[-1], Stage) and isinstance(found[-1].linear, Dense) and reads is None:
         return [*found, _bits_as_scores(found[-1])]
@@ -235,6 +231,13 @@ def _pieces(net: Net) -> list[Piece]:
         "the network has no softmax layer at its end: add a SoftmaxLinear (or a binary dense layer) that gives the "
         "class scores"
     )
+
+
+def _instead(found: Sequence[Piece], reads: Codes | None) -> str:
+    """Say what to do where a layer reads bits or codes and cannot; averages, too, can be written as a binary layer."""
+    averages = reads is not None and any(isinstance(each, AveragePool) and each.name == reads.name for each in found)
+    other = ", or take a depthwise convolution with weights of 1 in place of the average"
+    return "put a binary layer before it" + other * averages
 
 
 def _bits_as_scores(last: Stage) -> Softmax:

@@ -117,10 +117,7 @@ def _read_structure(arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
 
 def _structure(program: Program) -> bytes:
     features = OF_HEADS if program.heads else OF_GATES if program.gate else 1
-    features = OF_LEVELS if any(op.y.is_codes for op in program.ops) else features
-    features = OF_TERNARY if any(isinstance(op, WeightedOp) and op.has_zeros for op in program.ops) else features
-    features = OF_WHOLE if any(isinstance(op, Conv) and op.whole for op in program.ops) else features
-    number = max(features, *(op.format for op in program.ops))
+    number = max(features, *map(_format_of, program.ops))
     content = {
         "format": number,
         "input": asdict(program.input),
@@ -136,6 +133,13 @@ def _structure(program: Program) -> bytes:
         ),
     }
     return json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
+
+
+def _format_of(op: Op) -> int:
+    """Return the first format that knows an op, with what it reads and writes."""
+    codes = OF_LEVELS if op.x.is_codes or op.y.is_codes else 1
+    zeros = OF_TERNARY if isinstance(op, WeightedOp) and op.has_zeros else 1
+    return max(op.format, codes, zeros, OF_WHOLE if isinstance(op, Conv) and op.whole else 1)
 
 
 def _fields_of(op: Op) -> dict[str, Any]:
@@ -158,6 +162,13 @@ def _rebuild(structure: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Prog
     names = ("format", "input", "ops", "constants", "members", "score_scale", *named)
     later = [name for name, number in _LATER.items() if structure["format"] >= number]
     plain.fields("it", structure, names)
+    ops = tuple(_op(f"op {i}", each, later) for i, each in enumerate(plain.items("ops", structure["ops"])))
+    for op in ops:
+        if _format_of(op) > structure["format"]:
+            raise ValueError(
+                f"op {op.name!r} ({kind_of(op)}) is of program format {_format_of(op)}, and the file says "
+                f"{structure['format']}"
+            )
     members = [plain.text("a member", member) for member in plain.items("members", structure["members"])]
     constants = {}
     for name, of_member in plain.fields("constants", structure["constants"], (), structure["constants"]).items():
@@ -168,7 +179,7 @@ def _rebuild(structure: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Prog
         raise ValueError(f"its array {min(arrays)!r} belongs to nothing")
     return Program(
         input=_value("input", structure["input"]),
-        ops=tuple(_op(f"op {i}", each, later) for i, each in enumerate(plain.items("ops", structure["ops"]))),
+        ops=ops,
         constants=constants,
         members=tuple(members),
         score_scale=_scale(structure["score_scale"]),

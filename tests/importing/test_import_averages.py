@@ -85,6 +85,7 @@ def refused(file: File, path: Path) -> str:
     [
         ("AveragePool", {"kernel_shape": [2, 2], "pads": [1, 1, 1, 1]}, "its window is padded, dilated, or rounded up"),
         ("AveragePool", {"kernel_shape": [3, 3], "strides": [2, 2], "ceil_mode": 1}, "or rounded up in number"),
+        ("AveragePool", {"kernel_shape": [2, 3], "strides": [1, 2], "ceil_mode": 1}, "or rounded up in number"),
         ("AveragePool", {}, "its kernel_shape is None; use pools of one or two dimensions"),
         ("ReduceMean", {"axes": [1]}, "it averages axes [1] of ('N', 2, 6, 6)"),
         ("ReduceMean", {"axes": [6, 7]}, "it averages axes [6, 7]"),
@@ -170,3 +171,23 @@ def test_regression_an_average_of_single_values_is_left_out(style: str, tmp_path
         file.node("Flatten")
     file.node("MatMul", signs(rng, 6, 3))
     expect_equal(file, tmp_path / "n.onnx", (20,))
+
+
+def test_regression_ceil_mode_is_taken_where_it_rounds_nothing(tmp_path: Path) -> None:
+    """Windows that end with the map are the same with and without it, and the file was refused."""
+    rng = np.random.default_rng(8)
+    file = File(("N", 2, 7, 8))
+    bits(file)
+    file.node("AveragePool", kernel_shape=[3, 2], strides=[2, 3], ceil_mode=1)
+    file.node("Flatten")
+    file.node("MatMul", signs(rng, 18, 3))
+    expect_equal(file, tmp_path / "n.onnx", (2, 7, 8))
+
+
+def test_regression_axes_that_are_given_twice_are_refused(tmp_path: Path) -> None:
+    """Two lists of axes may differ; the input was passed over."""
+    file = File(("N", 2, 6, 6), opset=18)
+    bits(file)
+    file.node("ReduceMean", file.constant([1], np.int64), axes=[2, 3], keepdims=0)
+    file.node("MatMul", signs(np.random.default_rng(9), 2, 3))
+    assert "its axes are an attribute and an input as well" in refused(file, tmp_path / "n.onnx")

@@ -10,6 +10,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 from averaged_networks import averaged_network, randomised
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -112,13 +113,45 @@ def test_every_bit_of_a_network_is_that_of_torch(seed: int) -> None:
                 compared += 1
     assert compared >= 2
     scores = values["scores"][:, 0, 0] * program.score_scale
-    # Half a unit for each weight, times the distance of a code from the middle, and for the biases.
+    # Half a unit for each weight, times the distance of a code from the middle, and for the bias.
     reach = program.ops[-1].fan_in * program.ops[-1].x.element.high
-    assert np.abs(scores - x.numpy()).max() <= program.score_scale * (reach + 2) / 2 * 1.001
+    assert np.abs(scores - x.numpy()).max() <= program.score_scale * (reach + 1) / 2 * 1.001
     assert np.abs(scores - x.numpy()).max() < 0.06 * x.numpy().std() + program.score_scale
     assert first_other_bits(program, net, raw) is None
     agreement = torch_agreement(net, raw, reference.labels(values["scores"][:, 0, 0]))
     assert agreement.differences == 0 and agreement.decisions > 1000
+
+
+def test_regression_a_bias_is_rounded_once() -> None:
+    """Tell classes apart by less than a unit; rounding the middle down besides gave another label.
+
+    With one of three bits set, the scores are -127 / 2 - 1 / 10 and -126 / 2 units of 2 / 3.
+    """
+    net = Net(
+        bits((1, 1, 3)),
+        (AveragePool("pool", "input", None), Flatten("flat", "pool"),
+         Softmax("last", "flat", np.array([[127.0], [126.0]]), np.array([-0.1 * 2 / 3, 0.0]))),
+        "map",
+    )  # fmt: skip
+    program = lower([net])
+    raw = np.array([[[[1, 0, 0]]]], dtype=np.uint8)
+    scores = reference.scores(program, device_layout(raw))
+    assert program.score_scale == pytest.approx(2 / 3, rel=1e-15)
+    assert scores.tolist() == [[-64, -63]] and reference.labels(scores).tolist() == [1]
+
+
+@given(
+    st.lists(st.integers(-127, 127), min_size=1, max_size=40),
+    st.integers(1, 255),
+    st.floats(-1e6, 1e6),
+    st.floats(2.0**-16, 1e3),
+)
+def test_biases_are_off_by_half_a_unit_at_most(weights: list[int], taps: int, bias: float, scale: float) -> None:
+    softmax = Softmax("last", "x", np.ones((1, len(weights))), np.array([bias]), Fraction(taps, 2))
+    (found,) = softmax.biases(np.array([weights]), scale)
+    exact = Fraction(bias) / Fraction(scale) - sum(weights) * Fraction(taps, 2)
+    assert found == int(found)
+    assert abs(Fraction(found) - exact) <= Fraction(1, 2) + abs(exact) * Fraction(1, 2**50)
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2, 5])
@@ -169,7 +202,11 @@ def refused(*layers: nn.Module, shape: tuple[int, int, int] = (2, 8, 8)) -> str:
         ),
         (
             [nn.AvgPool2d(2), bnn.SteSign(), nn.Flatten(), bnn.SoftmaxLinear(32, 3)],
-            "'1': a sign of what is codes of levels or averages; put a binary layer before it",
+            "'1': a sign of what is codes of levels or averages; put a binary layer before it, or take a depthwise",
+        ),
+        (
+            [nn.AvgPool2d(2), nn.BatchNorm2d(2), bnn.SteSign(), nn.Flatten(), bnn.SoftmaxLinear(32, 3)],
+            "'1': a norm must stand between a binary layer and its sign; put .* before it, or take a depthwise conv",
         ),
         (
             [bnn.SteConv2d(2, 4, 1), nn.AvgPool2d(2), bnn.SteSign(), nn.Flatten(), bnn.SoftmaxLinear(64, 3)],
@@ -198,9 +235,15 @@ def _global(shape: tuple[int, int, int]) -> Net:
 @pytest.mark.parametrize(
     ("module", "message"),
     [
-        (nn.AvgPool2d(2, ceil_mode=True), "AvgPool2d with ceil_mode=True cannot be compiled; only ceil_mode=False can"),
-        (nn.AvgPool2d(2, padding=1, count_include_pad=False), "count_include_pad=False cannot be compiled"),
-        (nn.AvgPool2d(2, divisor_override=3), "divisor_override=3 cannot be compiled"),
+        (
+            nn.AvgPool2d(2, ceil_mode=True),
+            "AvgPool2d with ceil_mode=True cannot be compiled; only ceil_mode=False can: windows beyond the map .* fit",
+        ),
+        (
+            nn.AvgPool2d(2, padding=1, count_include_pad=False),
+            "count_include_pad=False cannot be compiled; .*: windows at the border .* use padding=0",
+        ),
+        (nn.AvgPool2d(2, divisor_override=3), "divisor_override=3 cannot be compiled; .*: leave it out, and scale"),
         (nn.AdaptiveAvgPool2d(2), r"output_size 2 of an adaptive average: only averages over the whole map"),
         (nn.AdaptiveAvgPool2d((1, None)), r"output_size \[1, None\] of an adaptive average"),
     ],
@@ -208,6 +251,19 @@ def _global(shape: tuple[int, int, int]) -> Net:
 def test_options_without_an_integer_form_are_refused(module: nn.Module, message: str) -> None:
     with pytest.raises(BlrcError, match=f"layer '0'.*{message}"):
         from_model(nn.Sequential(module, nn.Flatten(), bnn.SteLinear(2, 3)), encoding_of("bits", (2, 8, 8)), None)
+
+
+@pytest.mark.parametrize("name", ["avg_pool1d", "adaptive_avg_pool1d"])
+def test_regression_functions_of_lines_name_the_module_to_use(name: str) -> None:
+    """Name nn.AvgPool1d; the message named the layers of blrc.nn, of which none averages."""
+
+    class Spelled(nn.Sequential):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self[1](torch.flatten(getattr(F, name)(self[0](x), 1), 1))  # type: ignore[no-any-return]
+
+    model = Spelled(bnn.SteConv1d(2, 4, 3), bnn.SteLinear(4, 3))
+    with pytest.raises(BlrcError, match=rf"operation '{name}' .*; use nn.AvgPool1d, or nn.AdaptiveAvgPool1d\(1\)"):
+        from_model(model, encoding_of("bits", (2, 8)), None)
 
 
 def test_without_padding_it_does_not_matter_what_counts() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from blrc.errors import BlrcError
 from blrc.program import program_file, reference
 from blrc.program.legal import check
 from blrc.program.program import SumPool, Value, Window
+from blrc.reading import npz
 
 WINDOWS = [
     Window((1, 1)),
@@ -92,3 +94,17 @@ def test_others_are_written_in_an_older_format() -> None:
     builder = Builder(Value("input", "bits", (4, 4, 3)), np.random.default_rng(0), members=1)
     builder.sums("sums", Window((2, 2), (2, 2)))
     assert b'"format":7,' in program_file.to_bytes(check(builder.finish(np.int8)))
+
+
+@pytest.mark.parametrize("number", [1, 4, 6])
+def test_regression_a_file_that_says_an_older_format_is_refused_by_op(number: int, tmp_path: Path) -> None:
+    """Refuse an edited number: what reads that format knows no sums, and the file was taken."""
+    builder = Builder(Value("input", "bits", (4, 4, 3)), np.random.default_rng(0), members=1)
+    builder.sums("counts", Window((2, 2), (2, 2)))
+    arrays = npz.from_bytes(program_file.to_bytes(check(builder.finish(np.int8))), 1 << 20)
+    structure = json.loads(arrays["program"].tobytes()) | {"format": number}
+    structure = {key: value for key, value in structure.items() if number >= 4 or key not in ("gate", "heads")}
+    arrays["program"] = np.frombuffer(json.dumps(structure).encode(), np.uint8)
+    message = f"op 'counts' \\(sum_pool\\) is of program format 7, and the file says {number}; export the model again"
+    with pytest.raises(BlrcError, match=message):
+        program_file.parse(npz.to_bytes(arrays), tmp_path / "net.program.npz")

@@ -53,6 +53,12 @@ _SMALLEST = {
     "output_size": 1,
 }
 _POOLING = {"dilation": 1, "ceil_mode": False, "return_indices": False}
+_REMEDIES = {
+    "ceil_mode": "windows beyond the map would divide by less; give the map a size that the windows fit",
+    "divisor_override": "leave it out, and scale what the next layer gives",
+    "count_include_pad": "windows at the border would divide by less; use padding=0",
+}
+"""Say why averages are not compiled with an option, and what to do."""
 _AVERAGING = {"ceil_mode": False, "count_include_pad": True}
 # Options of torch's layers that have no integer form, and the only value that is taken.
 _FIXED: Mapping[str, Mapping[str, Any]] = {
@@ -94,9 +100,10 @@ def check_fixed(name: str, kind: str, module: nn.Module) -> None:
         if option == "count_include_pad" and module.padding in (0, (0,), (0, 0)):
             continue
         if getattr(module, option) not in (only, (only, only)):
+            remedy = f": {_REMEDIES[option]}" if kind.startswith("average") else ""
             raise BlrcError(
                 f"layer {name!r}: {type(module).__name__} with {option}={getattr(module, option)!r} cannot be "
-                f"compiled; only {option}={only!r} can"
+                f"compiled; only {option}={only!r} can{remedy}"
             )
 
 

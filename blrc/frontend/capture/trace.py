@@ -77,7 +77,9 @@ _INSTEAD_OF = {
     **dict.fromkeys(("sign", "sgn", "where"), "use blrc.nn.SteSign (or StochasticSign)"),
     **dict.fromkeys(("softmax", "log_softmax"), "leave it out where it ends the network: the labels are the same"),
     **dict.fromkeys(("hardtanh", "clamp"), "use nn.Hardtanh"),
-    **dict.fromkeys(("mean", "avg_pool2d", "adaptive_avg_pool2d"), "use nn.AvgPool2d, or nn.AdaptiveAvgPool2d(1)"),
+    **dict.fromkeys(("mean", "sum"), "use nn.AdaptiveAvgPool2d(1) and nn.Flatten()"),
+    **dict.fromkeys(("avg_pool2d", "adaptive_avg_pool2d"), "use nn.AvgPool2d, or nn.AdaptiveAvgPool2d(1)"),
+    **dict.fromkeys(("avg_pool1d", "adaptive_avg_pool1d"), "use nn.AvgPool1d, or nn.AdaptiveAvgPool1d(1)"),
 }
 """Name what to use in place of a function of torch."""
 

@@ -158,7 +158,9 @@ def average_pool(ctx: Context, op: Op, args: Args) -> Taken:
     if not 1 <= rank <= 2:
         raise RefusalError("it averages no map", "use pools of one or two dimensions", then=x)
     x, window = spatial(op, x, kernel)
-    if any(window.padding) or window.dilation != (1, 1) or op.attributes.get("ceil_mode", 0):
+    left = [(n - k) % s for n, k, s in zip((1, *x.dims[1:])[-2:], window.kernel, window.stride, strict=True)]
+    rounds = bool(op.attributes.get("ceil_mode", 0)) and any(left)
+    if any(window.padding) or window.dilation != (1, 1) or rounds:
         raise RefusalError(
             "its window is padded, dilated, or rounded up in number", "use plain windows that lie inside the map", x
         )

@@ -69,8 +69,9 @@ def _chunk(program: Program, net: Net, raw: NDArray[Any], member: int) -> str | 
             z = preactivation(piece.linear, x, inputs_of(piece, net.encoding, behind).peak)
             expected = numbers.multiplier * z + numbers.bias
         elif isinstance(piece, Softmax):
-            rows, bias = (np.rint(real / scales[done]).astype(np.int64) for real in (piece.weights, piece.bias))
-            expected = x.reshape(len(x), -1).astype(np.int64) @ rows.T + bias - piece.below(rows)
+            rows = np.rint(piece.weights / scales[done]).astype(np.int64)
+            expected = x.reshape(len(x), -1).astype(np.int64) @ rows.T
+            expected += piece.biases(rows, scales[done]).astype(np.int64)
         else:
             x = x.reshape(len(x), -1) if isinstance(piece, Flatten) else x
             continue

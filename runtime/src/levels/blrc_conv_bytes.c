@@ -254,7 +254,7 @@ void blrc_conv_bytes(const blrc_conv *op, int32_t planes, int32_t bits, const vo
             const int32_t count = (down.end - down.first) * (across.end - across.first);
 
             pixels = apart && ox + 1 < op->out_width ? 2 : 1; /* without pooling, two at a time */
-            if (blrc_pools_nothing(&down, &across, bits, op->out_channels, to)) {
+            if (blrc_zero_if_empty(&down, &across, bits, op->out_channels, to)) {
                 continue;
             }
             for (p = 0; p < pixels; ++p) {

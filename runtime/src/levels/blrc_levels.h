@@ -36,8 +36,9 @@ typedef struct blrc_pooled {
     blrc_span down, across;
 } blrc_pooled;
 
-/* Whether a pool's window has no pixel of the map, as dilated ones may: all codes are 0 then, and written here. */
-static BLRC_APART int32_t blrc_pools_nothing(const blrc_span *down, const blrc_span *across, int32_t bits,
+/* Write code 0 for all channels where a pool's window has no pixel of the map, as dilated ones may, and return 1; write
+ * nothing where it has some, and return 0. */
+static BLRC_APART int32_t blrc_zero_if_empty(const blrc_span *down, const blrc_span *across, int32_t bits,
                                              int32_t channels, void *y)
 {
     uint8_t *const bytes = (uint8_t *)y;

@@ -150,7 +150,7 @@ void blrc_conv_ternary_bytes(const blrc_conv *op, int32_t bits, const void *x, B
 
             /* Without pooling, the two windows are those of two pixels of the output. */
             pixels = pool->kernel_y == 1 && pool->kernel_x == 1 && ox + 1 < op->out_width ? 2 : 1;
-            if (blrc_pools_nothing(&down, &across, bits, op->out_channels, to)) {
+            if (blrc_zero_if_empty(&down, &across, bits, op->out_channels, to)) {
                 continue;
             }
             for (i = 0; i < pixels; ++i) {

@@ -41,7 +41,7 @@ void blrc_conv_ternary_planes(const blrc_conv *op, int32_t planes, int32_t bits,
             const int32_t left = ox * pool->stride_x - pool->pad_x;
             const blrc_span across = blrc_inside(left, pool->dilation_x, pool->kernel_x, op->map_width);
 
-            if (blrc_pools_nothing(&down, &across, bits, op->out_channels, to)) {
+            if (blrc_zero_if_empty(&down, &across, bits, op->out_channels, to)) {
                 continue;
             }
             blrc_clear_pixel(bits, op->out_channels, to);

@@ -139,7 +139,7 @@ static BLRC_INLINE void blrc_whole_walk(const blrc_conv *op, const blrc_whole_in
             const blrc_span across = blrc_inside(left, pool->dilation_x, pool->kernel_x, op->map_width);
             int32_t c, done = 0;
 
-            if (blrc_pools_nothing(&down, &across, rule->bits, outputs, to)) {
+            if (blrc_zero_if_empty(&down, &across, rule->bits, outputs, to)) {
                 continue;
             }
             for (py = down.first; py < down.end; ++py) {

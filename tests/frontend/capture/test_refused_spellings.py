@@ -56,7 +56,7 @@ REFUSED: dict[str, tuple[Callable[..., Any], list[str]]] = {
     ),
     "residual": (lambda m, x: m.fc(sign(x + F.relu(x)).flatten(1)), ["adds what", "residual", "chain of layers"]),
     "maximum of a batch": (lambda m, x: scores(m, x).max(), ["takes max along another dimension than that of the"]),
-    "mean": (lambda m, x: m.fc(sign(x).mean((2, 3)).repeat(1, 6)), ["computes mean", "max pooling"]),
+    "mean": (lambda m, x: m.fc(sign(x).mean(1).flatten(1).repeat(1, 6)), ["computes mean", "nn.AdaptiveAvgPool2d(1)"]),
     "dropout": (lambda m, x: scores(m, F.dropout(x)), ["training=self.training"]),
     "sigmoid": (lambda m, x: m.fc(torch.sigmoid(x).flatten(1)), ["computes sigmoid"]),
     "condition": (condition, ["forward looks at a single value", "condition"]),

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from blrc.errors import BlrcError
 from blrc.frontend.capture.byvalue.emit import Captured
-from blrc.frontend.capture.byvalue.values import Atom
+from blrc.frontend.capture.byvalue.values import AVERAGES, Atom
 from blrc.frontend.capture.evaluate import Reals, output
 from blrc.frontend.kinds.node import Node
 from blrc.net.net import INPUT
@@ -82,6 +82,8 @@ def _carried(captured: Captured, node: Node, atom: Atom, x: Reals, slack: Reals,
         return slack * np.abs(gain * held.get("weight", 1.0)).reshape(column)
     if node.kind in ("plain_pool1d", "plain_pool2d"):
         return float(slack.max(initial=0.0))
+    if node.kind in AVERAGES:
+        return float(slack.max(initial=0.0)) + atom.off
     if node.kind == "prelu":
         return slack * np.maximum(1, np.abs(held["weight"])).reshape(column)
     return slack

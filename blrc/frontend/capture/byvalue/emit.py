@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blrc.errors import BlrcError
-from blrc.frontend.capture.byvalue.values import LABELS, OPAQUE, PIXELS, Atom
+from blrc.frontend.capture.byvalue.values import AVERAGES, LABELS, OPAQUE, PIXELS, Atom, averages_under
 from blrc.frontend.kinds.node import Node
 from blrc.frontend.kinds.padding import is_padding
 from blrc.net.encoding import InputEncoding
@@ -26,9 +26,26 @@ _WORDS = {
     "plain_norm2d": "norm",
     "plain_pool1d": "pool",
     "plain_pool2d": "pool",
+    **dict.fromkeys(AVERAGES, "pool"),
     "ste_sign": "sign",
     "strict_sign": "sign",
 }
+_READERS = {
+    "clip": "a clip",
+    "relu": "a ReLU",
+    "prelu": "a PReLU",
+    "threshold": "a sign",
+    "ste_sign": "a sign",
+    "strict_sign": "a sign",
+    "plain_norm1d": "a norm",
+    "plain_norm2d": "a norm",
+}
+"""Name what may stand behind averages and has no form there."""
+_READ = (
+    "let a binary layer without padding, a pool, or a last linear layer read averages, or take a depthwise convolution "
+    "with weights of 1, whose sums a norm and a sign may follow"
+)
+_LINEAR = ("ste_conv1d", "ste_conv2d", "ste_linear", "softmax")
 _MAIN = ("ste_conv1d", "ste_conv2d", "ste_linear", "softmax", "plain_norm1d", "plain_norm2d")
 """Kinds that bear the name of the module that computes them, whatever else it computes."""
 
@@ -84,6 +101,7 @@ def emit(outputs: Mapping[str, Atom], leaves: Sequence[str]) -> Captured:
         for atom in chain:
             if atom.kind == OPAQUE or (atom.kind == "softmax" and atom is not last):
                 raise BlrcError(atom.what)
+            _check_average(atom, atom is last)
             if atom.kind == LABELS:
                 raise BlrcError(f"layer {atom.path!r}: computes {atom.options['name']} before the end; leave it out")
         layers += [atom for atom in chain if atom.number not in {other.number for other in layers}]
@@ -104,6 +122,19 @@ def emit(outputs: Mapping[str, Atom], leaves: Sequence[str]) -> Captured:
             "the heads: read pixels, or bits of them by several thresholds; all heads must read the same bits"
         )
     return Captured(tuple(nodes), tensors, named, tuple(notes), heads, *limits)
+
+
+def _check_average(atom: Atom, last: bool) -> None:
+    """Refuse averages that something else reads than a linear layer or a pool, or that nothing reads."""
+    read = atom if last else atom.x
+    pool = None if read is None else averages_under(read)
+    if pool is None or atom.kind in _LINEAR or (not last and averages_under(atom) is not None):
+        return
+    reader = "they end the network" if last else f"{_READERS.get(atom.kind, atom.kind)} follows"
+    where = f" in layer {atom.path!r}" if atom.path and not last else ""
+    while not pool.what and pool.x is not None:
+        pool = pool.x
+    raise BlrcError(f"{pool.what}, and {reader}{where}; {_READ}")
 
 
 def _limits(atom: Atom) -> tuple[int, ...]:

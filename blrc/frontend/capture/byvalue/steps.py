@@ -67,6 +67,15 @@ def steps_of(atom: Atom, since: Atom) -> list[Step] | None:
     return found
 
 
+def composed(steps: Sequence[Step], channels: int) -> tuple[Reals, Reals]:
+    """Return what steps multiply values by, and what they then add, (channels,), rounded to floats."""
+    factor, offset = np.ones(channels), np.zeros(channels)
+    for step in steps:
+        by = step.factor / step.divisor
+        factor, offset = factor * by, offset * by + step.by
+    return factor, offset
+
+
 def limits_of(pixels: Pixels, steps: Sequence[Step], table: Table) -> Limits | None:
     """Return the bits of pixels that a table is, or None where they are not decided by one threshold a channel.
 

@@ -23,6 +23,10 @@ LABELS = "labels"
 """The kind of an atom that keeps the order of the scores, such as a softmax at the end."""
 PIXELS = "pixels"
 """The kind of an atom that is bits of pixels, which the input gives."""
+AVERAGES = ("average_pool1d", "average_pool2d")
+"""Kinds of atoms that average +-1."""
+_PASSES = ("flatten", "plain_pool1d", "plain_pool2d")
+"""Kinds of atoms whose values are among those that they read."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,6 +170,31 @@ class Held:
 def origin(value: Value) -> Atom | None:
     """Return the atom that a value is, or whose signs it is made of."""
     return value if isinstance(value, Atom) else value.base if isinstance(value, Table) else None
+
+
+def taps_of(atom: Atom) -> int | None:
+    """Return of how many +-1 each value of an atom is the average, or None if an atom is none of averages.
+
+    It may be averages of averages, the largest of several, or a vector of them.
+    """
+    if atom.kind in AVERAGES and atom.x is not None:
+        return int(math.prod(atom.options["kernel_size"])) * (taps_of(atom.x) or 1)
+    return taps_of(atom.x) if atom.kind in _PASSES and atom.x is not None else None
+
+
+def averages_under(atom: Atom) -> Atom | None:
+    """Return the averages that an atom is, or that it is made of by multiplying, adding and flattening; else None."""
+    while taps_of(atom) is None:
+        if atom.kind not in ("scale", "shift", "flatten") or atom.x is None:
+            return None
+        atom = atom.x
+    return atom
+
+
+def off_grid(values: Reals, taps: int) -> float:
+    """Return how far values are at most from averages of so many +-1, where a module computed them with rounding."""
+    counts = (values + 1) * (taps / 2)
+    return float(np.abs(counts - np.rint(counts)).max(initial=0.0)) * 2 / taps
 
 
 def table_of_bits(atom: Atom) -> Table:

@@ -57,18 +57,21 @@ def first_layer(
     options: Mapping[str, Any],
     given: torch.Tensor,
     out: torch.Tensor,
+    unit: float | None = None,
 ) -> Atom:
-    """Return a first layer of signs on codes, and behind it what is done before it, its scales and its bias.
+    """Return a layer of signs on codes, and behind it what is done before it, its scales and its bias.
 
     Args:
-        x: the codes.
+        x: the codes, of the input or of averages.
         steps: what is done to the codes.
         signs: the weights, (out, in / groups, ...).
         behind: the weights' scale (out,), and the bias (out,) or None.
         given: what the module computed of the layer's input.
         out: what it computed of its output.
+        unit: codes for each unit of `x`; None for those of the input.
     """
-    seen, one, rounded = tuple(out.shape[1:]), np.ones(1), "" if book.pixels is None else f", or {ROUND}"
+    seen, one = tuple(out.shape[1:]), np.ones(1)
+    rounded = "" if book.pixels is None or unit is not None else f", or {ROUND}"
     if not all(np.isfinite(row).all() for step in steps for row in vars(step).values()):
         why = "reads an input that is multiplied by, or added to, a number that is not finite"
         return book.opaque(f"its layer {why}", _FINITE, path, seen, x)
@@ -92,7 +95,7 @@ def first_layer(
     scale, bias = behind
     moves += [(scale, one), np.zeros(1) if bias is None else bias]
     left = [move for move in moves if (move.any() if isinstance(move, np.ndarray) else (move[0] != move[1]).any())]
-    off = _rounding(given, slopes, offset, book.unit)
+    off = _rounding(given, slopes, offset, book.unit if unit is None else unit)
     if off is None:
         why = "reads an input that is multiplied by, or added to, a number that the module's type has no float for"
         return book.opaque(f"its layer {why}", _FINITE, path, seen, x)

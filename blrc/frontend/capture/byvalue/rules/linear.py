@@ -11,9 +11,9 @@ import torch
 
 from blrc.frontend.capture.byvalue.book import Book, Padded
 from blrc.frontend.capture.byvalue.rules.entry import first_layer
-from blrc.frontend.capture.byvalue.steps import steps_of
+from blrc.frontend.capture.byvalue.steps import Step, composed, steps_of
 from blrc.frontend.capture.byvalue.tape import Operation
-from blrc.frontend.capture.byvalue.values import Atom, Held, Reals, Table
+from blrc.frontend.capture.byvalue.values import Atom, Held, Reals, Table, averages_under, off_grid, taps_of
 from blrc.frontend.kinds.padding import padding_layers
 from blrc.net.window import padding_option
 
@@ -74,7 +74,7 @@ def convolution(book: Book, op: Operation) -> Held:
     around = book.inside(op.held["input"], given["input"]) if "input" in op.held else None
     own = [(0, *map(int, given["padding"]))[-2:][i % 2] for i in range(4)]
     if around is not None and any(around.sides):
-        padded = _padded(book, op, around)
+        padded = bits_around(book, op, around)
         if padded is None and around.value:
             why = f"{who} whose input was padded with {around.value:g}, which is no value of bits before it"
             remedy = "pad bits, behind the sign, with 0 or with one of their values"
@@ -85,7 +85,7 @@ def convolution(book: Book, op: Operation) -> Held:
         else:
             op = replace(op, held={**op.held, "input": padded})
     if around is not None and any(own):
-        padded = _padded(book, op, Padded(op.held["input"], op.given["input"], (own[0], own[1], own[2], own[3])))
+        padded = bits_around(book, op, Padded(op.held["input"], op.given["input"], (own[0], own[1], own[2], own[3])))
         if padded is not None:
             op, own = replace(op, held={**op.held, "input": padded}), [0, 0, 0, 0]
     options = {
@@ -100,7 +100,7 @@ def convolution(book: Book, op: Operation) -> Held:
     return _linear(book, op, "ste_conv1d" if axes == 1 else "ste_conv2d", who, "input", weight, given["bias"], options)
 
 
-def _padded(book: Book, op: Operation, around: Padded) -> Held | None:
+def bits_around(book: Book, op: Operation, around: Padded) -> Held | None:
     """Return a map of bits with bits around it, or None where the number around it is not one of their values."""
     found = book.bits(around.held, around.tensor, op.path)
     if found is None:
@@ -150,6 +150,9 @@ def _linear(
     found, recognised = book.bits(x, tensor, op.path), binary(weight)
     if found is None:
         atom = book.atom(x, tensor, op.path)
+        under = averages_under(atom)
+        if under is not None:
+            return Held(_of_averages(book, op, kind, atom, under, weight, bias, recognised, options), seen)
         steps = steps_of(atom, book.input)
         if steps is None:
             why = f"{who} whose input is not binary: {_origin(book, atom)}"
@@ -170,6 +173,33 @@ def _linear(
         return Held(book.opaque(why, "move such scales behind the layer", op.path, seen, atom), seen)
     turned = _by_input(np.sign(factor), recognised.signs, options)
     return Held(_binary(book, op, kind, found, recognised, turned, bias, options), seen)
+
+
+def _of_averages(
+    book: Book,
+    op: Operation,
+    kind: str,
+    x: Atom,
+    under: Atom,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None,
+    recognised: Binary | str,
+    options: Mapping[str, Any],
+) -> Atom:
+    """Return a layer that reads averages, `under`, and behind it what was done to them since, which is `x`."""
+    given, seen = op.given["input" if op.name == "convolution" else "mat1" if op.name == "addmm" else "self"], op.out
+    if np.any(options.get("padding", 0)):
+        why = "pads averages of two values with zeros, for which there is no count"
+        return book.opaque(why, "leave the padding out, or pad before the average", op.path, tuple(seen.shape[1:]), x)
+    one = np.ones(x.channels)
+    steps, taps = steps_of(x, under) or [Step(one, one, 0 * one)], taps_of(under)
+    assert taps is not None
+    codes = under if under.shape == x.shape else book.flattened(under, op.path)
+    if isinstance(recognised, str):
+        found = codes, *composed(steps, x.channels)
+        return _real(book, op, kind, found, weight, bias, recognised, options)
+    behind = recognised.scale, None if bias is None else bias.detach().double().numpy()
+    return first_layer(book, kind, op.path, codes, steps, recognised.signs, behind, options, given, op.out, float(taps))
 
 
 def _binary(
@@ -225,7 +255,8 @@ def _real(
     remedy = "binarise them, as sign(w) or sign(w) times a scale for each output channel"
     reason = f"its weights {why}", f"{remedy}; only a last linear layer may have real ones", op.path, seen, atom
     refused = book.opaque(*reason)
-    if kind != "ste_linear" or not atom.bits or not bool(torch.isfinite(weight).all()):
+    reads = atom.bits or taps_of(atom) is not None
+    if kind != "ste_linear" or not reads or not bool(torch.isfinite(weight).all()):
         return refused
     real = weight.detach().double().numpy()
     shift = np.zeros(len(real)) if bias is None else bias.detach().double().numpy()
@@ -236,15 +267,16 @@ def _real(
 
 
 def _off(op: Operation, found: tuple[Atom, Reals, Reals]) -> float:
-    """Return how far the module's values are from two, in units of their scale."""
+    """Return how far the module's values are from two, or from averages of two, in units of their scale."""
     atom, factor, offset = found
-    if not atom.bits:
+    taps = taps_of(atom)
+    if not atom.bits and (taps is None or not factor.all()):
         return 0.0
     tensor = op.given["input" if op.name == "convolution" else "mat1" if op.name == "addmm" else "self"]
     column = (-1, *[1] * (tensor.ndim - 2))
     numbers = tensor.detach().double().numpy()
-    bits = np.abs((numbers - offset.reshape(column)) / factor.reshape(column))
-    return float(np.abs(bits - 1).max(initial=0.0))
+    bits = (numbers - offset.reshape(column)) / factor.reshape(column)
+    return float(np.abs(np.abs(bits) - 1).max(initial=0.0)) if taps is None else off_grid(bits, taps)
 
 
 def _by_input(values: Reals, signs: Reals, options: Mapping[str, Any]) -> Reals:

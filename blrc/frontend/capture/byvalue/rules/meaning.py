@@ -13,16 +13,16 @@ import torch
 from blrc.errors import BlrcError
 from blrc.frontend.capture.byvalue.book import Book, Padded
 from blrc.frontend.capture.byvalue.rules.arithmetic import ELEMENTWISE, elementwise
+from blrc.frontend.capture.byvalue.rules.average import adaptive_pool, average_pool, mean, moved, pair
 from blrc.frontend.capture.byvalue.rules.linear import convolution, dense
+from blrc.frontend.capture.byvalue.steps import composed, steps_of
 from blrc.frontend.capture.byvalue.tape import Operation
-from blrc.frontend.capture.byvalue.values import LABELS, Held, Table, Tap, origin, table_of_bits
+from blrc.frontend.capture.byvalue.values import LABELS, Atom, Held, Table, Tap, averages_under, origin, table_of_bits
 from blrc.net.window import padding_option, pool_window
 
 Rule = Callable[[Book, Operation], Held]
 _CHAIN = "make the network a chain of layers"
-_OF_AVERAGES = "use max pooling, or the layers of blrc.nn, behind whose signs nn.AvgPool2d is compiled"
 _REMEDIES = {
-    **dict.fromkeys(("mean", "avg_pool2d", "_adaptive_avg_pool2d"), _OF_AVERAGES),
     "cat": _CHAIN,
     "slice": _CHAIN,
     "select": _CHAIN,
@@ -121,11 +121,11 @@ def _max_pool(book: Book, op: Operation) -> Held:
     seen = tuple(op.out.shape[1:])
     around = book.inside(held, given["self"])
     tall = held.row and seen[1] != 1  # padding gave a line more rows
-    if held.flat or tall or _pair(given["dilation"]) != [1, 1]:
+    if held.flat or tall or pair(given["dilation"]) != [1, 1]:
         why = "pools with dilation, or over several rows of a line"
         return Held(book.opaque(why, "use plain max pooling", op.path, seen, origin(held.value)), seen)
-    kernel, own = _pair(given["kernel_size"]), _pair(given["padding"])
-    stride = _pair(given["stride"]) if given["stride"] else kernel
+    kernel, own = pair(given["kernel_size"]), pair(given["padding"])
+    stride = pair(given["stride"]) if given["stride"] else kernel
     sides = [n + own[i % 2] for i, n in enumerate(around.sides)]
     for axis, size in enumerate(around.held.seen[1:]):  # with ceil_mode, windows may reach farther
         reached = (seen[1 + axis] - 1) * stride[axis] + kernel[axis]
@@ -164,6 +164,9 @@ def _pooled(book: Book, op: Operation, around: Padded, options: Mapping[str, Any
         return Held(book.opaque(why, "pad with -inf before max pooling", op.path, seen), seen)
     if found is None:
         x = book.atom(held, tensor, op.path)
+        under = averages_under(x)
+        if under is not None:
+            return _of_averages(book, op, x, under, kind, options, seen, held)
         pool = book.layer(kind, op.path, x, options, shape=seen, bits=x.bits, out=op.out)
         return Held(table_of_bits(pool) if pool.bits else pool, seen, row=held.row)
     bits, factor, offset = found
@@ -171,6 +174,21 @@ def _pooled(book: Book, op: Operation, around: Padded, options: Mapping[str, Any
     pool = book.layer(kind, op.path, bits, options, shape=seen, bits=True, tap=tap)
     rows = torch.from_numpy(np.stack([offset - factor, offset + factor, offset + factor]))
     return Held(Table(pool, rows, op.path), seen, row=held.row)
+
+
+def _of_averages(
+    book: Book, op: Operation, x: Atom, under: Atom, kind: str, options: Mapping[str, Any], seen: tuple[int, ...],
+    held: Held,
+) -> Held:  # fmt: skip
+    """Return the largest averages, and then what was done to the averages before, where it keeps their order."""
+    steps = steps_of(x, under) or []
+    factor, offset = composed(steps, x.channels)
+    if (factor <= 0).any():
+        why = "pools averages that were multiplied by a number that is not positive"
+        return Held(book.opaque(why, "multiply behind the next layer", op.path, seen, x), seen)
+    tap = Tap.of(op.number, op.out, seen, offset, factor)
+    pool = book.layer(kind, op.path, under, options, shape=seen, tap=tap, off=under.off)
+    return Held(moved(book, replace(pool, what=under.what), steps, op.path), seen, row=held.row)
 
 
 def _softmax(book: Book, op: Operation) -> Held:
@@ -202,11 +220,6 @@ def _same(book: Book, op: Operation) -> Held:
     return next(iter(op.held.values()))
 
 
-def _pair(value: Any) -> list[int]:
-    values = list(map(int, value)) if isinstance(value, list | tuple) else [int(value)]
-    return values * 2 if len(values) == 1 else values
-
-
 _SAME = ["detach", "alias", "clone", "contiguous", "lift_fresh", "lift"]
 _RESHAPES = [
     "view",
@@ -229,6 +242,9 @@ _RULES: Mapping[str, Rule] = {
     "constant_pad_nd": _padded,
     "max_pool2d_with_indices": _max_pool,
     "adaptive_max_pool2d": _adaptive_pool,
+    "avg_pool2d": average_pool,
+    "_adaptive_avg_pool2d": adaptive_pool,
+    **dict.fromkeys(("mean", "sum"), mean),
     "_log_softmax": _softmax,
     **dict.fromkeys(("argmax", "max", "topk"), _labels),
     "sigmoid": _sigmoid,
