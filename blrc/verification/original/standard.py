@@ -143,13 +143,14 @@ def _quant(w: _Writer) -> list[Any]:
     op = Op(w.node.name, w.node.op_type, w.node.domain, (), (), _texts(w.attributes))
     width = w.held(3)
     low, high = steps_of(op, width)
-    codes = w.add("Add", w.add("Div", w.node.input[0], w.node.input[1]), w.node.input[2])
+    zero = w.constant(float(w.held(2).reshape(-1)[0]))  # which some files hold as an integer
+    codes = w.add("Add", w.add("Div", w.node.input[0], w.node.input[1]), zero)
     if (low, high) == (-1, 1) and width.reshape(-1)[0] == 1:
         codes = _signs(w, codes)
     else:
         kind = {"CEIL": "Ceil", "FLOOR": "Floor"}.get(rounding_of(op), "Round")
         codes = w.add(kind, w.add("Max", w.add("Min", codes, w.constant(high)), w.constant(low)))
-    w.add("Mul", w.add("Sub", codes, w.node.input[2]), w.node.input[1], last=True)
+    w.add("Mul", w.add("Sub", codes, zero), w.node.input[1], last=True)
     return w.made
 
 
