@@ -270,7 +270,7 @@ def test_files_of_torch_are_refused_in_one_line(tmp_path: Path, capsys: pytest.C
 
 
 class Averages(nn.Module):
-    """Averages of bits 0 and 1 around which zeros lie, the largest of others, and a mean before the scores."""
+    """Average bits 0 and 1, around which zeros lie, take the largest, and take a mean before the scores."""
 
     def __init__(self) -> None:
         super().__init__()
