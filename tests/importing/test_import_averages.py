@@ -6,8 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from onnx_chains import BREVITAS, File, signs
+from onnx_chains import BREVITAS, File, imported, signs
 from test_import_spellings import bits, expect_equal, norm
+from test_original import compared, with_table
 
 from blrc.app.import_onnx import import_onnx
 from blrc.errors import BlrcError
@@ -191,3 +192,29 @@ def test_regression_axes_that_are_given_twice_are_refused(tmp_path: Path) -> Non
     file.node("ReduceMean", file.constant([1], np.int64), axes=[2, 3], keepdims=0)
     file.node("MatMul", signs(np.random.default_rng(9), 2, 3))
     assert "its axes are an attribute and an input as well" in refused(file, tmp_path / "n.onnx")
+
+
+def test_an_export_with_averages_is_compared_with_its_file(tmp_path: Path) -> None:
+    """Compare the bits behind averages of 0.5 and 2.5, and the scores of averages; find a changed threshold."""
+    rng = np.random.default_rng(1)
+    file = File(("N", 2, 9, 8))
+    bits(file)
+    file.node("Conv", signs(rng, 6, 2, 3, 3))
+    norm(file, rng, 6)
+    file.node("Add", np.float32(1.5))
+    file.node("AveragePool", kernel_shape=[3, 2], strides=[2, 2])
+    file.node("Conv", signs(rng, 9, 6, 2, 2), rng.integers(-3, 3, 9) + 0.3)
+    norm(file, rng, 9)
+    file.node("GlobalAveragePool")
+    file.node("Flatten")
+    file.node("Gemm", rng.normal(size=(3, 9)), transB=1)
+    path = file.save(tmp_path / "net.onnx")
+    _, program = imported(path, input="bits")
+    found = compared(path, program)
+    assert found.same_program and not found.problems and found.farthest <= 1.001 * found.bound
+    assert [layer.bits > 0 for layer in found.layers.values()] == [True, True]
+    name = [op.name for op in program.ops if op.kind == "conv"][1]
+    table = program.constant(f"{name}.thresholds").copy()
+    table[4] += 2
+    found = compared(path, with_table(program, f"{name}.thresholds", table))
+    assert any(f"layer {name!r}, channel 4: at z = " in problem for problem in found.problems)

@@ -12,8 +12,10 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from averaged_networks import averaged_network, randomised
 from by_night import first
 from foreign_networks import NETWORKS, network
+from random_networks import encoding_of
 from torch import nn
 
 import blrc
@@ -265,3 +267,45 @@ def test_files_of_torch_are_refused_in_one_line(tmp_path: Path, capsys: pytest.C
     assert end.value.code == 2 and "give a checkpoint as --checkpoint, and a module from Python" in said
     with pytest.raises(BlrcError, match="original: a OrderedDict, where text, a path, a module or None is expected"):
         blrc.verify(tmp_path / "out", original=Dense().state_dict())  # type: ignore[arg-type]
+
+
+class Averages(nn.Module):
+    """Average bits 0 and 1, around which zeros lie, take the largest, and take a mean before the scores."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(3)
+        self.conv1, self.conv2 = nn.Conv2d(1, 6, 3, bias=False), nn.Conv2d(6, 9, 2, bias=False)
+        self.norm1, self.norm2, self.fc = nn.BatchNorm2d(6), nn.BatchNorm2d(9), nn.Linear(9, 3)
+        self.norm1.weight.data, self.norm2.weight.data = torch.randn(6), torch.randn(9)
+        self.norm2.running_mean = torch.randn(9)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = (sign(self.norm1(F.conv2d(x, sign(self.conv1.weight)))) + 1) / 2
+        x = F.max_pool2d(F.avg_pool2d(x, 3, 2, padding=1), 2, 1)
+        return self.fc(sign(self.norm2(F.conv2d(x, sign(self.conv2.weight)))).mean((2, 3)))  # type: ignore[no-any-return]
+
+
+def test_averages_are_compared_by_what_is_decided_behind_them() -> None:
+    """Compare counts, codes and scores of averages; a threshold that was changed is found in its channel."""
+    model, encoding = Averages().eval(), blrc.bits((1, 11, 11))
+    program = program_of(model, encoding)
+    found = compared(model, program, encoding)
+    assert found.same_program and not found.problems and not found.channels
+    assert list(found.layers) == ["conv", "conv_2"] and all(layer.bits for layer in found.layers.values())
+    assert found.farthest <= 1.001 * found.bound < 0.2
+    table = program.constant("conv_2.thresholds").copy()
+    table[4] += 2
+    found = compared(model, with_table(program, "conv_2.thresholds", table), encoding)
+    assert [(each.channel, each.exported - each.exact) for each in found.channels] == [(4, 2)]
+    assert any("layer 'conv_2': " in each and "bits are not the original's" in each for each in found.problems)
+
+
+@pytest.mark.parametrize("seed", first(1, range(0, 16, 2)))
+def test_a_network_of_averages_is_its_original(seed: int) -> None:
+    model, kind, shape = averaged_network(seed)
+    encoding = encoding_of(kind, shape)
+    model = randomised(model, seed).float().eval()
+    found = compared(model, program_of(model, encoding), encoding)
+    assert found.same_program and not found.problems
+    assert found.decisions > 10_000 and found.farthest <= 1.001 * found.bound

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from blrc.errors import BlrcError
 from blrc.frontend.kinds.padding import only_pads
 from blrc.lowering.calibrate import folded
-from blrc.lowering.fold import Folded
+from blrc.lowering.fold import Folded, Inputs, inputs_of
 from blrc.net.net import AveragePool, Conv, Levels, MaxPool, Pointwise
 from blrc.net.pieces import Stage, pieces
 from blrc.program.program import Op, Program
@@ -23,13 +23,14 @@ class Decision:
     """Describe a stage of the net in the original.
 
     Attributes:
-        stage: what decides; ``binary`` says whether it reads +-1.
+        stage: what decides.
+        inputs: what its linear layer reads.
         rule: its exact rule.
         sums, bits: the original's tensors of what its linear layer gives, and of what its sign gives.
     """
 
     stage: Stage
-    binary: bool
+    inputs: Inputs
     rule: Folded
     sums: Tensor
     bits: Tensor
@@ -63,7 +64,7 @@ def places(program: Program, original: Original) -> list[Place]:
     net = replace(original.net, rounding="exact")
     index = {op.name: i for i, op in enumerate(program.ops)}
     found: dict[int, tuple[Tensor, NDArray[np.bool_], Decision | None]] = {}
-    binary, at = net.encoding.is_binary, -1
+    behind, averages, at = net.encoding.is_binary, False, -1
     decision: Decision | None = None
     inverted = np.zeros(0, dtype=bool)
     for piece in pieces(net):
@@ -80,17 +81,15 @@ def places(program: Program, original: Original) -> list[Place]:
                     f"layer {piece.linear.name!r}: has 8-bit weights, and an export is compared with an original "
                     "network of weights of +-1 alone; verify it without one"
                 )
-            rule = folded(piece, net.encoding, binary)
+            rule = folded(piece, net.encoding, behind)
             bits = original.bits(piece)
-            decision = Decision(piece, binary, rule, original.sums(piece), bits)
-            binary, inverted = True, rule.inverted
+            inputs = inputs_of(piece, net.encoding, behind)
+            decision = Decision(piece, inputs, rule, original.sums(piece), bits)
+            behind, averages, inverted = True, False, rule.inverted
             at = index[next((p.name for p in reversed(piece.pools) if p.name in index), piece.linear.name)]
         elif isinstance(piece, AveragePool):
-            raise BlrcError(
-                f"layer {piece.name!r}: gives averages, and an export is compared with an original network of +-1 "
-                "alone; verify it without one"
-            )
-        elif isinstance(piece, MaxPool):
+            averages = True  # compared by the bits that are decided behind them
+        elif isinstance(piece, MaxPool) and not averages:
             bits = original.pooled(piece.name)
             inverted = np.zeros_like(inverted)
             own = [name for name in (piece.name, f"{piece.name}.turned") if name in index]
@@ -107,6 +106,10 @@ def places(program: Program, original: Original) -> list[Place]:
 
 
 def prefix(stage: Stage, sums: Tensor) -> Sequence[Pointwise | MaxPool]:
-    """Return the steps of a stage's chain that its linear node already took: scales, and its bias."""
+    """Return the steps of a stage's chain that its linear node already took: scales, and its bias.
+
+    What counting adds to averages of +-1 is one of them, as the original reads the averages themselves.
+    """
     names = [stage.linear.name, *(step.name for step in stage.chain)]
-    return stage.chain[: names.index(sums.layer)]
+    counted = int(stage.reads is not None and stage.reads.below != 0)
+    return stage.chain[: max(counted, names.index(sums.layer))]

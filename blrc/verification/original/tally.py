@@ -52,7 +52,7 @@ class Tally:
             if place.decision is not None
         }
         self.tail = program.ops[sum(len(place.ops) for place in found) :]
-        inputs = prod(program.ops[-1].x.shape)
+        inputs = _inputs(program.ops[-1])
         ends = program.heads or (Head("", program.classes, program.score_scale),)
         self.scale = np.repeat([end.score_scale for end in ends], [end.classes for end in ends])
         self.bounds = np.array([float(Fraction(inputs + 1) * Fraction(scale) / 2) for scale in self.scale.tolist()])
@@ -141,8 +141,7 @@ class Tally:
         z = np.where(rule.flip, -z, z)
         run = self.original.part(self.original.source, [sums]).run
         theirs = device_layout(run(given)[sums.name]).astype(np.float64)
-        encoding = self.original.net.encoding
-        peak, scale = (1, 1.0) if place.decision.binary else (encoding.peak, encoding.scale)
+        peak, scale = place.decision.inputs.peak, float(place.decision.inputs.scale)
         inputs = fan_in(stage.linear)
 
         def right(of: NDArray[Any]) -> NDArray[np.float64]:
@@ -190,12 +189,17 @@ def _largest_score(program: Program) -> float:
     """Return a bound on the magnitude of integer scores, and of the sums on the way to them."""
     last = program.ops[-1]
     if isinstance(last, BinaryScores):
-        each = np.abs(program.constant(last.multiplier).astype(np.float64)) * prod(last.x.shape)
+        each = np.abs(program.constant(last.multiplier).astype(np.float64)) * _inputs(last)
     else:
         assert isinstance(last, Scores)
         table = program.constant(last.weights)
-        each = np.abs(table.astype(np.float64)).reshape(len(table), -1).sum(axis=1)
+        each = np.abs(table.astype(np.float64)).reshape(len(table), -1).sum(axis=1) * last.x.element.high
     return float((each + np.abs(program.constant(last.bias).astype(np.float64))).max())
+
+
+def _inputs(last: Op) -> int:
+    """Return how many inputs a last layer has; one of codes counts as often as the largest says."""
+    return prod(last.x.shape) * last.x.element.high
 
 
 def through(program: Program, ops: Sequence[Op], x: NDArray[Any]) -> NDArray[Any]:

@@ -77,10 +77,9 @@ class Decided:
 
 def compare_thresholds(program: Program, decision: Decision, original: Original) -> Decided:
     """Evaluate the original on every sum that can occur in a layer, and compare the thresholds with it."""
-    stage, rule, encoding = decision.stage, decision.rule, original.net.encoding
-    peak, scale = (1, 1.0) if decision.binary else (encoding.peak, encoding.scale)
-    bound = fan_in(stage.linear) * peak
-    z = reachable(stage.linear, -bound, bound, decision.binary)
+    stage, rule, inputs = decision.stage, decision.rule, decision.inputs
+    scale, bound = float(inputs.scale), fan_in(stage.linear) * inputs.peak
+    z = reachable(stage.linear, -bound, bound, inputs.binary)
     theirs = _theirs(decision, scale, z, original)
     near = may_differ(stage, scale, z[:, None], original.unit)
     exported = program.constant(f"{stage.linear.name}.thresholds")
