@@ -241,6 +241,8 @@ def run(source: Checkpoint, request: ExportRequest, say: Say = quiet) -> Exporte
         BlrcError: the network cannot be compiled, the folder cannot be written, or the C exceeds its budget.
     """
     check_heads(request.targets, [name for name, _ in source.heads])
+    if source.values:
+        raise BlrcError(f"{source.source}: gives values, which no target writes yet")
     chosen, gate = request.members.of(source), request.members.gate
     if set(chosen) != {MAP}:
         check_random(source, "export")

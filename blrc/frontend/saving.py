@@ -29,6 +29,7 @@ from blrc.frontend.checkpoint import FORMAT, Checkpoint, check, shadows_of, sign
 from blrc.frontend.graph import GraphModel, of_codes
 from blrc.frontend.sample import binary_layers, sample
 from blrc.net.encoding import InputEncoding, exactly
+from blrc.net.heads import Heads, Unit, Units
 from blrc.net.pieces import pieces
 from blrc.net.shapes import check_shapes
 from blrc.reading.given import path_of, samples_of
@@ -43,6 +44,10 @@ ROUNDED = (
 """Warn of plain PyTorch whose pixels have no exact form; the layer and the reason follow."""
 
 
+LEFT_OUT = "leaves out the "
+"""Begins the notes of `blrc.frontend.capture.byvalue.emit` on what follows the scores and changes no label."""
+
+
 def save(
     model: nn.Module,
     *,
@@ -54,6 +59,7 @@ def save(
     check_samples: int | None = None,
     example: torch.Tensor | None = None,
     heads: Sequence[str] | None = None,
+    outputs: str | Unit | Mapping[str, str | Unit] = "labels",
 ) -> None:
     """Write a checkpoint (atomically).
 
@@ -74,6 +80,9 @@ def save(
         heads: names for the outputs of a module that returns several, in their order. None takes the keys of a
             dictionary or the fields of a named tuple, and head0, head1 and so on for those of a plain tuple. All heads
             read the same bits, and all have either binary or real weights.
+        outputs: ``labels``: the outputs are scores of classes, and the largest is the answer; ``values``: they are real
+            values, such as those of a regression or an autoencoder. ``blrc.values(scale=..., offset=...)`` says besides
+            what they stand for, and a dictionary by the names of several heads what those of each do.
 
     Warns:
         UserWarning: something was left out that changes no label, such as a softmax at the end; or pixels of a module
@@ -88,7 +97,7 @@ def save(
         raise BlrcError(
             f"whitening={type(whitening).__name__}: expected a blrc.datasets.whitening.Whitening, as blrc.load has"
         )
-    checkpoint = from_model(model, input, calibration, str(path), check_samples, example, heads)
+    checkpoint = from_model(model, input, calibration, str(path), check_samples, example, heads, outputs)
     write(replace(checkpoint, whitening=whitening), path, compact)
 
 
@@ -119,6 +128,8 @@ def write(checkpoint: Checkpoint, path: Path, compact: bool = False) -> None:
         content["original"] = checkpoint.original.to_plain()
     if len(checkpoint.heads) > 1:
         content["heads"] = [list(head) for head in checkpoint.heads]
+    if checkpoint.values:
+        content["values"] = [[unit.scale, unit.offset] for unit in checkpoint.values]
     write_sealed(content, path)
 
 
@@ -130,6 +141,7 @@ def from_model(
     check_samples: int | None = None,
     example: torch.Tensor | None = None,
     heads: Sequence[str] | None = None,
+    outputs: str | Unit | Mapping[str, str | Unit] = "labels",
 ) -> Checkpoint:
     """Return the checkpoint that `save` would write, without writing it."""
     if not isinstance(input, InputEncoding):
@@ -141,7 +153,8 @@ def from_model(
     model, notes = unwrapped(model)
     if isinstance(model, GraphModel) and model.pixels is not None:
         inner, codes = of_codes(model, input, source)
-        return replace(from_model(inner, codes, calibration, source, check_samples, example, heads), encoding=input)
+        loaded = from_model(inner, codes, calibration, source, check_samples, example, heads, outputs)
+        return replace(loaded, encoding=input)
     inside = named_modules(model).values() if isinstance(model, nn.Module) else ()
     if any(isinstance(module, GraphModel) and module.pixels is not None for module in inside):
         raise BlrcError(f"{source}: holds a loaded network; save that itself, as blrc.load(...).model() gives it")
@@ -165,9 +178,41 @@ def from_model(
             input.check(samples, f"{source}: calibration samples")
         checkpoint, found = _by_value(model, input, samples, source, count, example, heads)
         notes += found
+    checkpoint = replace(checkpoint, values=units_of(outputs, checkpoint.heads, source))
     for note in notes:
+        if checkpoint.values and note.startswith(LEFT_OUT):
+            raise BlrcError(
+                f"{source}: {note}; of a network of values that would change them: let forward give what the last "
+                "layer gives"
+            )
         warnings.warn(f"{source}: {note}", stacklevel=3)
     return checkpoint
+
+
+def units_of(outputs: str | Unit | Mapping[str, str | Unit], heads: Heads, source: str) -> Units:
+    """Return the units of a network's outputs, from what `save` takes; none of labels.
+
+    Raises:
+        BlrcError: it is none of what `save` takes, or names other heads than there are.
+    """
+    names = [name for name, _ in heads]
+    if isinstance(outputs, Mapping):
+        if sorted(map(str, outputs)) != sorted(names) or not names:
+            have = ", ".join(names) or "one output without a name"
+            raise BlrcError(f"{source}: outputs= names {', '.join(map(str, outputs))}; the network has {have}")
+        given = [outputs[name] for name in names]
+    else:
+        given = [outputs] * max(1, len(heads))
+    if all(each == "labels" for each in given):
+        return ()
+    units = []
+    for each in given:
+        if each == "labels":
+            raise BlrcError(f"{source}: some heads give labels and others values; save them as two networks")
+        if each != "values" and not isinstance(each, Unit):
+            raise BlrcError(f"{source}: outputs={each!r:.40}: expected 'labels', 'values' or what blrc.values gives")
+        units.append(each if isinstance(each, Unit) else Unit())
+    return tuple(units)
 
 
 def _by_value(
