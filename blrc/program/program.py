@@ -126,6 +126,12 @@ class Program(Brief):
         """Return what members say together, from the scores ``(N, classes)`` of each, whether labels or values."""
         return values.together(scores) if self.values else heads.ensemble(scores, self.parts, self.gate)
 
+    def real(self, integers: NDArray[Any]) -> NDArray[np.float64]:
+        """Return what values ``(N, values)``, or means of them, stand for (`units`), in float64."""
+        scale = np.repeat([unit.scale for unit in self.units], [p.place.stop - p.place.start for p in self.parts])
+        offset = np.repeat([unit.offset for unit in self.units], [p.place.stop - p.place.start for p in self.parts])
+        return np.asarray(integers * scale + offset)
+
     def labels(self, scores: NDArray[Any]) -> NDArray[np.int64]:
         """Return the labels of one member, ``(N,)`` or ``(N, heads)``; of values there are none, ``(N, 0)``."""
         return np.empty((len(scores), 0), np.int64) if self.values else heads.labels(scores, self.parts)

@@ -176,7 +176,7 @@ class Ended(nn.Module):
 )
 def test_what_changes_no_label_but_values_is_refused(end: Any) -> None:
     encoding, samples = blrc.bits((12,)), np.random.default_rng(0).integers(0, 2, (40, 12)).astype(np.uint8)
-    with pytest.raises(BlrcError, match="leaves out the .*would change them"):
+    with pytest.raises(BlrcError, match=r"leaves out the .*would change them"):
         from_model(Ended(end), encoding, samples, outputs="values")
 
 
@@ -191,7 +191,7 @@ def test_plain_pytorch_gives_its_values() -> None:
 
 
 def test_one_output_says_what_it_may_be() -> None:
-    with pytest.raises(BlrcError, match='one output is no choice.*outputs="values" to blrc.save'):
+    with pytest.raises(BlrcError, match=r'one output is no choice.*outputs="values" to blrc\.save'):
         build(kept(randomise(regression(), 0), "labels"), [MAP])
 
 
