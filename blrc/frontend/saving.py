@@ -29,7 +29,7 @@ from blrc.frontend.checkpoint import FORMAT, Checkpoint, check, shadows_of, sign
 from blrc.frontend.graph import GraphModel, of_codes
 from blrc.frontend.sample import binary_layers, sample
 from blrc.net.encoding import InputEncoding, exactly
-from blrc.net.heads import Heads, Unit, Units
+from blrc.net.heads import Outputs, units_of
 from blrc.net.pieces import pieces
 from blrc.net.shapes import check_shapes
 from blrc.reading.given import path_of, samples_of
@@ -59,7 +59,7 @@ def save(
     check_samples: int | None = None,
     example: torch.Tensor | None = None,
     heads: Sequence[str] | None = None,
-    outputs: str | Unit | Mapping[str, str | Unit] = "labels",
+    outputs: Outputs = "labels",
 ) -> None:
     """Write a checkpoint (atomically).
 
@@ -141,7 +141,7 @@ def from_model(
     check_samples: int | None = None,
     example: torch.Tensor | None = None,
     heads: Sequence[str] | None = None,
-    outputs: str | Unit | Mapping[str, str | Unit] = "labels",
+    outputs: Outputs = "labels",
 ) -> Checkpoint:
     """Return the checkpoint that `save` would write, without writing it."""
     if not isinstance(input, InputEncoding):
@@ -187,32 +187,6 @@ def from_model(
             )
         warnings.warn(f"{source}: {note}", stacklevel=3)
     return checkpoint
-
-
-def units_of(outputs: str | Unit | Mapping[str, str | Unit], heads: Heads, source: str) -> Units:
-    """Return the units of a network's outputs, from what `save` takes; none of labels.
-
-    Raises:
-        BlrcError: it is none of what `save` takes, or names other heads than there are.
-    """
-    names = [name for name, _ in heads]
-    if isinstance(outputs, Mapping):
-        if sorted(map(str, outputs)) != sorted(names) or not names:
-            have = ", ".join(names) or "one output without a name"
-            raise BlrcError(f"{source}: outputs= names {', '.join(map(str, outputs))}; the network has {have}")
-        given = [outputs[name] for name in names]
-    else:
-        given = [outputs] * max(1, len(heads))
-    if all(each == "labels" for each in given):
-        return ()
-    units = []
-    for each in given:
-        if each == "labels":
-            raise BlrcError(f"{source}: some heads give labels and others values; save them as two networks")
-        if each != "values" and not isinstance(each, Unit):
-            raise BlrcError(f"{source}: outputs={each!r:.40}: expected 'labels', 'values' or what blrc.values gives")
-        units.append(each if isinstance(each, Unit) else Unit())
-    return tuple(units)
 
 
 def _by_value(

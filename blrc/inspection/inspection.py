@@ -75,6 +75,7 @@ def inspect(checkpoint: Checkpoint) -> Inspection:
         integer_operations=integer_operations,
         choices=choices.choices(checkpoint, layout, binary_operations + integer_operations),
         heads=tuple((head.name, head.classes) for head in layout.program.heads),
+        units=tuple((unit.scale, unit.offset) for unit in layout.program.units),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 
 from blrc.errors import BlrcError
@@ -62,6 +62,36 @@ def values(*, scale: float = 1.0, offset: float = 0.0) -> Unit:
 
 Units = tuple[Unit, ...]
 """The unit of each head of a network that gives values, or of its only output; empty for one that gives labels."""
+
+
+Outputs = str | Unit | Mapping[str, str | Unit]
+"""What `blrc.save` takes for `outputs`: ``labels``, ``values``, a unit, or one of these for each head by its name."""
+
+
+def units_of(outputs: Outputs, heads: Heads, source: str) -> Units:
+    """Return the units of a network's outputs, from what `blrc.save` takes; none of labels.
+
+    Raises:
+        BlrcError: it is none of what `blrc.save` takes, or names other heads than there are.
+    """
+    names = [name for name, _ in heads]
+    if isinstance(outputs, Mapping):
+        if sorted(map(str, outputs)) != sorted(names) or not names:
+            have = ", ".join(names) or "one output without a name"
+            raise BlrcError(f"{source}: outputs= names {', '.join(map(str, outputs))}; the network has {have}")
+        given = [outputs[name] for name in names]
+    else:
+        given = [outputs] * max(1, len(heads))
+    if all(each == "labels" for each in given):
+        return ()
+    units = []
+    for each in given:
+        if each == "labels":
+            raise BlrcError(f"{source}: some heads give labels and others values; save them as two networks")
+        if each != "values" and not isinstance(each, Unit):
+            raise BlrcError(f"{source}: outputs={each!r:.40}: expected 'labels', 'values' or what blrc.values gives")
+        units.append(each if isinstance(each, Unit) else Unit())
+    return tuple(units)
 
 
 def check_units(units: Units, heads: Heads) -> None:
