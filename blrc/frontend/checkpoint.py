@@ -99,11 +99,10 @@ class Checkpoint(Preformatted):
         held = [self.tensors.get(f"{name}.{ending}") for name in names for ending in endings]
         weights = sum(tensor.size for tensor in held if tensor is not None)
         samples = 0 if self.calibration is None else len(self.calibration)
+        heads = f", heads {' and '.join(name for name, _ in self.heads)}" if self.heads else ""
         return (
             f"Checkpoint({self.source!r}: {encoding.kind} {sizes(encoding.shape)}, {len(self.nodes)} layers, "
-            f"{weights:,} weights, {samples:,} calibration samples"
-            + (f", heads {' and '.join(name for name, _ in self.heads)}" if self.heads else "")
-            + (", gives values)" if self.values else ")")
+            f"{weights:,} weights, {samples:,} calibration samples{heads}{', gives values' if self.values else ''})"
         )
 
     def __str__(self) -> str:
@@ -121,7 +120,9 @@ class Checkpoint(Preformatted):
 
         shadows = shadows_of(self)
         tensors = {key: self._single(key, value, shadows) for key, value in self.tensors.items()}
-        return build(self.nodes, tensors, self.heads, self.encoding if self.encoding.exact else None)
+        model = build(self.nodes, tensors, self.heads, self.encoding if self.encoding.exact else None)
+        model.units_ = self.values
+        return model
 
     def of_head(self, name: str | None) -> Checkpoint:
         """Return the network of one head alone, by default the first, which gives the same scores as beside the others.

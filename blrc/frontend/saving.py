@@ -59,7 +59,7 @@ def save(
     check_samples: int | None = None,
     example: torch.Tensor | None = None,
     heads: Sequence[str] | None = None,
-    outputs: Outputs = "labels",
+    outputs: Outputs | None = None,
 ) -> None:
     """Write a checkpoint (atomically).
 
@@ -82,7 +82,8 @@ def save(
             read the same bits, and all have either binary or real weights.
         outputs: ``labels``: the outputs are scores of classes, and the largest is the answer; ``values``: they are real
             values, such as those of a regression or an autoencoder. ``blrc.values(scale=..., offset=...)`` says besides
-            what they stand for, and a dictionary by the names of several heads what those of each do.
+            what they stand for, and a dictionary by the names of several heads what those of each do. None takes what
+            a network from `blrc.load` had, and labels for any other.
 
     Warns:
         UserWarning: something was left out that changes no label, such as a softmax at the end; or pixels of a module
@@ -141,7 +142,7 @@ def from_model(
     check_samples: int | None = None,
     example: torch.Tensor | None = None,
     heads: Sequence[str] | None = None,
-    outputs: Outputs = "labels",
+    outputs: Outputs | None = None,
 ) -> Checkpoint:
     """Return the checkpoint that `save` would write, without writing it."""
     if not isinstance(input, InputEncoding):
@@ -151,10 +152,11 @@ def from_model(
     count = check_count(check_samples)
     given = array_of(calibration) if isinstance(calibration, torch.Tensor) else calibration
     model, notes = unwrapped(model)
+    held = model.units_ if isinstance(model, GraphModel) else ()
     if isinstance(model, GraphModel) and model.pixels is not None:
         inner, codes = of_codes(model, input, source)
         loaded = from_model(inner, codes, calibration, source, check_samples, example, heads, outputs)
-        return replace(loaded, encoding=input)
+        return replace(loaded, encoding=input, values=held if outputs is None else loaded.values)
     inside = named_modules(model).values() if isinstance(model, nn.Module) else ()
     if any(isinstance(module, GraphModel) and module.pixels is not None for module in inside):
         raise BlrcError(f"{source}: holds a loaded network; save that itself, as blrc.load(...).model() gives it")
@@ -178,7 +180,8 @@ def from_model(
             input.check(samples, f"{source}: calibration samples")
         checkpoint, found = _by_value(model, input, samples, source, count, example, heads)
         notes += found
-    checkpoint = replace(checkpoint, values=units_of(outputs, checkpoint.heads, source))
+    units = held if outputs is None else units_of(outputs, checkpoint.heads, source)
+    checkpoint = replace(checkpoint, values=units)
     for note in notes:
         if checkpoint.values and note.startswith(LEFT_OUT):
             raise BlrcError(

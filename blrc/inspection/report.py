@@ -159,10 +159,11 @@ def to_text(inspection: Inspection, width: int = NO_TERMINAL) -> str:
         f"mean and variance take {inspection.certainty_code:,} more",
         f"ram: arena {inspection.arena:,} bytes, the caller's input {inspection.input_bytes:,} and scores "
         f"{inspection.scores_bytes:,}, stack {inspection.stack:,}: {ram:,} bytes",
-        f"stack: of predict; classify takes {inspection.classify_stack:,} bytes",
+        f"stack: of predict; {'values' if inspection.units else 'classify'} takes {inspection.classify_stack:,} bytes",
         "",
         *choices.to_text(inspection.choices, width),
-        "networks run: by predict in the C, which stops when the label is settled",
+        "networks run: by predict in the C, which "
+        + ("asks all members" if inspection.units else "stops when the label is settled"),
     ]
     if inspection.divergence:
         lines += ["", *divergence.to_text(inspection.divergence, width)]

@@ -26,6 +26,14 @@ from blrc.net.heads import Unit
 from blrc.program import reference
 
 SHAPE = (2, 7, 6)
+UNIT = Unit(2.5, -7.0)
+
+
+class Sign(nn.Module):
+    """A sign in plain PyTorch."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return (x >= 0).to(x.dtype) * 2 - 1
 
 
 def regression(outputs: int = 1, binary: bool = False) -> nn.Sequential:
@@ -104,6 +112,23 @@ def test_a_checkpoint_keeps_the_units(tmp_path: Path) -> None:
     assert blrc.load(path).values == ()
 
 
+@pytest.mark.parametrize("exact", [False, True])
+def test_a_loaded_network_stays_one_of_values(exact: bool) -> None:
+    """Saved again without outputs=, a network of values became one of labels."""
+    encoding, model = encoding_of("uint8", SHAPE), randomise(regression(), 0, ties=False)
+    if exact:
+        encoding = blrc.pixels(SHAPE, mean=(0.5,) * 2, std=(0.25,) * 2)
+        model = nn.Sequential(nn.Flatten(), *[nn.Linear(84, 12), nn.BatchNorm1d(12), Sign(), nn.Linear(12, 1)])
+        with torch.no_grad():
+            model[1].weight.copy_(model[1].weight.sign())
+    source = from_model(model, encoding, raw_samples(encoding, 40, 0), outputs=UNIT)
+    assert bool(source.encoding.exact) == exact
+    loaded = source.model()
+    again = from_model(loaded, source.encoding, source.samples())
+    assert again.values == (UNIT,)
+    assert from_model(loaded, source.encoding, source.samples(), outputs="values").values == (Unit(),)
+
+
 @pytest.mark.parametrize(
     ("units", "message"),
     [
@@ -137,7 +162,6 @@ def test_hostile_checkpoints_are_refused(units: Any, message: str, tmp_path: Pat
     ("outputs", "message"),
     [
         ("value", "expected 'labels', 'values'"),
-        (None, "expected 'labels', 'values'"),
         (3.0, "expected 'labels', 'values'"),
         ({"a": "values"}, "outputs= names a; the network has one output without a name"),
         ({}, "the network has one output without a name"),
