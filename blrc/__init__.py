@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from blrc.frontend.checkpoint import Checkpoint, load
     from blrc.frontend.saving import save
     from blrc.net.encoding import InputEncoding, bits, int8_codes, pixel_bits, pixel_codes, pixels
+    from blrc.net.heads import values
     from blrc.nn import models
 
 __version__ = version.VERSION
@@ -61,6 +62,7 @@ __all__ = [
     "prune",
     "save",
     "train",
+    "values",
     "verify",
 ]
 
@@ -85,6 +87,7 @@ if not TYPE_CHECKING:  # for type checkers, a name that is not imported above is
         "prune": "app.prune",
         "save": "frontend.saving",
         "train": "app.train",
+        "values": "net.heads",
         "verify": "app.verify",
     }
     _MODULES = {"datasets": "datasets", "models": "nn.models", "nn": "nn"}

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from blrc.errors import BlrcError
 from blrc.frontend.checkpoint import Checkpoint
-from blrc.frontend.members import ask_members
+from blrc.frontend.members import ask_members, check_labels
 from blrc.frontend.sample import NONE, Member
 from blrc.lowering.lower import lower
 from blrc.lowering.statistics import nets_of
@@ -65,6 +65,7 @@ def anytime(
     """
     if not isinstance(checkpoint, Checkpoint):
         raise BlrcError(f"anytime takes a checkpoint, not {type(checkpoint).__name__}; give blrc.load(path)")
+    check_labels(checkpoint, "anytime")
     checkpoint.encoding.check(raw, "samples")
     checkpoint.samples()  # refuses a checkpoint without
     request = ask_members(1, seed, sample, freeze)

@@ -12,7 +12,8 @@ from blrc.app.import_onnx import opened
 from blrc.datasets import labelled
 from blrc.datasets.labelled import Labelled
 from blrc.display import Figures
-from blrc.evaluation.choice import EvalRequest, parse_entries
+from blrc.errors import BlrcError
+from blrc.evaluation.choice import Choice, EvalRequest, parse_entries
 from blrc.extras import require
 from blrc.frontend.checkpoint import Checkpoint
 from blrc.frontend.sample import MAP, NONE, parse_freeze, sample
@@ -27,7 +28,10 @@ class EvalReport(Figures):
     """Hold what `evaluate` found, as plain data (`blrc.evaluation.report.to_plain`)."""
 
     def __repr__(self) -> str:
-        """Return the accuracies, in per cent, on one line."""
+        """Return the accuracies, in per cent, or the errors of values, on one line."""
+        if self.get("outputs") == "values":
+            off = ", ".join(f"{name} {row['rmse_mean']:.5g}" for name, row in self["members"].items())
+            return f"EvalReport({self['checkpoint']!r} on {self['samples']:,} samples: root mean squared error {off})"
         found = ", ".join(f"{name} {row['accuracy_mean']:.2f} %" for name, row in self["members"].items())
         return f"EvalReport({self['checkpoint']!r} on {self['samples']:,} samples: {found})"
 
@@ -55,6 +59,8 @@ def evaluate(
     progress: Progress = lambda what, done, total: None,
 ) -> EvalReport:
     """Measure accuracy, likelihood, calibration and certainty of a checkpoint's networks and ensembles.
+
+    Of a network that gives values, it measures how far off they are (`blrc.evaluation.values`).
 
     Args:
         model: a checkpoint, or its path, or that of an ONNX file, which is imported.
@@ -106,6 +112,8 @@ def run(source: Checkpoint, request: EvalRequest, progress: Progress) -> EvalRep
 
     draw = None if request.plots is None else _drawing()
     choice = request.of(source)
+    if source.values:
+        return _of_values(source, request, choice, progress)
     if set(choice.entries) != {"map"}:
         check_random(source, "evaluate")
     others = baselines_beside(source, request.baselines)
@@ -127,6 +135,26 @@ def run(source: Checkpoint, request: EvalRequest, progress: Progress) -> EvalRep
         for file, content in draw(plain).items():
             write_atomically(request.plots / file, content)
     return EvalReport(plain)
+
+
+def _of_values(source: Checkpoint, request: EvalRequest, choice: Choice, progress: Progress) -> EvalReport:
+    from blrc.evaluation import values
+
+    asked = {
+        "--cheap": request.cheap,
+        "--baseline": bool(request.baselines),
+        "--plots": request.plots is not None,
+        "--validation": request.validation,
+    }
+    if unfit := [option for option, given in asked.items() if given]:
+        raise BlrcError(f"{source.source}: gives values, and {', '.join(unfit)} is about labels: leave it out")
+    if set(choice.entries) != {"map"}:
+        check_random(source, "evaluate")
+    program = lower([sample(source, MAP, running=True)])
+    data = labelled.load_values(request.data, program.input, program.classes)
+    name = f"{request.data}" + "".join(f", head {head}" for head, _ in source.heads)
+    found = values.evaluate(source, data, choice, progress)
+    return EvalReport(values.to_plain(found, source, choice, name, len(data.raw)))
 
 
 def _labelled(source: Checkpoint, path: Path, validation: bool) -> Labelled:

@@ -240,7 +240,9 @@ def run(source: Checkpoint, request: ExportRequest, say: Say = quiet) -> Exporte
     Raises:
         BlrcError: the network cannot be compiled, the folder cannot be written, or the C exceeds its budget.
     """
-    check_heads(request.targets, [name for name, _ in source.heads])
+    check_heads(request.targets, [name for name, _ in source.heads], bool(source.values))
+    if source.values and request.members.gate:
+        raise BlrcError(f"{source.source}: gives values; a gate (--gate) stops at a likely label: leave it out")
     chosen, gate = request.members.of(source), request.members.gate
     if set(chosen) != {MAP}:
         check_random(source, "export")

@@ -12,7 +12,9 @@ from blrc.frontend.checkpoint import Checkpoint
 from blrc.frontend.origin import Origin
 from blrc.importing.declared import Declared, parse_input
 from blrc.importing.file import MOST_BYTES, read
+from blrc.importing.ops.ending import LEFT_OUT
 from blrc.importing.walk import Walked, walk
+from blrc.net.heads import Outputs, units_of
 from blrc.reading import regular
 from blrc.reading.given import path_of
 from blrc.store.listing import content_of
@@ -30,6 +32,7 @@ def import_onnx(
     std: Sequence[float] | None = None,
     scale: float | None = None,
     heads: Sequence[str] | None = None,
+    outputs: Outputs = "labels",
     say: Callable[[str], None] | None = None,
 ) -> Checkpoint:
     """Read a binary network from an ONNX file: QONNX (Brevitas), FINN, or plain ONNX.
@@ -46,6 +49,7 @@ def import_onnx(
         scale: codes per unit; by default 1.
         heads: names for the outputs of a network with several, in the file's order; by default the file's own names,
             which have to be possible in C.
+        outputs: whether the outputs are scores of classes or values, as for `blrc.save`.
         say: is told what the raw input is.
 
     Raises:
@@ -59,7 +63,14 @@ def import_onnx(
         raise BlrcError(f"{path}: {refusals[0]}{more}")
     checkpoint.check(walked.checkpoint)
     sha256 = content_of(regular.read(path_of(path), MOST_BYTES)).sha256
-    found = replace(walked.checkpoint, original=origin(sha256, parse_input(input, mean, std, scale)))
+    units = units_of(outputs, walked.checkpoint.heads, str(path))
+    for line in walked.lines:
+        if units and line.says.startswith(LEFT_OUT):
+            raise BlrcError(
+                f"{path}: {line.node}: {line.says}; of a network of values that would change them: export the network "
+                "again without it"
+            )
+    found = replace(walked.checkpoint, original=origin(sha256, parse_input(input, mean, std, scale)), values=units)
     for note in walked.notes:
         if say is not None:
             say(note)

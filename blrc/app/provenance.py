@@ -92,6 +92,7 @@ def _settings(source: Checkpoint, norms: Norms) -> dict[str, object]:
         "norms": norms,
         "calibration_samples": 0 if samples is None or norms == "given" else len(samples),
         **({"heads": [name for name, _ in source.heads]} if source.heads else {}),
+        **({"values": [[unit.scale, unit.offset] for unit in source.values]} if source.values else {}),
         **({"notes": found} if (found := notes(source)) else {}),
     }
 

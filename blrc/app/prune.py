@@ -15,6 +15,7 @@ from blrc.datasets import labelled
 from blrc.errors import BlrcError
 from blrc.extras import require
 from blrc.frontend.checkpoint import Checkpoint
+from blrc.frontend.members import check_labels
 from blrc.frontend.sample import MAP, binary_layers, sample
 from blrc.frontend.weights.prior import EVEN
 from blrc.lowering.lower import lower
@@ -93,6 +94,8 @@ def run(source: Checkpoint, request: PruneRequest, progress: Progress) -> Pruned
         BlrcError: as for `prune`.
     """
     check_loaded(source, "prune")
+    if request.data is not None:
+        check_labels(source, "pruning by accuracy (--data)")
     if not binary_layers(source):
         raise BlrcError(
             f"{source.source}: no weight of it is random (a Binarized NN), and pruning ranks by the weights' KL"

@@ -21,10 +21,17 @@ from blrc.errors import DIFFERS, BlrcError
 @click.option("-o", "--output", type=OUTPUT, help="Checkpoint to write.")
 @click.option("--dry-run", is_flag=True, help="Say of every node what it is taken for, or why it is refused.")
 @click.option("--heads", type=NAMES, help="Names of the outputs of a network with several: digit,parity.")
+@click.option(
+    "--outputs",
+    type=click.Choice(["labels", "values"]),
+    default="labels",
+    show_default=True,
+    help="What the outputs are: scores, of which the largest is the label, or real values.",
+)
 @raw_input
 @as_json
 @spoken
-def import_(file: Path, output: Path | None, dry_run: bool, as_json: bool, **options: Any) -> None:
+def import_(file: Path, output: Path | None, dry_run: bool, as_json: bool, outputs: str, **options: Any) -> None:
     """Import a binary network from an ONNX file: QONNX (Brevitas), FINN, or plain ONNX.
 
     The file is only read. Exit status of --dry-run: 1 if a node is refused.
@@ -42,6 +49,6 @@ def import_(file: Path, output: Path | None, dry_run: bool, as_json: bool, **opt
     import blrc
 
     notes: list[str] = []
-    found = blrc.import_onnx(file, output=output, say=notes.append, **options)
+    found = blrc.import_onnx(file, output=output, outputs=outputs, say=notes.append, **options)
     plain = {"checkpoint": str(output), "layers": len(found.nodes), "notes": notes}
     show(json.dumps(plain, indent=2) if as_json else "\n".join([*notes, f"{output}: {len(found.nodes)} layers"]))

@@ -20,6 +20,8 @@ from blrc.program.program import Value
 from blrc.reading import npz
 from blrc.store.places import is_folder
 
+MOST_LABELS = 1000
+"""Classes of the data sets that folders hold, at most, where labels are not looked at."""
 MOST_SAMPLES = 1 << 24
 """Samples of a file: 300 times MNIST's. Their labels take eight bytes each, whatever they take in the file."""
 
@@ -30,6 +32,49 @@ class Labelled(Brief):
 
     raw: NDArray[Any]
     labels: NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Valued(Brief):
+    """Hold samples ``raw`` in device layout ``(N, H, W, C)`` and their real ``values``, float64 ``(N, outputs)``.
+
+    Data that were asked for without values has none, ``(N, 0)``.
+    """
+
+    raw: NDArray[Any]
+    values: NDArray[np.float64]
+
+
+def load_values(path: Path, value: Value, outputs: int | None, whitening: Whitening | None = None) -> Valued:
+    """Read test data of a network that gives values.
+
+    Args:
+        path: as for `load`. The file has the array ``values``, real or whole numbers ``(N, outputs)``, or ``(N,)`` for
+            one output, in place of ``labels``.
+        outputs: how many values each sample has; None reads none, and takes folders as well.
+
+    Raises:
+        BlrcError: there is no such data, or it does not fit the network.
+    """
+    if path.suffix != ".npz" and outputs is None:
+        return Valued(load(path, value, MOST_LABELS, whitening=whitening).raw, np.empty((0, 0)))
+    if path.suffix != ".npz":
+        raise BlrcError(f"{path}: of a network of values, give an .npz file with the arrays images and values")
+    arrays = _arrays(path)
+    images = arrays.get("images")
+    if images is None:
+        raise BlrcError(f"{path}: needs the array images, and values of what a network gives for them")
+    raw = _fit(path, images, np.zeros(len(images), np.int64) if images.ndim else images, value, 1).raw
+    if outputs is None:
+        return Valued(raw, np.empty((len(raw), 0)))
+    values = arrays.get("values")
+    if values is None or values.dtype.kind not in "iuf" or values.size != len(raw) * outputs or len(values) != len(raw):
+        found = "missing" if values is None else f"{values.dtype} {values.shape}"
+        raise BlrcError(f"{path}: values are {found}; expected real numbers ({len(raw)}, {outputs})")
+    real = values.reshape(len(raw), outputs).astype(np.float64)
+    if not np.isfinite(real).all():
+        raise BlrcError(f"{path}: value of sample {int(np.argwhere(~np.isfinite(real))[0, 0])} is NaN or infinite")
+    return Valued(raw, real)
 
 
 def load(
@@ -88,13 +133,17 @@ def _read_folder(
     return images, part.labels
 
 
-def _read_npz(path: Path, value: Value) -> tuple[NDArray[Any], NDArray[Any]]:
+def _arrays(path: Path) -> dict[str, NDArray[Any]]:
     try:
-        arrays = npz.read(path, compressed=True)
+        return npz.read(path, compressed=True)
     except OSError as error:
         raise BlrcError(f"{path}: cannot read: {error.strerror or error}") from None
     except ValueError as error:
         raise BlrcError(f"{path}: cannot be read as .npz ({error}); write it with numpy.savez") from None
+
+
+def _read_npz(path: Path, value: Value) -> tuple[NDArray[Any], NDArray[Any]]:
+    arrays = _arrays(path)
     try:
         if "is_test" in arrays:
             raise BlrcError("holds training images, too (is_test); give a file with test images alone")

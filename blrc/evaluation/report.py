@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from blrc.display import NO_TERMINAL, table
+from blrc.evaluation import values
 from blrc.evaluation.cheap import Cheap
 from blrc.evaluation.evaluation import REESTIMATED, RUNNING, Evaluation, Measured
 
@@ -76,6 +77,8 @@ _HEAD = ("", "accuracy %", "not re-estimated %", "NLL", "Brier", "ECE %", "error
 
 def to_text(plain: Mapping[str, Any], width: int = NO_TERMINAL) -> str:
     """Return the tables for a person, from the plain data."""
+    if plain.get("outputs") == "values":
+        return values.to_text(plain, width)
     rows: list[Sequence[str]] = [_HEAD]
     for name, row in {**plain["members"], **plain["baselines"]}.items():
         label = f"{name} members" if name.isdecimal() else name

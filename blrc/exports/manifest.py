@@ -239,6 +239,7 @@ _OPTIONAL: Mapping[str, tuple[Any, schema.Check]] = {
     "norms": ("estimated", _one_of(*NORMS)),
     "rounding": ("exact", _one_of(*ROUNDINGS)),
     "heads": ([], schema.listing(_WORDS, MOST_HEADS)),
+    "values": ([], schema.listing(schema.listing(schema.number, 2, 2), MOST_HEADS)),
     "original": (None, schema.optional(schema.record(_ORIGINAL))),
     "compared": (None, schema.optional(schema.record(_COMPARED))),  # `blrc verify --original` adds it
 }

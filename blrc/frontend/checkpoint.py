@@ -12,6 +12,7 @@ The file is a sealed torch zip of tensors and plain data (`blrc.reading.sealed`)
     whitening          how images become raw samples (`blrc.datasets.whitening`), or None
     original           the ONNX file that the network was imported from (`blrc.frontend.origin`), or None
     heads              of a network with several heads: [name, layer that gives its scores] for each, in order
+    values             of a network that gives values: [scale, offset] of each head, or of its only output
 
 A file may come from a stranger, so everything in it is checked for its type, its range and its size before it is used.
 """
@@ -36,6 +37,7 @@ from blrc.frontend.fields import (
     MOST_SAMPLES,
     calibration_of,
     encoding_of,
+    ends_of,
     expect,
     expect_only,
     field,
@@ -49,7 +51,7 @@ from blrc.frontend.weights import logits
 from blrc.frontend.weights.record import Coded, Coding
 from blrc.frontend.weights.table import coding_of, holds_logits
 from blrc.net.encoding import InputEncoding
-from blrc.net.heads import Heads, check_ends
+from blrc.net.heads import Heads, Units, check_ends, check_units
 from blrc.reading import sealed
 from blrc.reading.given import path_of
 
@@ -60,7 +62,7 @@ FORMAT = "blrc-checkpoint"
 REAL_FORMAT = "blrc-full-precision"
 VERSION = 3
 """The newest version that is read; see `version_of`."""
-_KEYS = ("format", "version", "nodes", "tensors", "input", "calibration", "whitening", "original", "heads")
+_KEYS = ("format", "version", "nodes", "tensors", "input", "calibration", "whitening", "original", "heads", "values")
 _SINGLE = np.finfo(np.float32)
 
 
@@ -77,6 +79,7 @@ class Checkpoint(Preformatted):
         whitening: how images become raw input, where the network takes whitened images.
         original: the ONNX file that the network was imported from, if it was.
         heads: the heads of a network that has several; or the only one that is looked at (`of_head`).
+        values: the units of a network that gives values (`blrc.net.heads.Unit`); empty for one that gives labels.
     """
 
     nodes: tuple[Node, ...]
@@ -87,6 +90,7 @@ class Checkpoint(Preformatted):
     whitening: Whitening | None = None
     original: Origin | None = None
     heads: Heads = ()
+    values: Units = ()
 
     def __repr__(self) -> str:
         encoding = self.encoding
@@ -95,10 +99,10 @@ class Checkpoint(Preformatted):
         held = [self.tensors.get(f"{name}.{ending}") for name in names for ending in endings]
         weights = sum(tensor.size for tensor in held if tensor is not None)
         samples = 0 if self.calibration is None else len(self.calibration)
+        heads = f", heads {' and '.join(name for name, _ in self.heads)}" if self.heads else ""
         return (
             f"Checkpoint({self.source!r}: {encoding.kind} {sizes(encoding.shape)}, {len(self.nodes)} layers, "
-            f"{weights:,} weights, {samples:,} calibration samples"
-            + (f", heads {' and '.join(name for name, _ in self.heads)})" if self.heads else ")")
+            f"{weights:,} weights, {samples:,} calibration samples{heads}{', gives values' if self.values else ''})"
         )
 
     def __str__(self) -> str:
@@ -116,7 +120,9 @@ class Checkpoint(Preformatted):
 
         shadows = shadows_of(self)
         tensors = {key: self._single(key, value, shadows) for key, value in self.tensors.items()}
-        return build(self.nodes, tensors, self.heads, self.encoding if self.encoding.exact else None)
+        model = build(self.nodes, tensors, self.heads, self.encoding if self.encoding.exact else None)
+        model.units_ = self.values
+        return model
 
     def of_head(self, name: str | None) -> Checkpoint:
         """Return the network of one head alone, by default the first, which gives the same scores as beside the others.
@@ -135,7 +141,8 @@ class Checkpoint(Preformatted):
             needed.update(node.inputs if node.name in needed else ())
         nodes = tuple(node for node in self.nodes if node.name in needed)
         tensors = {key: held for key, held in self.tensors.items() if key.startswith(tuple(f"{n}." for n in needed))}
-        return replace(self, nodes=nodes, tensors=tensors, heads=chosen)
+        values = self.values and (self.values[self.heads.index(chosen[0])],)
+        return replace(self, nodes=nodes, tensors=tensors, heads=chosen, values=values)
 
     def _single(self, key: str, value: NDArray[Any], shadows: frozenset[str]) -> NDArray[Any]:
         """Return a tensor in float32, as a module holds it, without losing the sign of a tiny weight."""
@@ -237,16 +244,8 @@ def _decode(content: Mapping[str, Any], source: str) -> Checkpoint:
         source,
         whitening,
         None if original is None else origin_of(expect(dict, original, "the original")),
-        tuple(_head(expect(list, held, "a head")) for held in field(list, content, "heads"))
-        if "heads" in content
-        else (),
+        *ends_of(content),
     )
-
-
-def _head(held: list[Any]) -> tuple[str, str]:
-    if len(held) != 2:
-        invalid("a head is not its name and the layer that gives its scores")
-    return expect(str, held[0], "a head's name"), expect(str, held[1], "a head's layer")
 
 
 def _node(held: Mapping[str, Any]) -> Node:
@@ -266,6 +265,7 @@ def check(checkpoint: Checkpoint) -> None:
         check_nodes(checkpoint.nodes)
         _check_tensors(checkpoint.nodes, checkpoint.tensors)
         check_ends(checkpoint.heads, {node.name for node in checkpoint.nodes})
+        check_units(checkpoint.values, checkpoint.heads)
     except BlrcError as error:
         raise BlrcError(f"{where}: {error}") from None
     for key, value in checkpoint.tensors.items():

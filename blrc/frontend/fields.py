@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, NoReturn
 
 import numpy as np
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from blrc.errors import BlrcError
 from blrc.frontend.kinds.record import shown
 from blrc.net.encoding import InputEncoding
+from blrc.net.heads import Heads, Unit, Units
 from blrc.reading.schema import unknown_field
 
 
@@ -87,6 +88,26 @@ def expect(kind: type, value: Any, what: str) -> Any:
     if type(value) is not kind:
         invalid(f"{what} is {shown(value)}, expected {kind.__name__}")
     return value
+
+
+def ends_of(content: Mapping[str, Any]) -> tuple[Heads, Units]:
+    """Return the heads that a checkpoint's content names, and the units of its values; both may be missing."""
+
+    def pairs(key: str, what: str, parts: str) -> Iterator[list[Any]]:
+        for held in field(list, content, key) if key in content else ():
+            if len(expect(list, held, what)) != 2:
+                invalid(f"{what} is not {parts}")
+            yield held
+
+    heads = tuple(
+        (expect(str, name, "a head's name"), expect(str, layer, "a head's layer"))
+        for name, layer in pairs("heads", "a head", "its name and the layer that gives its scores")
+    )
+    units = tuple(
+        Unit(number(scale, "a scale of values"), number(offset, "an offset of values"))
+        for scale, offset in pairs("values", "a unit of values", "its scale and its offset")
+    )
+    return heads, units
 
 
 def number(value: Any, what: str) -> float:

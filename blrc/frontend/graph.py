@@ -23,7 +23,7 @@ from blrc.frontend.kinds import table
 from blrc.frontend.kinds.node import Node
 from blrc.frontend.weights.table import CODINGS
 from blrc.net.encoding import InputEncoding
-from blrc.net.heads import Heads
+from blrc.net.heads import Heads, Units
 from blrc.net.net import INPUT
 from blrc.net.standardising import MIDDLE
 
@@ -115,6 +115,9 @@ class GraphModel(nn.Module):
         BlrcError: nodes that no checkpoint may hold (`blrc.frontend.kinds.table.check_nodes`), or a layer with a name
             that every module has already, such as ``forward``.
     """
+
+    units_: Units = ()
+    """The units of values, where the checkpoint that the network was loaded from gives values."""
 
     def __init__(self, nodes: tuple[Node, ...], heads: Heads = (), pixels: InputEncoding | None = None) -> None:
         super().__init__()

@@ -102,3 +102,13 @@ def parse_gate(gate: str | float | Fraction | None) -> int:
     if not 0 < value <= 1:
         raise BlrcError(f"gate {shown(gate)}: expected a probability above 0 and at most 1, such as 0.99")
     return gate_of(value)
+
+
+def check_labels(source: Checkpoint, what: str) -> None:
+    """Refuse a network that gives values where labels are needed.
+
+    Raises:
+        BlrcError: it gives values; `what` says what needs labels.
+    """
+    if source.values:
+        raise BlrcError(f"{source.source}: gives values, and {what} is for networks that give labels")

@@ -197,7 +197,7 @@ def sample(checkpoint: Checkpoint, member: Member = MAP, running: bool = False) 
             passed[node.name] = passed.get(node.inputs[0], node.inputs[0])
         else:
             layers.append(replace(layer, x=passed.get(layer.x, layer.x)))
-    net = Net(checkpoint.encoding, tuple(layers), str(member), heads=checkpoint.heads)
+    net = Net(checkpoint.encoding, tuple(layers), str(member), heads=checkpoint.heads, values=checkpoint.values)
     return net.upto(net.heads[0][1]) if len(net.heads) == 1 else net
 
 

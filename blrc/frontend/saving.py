@@ -29,6 +29,7 @@ from blrc.frontend.checkpoint import FORMAT, Checkpoint, check, shadows_of, sign
 from blrc.frontend.graph import GraphModel, of_codes
 from blrc.frontend.sample import binary_layers, sample
 from blrc.net.encoding import InputEncoding, exactly
+from blrc.net.heads import Outputs, units_of
 from blrc.net.pieces import pieces
 from blrc.net.shapes import check_shapes
 from blrc.reading.given import path_of, samples_of
@@ -43,6 +44,10 @@ ROUNDED = (
 """Warn of plain PyTorch whose pixels have no exact form; the layer and the reason follow."""
 
 
+LEFT_OUT = "leaves out the "
+"""Begins the notes of `blrc.frontend.capture.byvalue.emit` on what follows the scores and changes no label."""
+
+
 def save(
     model: nn.Module,
     *,
@@ -54,6 +59,7 @@ def save(
     check_samples: int | None = None,
     example: torch.Tensor | None = None,
     heads: Sequence[str] | None = None,
+    outputs: Outputs | None = None,
 ) -> None:
     """Write a checkpoint (atomically).
 
@@ -74,6 +80,10 @@ def save(
         heads: names for the outputs of a module that returns several, in their order. None takes the keys of a
             dictionary or the fields of a named tuple, and head0, head1 and so on for those of a plain tuple. All heads
             read the same bits, and all have either binary or real weights.
+        outputs: ``labels``: the outputs are scores of classes, and the largest is the answer; ``values``: they are real
+            values, such as those of a regression or an autoencoder. ``blrc.values(scale=..., offset=...)`` says besides
+            what they stand for, and a dictionary by the names of several heads what those of each do. None takes what
+            a network from `blrc.load` had, and labels for any other.
 
     Warns:
         UserWarning: something was left out that changes no label, such as a softmax at the end; or pixels of a module
@@ -88,7 +98,7 @@ def save(
         raise BlrcError(
             f"whitening={type(whitening).__name__}: expected a blrc.datasets.whitening.Whitening, as blrc.load has"
         )
-    checkpoint = from_model(model, input, calibration, str(path), check_samples, example, heads)
+    checkpoint = from_model(model, input, calibration, str(path), check_samples, example, heads, outputs)
     write(replace(checkpoint, whitening=whitening), path, compact)
 
 
@@ -119,6 +129,8 @@ def write(checkpoint: Checkpoint, path: Path, compact: bool = False) -> None:
         content["original"] = checkpoint.original.to_plain()
     if len(checkpoint.heads) > 1:
         content["heads"] = [list(head) for head in checkpoint.heads]
+    if checkpoint.values:
+        content["values"] = [[unit.scale, unit.offset] for unit in checkpoint.values]
     write_sealed(content, path)
 
 
@@ -130,6 +142,7 @@ def from_model(
     check_samples: int | None = None,
     example: torch.Tensor | None = None,
     heads: Sequence[str] | None = None,
+    outputs: Outputs | None = None,
 ) -> Checkpoint:
     """Return the checkpoint that `save` would write, without writing it."""
     if not isinstance(input, InputEncoding):
@@ -139,9 +152,11 @@ def from_model(
     count = check_count(check_samples)
     given = array_of(calibration) if isinstance(calibration, torch.Tensor) else calibration
     model, notes = unwrapped(model)
+    held = model.units_ if isinstance(model, GraphModel) else ()
     if isinstance(model, GraphModel) and model.pixels is not None:
         inner, codes = of_codes(model, input, source)
-        return replace(from_model(inner, codes, calibration, source, check_samples, example, heads), encoding=input)
+        loaded = from_model(inner, codes, calibration, source, check_samples, example, heads, outputs)
+        return replace(loaded, encoding=input, values=held if outputs is None else loaded.values)
     inside = named_modules(model).values() if isinstance(model, nn.Module) else ()
     if any(isinstance(module, GraphModel) and module.pixels is not None for module in inside):
         raise BlrcError(f"{source}: holds a loaded network; save that itself, as blrc.load(...).model() gives it")
@@ -165,7 +180,14 @@ def from_model(
             input.check(samples, f"{source}: calibration samples")
         checkpoint, found = _by_value(model, input, samples, source, count, example, heads)
         notes += found
+    units = held if outputs is None else units_of(outputs, checkpoint.heads, source)
+    checkpoint = replace(checkpoint, values=units)
     for note in notes:
+        if checkpoint.values and note.startswith(LEFT_OUT):
+            raise BlrcError(
+                f"{source}: {note}; of a network of values that would change them: let forward give what the last "
+                "layer gives"
+            )
         warnings.warn(f"{source}: {note}", stacklevel=3)
     return checkpoint
 

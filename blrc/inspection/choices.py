@@ -47,12 +47,13 @@ def choices(checkpoint: Checkpoint, layout: Layout, operations: int, members: in
     """
     kinds = binary_layers(checkpoint)
     convolutions = set(binary_convolutions(checkpoint))
-    classes = layout.program.classes
+    classes, values = layout.program.classes, bool(layout.program.values)
 
     def choice(options: str, sampled: Collection[str], sampled_members: int, gate: bool) -> Choice:
         stored = max(1, sampled_members + gate)
         # Half of the members at least: the lead over a rival grows by the floor at most, and the rest may take it back.
         least = 1 if gate or classes == 1 else -(-stored // 2)
+        least = stored if values else least  # no label of theirs could be settled
         tables = _tables(checkpoint, layout, sampled, stored)
         return Choice(options, tables, least, stored, least * operations, stored * operations)
 
@@ -63,7 +64,8 @@ def choices(checkpoint: Checkpoint, layout: Layout, operations: int, members: in
         options = f"--members {members}{' --sample conv' if some else ''}"
         if some:
             found.append(choice(options, convolutions, members, False))
-        found.append(choice(f"{options} --gate {GATE}", convolutions if some else kinds, members, True))
+        if not values:
+            found.append(choice(f"{options} --gate {GATE}", convolutions if some else kinds, members, True))
     return tuple(found)
 
 

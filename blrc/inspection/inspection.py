@@ -66,7 +66,7 @@ def inspect(checkpoint: Checkpoint) -> Inspection:
         input_bytes=layout.program.input.nbytes,
         scores_bytes=layout.program.output.nbytes,
         stack=found.stack,
-        classify_stack=found.calls["classify"],
+        classify_stack=next(nbytes for call, nbytes in found.calls.items() if call != "predict"),
         code=found.code_bytes,
         certainty_code=found.certainty_flash,
         alignment=sum(part.nbytes for part in found.flash if part.what == "alignment"),
@@ -75,6 +75,7 @@ def inspect(checkpoint: Checkpoint) -> Inspection:
         integer_operations=integer_operations,
         choices=choices.choices(checkpoint, layout, binary_operations + integer_operations),
         heads=tuple((head.name, head.classes) for head in layout.program.heads),
+        units=tuple((unit.scale, unit.offset) for unit in layout.program.units),
     )
 
 

@@ -77,6 +77,8 @@ class Inspection(Preformatted):
         flash_total: bytes of tables, code and alignment, which `blrc export --flash` and the manifest count.
         choices: what one network and ensembles of it cost.
         heads: of a network with several heads, the name of each, and how many scores are its own.
+        units: of a network that gives values, scale and offset of each head, as `blrc.program.program.Program.units`
+            has them for the likeliest weights; empty for one that gives labels.
         divergence: where it was asked for, how far the weights of each layer are from their prior.
     """
 
@@ -102,6 +104,7 @@ class Inspection(Preformatted):
     integer_operations: int
     choices: tuple[choices.Choice, ...]
     heads: tuple[tuple[str, int], ...] = ()
+    units: tuple[tuple[float, float], ...] = ()
     divergence: tuple[divergence.LayerDivergence, ...] = ()
 
     def __repr__(self) -> str:
@@ -156,10 +159,11 @@ def to_text(inspection: Inspection, width: int = NO_TERMINAL) -> str:
         f"mean and variance take {inspection.certainty_code:,} more",
         f"ram: arena {inspection.arena:,} bytes, the caller's input {inspection.input_bytes:,} and scores "
         f"{inspection.scores_bytes:,}, stack {inspection.stack:,}: {ram:,} bytes",
-        f"stack: of predict; classify takes {inspection.classify_stack:,} bytes",
+        f"stack: of predict; {'values' if inspection.units else 'classify'} takes {inspection.classify_stack:,} bytes",
         "",
         *choices.to_text(inspection.choices, width),
-        "networks run: by predict in the C, which stops when the label is settled",
+        "networks run: by predict in the C, which "
+        + ("asks all members" if inspection.units else "stops when the label is settled"),
     ]
     if inspection.divergence:
         lines += ["", *divergence.to_text(inspection.divergence, width)]
@@ -198,5 +202,8 @@ def _input_line(inspection: Inspection) -> str:
     if encoding.mean:
         mean, std = ([f"{value:.4g}" for value in values] for values in (encoding.mean, encoding.std))
         text += f" of (x/255 - mean)/std, mean {', '.join(mean)}, std {', '.join(std)}"
-    heads = ", ".join(f"{name} ({classes} scores)" for name, classes in inspection.heads)
+    word = "values" if inspection.units else "scores"
+    heads = ", ".join(f"{name} ({classes} {word})" for name, classes in inspection.heads)
+    if inspection.units:
+        text += "; values = " + ", ".join(f"{scale:.6g} x int32 {offset:+.6g}" for scale, offset in inspection.units)
     return f"{text}; {inspection.calibration_samples:,} calibration samples" + (f"; heads {heads}" if heads else "")

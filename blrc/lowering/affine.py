@@ -14,6 +14,9 @@ of `scale`:
 can overflow int32: 2 (|multiplier| n + |bias|) < 2^31 - 1, where n is the number of inputs. The integer softmax in
 `blrc.program.head` needs that lower limit.
 
+Of values, no softmax is taken. There the scale is the smallest power of two for which no value reaches 2^24, so that
+float32 holds all of them.
+
 **Accuracy.** Each rounding is off by at most half a unit, so |score x scale - real score| <= (n + 1) scale / 2. This is
 0.004 for 512 inputs at 2^-16. A multiplier has as many bits as slope x 2^16: 10 to 12 for gamma near 1 and 512 inputs.
 
@@ -38,9 +41,12 @@ from blrc.lowering.fold import least
 from blrc.lowering.surds import Real, add, sign
 from blrc.net.net import Norm, Scale, check_finite
 from blrc.net.pieces import ScoreStage
+from blrc.program import values
 from blrc.program.head import SMALLEST_SCALE
 
 INT32_MAX = 2**31 - 1
+MOST_VALUE = 2**24
+"""Values stay below it: float32 holds every integer up to it."""
 _REACH = 2**33  # of twice what is rounded; anything beyond does not fit int32 and is cut there
 _LARGEST = Fraction(2) ** 1000
 
@@ -52,31 +58,40 @@ class ScoreNumbers:
     multiplier: NDArray[np.int64]
     bias: NDArray[np.int64]
 
-    def fits(self, inputs: int) -> bool:
+    def fits(self, inputs: int, limit: int = INT32_MAX) -> bool:
         """Return whether all scores fit int32, even as bias + multiplier (n - 2 count), where `inputs` is n.
 
-        Inputs that are codes count as often as the largest code says.
+        Inputs that are codes count as often as the largest code says. Twice every score is below `limit`.
         """
         return all(
-            2 * (abs(int(m)) * inputs + abs(int(b))) < INT32_MAX
-            for m, b in zip(self.multiplier, self.bias, strict=True)
+            2 * (abs(int(m)) * inputs + abs(int(b))) < limit for m, b in zip(self.multiplier, self.bias, strict=True)
         )
 
 
-def score_scale(stages: Sequence[ScoreStage]) -> float:
+def score_scale(stages: Sequence[ScoreStage], gives_values: bool = False) -> float:
     """Return the scale that the last layers of all members share.
+
+    Args:
+        gives_values: whether the scores are values, of which no softmax is taken.
 
     Raises:
         BlrcError: parameters that are not finite, no statistics, v + eps = 0 (layer and channel named), or scores that
             no scale brings into int32.
     """
-    scale = Fraction(SMALLEST_SCALE)
-    for stage in stages:
+    scale, limit = Fraction(SMALLEST_SCALE), 2 * MOST_VALUE if gives_values else INT32_MAX
+
+    def fits(stage: ScoreStage, scale: Fraction) -> bool:
         peak = 1 if stage.reads is None else stage.reads.most
-        while not affine(stage, scale).fits(stage.linear.weights.shape[1] * peak):
+        return affine(stage, scale).fits(stage.linear.weights.shape[1] * peak, limit)
+
+    for stage in stages:
+        while not fits(stage, scale):
             scale *= 2
             if scale > _LARGEST:
                 raise BlrcError(f"layer {stage.linear.name!r}: its scores are too large for any scale; train it again")
+    if gives_values:
+        while scale / 2 >= values.SMALLEST_SCALE and all(fits(stage, scale / 2) for stage in stages):
+            scale /= 2
     return float(scale)
 
 

@@ -23,6 +23,7 @@ from blrc.lowering.translate import Lowered, input_value, translate
 from blrc.net.net import Net, Softmax, check_finite
 from blrc.net.pieces import ScoreStage, pieces
 from blrc.net.shapes import check_shapes
+from blrc.program import values
 from blrc.program.head import SMALLEST_SCALE
 from blrc.program.heads import Head
 from blrc.program.legal import check
@@ -47,21 +48,24 @@ def lower(nets: Sequence[Net], gate: int = 0) -> Program:
     program = join(value, members, tuple(net.member for net in nets), scales[0])
     shapes = check_shapes(nets[0])
     heads = [Head(name, shapes[layer][0], scale) for (name, layer), scale in zip(ends, scales, strict=False)]
-    return check(replace(program, gate=gate, heads=tuple(heads)))
+    return check(replace(program, gate=gate, heads=tuple(heads), values=nets[0].values))
 
 
 def score_scale(nets: Sequence[Net]) -> float:
     """Return the real score of one integer unit, which all members share; the largest weight becomes 127.
 
     If all weights are 0 there are only biases, and the largest of them becomes 2^16. The scale is never below
-    `SMALLEST_SCALE`. A binary last layer has its own rule (`blrc.lowering.affine.score_scale`).
+    `SMALLEST_SCALE`, that of values, of which no softmax is taken, not below `values.SMALLEST_SCALE`. A binary last
+    layer has its own rule (`blrc.lowering.affine.score_scale`).
 
     Raises:
         BlrcError: a weight or bias is not finite, or all weights are so small beside that scale that they would vanish.
     """
     binary = [last for net in nets if isinstance(last := pieces(net)[-1], ScoreStage)]
+    gives_values = bool(nets[0].values)
     if binary:
-        return affine.score_scale(binary)
+        return affine.score_scale(binary, gives_values)
+    smallest = values.SMALLEST_SCALE if gives_values else SMALLEST_SCALE
     peak, bias, name = 0.0, 0.0, ""
     for net in nets:
         last = pieces(net)[-1]
@@ -71,13 +75,13 @@ def score_scale(nets: Sequence[Net]) -> float:
             peak = max(peak, float(np.abs(last.weights).max()))
             bias = max(bias, float(np.abs(last.bias).max()))
             name = last.name
-    if 0 < peak < SMALLEST_SCALE / 2:
+    if 0 < peak < smallest / 2:
         raise BlrcError(
             f"layer {name!r}: its weights (times the step of the levels that it reads) are at most {peak:.1e}, and "
-            f"would all become 0, since the unit of scores is at least {SMALLEST_SCALE:.1e}; multiply weights and "
+            f"would all become 0, since the unit of scores is at least {smallest:.1e}; multiply weights and "
             "bias, or the step, by a power of two"
         )
-    return max(peak / 127.0 or bias / 2**16 or 1.0, SMALLEST_SCALE)
+    return max(peak / 127.0 or bias / 2**16 or 1.0, smallest)
 
 
 def fuse_pools(lowered: Sequence[Lowered]) -> list[Lowered]:

@@ -104,6 +104,9 @@ def translate(net: Net, scales: Sequence[float]) -> list[Lowered]:
             here = _Here.of(lowered[-1].op.y)
         else:
             ends.append(piece)
+    if not net.values:
+        for end in ends:
+            _choice(end)
     lowered.append(_end(ends, here, scales, {item.op.name for item in lowered}))
     return lowered
 
@@ -188,11 +191,13 @@ def _sums(pool: AveragePool, x: Value) -> Lowered:
     return Lowered(SumPool(pool.name, x, y, pool.window), {})
 
 
-def _choice(layer: str, outputs: int) -> None:
+def _choice(end: Softmax | ScoreStage) -> None:
     """Refuse a last layer of a single class, whose label would say nothing."""
-    if outputs < 2:
+    layer, weights = (end.name, end.weights) if isinstance(end, Softmax) else (end.linear.name, end.linear.weights)
+    if len(weights) < 2:
         raise BlrcError(
-            f"layer {layer!r}: one output is no choice: its label would always be 0; give an output for each answer"
+            f"layer {layer!r}: one output is no choice: its label would always be 0; give an output for each answer, "
+            'or, if it is a value and no class, outputs="values" to blrc.save'
         )
 
 
@@ -214,7 +219,6 @@ def _end(ends: Sequence[Softmax | ScoreStage], here: _Here, scales: Sequence[flo
 
 
 def _scores(softmax: Softmax, here: _Here, scale: float) -> dict[str, NDArray[Any]]:
-    _choice(softmax.name, len(softmax.weights))
     weights = np.rint(here.rows(softmax.weights) / scale).astype(np.int8)
     bias = softmax.biases(weights.reshape(len(weights), -1).astype(np.int64), scale)
     if np.abs(bias).max(initial=0.0) >= 2**30:
@@ -225,7 +229,6 @@ def _scores(softmax: Softmax, here: _Here, scale: float) -> dict[str, NDArray[An
 
 
 def _binary_scores(stage: ScoreStage, here: _Here, scale: float, ternary: bool) -> dict[str, NDArray[Any]]:
-    _choice(stage.linear.name, len(stage.linear.weights))
     scores = affine.affine(stage, Fraction(scale))
     return {
         "weights": (pack_ternary if ternary else pack_signs)(here.rows(stage.linear.weights)),

@@ -18,7 +18,7 @@ from blrc.errors import BlrcError
 from blrc.net.choices import Rounding
 from blrc.net.elements import Codes
 from blrc.net.encoding import InputEncoding
-from blrc.net.heads import Heads
+from blrc.net.heads import Heads, Units
 from blrc.net.window import Window
 
 INPUT = "input"
@@ -269,6 +269,7 @@ class Net:
         rounding: what decides a bit: ``exact``, rational numbers; or ``float32``, each step rounded as frameworks do
             (`blrc.lowering.single`).
         heads: the heads of a network that has several; it is a chain of layers up to them.
+        values: the units of a network that gives values; empty for one that gives labels.
     """
 
     encoding: InputEncoding
@@ -276,13 +277,16 @@ class Net:
     member: str
     rounding: Rounding = "exact"
     heads: Heads = ()
+    values: Units = ()
 
     def upto(self, last: str) -> Net:
         """Return the network without heads that ends with layer `last`: the layers that this one needs."""
         needed = {last}
         for layer in reversed(self.layers):
             needed |= {layer.x} if layer.name in needed else set()
-        return replace(self, layers=tuple(layer for layer in self.layers if layer.name in needed), heads=())
+        layers = tuple(layer for layer in self.layers if layer.name in needed)
+        units = zip([layer for _, layer in self.heads] or [self.layers[-1].name], self.values, strict=False)
+        return replace(self, layers=layers, heads=(), values=tuple(unit for name, unit in units if name == last)[:1])
 
 
 def reach(linear: Conv | Dense) -> int:

@@ -141,6 +141,9 @@ class Answer(Brief):
         variance: int64 ``(N,)``: population variance of the label's probability over members, Q32, rounded down (the
             paper's measure of certainty, section 5.2).
         members: int64 ``(N,)``: how many members were used.
+
+    Of a network of values (`blrc.program.values`), `label` is ``(N, 0)``, `log_p` holds the sums of the values over
+    members, and `mean` and `variance` are those of the values, ``(N, values)``.
     """
 
     label: Int64s

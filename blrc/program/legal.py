@@ -7,8 +7,9 @@ from math import prod
 import numpy as np
 
 from blrc.errors import BlrcError
-from blrc.net.heads import check_heads
-from blrc.program import head
+from blrc.net.heads import check_heads, check_units
+from blrc.program import head, values
+from blrc.program.ops.end import End
 from blrc.program.ops.op import MOST_VALUES
 from blrc.program.ops.registry import kind_of
 from blrc.program.program import Program
@@ -31,15 +32,17 @@ def check(program: Program) -> Program:
         kind_of(op)
     if not program.ops or not program.ops[-1].is_scores:
         raise BlrcError("program: the last op must be the scores")
+    smallest = values.SMALLEST_SCALE if program.values else head.SMALLEST_SCALE
     for scale in (program.score_scale, *(each.score_scale for each in program.heads)):
-        if not (np.isfinite(scale) and scale >= head.SMALLEST_SCALE):
-            raise BlrcError(f"program: score_scale {scale} must be finite and at least {head.SMALLEST_SCALE}")
+        if not (np.isfinite(scale) and scale >= smallest):
+            raise BlrcError(f"program: score_scale {scale} must be finite and at least {smallest}")
     if program.input.is_codes:
         raise BlrcError(f"program: its input is {program.input.dtype}, which only layers make; give raw values or bits")
     if len(program.ops) > MOST_OPS:
         raise BlrcError(f"program: {len(program.ops):,} ops; at most {MOST_OPS:,} are compiled")
     _check_gate(program)
     _check_heads(program)
+    _check_units(program)
     known = {program.input.name: program.input}
     names: set[str] = set()
     for op in program.ops:
@@ -60,12 +63,47 @@ def check(program: Program) -> Program:
             f"program: its maps have {together:,} values together; at most {MOST_TOGETHER:,} are compiled: use fewer "
             "layers, or pool or stride earlier"
         )
+    _check_sums(program)
     used = {name for op in program.ops for name in op.constants}
     if used != set(program.constants):
         raise BlrcError(
             f"program: constants {sorted(used ^ set(program.constants))} are not used by exactly the ops that exist"
         )
     return program
+
+
+def _check_units(program: Program) -> None:
+    """Refuse units that are no numbers once they are multiplied, or too many or too few, and gates of values."""
+    if not program.values:
+        return
+    try:
+        check_units(program.values, tuple((each.name, "") for each in program.heads))
+        units = program.units
+    except (BlrcError, OverflowError) as error:
+        reason = "a scale beyond float64" if isinstance(error, OverflowError) else error
+        raise BlrcError(f"program: its units: {reason}") from None
+    if any(unit.scale < values.SMALLEST_SCALE for unit in units):
+        raise BlrcError(f"program: the scale of its values is below {values.SMALLEST_SCALE}; give a larger one")
+    if program.gate:
+        raise BlrcError("program: a gate stops at a likely label, and a network of values has no labels")
+
+
+def _check_sums(program: Program) -> None:
+    """Refuse members whose values may add up to more than int32 holds."""
+    if not program.values:
+        return
+    op, members = program.ops[-1], len(program.members)
+    assert isinstance(op, End)
+    largest = op.largest(program)
+    op.require(
+        members * largest < values.MOST_SUM,
+        f"{members} members' values, of up to {largest} each, may add up to more than int32 holds; take at most "
+        f"{(values.MOST_SUM - 1) // max(1, largest)} members",
+    )
+    most = max(largest * unit.scale + abs(unit.offset) for unit in program.units)
+    op.require(
+        most < values.MOST_REAL, f"its values reach {most:.1e} with their unit, beyond float32; give a smaller unit"
+    )
 
 
 def _check_heads(program: Program) -> None:

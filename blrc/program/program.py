@@ -27,16 +27,20 @@ range mean "always" (the lower bound) and "never" (the upper bound + 1).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from blrc.display import Brief
 from blrc.net.elements import DType
+from blrc.net.heads import Unit, Units
 from blrc.net.window import Window
-from blrc.program.head import scale_of
+from blrc.program import heads, values
+from blrc.program.head import Answer, scale_of
 from blrc.program.heads import Head, Part
 from blrc.program.ops.binary_scores import BinaryScores
 from blrc.program.ops.conv import Conv
@@ -79,6 +83,8 @@ class Program(Brief):
         gate: in Q16; where the first member's top probability is at least this, it answers alone (members used: 1),
             else all members together, the first among them. 0 is no gate. Of several heads, each must reach it.
         heads: the heads of a network with several, in the order of their scores; a network with one has no name for it.
+        values: of a network that gives values and no labels (`blrc.program.values`), what was said of the unit of each
+            head; empty for one that gives labels. Its scores are then the values.
     """
 
     input: Value
@@ -88,6 +94,7 @@ class Program(Brief):
     score_scale: float
     gate: int = 0
     heads: tuple[Head, ...] = ()
+    values: Units = ()
 
     @property
     def output(self) -> Value:
@@ -105,6 +112,29 @@ class Program(Brief):
             found.append(Part(slice(start, start + head.classes), scale_of(head.score_scale)))
             start += head.classes
         return tuple(found)
+
+    @property
+    def units(self) -> Units:
+        """Return what the integers of each head stand for: real value = scale x integer + offset; empty for labels."""
+        scales = [each.score_scale for each in self.heads] or [self.score_scale]
+        return tuple(
+            Unit(float(Fraction(unit.scale) * Fraction(scale)), unit.offset)
+            for unit, scale in zip(self.values, scales, strict=False)
+        )
+
+    def together(self, scores: Sequence[NDArray[Any]]) -> Answer:
+        """Return what members say together, from the scores ``(N, classes)`` of each, whether labels or values."""
+        return values.together(scores) if self.values else heads.ensemble(scores, self.parts, self.gate)
+
+    def real(self, integers: NDArray[Any]) -> NDArray[np.float64]:
+        """Return what values ``(N, values)``, or means of them, stand for (`units`), in float64."""
+        scale = np.repeat([unit.scale for unit in self.units], [p.place.stop - p.place.start for p in self.parts])
+        offset = np.repeat([unit.offset for unit in self.units], [p.place.stop - p.place.start for p in self.parts])
+        return np.asarray(integers * scale + offset)
+
+    def labels(self, scores: NDArray[Any]) -> NDArray[np.int64]:
+        """Return the labels of one member, ``(N,)`` or ``(N, heads)``; of values there are none, ``(N, 0)``."""
+        return np.empty((len(scores), 0), np.int64) if self.values else heads.labels(scores, self.parts)
 
     @property
     def macs(self) -> int:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from blrc.errors import BlrcError
 from blrc.net.elements import DType
+from blrc.net.heads import Unit
 from blrc.net.window import LIMIT, Window
 from blrc.program.head import MAX_CLASSES, MAX_MEMBERS, ONE
 from blrc.program.heads import Head
@@ -39,7 +40,9 @@ OF_TERNARY = 6
 """The first format that knows ternary weights."""
 OF_WHOLE = 8
 """The first format that knows weights of 8 bits."""
-FORMATS = tuple(range(1, 1 + max(OF_WHOLE, *(op.format for op in OPS.values()))))
+OF_VALUES = 9
+"""The first format that knows values; other programs are written without saying that they give labels."""
+FORMATS = tuple(range(1, 1 + max(OF_VALUES, *(op.format for op in OPS.values()))))
 """The formats that are read. A program is written in the first one that knows all of its parts."""
 LONGEST_STRUCTURE = 16 << 20  # bytes: 1,365 members of a thousand ops have less
 
@@ -117,6 +120,7 @@ def _read_structure(arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
 
 def _structure(program: Program) -> bytes:
     features = OF_HEADS if program.heads else OF_GATES if program.gate else 1
+    features = OF_VALUES if program.values else features
     number = max(features, *map(_format_of, program.ops))
     content = {
         "format": number,
@@ -129,6 +133,11 @@ def _structure(program: Program) -> bytes:
         **(
             {"heads": [{**asdict(h), "score_scale": h.score_scale.hex()} for h in program.heads]}
             if number >= OF_HEADS
+            else {}
+        ),
+        **(
+            {"values": [{"scale": u.scale.hex(), "offset": u.offset.hex()} for u in program.values]}
+            if number >= OF_VALUES
             else {}
         ),
     }
@@ -158,7 +167,8 @@ def _tables(program: Program) -> list[tuple[str, NDArray[Any]]]:
 def _rebuild(structure: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Program:
     """Build the program from its tables and the structure that `_structure` wrote; check the type of every field."""
     gates, heads = structure["format"] >= OF_GATES, structure["format"] >= OF_HEADS
-    named = (("gate",) if gates else ()) + (("heads",) if heads else ())
+    values = structure["format"] >= OF_VALUES
+    named = (("gate",) if gates else ()) + (("heads",) if heads else ()) + (("values",) if values else ())
     names = ("format", "input", "ops", "constants", "members", "score_scale", *named)
     later = [name for name, number in _LATER.items() if structure["format"] >= number]
     plain.fields("it", structure, names)
@@ -185,7 +195,16 @@ def _rebuild(structure: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Prog
         score_scale=_scale(structure["score_scale"]),
         gate=plain.whole("gate", structure["gate"], most=ONE) if gates else 0,
         heads=tuple(map(_head, plain.items("heads", structure["heads"]))) if heads else (),
+        values=tuple(map(_unit, plain.items("values", structure["values"]))) if values else (),
     )
+
+
+def _unit(content: Any) -> Unit:
+    held = plain.fields("a unit", content, ("scale", "offset"))
+    try:
+        return Unit(*(_scale(held[name], f"{name} of values") for name in ("scale", "offset")))
+    except BlrcError as error:
+        raise ValueError(str(error)) from None
 
 
 def _head(content: Any) -> Head:
@@ -205,11 +224,11 @@ def _tables_of(name: str, count: int, arrays: dict[str, NDArray[Any]]) -> tuple[
     return tuple(found)
 
 
-def _scale(text: Any) -> float:
+def _scale(text: Any, what: str = "score_scale") -> float:
     try:
-        return float.fromhex(plain.text("score_scale", text))
+        return float.fromhex(plain.text(what, text))
     except OverflowError:
-        raise ValueError(f"score_scale is {text!r}, which is beyond float64") from None
+        raise ValueError(f"{what} is {text!r}, which is beyond float64") from None
 
 
 def _value(what: str, content: Any) -> Value:

@@ -8,13 +8,13 @@ Arrays carry a batch in front of the program's H, W, C. Bits are booleans here (
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from blrc.program import head
-from blrc.program.heads import ensemble
 from blrc.program.ops.conv import BLOCK
 from blrc.program.program import Program
 
@@ -65,7 +65,7 @@ def answer(program: Program, raw: NDArray[Any], members: int | None = None) -> h
         members: ask only this many members from the first on, whatever the gate says.
     """
     count, gate = (len(program.members), program.gate) if members is None else (members, 0)
-    return ensemble([scores(program, raw, member) for member in range(count)], program.parts, gate)
+    return replace(program, gate=gate).together([scores(program, raw, member) for member in range(count)])
 
 
 def labels(class_scores: NDArray[np.int32]) -> NDArray[np.int64]:

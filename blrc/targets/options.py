@@ -62,15 +62,18 @@ class Emitted:
     about: Mapping[str, object]
 
 
-def check_heads(targets: Sequence[str], heads: Sequence[str]) -> None:
-    """Refuse targets that show one answer for a network with several heads.
+def check_heads(targets: Sequence[str], heads: Sequence[str], gives_values: bool = False) -> None:
+    """Refuse targets that show one label, for a network with several heads or one that gives values.
 
     Args:
         heads: the names of the network's heads, if it has several.
+        gives_values: whether it gives values and no labels.
 
     Raises:
-        BlrcError: one of the targets takes no heads.
+        BlrcError: one of the targets takes no heads, or no values.
     """
+    if gives_values and "web" in targets:
+        raise BlrcError("target web: a page shows a label, and the network gives values; leave out --target web")
     if heads and "web" in targets:
         raise BlrcError(
             f"target web: a page shows one answer, and the network has the heads {', '.join(heads)}; leave out "

@@ -22,7 +22,7 @@ from blrc.extras import lacking
 from blrc.lowering.statistics import moved_by_estimation
 from blrc.net.encoding import torch_layout
 from blrc.net.net import Net
-from blrc.program import heads, program_file, reference, vectors
+from blrc.program import program_file, reference, vectors
 from blrc.program.program import Program
 from blrc.targets.c.build.compiler import ToolError, find_compiler
 from blrc.targets.web.emit import MODEL
@@ -38,6 +38,7 @@ from blrc.verification.report import Report
 from blrc.verification.request import VerifyRequest
 from blrc.verification.run import InputSet, Progress, Tally, compare_inputs, compare_ops, compare_ties, not_compared
 
+TEST_SET = "test set"
 RANDOM_INPUTS = 10_000
 DEVICE_INPUTS = 200  # emulators are slow
 LOWERED_INPUTS = 256  # on which the program's bits are compared with the net's, layer by layer
@@ -68,8 +69,10 @@ def verify_folder(
     content = opened.contents[f"{opened.name}{VECTORS}"]
     problems = vectors.differences(content, opened.path(VECTORS), program, recorded)
     code = code_of(opened, recorded)
-    test = None
-    if request.data is not None:
+    test: labelled.Labelled | labelled.Valued | None = None
+    if request.data is not None and program.values:
+        test = labelled.load_values(request.data, program.input, None, whitening=whitening)
+    elif request.data is not None:
         classes = program.heads[0].classes if program.heads else program.classes
         test = labelled.load(request.data, program.input, classes, whitening=whitening)
     relowered = None if lower is None else lower(program.members, program.gate, manifest.norms, manifest.rounding)
@@ -84,12 +87,14 @@ def verify_folder(
         InputSet("adversarial inputs", adversarial_inputs(program.input)),
     ]
     if test is not None:
-        inputs.append(InputSet("test set", test.raw, test.labels))
+        inputs.append(InputSet(TEST_SET, test.raw, test.labels if isinstance(test, labelled.Labelled) else None))
     count = default_random(program) if request.random is None else request.random
     if count:
         inputs.append(InputSet("random inputs", random_inputs(program.input, count, seed)))
 
     against = None
+    if request.original is not None and program.values:
+        raise BlrcError(f"{folder}: gives values, and --original compares labels; leave it out")
     if request.original is not None:
         against = against_original(opened, request.original, [(each.raw, each.labels) for each in inputs], progress)
         problems += against.problems
@@ -140,7 +145,7 @@ def verify_folder(
         progress("torch network", 0, 1)
         raw = test.raw if test is not None else np.concatenate([i.raw for i in inputs])[:1000]
         agreement = _agreement(program, relowered[1][0], raw)
-        if relowered[2] is not None:
+        if relowered[2] is not None and not program.values:
             saved_labels = _agreement(program, relowered[2], raw).same_labels
         for member, net in enumerate(relowered[1]):
             other = first_other_bits(program, net, _torch_inputs(program, net, raw[:LOWERED_INPUTS]), member)
@@ -172,7 +177,7 @@ def verify_folder(
 
 def _device_inputs(program: Program, inputs: Sequence[InputSet], seed: int) -> list[InputSet]:
     """Return the recorded vectors, and the first inputs of the test set, or random ones if there is none."""
-    test = [InputSet(each.name, each.raw[:DEVICE_INPUTS]) for each in inputs if each.labels is not None]
+    test = [InputSet(each.name, each.raw[:DEVICE_INPUTS]) for each in inputs if each.name == TEST_SET]
     random = InputSet("random inputs", random_inputs(program.input, min(DEVICE_INPUTS, default_random(program)), seed))
     return [inputs[0], *(test or [random])]
 
@@ -197,7 +202,7 @@ def default_random(program: Program) -> int:
 
 
 def _agreement(program: Program, net: Net, raw: NDArray[Any]) -> Agreement:
-    labels = heads.labels(reference.scores(program, raw), program.parts)
+    labels = program.labels(reference.scores(program, raw))
     return torch_agreement(net, _torch_inputs(program, net, raw), labels)
 
 
@@ -218,7 +223,7 @@ def _report(
 ) -> Report:
     layers = {op.name: sum(counts.get(op.name, 0) for counts in tally.values.values()) for op in program.ops}
     stopping = [STOPPING] if any(engine.predict is not None for engine in engines) else []
-    for name in (LABEL, ANSWER, *stopping):
+    for name in (*(() if program.values else (LABEL,)), ANSWER, *stopping):
         layers[name] = sum(counts.get(name, 0) for counts in tally.values.values())
     accuracy = None
     if engines and tally.labelled and tally.difference is None:

@@ -104,8 +104,9 @@ def to_text(report: Report) -> str:
     lines.append(f"  {'in all':<20}{report.values_compared:>16,}")
     if report.agreement is not None:
         a = report.agreement
+        labels = f"{a.same_labels:,} of {a.labels:,} labels agree; " if a.labels else ""
         lines.append(
-            f"torch network (float64 norms): {a.same_labels:,} of {a.labels:,} labels agree; of {a.decisions:,} "
+            f"torch network (float64 norms): {labels}of {a.decisions:,} "
             f"decisions {a.ties} differ on an exact tie, {a.differences} elsewhere"
         )
     if report.moved is not None:

@@ -85,7 +85,7 @@ def compare_inputs(
                     first = {name: value[:count] for name, value in expected.items()}
                     found = future.result()
                     tally.add(engine.name, compare(program, member, first, found, engine.name, inputs.name, start))
-            together = heads.ensemble(scores, program.parts, program.gate)
+            together = program.together(scores)
             answering = [pool.submit(engine.answer, raw[:count]) for engine, count in at_work]
             for (engine, count), said in zip(at_work, answering, strict=True):
                 answer, shipped = said.result()
@@ -119,7 +119,11 @@ def _compare_stopping(
     if engine.predict is None or not len(raw):
         return
     for confidence in stopping.confidences(program, scores):
-        expected = stopping.predicted(scores, program.parts, program.gate, confidence)
+        expected = (
+            stopping.of_values(program, scores)
+            if program.values
+            else stopping.predicted(scores, program.parts, program.gate, confidence)
+        )
         what = f"predict with confidence {confidence}"
         found = engine.predict(raw, confidence)
         tally.add(engine.name, stopping.compare_stopping(expected, found, what, *where))
@@ -127,6 +131,8 @@ def _compare_stopping(
 
 def compare_ties(program: Program, engines: Sequence[Engine], tally: Tally) -> None:
     """Check that engines know exactly when no remaining member can change the label."""
+    if program.values:  # no label could be settled
+        return
     log_p, members = stopping.ties(program)
     for engine in engines:
         if engine.settled is not None:
@@ -142,7 +148,8 @@ def not_compared(program: Program, engines: Sequence[Engine], tally: Tally) -> l
     for engine in engines:
         counts = tally.values.get(engine.name, {})
         inner = [op.name for op in program.ops if not (engine.fuses_encode and isinstance(op, Encode))]
-        wanted = (*inner, LABEL, ANSWER) if engine.layers else (ANSWER,)
+        labels = () if program.values else (LABEL,)
+        wanted = (*inner, *labels, ANSWER) if engine.layers else (ANSWER,)
         wanted += () if engine.predict is None else (stopping.STOPPING,)
         missing = [name for name in wanted if not counts.get(name)]
         if missing:

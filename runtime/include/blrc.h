@@ -418,6 +418,14 @@ uint32_t blrc_head_variance(uint32_t members, uint32_t p, uint64_t p_squared);
 /* 1: whatever `remaining` further members say, the first maximum of log_p stays the same; else 0. */
 int32_t blrc_head_settled(int32_t classes, uint32_t remaining, const int32_t *log_p);
 
+/* Values of one member, added to an ensemble's sums for each value: sum, and sum of squares. The exporter proves that
+ * members times the largest magnitude stays below 2^31: then nothing overflows. */
+void blrc_values_add(int32_t count, const int32_t *values, int32_t *sum, uint64_t *squares);
+
+/* Mean over members >= 1, rounded to nearest, halves up, and population variance, rounded down, of one value. */
+int32_t blrc_values_mean(uint32_t members, int32_t sum);
+uint64_t blrc_values_variance(uint32_t members, int32_t sum, uint64_t squares);
+
 /* A hash over elements widened to 32 bits, not over bytes, so that it is the same on every machine. */
 #define BLRC_DIGEST_START 2166136261u
 uint32_t blrc_digest_bits(uint32_t words, const uint32_t *map);

@@ -240,3 +240,28 @@ def test_the_command_compares_heads_with_the_original(tmp_path: Path) -> None:
     done = CliRunner().invoke(main, ["verify", str(tmp_path / "out"), "--original", str(path), "--random", "50"])
     assert done.exit_code == 0, done.output
     assert "importing it gives the same program" in done.output and " 0 differ" in done.output
+
+
+def test_outputs_of_a_file_may_be_values_which_a_softmax_would_change(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    file = trunk(rng)
+    ends = heads(file, rng, real=True)
+    model = model_of(file, {name: ends[name] for name in ("digit", "colour")})
+    path = saved(model, tmp_path / "net.onnx")
+    units = {"digit": blrc.values(scale=2.0, offset=1.0), "colour": "values"}
+    found = blrc.import_onnx(path, outputs=units)
+    program, _ = build(found, [MAP])
+    raw = random_inputs(program.input, 50, 1)
+    held = by_runtime(model, (2 * raw.astype(np.float32) - 1).transpose(0, 3, 1, 2))
+    digit, colour = held["digit"], held["colour"]
+    real = program.real(reference.scores(program, raw))
+    scales = [unit.scale for unit in program.units]
+    assert np.abs(real[:, :7] - (2 * digit + 1)).max() <= scales[0] * 25 / 2 + 1e-5
+    assert np.abs(real[:, 7:] - colour).max() <= scales[1] * 25 / 2 + 1e-5
+    ended = saved(model_of(file, ends), tmp_path / "ended.onnx")
+    with pytest.raises(BlrcError, match=r"left out: the device gives probabilities itself.*would change them"):
+        blrc.import_onnx(ended, outputs="values")
+    assert blrc.import_onnx(ended).values == ()
+    written = ["import", str(path), "-o", str(tmp_path / "net.pt"), "--outputs", "values"]
+    assert CliRunner().invoke(main, written).exit_code == 0
+    assert len(blrc.load(tmp_path / "net.pt").values) == 2

@@ -141,8 +141,8 @@ def test_what_is_missing_or_newer_or_no_program_is_named(tmp_path: Path) -> None
     with pytest.raises(BlrcError, match=r"net\.program\.npz: not a blrc program, or damaged"):
         program_file.load(path)
     structure, arrays = contents()
-    with pytest.raises(BlrcError, match=r"program format 9, this blrc reads 1 to 8; export the model again"):
-        program_file.load(rewritten(path, {**structure, "format": 9}, arrays))
+    with pytest.raises(BlrcError, match=r"program format 10, this blrc reads 1 to 9; export the model again"):
+        program_file.load(rewritten(path, {**structure, "format": 10}, arrays))
     with pytest.raises(BlrcError, match=r"damaged program: it has no 'gate'; export"):
         program_file.load(rewritten(path, {**structure, "format": 2}, arrays))
     for gate in (0.5, "1", None, True, -1, 65537):

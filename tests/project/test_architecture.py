@@ -81,7 +81,7 @@ ROOMS = (
 )
 
 INSIDE = {
-    "program": "head heads ops program legal reference vectors program_file",
+    "program": "head heads ops values program legal reference vectors program_file",
     "program.ops": "op windows encode binarize conv pool flatten end scores binary_scores registry",
     "targets": "publication runtime_licence requests options naming onnx c web registry",
     "targets.c": "runtime_files kernels options layout size text build packages emit native machines",

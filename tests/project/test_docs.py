@@ -6,6 +6,7 @@ A comment before a block says otherwise, with the reason:
     <!-- fails: the budget is too small -->   has to end in status 1
     <!-- model: mnist --members 2 -->         the export for which a block of C is compiled
     <!-- model: heads digit and parity -->    likewise, of a network with these heads
+    <!-- model: values --members 2 -->        likewise, of a network that gives a value
 
 The blocks of a page run one after the other in a folder that has the repository's examples. Pages that a script has
 made are left out: what they show, that script has run.
@@ -17,7 +18,7 @@ import os
 import re
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -105,9 +106,11 @@ def test_the_c_of_a_page_compiles(page: Path, tmp_path: Path) -> None:
         assert name, "the first line includes the network's header"
         folder = tmp_path / str(number)
         members = block.reason.partition("--members ")[2] or "map"
-        model = (
-            saved(stochastic()) if block.reason == "heads digit and parity" else ROOT / "tests" / "golden" / "tiny.pt"
-        )
+        model = ROOT / "tests" / "golden" / "tiny.pt"
+        if block.reason == "heads digit and parity":
+            model = saved(stochastic())
+        elif block.reason.startswith("values "):
+            model = replace(saved(stochastic()).of_head("parity"), values=(blrc.values(),))
         blrc.export(model, folder=folder, targets=["c"], name=name[1], members=members)
         (folder / "page.c").write_text(block.code)
         command = ["cc", "-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-fsyntax-only", "page.c"]

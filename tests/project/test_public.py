@@ -22,7 +22,7 @@ from blrc.nn.gaussian import Gaussian
 
 TINY = Path(__file__).parents[1] / "golden" / "tiny.pt"
 FUNCTIONS = ("anytime", "bench", "bits", "compile", "evaluate", "export", "import_onnx", "inspect", "int8_codes",
-             "load", "pixel_bits", "pixel_codes", "pixels", "prune", "save", "train", "verify")  # fmt: skip
+             "load", "pixel_bits", "pixel_codes", "pixels", "prune", "save", "train", "values", "verify")  # fmt: skip
 
 
 def test_functions_take_keywords_after_the_first_argument() -> None:

@@ -7,6 +7,8 @@ from blrc.importing.flow import Answer, Scores, Sums
 from blrc.importing.ops.record import Args, Context, Taken
 from blrc.importing.refusal import RefusalError
 
+LEFT_OUT = "left out: the device gives"
+"""Begins what is said of a node that labels do without, and values do not."""
 _GIVES = {
     "Softmax": "probabilities",
     "LogSoftmax": "logarithms of probabilities",
@@ -28,6 +30,4 @@ def answer(ctx: Context, op: Op, args: Args) -> Taken:
     gives = _GIVES[op.kind]
     if not op.attributes.get("largest", 1):
         raise RefusalError("it takes the smallest score", "use the largest score for the label", then=x)
-    return Taken(
-        (Answer(x),) * len(op.outputs), f"left out: the device gives {gives} itself, from the scores before it"
-    )
+    return Taken((Answer(x),) * len(op.outputs), f"{LEFT_OUT} {gives} itself, from the scores before it")

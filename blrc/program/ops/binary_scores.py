@@ -46,11 +46,16 @@ class BinaryScores(End):
         super().check_tables(program)
         largest = self.fan_in * program.peak(self.x)
         self.require(2 * largest < INT32_MAX, f"sums up to {largest} do not fit int32")
+        # Twice, so that multiplier n + bias - 2 multiplier count, which a kernel may use, cannot overflow.
+        self.require(2 * self.largest(program) < INT32_MAX, "scores may overflow int32")
+
+    def largest(self, program: Context) -> int:
+        most, found = self.fan_in * program.peak(self.x), 0
         for member in range(len(program.members)):
             multiplier, bias = program.constant(self.multiplier, member), program.constant(self.bias, member)
-            for m, b in zip(multiplier.tolist(), bias.tolist(), strict=True):
-                # Twice, so that multiplier n + bias - 2 multiplier count, which a kernel may use, cannot overflow.
-                self.require(2 * (abs(m) * largest + abs(b)) < INT32_MAX, "scores may overflow int32")
+            pairs = zip(multiplier.tolist(), bias.tolist(), strict=True)
+            found = max(found, *(abs(m) * most + abs(b) for m, b in pairs))
+        return found
 
     def run(self, program: Context, x: NDArray[Any], member: int = 0) -> NDArray[Any]:
         multiplier, bias = program.constant(self.multiplier, member), program.constant(self.bias, member)

@@ -39,6 +39,10 @@ class End(WeightedOp):
         total = numbers_of(self.x, x).reshape(len(x), self.fan_in).astype(np.float64) @ rows.T.astype(np.float64)
         return np.asarray(total.astype(np.int64))
 
+    def largest(self, program: Context) -> int:
+        """Return a bound on the magnitude of every score, over all members."""
+        raise NotImplementedError
+
     def extreme(self, plus: NDArray[np.bool_]) -> NDArray[Any]:
         """Return an input that is as large as can be where `plus` says so, and as small as can be elsewhere."""
         return plus if self.x.dtype == "bits" else np.where(plus, self.x.element.high, 0).astype(self.x.element.value)

@@ -37,13 +37,16 @@ class Scores(End):
 
     def check_tables(self, program: Context) -> None:
         super().check_tables(program)
+        # Twice, so that the form bias - sum(w) + 2 sum(w at set bits), which kernels use, cannot overflow either.
+        self.require(2 * self.largest(program) < INT32_MAX, "scores may overflow int32")
+
+    def largest(self, program: Context) -> int:
         largest = program.peak(self.x)
         sums = [largest * sum_magnitudes(table) for table in program.constants[self.weights].tables]
-        for member in range(len(program.members)):
-            bias = program.constant(self.bias, member)
-            peak = sums[program.constants[self.weights].of_member[member]] + np.abs(bias.astype(np.int64))
-            # Twice, so that the form bias - sum(w) + 2 sum(w at set bits), which kernels use, cannot overflow either.
-            self.require(bool(np.all(2 * peak < INT32_MAX)), "scores may overflow int32")
+        return max(
+            int((sums[of_member] + np.abs(program.constant(self.bias, member).astype(np.int64))).max())
+            for member, of_member in enumerate(program.constants[self.weights].of_member)
+        )
 
     def run(self, program: Context, x: NDArray[Any], member: int = 0) -> NDArray[Any]:
         return vectors(self.sums(program, x, member) + program.constant(self.bias, member))

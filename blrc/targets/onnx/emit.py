@@ -19,6 +19,10 @@ Where the network has several heads, the scores of each are an output of its nam
 ``NAME.label``, ``NAME.log_p``, ``NAME.mean`` and ``NAME.variance``, and `members` is common to all; the metadata have
 ``blrc.heads`` and ``blrc.score_scale.NAME``.
 
+A network of values has `scores` too, or one output of each head's name; its metadata have ``blrc.scale`` and
+``blrc.offset`` (of heads ``blrc.scale.NAME`` and so on). It has no label, but `values`, float32 (N, values), the real
+values, of members their mean; and where there are members `sum`, int32 (N, values), the sum of their scores.
+
 ``--onnx-outputs scores`` leaves out all but the scores. ``--onnx-form float`` (`blrc.targets.onnx.float_form`) has a
 float32 `input` and float32 `scores`, which hold the same integers, and no other output.
 
@@ -74,11 +78,16 @@ def emit(program: Program, options: EmitOptions) -> Emitted:
     with _counted(graph, head_cost):
         scores = [tensor_name(program, program.output, k) for k in range(len(members))]
         if program.heads:
-            (onnx_head.lower_heads if has_head else onnx_head.split_heads)(graph, scores, program)
+            with_head = has_head and not program.values
+            (onnx_head.lower_heads if with_head else onnx_head.split_heads)(graph, scores, program)
+        elif program.values:
+            onnx_head.stack_scores(graph, scores, program.classes)
         elif has_head:
             onnx_head.lower_head(graph, scores, head.scale_of(program.score_scale), program.classes, program.gate)
         else:
             onnx_head.stack_scores(graph, scores, program.classes)
+        if program.values and has_head:
+            onnx_head.lower_values(graph, scores, program)
     inner = {info.name: info for k in range(len(members)) for info in _infos(program, k, form)}
     model = graph.model(
         options.name,
@@ -175,6 +184,10 @@ def _counted(graph: Graph, cost: _Cost) -> Iterator[None]:
 
 def _outputs(program: Program, kind: int, has_head: bool) -> list[onnx.ValueInfoProto]:
     members, found = len(program.members), list[onnx.ValueInfoProto]()
+    if program.values:
+        given = [(each.classes, each.name) for each in program.heads] or [(program.classes, "scores")]
+        found += [onnx_head.scores_info(members, count, kind, name) for count, name in given]
+        return [*found, *(onnx_head.value_infos(program) if has_head else [])]
     if not program.heads:
         found += onnx_head.outputs(program.classes) if has_head else []
         return [*found, onnx_head.scores_info(members, program.classes, kind)]
@@ -186,6 +199,15 @@ def _outputs(program: Program, kind: int, has_head: bool) -> list[onnx.ValueInfo
 
 def _scales(program: Program) -> dict[str, str]:
     """Return the metadata that give the scale of the scores: of the only head, or of each by its name."""
+    if program.values:
+        names = [f".{each.name}" for each in program.heads] or [""]
+        pairs = list(zip(names, program.units, strict=True))
+        return {
+            "blrc.outputs": "values",
+            **({"blrc.heads": json.dumps([each.name for each in program.heads])} if program.heads else {}),
+            **{f"blrc.scale{name}": repr(unit.scale) for name, unit in pairs},
+            **{f"blrc.offset{name}": repr(unit.offset) for name, unit in pairs},
+        }
     if not program.heads:
         return {"blrc.score_scale": repr(program.score_scale)}
     return {
@@ -202,6 +224,8 @@ def _describe(program: Program, options: EmitOptions) -> str:
     raw = "0 and 1" if program.input.dtype == "bits" else program.input.dtype
     what = "network" if len(program.members) == 1 else f"network, an ensemble of {len(program.members)} members"
     said = f"Binary neural {what}: {options.name}, compiled by blrc {options.version}. input: raw {raw}; "
+    if program.values:
+        return said + _describe_values(program, options)
     scores, scale = "scores", "blrc.score_scale"
     if program.heads:
         scores, scale = ", ".join(each.name for each in program.heads), "blrc.score_scale.NAME"
@@ -220,6 +244,19 @@ def _describe(program: Program, options: EmitOptions) -> str:
         f"{said}{scores}: int32, real score = score x {scale}. "
         "Inner bits are uint8 0 and 2 with zero point 1; inner codes are uint8 code + 128."
     )
+
+
+def _describe_values(program: Program, options: EmitOptions) -> str:
+    inner = "Inner bits are uint8 0 and 2 with zero point 1; inner codes are uint8 code + 128."
+    of_head, kind, said = ".NAME" if program.heads else "", "int32", ""
+    if options.onnx_form == "float":
+        kind, inner = "integers as float32", "Inner bits are -1 and +1; inner codes are -128 to 127."
+    elif options.onnx_outputs == "all":
+        mean = "" if len(program.members) == 1 else "mean over members of the "
+        total = "" if len(program.members) == 1 else "sum: of the members' scores; "
+        said = f"{total}values: {mean}real values, float32; "
+    scores = "an output by a head's name" if program.heads else "scores"
+    return f"{said}{scores}: {kind}, real value = score x blrc.scale{of_head} + blrc.offset{of_head}. {inner}"
 
 
 def _bytes(model: onnx.ModelProto) -> bytes:

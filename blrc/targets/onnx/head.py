@@ -28,6 +28,7 @@ from blrc.targets.onnx.softmax import bits_behind, log2, powers_sum, probability
 
 OUTPUTS = ("label", "log_p", "mean", "variance", "members")
 MEMBERS = "members"
+SUM, VALUES = "sum", "values"
 LARGEST_BEHIND = 2**31 - 2  # legal.py keeps scores within 2^30 of 0
 LARGEST_VARIANCE = 2**30  # of numbers from 0 to 2^16: (2^16 / 2)^2
 
@@ -41,6 +42,44 @@ def outputs(classes: int, head: str = "") -> list[onnx.ValueInfoProto]:
         for name, called in names.items()
         if name != MEMBERS or not head
     ]
+
+
+def value_infos(program: Program) -> list[onnx.ValueInfoProto]:
+    """Describe the outputs of a network of values beside the scores: `SUM` where there are members, and `VALUES`."""
+    found = []
+    for called, part in zip([each.name for each in program.heads] or [""], program.parts, strict=True):
+        shape: list[str | int] = ["N", part.place.stop - part.place.start]
+        if len(program.members) > 1:
+            found.append(helper.make_tensor_value_info(output_name(SUM, called), TensorProto.INT32, shape))
+        found.append(helper.make_tensor_value_info(output_name(VALUES, called), TensorProto.FLOAT, shape))
+    return found
+
+
+def lower_values(graph: Graph, scores: Sequence[str], program: Program) -> None:
+    """Add the nodes from the members' values to the sums over members and to real values, of each head.
+
+    Sums are added one by one, which is exact on int32 everywhere. Real values are float32: the mean in stated units.
+    """
+    total = scores[0]
+    for index, other in enumerate(scores[1:], 1):
+        total = graph.node(
+            "Add", [total, other], f"values/sum{index}" if program.heads or index < len(scores) - 1 else SUM
+        )
+    for place, (called, unit, part) in enumerate(
+        zip([each.name for each in program.heads] or [""], program.units, program.parts, strict=True)
+    ):
+        own, at = total, f"{called}/" if called else ""
+        if called:
+            bounds = (graph.integers(n) for n in (part.place.start, part.place.stop, 1))
+            name = output_name(SUM, called) if len(scores) > 1 else f"{at}values/own"
+            own = graph.node("Slice", [total, *bounds], name)
+        real = graph.node("Cast", [own], f"{at}values/real", to=TensorProto.FLOAT)
+        step, offset = (
+            graph.constant(f"float32/{what}{place}", np.array(number, dtype=np.float32))
+            for what, number in (("step", unit.scale / len(scores)), ("offset", unit.offset))
+        )
+        scaled = graph.node("Mul", [real, step], f"{at}values/scaled")
+        graph.node("Add", [scaled, offset], output_name(VALUES, called))
 
 
 def output_name(name: str, head: str) -> str:

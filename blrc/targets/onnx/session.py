@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,10 @@ from numpy.typing import NDArray
 from blrc.errors import BlrcError
 from blrc.net.elements import ELEMENTS
 from blrc.program import head
-from blrc.program.heads import ensemble
 from blrc.program.program import Op, Program, Value
 from blrc.targets.onnx import worker
 from blrc.targets.onnx.emit import FORMS, op_model
-from blrc.targets.onnx.head import MEMBERS, OUTPUTS, output_name
+from blrc.targets.onnx.head import MEMBERS, OUTPUTS, SUM, VALUES, output_name
 from blrc.targets.onnx.tensors import is_flat, tensor_name
 from blrc.targets.requests import OnnxForm
 
@@ -29,6 +29,7 @@ Engine = Callable[[bytes, Mapping[str, NDArray[Any]]], Arrays]
 """Model and inputs (any number of samples) to all outputs, by name."""
 
 BATCH = 256
+VALUE_ROUNDINGS = 5  # of float32 in a real value
 RUN_TIMEOUT = 3600  # seconds that another interpreter may take: longer is a runtime that hangs
 MOST_LOADED = 8  # files that an engine keeps loaded, and copies of a file that are kept: each holds tables of its own
 
@@ -66,13 +67,16 @@ class OnnxRun:
         if count == 0:
             none, log_p = np.empty(0, np.int64), np.empty((0, classes), np.int64)
             by_head = np.empty((0, len(names)), np.int64) if names else none
+            if self.program.values:
+                return self.program.together([np.empty((0, classes))]), np.empty((0, members, classes), np.int32)
             answer = head.Answer(by_head, log_p, by_head, by_head, none)
             return answer, np.empty((0, members, classes), np.int32)
         found = self._engine(self.model, {"input": _input_tensor(self.program.input, raw, self.form)})
         parts = [integers(name, found[name]).reshape(count, members, -1) for name in names or ["scores"]]
         scores = np.concatenate(parts, axis=2).astype(np.int32, copy=False)
         if MEMBERS not in found:
-            return ensemble(list(scores.transpose(1, 0, 2)), self.program.parts, self.program.gate), scores
+            answer = self.program.together(list(scores.transpose(1, 0, 2)))
+            return self._with_values(answer, found, names), scores
         if not names:
             return head.Answer(*(found[name] for name in OUTPUTS)), scores
 
@@ -82,6 +86,29 @@ class OnnxRun:
 
         label, log_p, mean, variance = map(joined, ("label", "log_p", "mean", "variance"))
         return head.Answer(label, log_p, mean, variance, found[MEMBERS]), scores
+
+    def _with_values(self, answer: head.Answer, found: Arrays, names: Sequence[str]) -> head.Answer:
+        """Return the answer with the file's own sums; compare its real values, if it has any, with exact ones.
+
+        Raises:
+            BlrcError: a real value is further away than float32 rounds.
+        """
+
+        def joined(output: str) -> NDArray[Any] | None:
+            each = [found[name] for part in names or [""] if (name := output_name(output, part)) in found]
+            return np.concatenate(each, axis=1) if each else None
+
+        total, values = joined(SUM), joined(VALUES)
+        if total is not None:
+            answer = replace(answer, log_p=total.astype(np.int64))
+        if values is not None:
+            exact = self.program.real(answer.log_p / answer.members[:, None])
+            offset = np.abs(self.program.real(np.zeros(self.program.classes)))
+            # Rounded are the sum, the factor, the product, the offset and what comes of them.
+            slack = VALUE_ROUNDINGS * 2.0**-24 * (np.abs(exact) + 2 * offset) + float(np.finfo(np.float32).tiny)
+            if values.shape != exact.shape or not (np.abs(values - exact) <= slack).all():
+                raise BlrcError("ONNX output 'values' is not what the sums stand for; export the model again")
+        return answer
 
     def run(self, raw: NDArray[Any], member: int = 0) -> Arrays:
         """Return all values of one member, as `reference.run` does, from a copy of the file in which each is an output.

@@ -73,7 +73,7 @@ def check_input(program: Program) -> None:
             several heads.
     """
     height, width, channels = program.input.shape
-    check_heads(["web"], [each.name for each in program.heads])
+    check_heads(["web"], [each.name for each in program.heads], bool(program.values))
     if program.input.dtype != "uint8":
         raise BlrcError(
             f"target web: the network takes {program.input.dtype}, and a page has pixels, which are uint8; train it on "

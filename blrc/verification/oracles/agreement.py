@@ -36,7 +36,7 @@ class Agreement:
         decisions: the number of bits and codes that were compared (layers with a norm).
         ties: the number of decisions in which float64 and the exact threshold differ on a tie.
         differences: the number of decisions that differ elsewhere; it must be 0.
-        labels: the number of inputs that were compared.
+        labels: the number of inputs whose labels were compared; 0 of a network that gives values.
         same_labels: the number of inputs to which the torch network gives the same label, for every head.
     """
 
@@ -52,7 +52,8 @@ def torch_agreement(net: Net, raw: NDArray[Any], labels: NDArray[np.int64]) -> A
 
     Args:
         raw: the inputs, ``(N, *shape)``.
-        labels: the program's labels for them, ``(N,)``, or ``(N, heads)``.
+        labels: the program's labels for them, ``(N,)``, or ``(N, heads)``; ``(N, 0)`` of a network that gives values,
+            of which only the decisions are compared (`blrc.verification.oracles.lowered` compares the values).
     """
     stages: dict[str, _Decisions] = {}
     behind = net.encoding.is_binary
@@ -67,7 +68,7 @@ def torch_agreement(net: Net, raw: NDArray[Any], labels: NDArray[np.int64]) -> A
         )
     counts = sum((stage.compare() for stage in stages.values()), np.zeros(3, dtype=np.int64))
     decisions, ties, differences = map(int, counts)
-    return Agreement(decisions, ties, differences, len(raw), same)
+    return Agreement(decisions, ties, differences, 0 if net.values else len(raw), same)
 
 
 class _Decisions:
@@ -148,6 +149,8 @@ def _same_labels(net: Net, stages: Mapping[str, _Decisions], raw: NDArray[Any], 
             x = sum_pool(x, piece.window)
         elif isinstance(piece, Flatten):
             x = x.reshape(len(x), -1)
+        elif net.values:
+            return 0  # the outputs, of which none is a label
         elif isinstance(piece, Softmax):
             scores = (x.reshape(len(x), -1) - float(piece.middle)) @ piece.weights.T + piece.bias
             same.append(scores.argmax(axis=1) == labels[:, len(same)])

@@ -44,13 +44,24 @@ def predicted(scores: Sequence[NDArray[np.int32]], parts: Parts, gate: int, conf
     return result
 
 
+def of_values(program: Program, scores: Sequence[NDArray[np.int32]]) -> Answers:
+    """Return what ``NAME_predict`` of values must give: the answer of all members, whatever they say."""
+    answer = program.together(scores)
+    squares = np.sum([each.astype(np.int64) ** 2 for each in scores], axis=0)
+    every_one = np.ones(len(scores[0]), np.bool_)
+    return Answers(
+        answer.label, answer.log_p, answer.label, squares, answer.mean, answer.variance, answer.members, every_one
+    )
+
+
 def confidences(program: Program, scores: Sequence[NDArray[np.int32]]) -> tuple[int, ...]:
     """Return the confidences to ask for, in Q16: off, 0.9, 0.99, one that some input has exactly, and the next above.
 
     The exact one is taken from an input that would go on otherwise, if there is one, because only there does it change
-    anything. A single network always stops after its only member, so only "off" is asked for.
+    anything. A single network always stops after its only member, and one of values asks them all, so only "off" is
+    asked for.
     """
-    if len(scores) == 1:
+    if len(scores) == 1 or program.values:
         return (0,)
     first = Tallies.start(len(scores[0]), program.parts).add(scores[0])
     mean = first.answer().mean

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 from random_programs import Builder, gated, random_inputs, top_probability
 
+from blrc.net.heads import Unit
+from blrc.program.heads import Head
 from blrc.program.program import Program, Value, Window
 from blrc.targets.c.kernels.registry import KERNELS
 
@@ -126,6 +129,13 @@ def smallest() -> Program:
     return gated(builder.finish(np.int8), 60000)
 
 
+def values() -> Program:
+    """Values in place of labels, of two heads and two members."""
+    program = binary_scores()
+    heads = (Head("a", 1, program.score_scale), Head("b", program.classes - 1, program.score_scale))
+    return replace(program, heads=heads, values=(Unit(0.5, -1.0), Unit()))
+
+
 PROGRAMS: dict[str, Callable[[], Program]] = {
     "gated": gated_members,
     "groups": words_of_groups,
@@ -134,6 +144,7 @@ PROGRAMS: dict[str, Callable[[], Program]] = {
     "bytes": bytes_of_levels,
     "ternary": ternary_layers,
     "whole": whole_layers,
+    "values": values,
 }
 
 PLAIN = {name for name, kernel in KERNELS.items() if not (kernel.takes_ram or kernel.inner)}

@@ -26,6 +26,9 @@ class Answers(Brief):
         log_p, p, p_squared: ``(N, classes)``, as in `blrc.program.head.Sums`.
         members: ``(N,)``, the number of members that were used.
         settled: bool ``(N,)``, whether no remaining member can change the label of any head.
+
+    Of a network of values, `label` and `p` are ``(N, 0)``, `log_p` and `p_squared` hold the sums of the values and of
+    their squares, `mean` and `variance` are ``(N, values)``, and `settled` says whether all members were asked.
     """
 
     label: Int64s
@@ -41,6 +44,10 @@ class Answers(Brief):
 def record(program: Program, order: str) -> np.dtype[Any]:
     """Return the NumPy type of what the driver writes for one input; `order` is ``<`` or ``>``."""
     classes, heads = program.classes, len(program.heads)
+    if program.values:
+        fields = [("log_p", "i4", classes), ("p_squared", "u8", classes), ("members", "u4", ())]
+        fields += [("mean", "i4", classes), ("variance", "u8", classes), ("settled", "i4", ())]
+        return np.dtype([(name, f"{order}{kind}", size) for name, kind, size in fields])
     sums = [("log_p", f"{order}i4", classes), ("p", f"{order}u4", classes), ("p_squared", f"{order}u8", classes)]
     rest = [
         (name, f"{order}{kind}", heads if heads and name in _BY_HEAD else ())
@@ -56,5 +63,7 @@ _BY_HEAD = ("label", "mean", "variance")
 def read(data: NDArray[np.uint8], program: Program, order: str) -> Answers:
     """Decode the answers from bytes ``(N, record size)``."""
     fields = np.ascontiguousarray(data).view(record(program, order)).reshape(-1)
-    found = {name: fields[name].astype(np.int64) for name in fields.dtype.names or ()}
+    none = np.empty((len(fields), 0), np.int64)
+    found: dict[str, NDArray[Any]] = {"label": none, "p": none} if program.values else {}
+    found |= {name: fields[name].astype(np.int64) for name in fields.dtype.names or ()}
     return Answers(**{**found, "settled": found["settled"] != 0})

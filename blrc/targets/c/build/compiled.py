@@ -51,6 +51,8 @@ class Compiled:
     def run(self, raw: NDArray[Any], member: int = 0) -> dict[str, NDArray[Any]]:
         """Return all values of every sample, as `blrc.program.reference.run` does, and ``label`` (int32, ``(N,)``).
 
+        A network of values has no labels.
+
         Codes that the C looks up as it reads them are never stored there, so the result does not have them either.
 
         Args:
@@ -71,7 +73,8 @@ class Compiled:
         *values, label = [np.concatenate(whole) for whole in parts]
         result = {value.name: raw.astype(bool) if value.dtype == "bits" else raw}
         result |= {y.name: self._decode(y, found) for y, found in zip(maps, values, strict=True)}
-        result["label"] = np.ascontiguousarray(label).view(f"{self._order}i4").astype(np.int32).reshape(-1)
+        if not self.program.values:
+            result["label"] = np.ascontiguousarray(label).view(f"{self._order}i4").astype(np.int32).reshape(-1)
         return result
 
     def run_op(self, op: str, x: NDArray[Any], member: int = 0) -> NDArray[Any]:

@@ -157,7 +157,7 @@ def certainty_bytes(objects: Sequence[Path], name: str, nm: str = "nm") -> int:
         raise BlrcError(f"measuring objects: {nm} not found; install binutils")
     output = run_tool([nm, "-S", "-P", *map(str, objects)], "measuring objects")
     functions = "|".join(CERTAINTY)
-    sizes = re.findall(rf"^{name}_(?:{functions}|blrc_head_\w+)\S* [tTrR] \w+ (\w+)", output, re.MULTILINE)
+    sizes = re.findall(rf"^{name}_(?:{functions}|blrc_(?:head|values)_\w+)\S* [tTrR] \w+ (\w+)", output, re.MULTILINE)
     return sum(int(nbytes, 16) for nbytes in sizes)
 
 

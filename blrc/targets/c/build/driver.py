@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from blrc.program.program import Value
+from blrc.targets.c.build.asking import LABELS, VALUES
 from blrc.targets.c.layout.layout import Layout, Step
 from blrc.targets.c.text import text
 from blrc.targets.c.text.symbols import Symbols, element
@@ -50,9 +51,10 @@ def core(symbols: Symbols) -> str:
     program = layout.program
     scratch = max(step.scratch for step in layout.steps)
     whole = text.fill(
-        _WHOLE,
+        _WHOLE + (VALUES if program.values else LABELS),
         {
             **text.model(name),
+            "NAME_CLASSES": symbols.outputs,
             "INPUT_TYPE": element(program.input),
             "GATED": f"{name}_gated(&driver_ensemble)" if program.gate else "0",
         },
@@ -91,7 +93,6 @@ _WHOLE = """\
 static uint32_t driver_arena[(NAME_ARENA_SIZE + 3) / 4];
 static int32_t driver_scores[NAME_CLASSES];
 static name_ensemble driver_ensemble;
-static name_answer driver_got[DRIVER_HEADS];
 
 /* All steps; the observer sees each output, where steps run row by row in parts. */
 static int driver_run(uint32_t member, const void *x, name_observer observer, void *context)
@@ -110,57 +111,6 @@ static void driver_part(void (*write)(const void *data, uint32_t bytes), int32_t
     write(data, bytes);
 }
 
-/* So many members (0: all, or the first alone where it is gated), or as many as the model wants for this confidence.
- * 1: the answer is settled; 0; or an error. */
-static int driver_ask(int predict, uint32_t argument, const void *x)
-{
-    const INPUT_TYPE *const input = (const INPUT_TYPE *)x;
-    uint32_t k;
-    int status;
-
-    if (predict) {
-        status = name_predict(input, driver_arena, &driver_ensemble, argument, driver_got);
-    } else {
-        status = name_init(&driver_ensemble);
-        for (k = 0; k < (argument == 0 ? DRIVER_MEMBERS : argument) && status == 0; ++k) {
-            status = name_add(&driver_ensemble, input, driver_arena);
-            if (argument == 0 && GATED) {
-                break;
-            }
-        }
-        if (status == 0) {
-            status = name_result(&driver_ensemble, driver_got);
-        }
-    }
-    return status < 0 ? status : name_is_final(&driver_ensemble);
-}
-
-/* What driver_ask found: the sums, the answer, and whether it is settled (answers.record). */
-static void driver_tell(void (*write)(const void *data, uint32_t bytes), int32_t settled)
-{
-    int32_t head;
-
-    write(driver_ensemble.log_p, sizeof driver_ensemble.log_p);
-    write(driver_ensemble.p, sizeof driver_ensemble.p);
-    write(driver_ensemble.p_squared, sizeof driver_ensemble.p_squared);
-    for (head = 0; head < DRIVER_HEADS; ++head) {
-        write(&driver_got[head].label, sizeof driver_got[head].label);
-    }
-    write(&driver_got[0].members, sizeof driver_got[0].members);
-    for (head = 0; head < DRIVER_HEADS; ++head) {
-        write(&driver_got[head].mean, sizeof driver_got[head].mean);
-    }
-    for (head = 0; head < DRIVER_HEADS; ++head) {
-        write(&driver_got[head].variance, sizeof driver_got[head].variance);
-    }
-    write(&settled, sizeof settled);
-}
-
-/* Whether the members and sums of log p that lie in driver_ensemble have settled the label. */
-static int32_t driver_settled(void)
-{
-    return name_is_final(&driver_ensemble);
-}
 """
 
 
@@ -298,9 +248,11 @@ int main(int argc, char **argv)
             driver_part(driver_write, DRIVER_OPS, &word, sizeof word);
         } else if (strcmp(mode, "settle") == 0) {
             driver_ensemble.members = driver_x[0];
+#ifdef DRIVER_SETTLES
             memcpy(driver_ensemble.log_p, driver_x + 1, sizeof driver_ensemble.log_p);
             word = driver_settled();
             driver_write(&word, sizeof word);
+#endif
         } else if (strcmp(mode, "op") == 0) {
             driver_step(op, member, driver_x, driver_y);
             driver_write(driver_y, driver_y_bytes[op]);

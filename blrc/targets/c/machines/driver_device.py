@@ -63,6 +63,7 @@ static int device_answer(int predict, uint32_t argument)
 
 static void device_settle(void)
 {
+#ifdef DRIVER_SETTLES
     int32_t settled;
 
     while (io_read(&driver_ensemble.members, 4) == 4 &&
@@ -70,6 +71,7 @@ static void device_settle(void)
         settled = driver_settled();
         io_write(&settled, sizeof settled);
     }
+#endif
 }
 
 int main(void)

@@ -225,10 +225,12 @@ class EmulatedBuild(Compiled):
     def stack(self) -> int:
         """Return a bound on the stack, in bytes, of a call of the model.
 
-        A single network counts the deeper of ``NAME_classify`` and ``NAME_predict``, an ensemble ``NAME_predict``.
+        A single network counts the deeper of ``NAME_classify`` (of values ``NAME_values``) and ``NAME_predict``, an
+        ensemble ``NAME_predict``.
         Without a call graph the bound is looser (`blrc.targets.c.build.compiler.stack_bound`).
         """
-        calls = ("predict",) if len(self.program.members) > 1 else ("classify", "predict")
+        single = "values" if self.program.values else "classify"
+        calls = ("predict",) if len(self.program.members) > 1 else (single, "predict")
         return max(map(self._stack, calls))
 
     def _stack(self, call: str) -> int:

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from blrc.datasets.whitening import Whitening
 from blrc.errors import BlrcError
-from blrc.program.heads import labels as labels_of
 from blrc.program.program import Program, Value
 from blrc.targets.c.build.answers import Answers
 from blrc.targets.c.layout.layout import Step
@@ -24,7 +23,7 @@ Order = Literal["NHWC", "NCHW"]
 
 
 class Native:
-    """Run a network or ensemble that is compiled for this machine: ``native(images)`` gives labels.
+    """Run a network or ensemble that is compiled for this machine: ``native(images)`` gives labels, or real values.
 
     Inputs are batches in device layout, ``(N, H, W, C)``: uint8 or int8 as the program takes them, booleans (or uint8
     of 0 and 1) for bits. C-contiguous arrays are read where they lie; other arrays are copied part by part. Any number
@@ -65,10 +64,11 @@ class Native:
             self.built = shared.built
             self.calls = Calls(shared.path, name, max(1, macs), slots)
 
-    def __call__(self, raw: NDArray[Any], threads: int | None = None, order: Order = "NHWC") -> NDArray[np.int64]:
-        """Return labels ``(N,)``, of several heads ``(N, heads)``; those of an ensemble are its joint answer.
+    def __call__(self, raw: NDArray[Any], threads: int | None = None, order: Order = "NHWC") -> NDArray[Any]:
+        """Return labels, int64 ``(N,)``, of several heads ``(N, heads)``; those of an ensemble are its joint answer.
 
-        Members of an ensemble that cannot change the label any more are not asked.
+        Members of an ensemble that cannot change the label any more are not asked. A network of values gives these,
+        float64 ``(N, values)`` in the units that were stated, and an ensemble their means over all members.
 
         Args:
             raw: the batch; see the class.
@@ -78,9 +78,12 @@ class Native:
         Raises:
             BlrcError: the batch has another shape or type than the program takes.
         """
+        if self.program.values:
+            answers = self.answers(raw, threads=threads, order=order)
+            return self.program.real(answers.log_p / answers.members[:, None])
         x = self._batch(self.program.input, raw, order)
         if len(self.program.members) == 1 and self.program.heads:
-            return labels_of(self.scores(raw, threads=threads, order=order), self.program.parts)
+            return self.program.labels(self.scores(raw, threads=threads, order=order))
         labels = np.empty(self._by_head(x), np.int64)
         if len(self.program.members) == 1:
             self._spread("scores", x, lambda i, work: (0, work, None, labels[i:]), threads)
@@ -91,7 +94,7 @@ class Native:
     def scores(
         self, raw: NDArray[Any], member: int = 0, threads: int | None = None, order: Order = "NHWC"
     ) -> NDArray[np.int32]:
-        """Return the scores of one member, ``(N, classes)``, as `blrc.program.reference.scores` does.
+        """Return the scores (or values) of one member, ``(N, classes)``, as `blrc.program.reference.scores` does.
 
         Raises:
             BlrcError: as for a call; or there is no such member.
@@ -135,7 +138,8 @@ class Native:
         classes = self.program.classes
         sums = [np.empty((len(x), classes), np.int64) for _ in range(3)]
         by_head = self._by_head(x)
-        rest = [np.empty(shape, np.int64) for shape in (by_head, len(x), by_head, by_head)]
+        each = (len(x), classes) if self.program.values else by_head
+        rest = [np.empty(shape, np.int64) for shape in (by_head, len(x), each, each)]
         settled = np.empty(len(x), np.bool_)
 
         def arguments(i: int, work: Work) -> tuple[Any, ...]:
@@ -144,6 +148,7 @@ class Native:
 
         self._spread("answers", x, arguments, threads)
         log_p, p, p_squared = sums
+        p = p[:, :0] if self.program.values else p
         label, used, mean, variance = rest
         return Answers(label, log_p, p, p_squared, mean, variance, used, settled)
 
@@ -151,6 +156,8 @@ class Native:
         self, raw: NDArray[Any], member: int = 0, threads: int | None = None, order: Order = "NHWC"
     ) -> dict[str, NDArray[Any]]:
         """Return all values of every sample, as `blrc.program.reference.run` does, and ``label`` (int32, ``(N,)``).
+
+        A network of values has no labels.
 
         Codes that the C looks up as it reads them are never stored there, so the result does not have them either.
 
@@ -168,7 +175,8 @@ class Native:
 
         self._spread("run", x, arguments, threads)
         shown = np.ascontiguousarray(x)
-        return {value.name: shown.view(bool) if value.dtype == "bits" else shown, **maps, "label": labels}
+        shown = shown.view(bool) if value.dtype == "bits" else shown
+        return {value.name: shown, **maps, **({} if self.program.values else {"label": labels})}
 
     def run_op(
         self, op: str, x: NDArray[Any], member: int = 0, threads: int | None = None, repeats: int = 1
@@ -224,6 +232,8 @@ class Native:
 
     def _by_head(self, x: NDArray[Any]) -> tuple[int, ...]:
         """Return the shape of the labels for a batch."""
+        if self.program.values:
+            return (len(x), 0)
         return (len(x), len(self.program.heads)) if self.program.heads else (len(x),)
 
     def _member(self, member: int) -> int:

@@ -46,7 +46,7 @@ def structure(program: Program) -> Program:
         table = constant.tables[constant.of_member[0]]
         constants[name] = Constant((table if name in kept else np.zeros_like(table),) * SLOTS, tuple(range(SLOTS)))
     members = tuple(f"slot {slot}" for slot in range(SLOTS))
-    return replace(program, constants=constants, members=members, score_scale=1.0, gate=0, heads=())
+    return replace(program, constants=constants, members=members, score_scale=1.0, gate=0, heads=(), values=())
 
 
 class Slots:

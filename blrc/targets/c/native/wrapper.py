@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 
 from blrc.targets.c.build.driver import most_words, step_cases
+from blrc.targets.c.native.answering import LABELS, VALUES
 from blrc.targets.c.native.maps import MAPS, map_of
 from blrc.targets.c.text.symbols import Symbols, element
 
@@ -31,7 +32,8 @@ def host_wrapper(symbols: Symbols) -> str:
     - ``scores(x, count, member, work, scores, labels)`` computes scores and labels; ``scores`` may be null.
     - ``answers(x, count, predict, argument, work, log_p, p, p_squared, label, members, mean, variance, settled)`` does
       what the driver's ``add`` and ``predict`` do. Where ``log_p`` is null, it writes only ``label``. A sample
-      has as many labels, means and variances as there are heads.
+      has as many labels, means and variances as there are heads; one of values has none of labels and ``p``, and
+      means and variances of each value. Its sums stand in ``log_p``, those of squares in ``p_squared``.
     - ``run(x, count, member, work, outputs, labels)`` writes every step's output; ``outputs`` has one pointer for each.
     - ``op(index, repeats, x, count, member, work, y)`` runs one step alone, `repeats` times on each sample.
     """
@@ -50,12 +52,15 @@ def host_wrapper(symbols: Symbols) -> str:
         "HOST_HEADS": str(len(layout.program.parts)),
         "GATED": f"{symbols.name}_gated(&work->ensemble)" if layout.program.gate else "0",
         "REFUSE": symbols.refuse(),
+        "NAME_CLASSES": symbols.outputs,
         "host_": entry(symbols.name, ""),
         "NAME_": f"{symbols.upper}_",
         "name_": f"{symbols.name}_",
     }
     # In one pass: what is put in may hold the words, a model may be called steps.
-    text = re.sub(rf"\b({'|'.join(words)})", lambda found: words[found[1]], _TEXT.replace("MAPS\n", MAPS))
+    answers = VALUES if layout.program.values else LABELS
+    template = _TEXT.replace("ANSWERS\n", answers).replace("MAPS\n", MAPS)
+    text = re.sub(rf"\b({'|'.join(words)})", lambda found: words[found[1]], template)
     return f'#include "{symbols.name}.c"\n' + text
 
 
@@ -127,65 +132,7 @@ NAME_SHOWN int host_scores(const unsigned char *x, uint64_t count, uint32_t memb
     return 0;
 }
 
-static int host_ask(int predict, uint32_t argument, host_work *work, const INPUT_TYPE *input, name_answer *answer)
-{
-    uint32_t k;
-    int status;
-
-    if (predict) {
-        return name_predict(input, work->arena, &work->ensemble, argument, answer);
-    }
-    status = name_init(&work->ensemble);
-    for (k = 0; k < (argument == 0 ? NAME_MEMBERS : argument) && status == 0; ++k) {
-        status = name_add(&work->ensemble, input, work->arena);
-        if (argument == 0 && GATED) {
-            break;
-        }
-    }
-    return status < 0 ? status : name_result(&work->ensemble, answer);
-}
-
-NAME_SHOWN int host_answers(const unsigned char *x, uint64_t count, int predict, uint32_t argument, host_work *work,
-                            int64_t *log_p, int64_t *p, int64_t *p_squared, int64_t *label, int64_t *members,
-                            int64_t *mean, int64_t *variance, unsigned char *settled);
-NAME_SHOWN int host_answers(const unsigned char *x, uint64_t count, int predict, uint32_t argument, host_work *work,
-                            int64_t *log_p, int64_t *p, int64_t *p_squared, int64_t *label, int64_t *members,
-                            int64_t *mean, int64_t *variance, unsigned char *settled)
-{
-    uint64_t i;
-    int32_t c;
-
-    for (i = 0; i < count; ++i) {
-        const INPUT_TYPE *const input = (const INPUT_TYPE *)host_pack(&host_input_map, x, work->x);
-        name_answer answer[HOST_HEADS];
-        const int status = host_ask(predict, argument, work, input, answer);
-        const int done = status < 0 ? status : name_is_final(&work->ensemble);
-
-        if (done < 0) {
-            return done;
-        }
-        for (c = 0; c < HOST_HEADS; ++c) {
-            *label++ = answer[c].label;
-        }
-        x += host_input_map.outside;
-        if (log_p == 0) {
-            continue;
-        }
-        for (c = 0; c < NAME_CLASSES; ++c) {
-            *log_p++ = work->ensemble.log_p[c];
-            *p++ = work->ensemble.p[c];
-            *p_squared++ = (int64_t)work->ensemble.p_squared[c];
-        }
-        for (c = 0; c < HOST_HEADS; ++c) {
-            *mean++ = answer[c].mean;
-            *variance++ = answer[c].variance;
-        }
-        members[i] = answer[0].members;
-        settled[i] = (unsigned char)done;
-    }
-    return 0;
-}
-
+ANSWERS
 static void host_keep(void *context, uint32_t member, int32_t op, const void *output, uint32_t bytes)
 {
     host_watch *const watch = (host_watch *)context;

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from blrc.targets.c.packages.example import reporting
+from blrc.targets.c.packages.example import CALL, OPENING, reporting
 from blrc.targets.c.packages.library import Library
 from blrc.targets.publication import UNSPECIFIED
 
@@ -23,7 +23,7 @@ _FUNCTIONS = ("observe", "init", "add", "result", "is_final", "predict", "selfte
 _TYPES = ("ensemble", "answer")
 
 _SKETCH = f"""\
-/* Classifies a recorded image with @name@: its label, how certain it is, and the time it took (at 115200 baud). */
+/* {OPENING} time it took (at 115200 baud). */
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -52,7 +52,7 @@ void setup()
 void loop()
 {{
     const unsigned long start = micros();
-    const int label = name_predict(name_image, arena, &members, 0, ONE(&answer)ONEHEADS(answer)HEADS);
+    const int label = {CALL};
     const unsigned long spent = micros() - start;
 
     report(label, spent);
@@ -69,12 +69,11 @@ Library. Then File, Examples, @name@, classify is a complete sketch.
 def files(library: Library) -> dict[str, str]:
     """Return the package's files by path."""
     program = library.symbols.layout.program
-    functions = [
-        *_FUNCTIONS,
-        *(["classify"] if len(program.members) == 1 else []),
-        *(["label"] if program.heads else []),
-    ]
-    keywords = [f"{library.name}_{word}\tKEYWORD1" for word in _TYPES]
+    single = "values" if program.values else "classify"
+    functions = [*_FUNCTIONS, *([single] if len(program.members) == 1 else []), *(["label"] if program.heads else [])]
+    of_labels = {"is_final", "answer", "label"} if program.values else set()
+    functions = [word for word in functions if word not in of_labels]
+    keywords = [f"{library.name}_{word}\tKEYWORD1" for word in _TYPES if word not in of_labels]
     keywords += [f"{library.name}_{word}\tKEYWORD2" for word in sorted(functions)]
     known = library.publication
     optional = {"url": known.url, "license": known.license}

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from blrc.targets.c.packages.example import reporting
+from blrc.targets.c.packages.example import AS_RECORDED, CALL, OPENING, reporting
 from blrc.targets.c.packages.library import Library, lines
 from blrc.targets.publication import cmake
 
@@ -65,7 +65,7 @@ target_link_libraries(classify PRIVATE @name@::@name@)
 """
 
 HOST_MAIN = f"""\
-/* Classifies a recorded image with @name@: its label, how certain it is, and the processor time it took. */
+/* {OPENING} processor time it took. */
 #include <stdio.h>
 #include <time.h>
 
@@ -76,11 +76,11 @@ HOST_MAIN = f"""\
 int main(void)
 {{
     const clock_t start = clock();
-    const int label = name_predict(name_image, arena, &members, 0, ONE(&answer)ONEHEADS(answer)HEADS);
+    const int label = {CALL};
     const uint64_t ticks = (uint64_t)(clock() - start);
 
     report(label, (unsigned long)(ticks * 1000000 / (uint64_t)CLOCKS_PER_SEC));
-    return label == NAME_IMAGE_LABEL ? 0 : 1;
+    return {AS_RECORDED} ? 0 : 1;
 }}
 """
 

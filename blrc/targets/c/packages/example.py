@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blrc.net.elements import ELEMENTS
-from blrc.program.heads import ensemble
 from blrc.program.program import Value
 from blrc.program.vectors import Vectors, memory
 from blrc.targets.c.text import text
 from blrc.targets.c.text.symbols import Symbols, element, head
 
 SHADES = " .:-=+#%@"
+_SAYS = "what the reference says of it"
 LARGEST_DRAWING = (64, 100)  # rows and columns
 
 
@@ -25,14 +25,19 @@ def image_header(symbols: Symbols, version: str, vectors: Vectors) -> str:
     That input is a calibration sample if the checkpoint has any.
     """
     program, upper = symbols.layout.program, symbols.upper
-    scores = [member.scores[:1] for member in vectors.members]
-    labels = np.atleast_1d(ensemble(scores, program.parts, program.gate).label[0]).tolist()
+    answer = program.together([member.scores[:1] for member in vectors.members])
+    labels = np.atleast_1d(answer.label[0]).tolist()
+    said = (
+        text.define(f"{upper}_IMAGE_VALUES", f"{{{', '.join(map(str, answer.mean[0].tolist()))}}}", _SAYS)
+        if program.values
+        else text.define(f"{upper}_IMAGE_LABEL", labels[0], _SAYS)
+    )
     flat = memory(program.input, vectors.inputs[:1]).reshape(-1)
     c_type = element(program.input)
     body = (
         "#include <stdint.h>\n\n"
-        + text.define(f"{upper}_IMAGE_LABEL", labels[0], "what the reference says of it")
-        + (text.define(f"{upper}_IMAGE_LABELS", f"{{{', '.join(map(str, labels))}}}") if program.heads else "")
+        + said
+        + (text.define(f"{upper}_IMAGE_LABELS", f"{{{', '.join(map(str, labels))}}}") if len(labels) > 1 else "")
         + "\n"
         + drawing(program.input, vectors.inputs[0])
         + text.array(f"static const {c_type} {symbols.name}_image[{len(flat)}]", flat)
@@ -53,6 +58,17 @@ def drawing(value: Value, image: NDArray[np.generic]) -> str:
     return "/*" + "".join(f"\n *  {row}".rstrip() for row in rows) + "\n */\n"
 
 
+_SHOWS = "LABELS(its label, how certain it is,)LABELSVALUES(its values)VALUES"
+OPENING = f"Classifies a recorded image with @name@: {_SHOWS} and the"
+"""The first words of the comment on every example; which time it is follows."""
+CALL = (
+    "name_predict(name_image, arena, &members, "
+    "LABELS(0, )LABELSONE(&answer)ONEHEADS(answer)HEADSVALUES(values, 0)VALUES)"
+)
+"""The call that asks the network, whose result `report` is given."""
+AS_RECORDED = "LABELS(label == NAME_IMAGE_LABEL)LABELSVALUES(label == 0 && as_recorded() == NAME_VALUES)VALUES"
+"""Whether its answer is the recorded one."""
+
 REPORT = """\
 static uint32_t arena[(NAME_ARENA_SIZE + 3) / 4]; /* of words, so that it is aligned */
 static name_ensemble members;
@@ -60,13 +76,26 @@ ONE(static name_answer answer;
 )ONEHEADS(static name_answer answer[NAME_HEADS];
 static const char *const heads[NAME_HEADS] = NAME_HEADS_NAMES;
 static const int recorded[NAME_HEADS] = NAME_IMAGE_LABELS;
-)HEADS
+)HEADSVALUES(static int32_t values[NAME_VALUES];
+static const int32_t recorded[NAME_VALUES] = NAME_IMAGE_VALUES;
+
+static int as_recorded(void)
+{
+    int i = 0;
+
+    while (i < NAME_VALUES && values[i] == recorded[i]) {
+        ++i;
+    }
+    return i;
+}
+)VALUES
 static void report(int label, unsigned long microseconds)
 {
 ONE(    const unsigned long percent = ((unsigned long)answer.mean * 10000 + 32768) / 65536; /* its hundredths */
     const unsigned long variance = (unsigned long)(((uint64_t)answer.variance * 1000000) >> 32); /* millionths */
 )ONEHEADS(    int i;
-)HEADS
+)HEADSVALUES(    int i;
+)VALUES
     if (label < 0) {
         @print@("error %d (see @name@.h)\\n", label);
         return;
@@ -83,7 +112,12 @@ ONE(    @print@("label: %d (%s)\\n", label, label == NAME_IMAGE_LABEL ? "as reco
         @print@("certainty: %lu.%02lu %%, variance 0.%06lu\\n", percent / 100, percent % 100, variance);
     }
     @print@("members asked: %lu of %d\\n", (unsigned long)answer[0].members, NAME_MEMBERS);
-)HEADS    @print@("time: %lu us\\n", microseconds);
+)HEADSVALUES(    for (i = 0; i < NAME_VALUES; ++i) {
+        @print@("value: %ld (%s)\\n", (long)values[i],
+        @space@ values[i] == recorded[i] ? "as recorded" : "NOT what was recorded");
+    }
+    @print@("members asked: %lu of %d\\n", (unsigned long)members.members, NAME_MEMBERS);
+)VALUES    @print@("time: %lu us\\n", microseconds);
 }
 """
 """Label, mean probability and variance of the members asked, and time, without floats. Its printer is @print@."""

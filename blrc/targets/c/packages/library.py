@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from blrc.targets.c.text import text
-from blrc.targets.c.text.ensemble import chosen
+from blrc.targets.c.text.ends.ensemble import chosen
 from blrc.targets.c.text.symbols import Symbols, describe
 from blrc.targets.publication import UNSPECIFIED, Publication, markdown
 from blrc.targets.runtime_licence import LICENCE, RUNTIME_LICENCE
@@ -48,9 +48,10 @@ class Library:
         program = self.symbols.layout.program
         members = len(program.members)
         what = "a binary neural network" if members == 1 else f"an ensemble of {members} binary neural networks"
-        classes = f"{program.classes} classes"
+        word = "values" if program.values else "classes"
+        classes = f"{program.classes} {word}"
         if program.heads:
-            classes = " and ".join(f"{head.classes} classes of {head.name}" for head in program.heads)
+            classes = " and ".join(f"{head.classes} {word} of {head.name}" for head in program.heads)
         return f"{self.name}: {what} in integers, {describe(program.input)} to {classes}"
 
     @property
@@ -69,7 +70,7 @@ class Library:
     def fill(self, template: str, **more: str) -> str:
         """Return `template` with its placeholders filled in.
 
-        Passages for several heads or for one are chosen first (`blrc.targets.c.text.ensemble.chosen`). The model's
+        Passages for several heads or for one are chosen first (`blrc.targets.c.text.ends.ensemble.chosen`). The model's
         name replaces ``name_``, ``NAME_``, ``@name@`` and ``@NAME@``. The version of blrc, the package's
         version, the description, the digest, the sentences on the input and the values of `more` replace their words
         between ``@``.

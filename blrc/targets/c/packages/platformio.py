@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from blrc.targets.c.packages.example import reporting
+from blrc.targets.c.packages.example import AS_RECORDED, CALL, OPENING, reporting
 from blrc.targets.c.packages.library import Library
 
 _INI = """\
@@ -27,7 +27,7 @@ platform = native
 """
 
 _MAIN = f"""\
-/* Classifies a recorded image with @name@: its label, how certain it is, and the time it took (at 115200 baud). */
+/* {OPENING} time it took (at 115200 baud). */
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -68,11 +68,11 @@ static unsigned long now()
 static int classify()
 {{
     const unsigned long start = now();
-    const int label = name_predict(name_image, arena, &members, 0, ONE(&answer)ONEHEADS(answer)HEADS);
+    const int label = {CALL};
     const unsigned long spent = now() - start;
 
     report(label, spent);
-    return label == NAME_IMAGE_LABEL ? 0 : 1;
+    return {AS_RECORDED} ? 0 : 1;
 }}
 
 #ifdef ARDUINO

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from blrc.targets.c.packages.example import reporting
+from blrc.targets.c.packages.example import CALL, OPENING, reporting
 from blrc.targets.c.packages.library import Library, lines
 
 # Names are quoted everywhere: in YAML a model called no, or on, would be a boolean. The option and the library have a
@@ -56,7 +56,7 @@ CONFIG_MAIN_STACK_SIZE=4096
 _SAMPLE = """\
 sample:
   name: "@name@ classify"
-  description: "Classifies a recorded image and prints label, certainty and time"
+  description: "Classifies a recorded image and prints LABELS(label, certainty)LABELSVALUES(values)VALUES and time"
 tests:
   blrc.@name@.classify:
     tags: blrc
@@ -65,13 +65,14 @@ tests:
       type: multi_line
       ordered: true
       regex:
-        - 'label: [0-9]+ \\(as recorded\\)'
+LABELS(        - 'label: [0-9]+ \\(as recorded\\)'
         - 'certainty: .*'
-        - 'time: .*'
+)LABELSVALUES(        - 'value: -?[0-9]+ \\(as recorded\\)'
+)VALUES        - 'time: .*'
 """
 
 _MAIN = f"""\
-/* Classifies a recorded image with @name@: its label, how certain it is, and the time it took. */
+/* {OPENING} time it took. */
 #include <stdint.h>
 
 #include <zephyr/kernel.h>
@@ -84,7 +85,7 @@ _MAIN = f"""\
 int main(void)
 {{
     const uint32_t start = k_cycle_get_32();
-    const int label = name_predict(name_image, arena, &members, 0, ONE(&answer)ONEHEADS(answer)HEADS);
+    const int label = {CALL};
     const uint32_t cycles = k_cycle_get_32() - start;
 
     report(label, (unsigned long)k_cyc_to_us_floor32(cycles));

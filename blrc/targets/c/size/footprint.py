@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from blrc.program.program import Program
 from blrc.targets.c.kernels.registry import KERNELS
 from blrc.targets.c.layout.layout import CPUS, Layout, Step
 from blrc.targets.c.layout.macros import runtime_macros
@@ -26,6 +27,7 @@ STRIPS_FRAME = 32  # added to the frame of observe if steps run in strips
 STRIP_BYTES = 24  # added for each step in strips: its state, and the address of its map
 PART_BYTES = 112  # added for each group of strips: the geometry of the rows at hand
 ENSEMBLE_CODE = 332
+VALUES_CODE = 320  # the same functions of a network that gives values
 GATE_CODE = 64
 HEADS_CODE = 52  # what several heads add: NAME_label, and the limits of the scores
 HEAD_BYTES = 12  # for each head: where its scores begin, a multiplier and a shift
@@ -123,7 +125,7 @@ def measure(layout: Layout) -> Memory:
         for table in step.tables
         for pointers in [4 * len(table.of_member) if len(table.arrays) > 1 else 0]
     ]
-    certainty = code_of["head"] + _ensemble_code(layout)
+    certainty = code_of["values" if program.values else "head"] + _ensemble_code(layout)
     code = [
         Part("", "code", _own_code(layout)),
         *(Part("", "code", code_of[name]) for name in sorted(runtime_files(layout))),
@@ -145,20 +147,26 @@ def measure(layout: Layout) -> Memory:
 
 
 def call_stacks(layout: Layout) -> dict[str, int]:
-    """Return the stack that ``NAME_predict`` takes, and for a single network also ``NAME_classify``, by call."""
+    """Return the stack that ``NAME_predict`` takes, and for a single network also ``NAME_classify``, by call.
+
+    A network of values has ``NAME_values`` in place of it.
+    """
     deepest = max(step_stacks(layout).values())
-    classify = {} if len(layout.program.members) > 1 else {"classify": CLASSIFY_FRAME + deepest}
+    single = "values" if layout.program.values else "classify"
+    classify = {} if len(layout.program.members) > 1 else {single: CLASSIFY_FRAME + deepest}
     frames = _predict_frames(layout)
     return {**classify, "predict": max(frames + deepest, PREDICT_OTHER + frames - PREDICT_FRAMES)}
 
 
 def _predict_frames(layout: Layout) -> int:
     """Return the bytes of the frames of predict and add, above observe."""
-    return PREDICT_FRAMES + (HEADS_FRAME if layout.program.heads else 0)
+    return PREDICT_FRAMES + (HEADS_FRAME if layout.program.heads and not layout.program.values else 0)
 
 
 def _ensemble_code(layout: Layout) -> int:
     """Return the bytes of the functions of ``<name>.c`` that combine the answers of members."""
+    if layout.program.values:
+        return VALUES_CODE
     several, gate = bool(layout.program.heads), layout.program.gate > 0
     heads = several * (HEADS_ENSEMBLE_CODE + gate * HEADS_GATE_CODE)
     return ENSEMBLE_CODE + gate * GATE_CODE + heads
@@ -171,14 +179,22 @@ def given(layout: Layout) -> list[Part]:
         Part("", "arena", layout.arena_bytes),
         Part("", "input", program.input.nbytes),
         Part("", "scores", 0 if together else program.output.nbytes),
-        Part("", "sums of members", 8 + 16 * program.classes + 16 * len(program.parts) if together else 0),
+        Part("", "sums of members", _sums(program) if together else 0),
     ]
+
+
+def _sums(program: Program) -> int:
+    """Return the bytes of the sums of members and of what they say."""
+    if program.values:
+        return 8 + 24 * program.classes  # with mean and variance of each value
+    return 8 + 16 * program.classes + 16 * len(program.parts)
 
 
 def runtime_files(layout: Layout) -> set[str]:
     """Return the runtime's files that a firmware links to classify, without prefix and ending."""
     kernels = {source for step in layout.steps for source in step.record.sources(CPUS[layout.cpu])}
-    return kernels | {"argmax", "digest"} | ({"strips"} if layout.rows else set())
+    ends = {"digest"} if layout.program.values else {"argmax", "digest"}
+    return kernels | ends | ({"strips"} if layout.rows else set())
 
 
 def buffer_bytes(function: str, macros: Mapping[str, int]) -> int:
@@ -222,6 +238,6 @@ def _own_code(layout: Layout) -> int:
     shapes = sum(SHAPE_BYTES[step.record.geometry] for step in layout.steps)
     choices = sum(len(table.arrays) > 1 for step in layout.steps for table in step.tables)
     strips = sum(72 + 12 * steps for steps in _strip_groups(layout))
-    count = len(layout.program.heads)
+    count = 0 if layout.program.values else len(layout.program.heads)
     heads = HEADS_CODE + HEAD_BYTES * count if count else 0
     return 104 + 56 * len(layout.steps) + 4 * choices + strips + shapes + heads

@@ -12,7 +12,8 @@ from blrc.targets.c.kernels.registry import fitting
 from blrc.targets.c.layout.layout import CPUS, HOSTS, PORTABLE, Layout, lay_out
 from blrc.targets.c.size import footprint
 from blrc.targets.c.text import text
-from blrc.targets.c.text.ensemble import declarations
+from blrc.targets.c.text.ends import values
+from blrc.targets.c.text.ends.ensemble import declarations
 from blrc.targets.c.text.symbols import Symbols, describe, element, elements, head
 
 
@@ -75,7 +76,7 @@ def _macros(symbols: Symbols, vectors: int) -> str:
         ("INPUT_WIDTH", width, ""),
         ("INPUT_CHANNELS", channels, ""),
         ("INPUT_SIZE", elements(program.input), f"elements ({element(program.input)}) of the input"),
-        ("CLASSES", program.classes, "elements (int32_t) of the scores"),
+        *([] if program.values else [("CLASSES", program.classes, "elements (int32_t) of the scores")]),
         ("ARENA_SIZE", layout.arena_bytes, "bytes of scratch memory"),
         ("VECTORS", vectors, "recorded inputs of the self-test"),
         ("ERROR_NULL", "(-1)", "a pointer is null"),
@@ -117,6 +118,8 @@ def _macros(symbols: Symbols, vectors: int) -> str:
 
 def _heads(program: Program) -> list[tuple[str, object, str]]:
     """Return the macros of a network with several heads: how many, and for each its number and where its scores lie."""
+    if program.values:
+        return values.macros(program)
     if not program.heads:
         return []
     names = ", ".join(text.string(each.name) for each in program.heads)
@@ -155,16 +158,20 @@ def _functions(symbols: Symbols, vectors: int) -> str:
     parts = [
         text.comment(f"Everywhere:\n\ninput: {upper}_INPUT_SIZE elements; {layout_of_input}.\n{arena}") + "\n",
     ]
-    heads = symbols.layout.program.heads
+    program = symbols.layout.program
+    heads = () if program.values else program.heads
     of_first, largest = ("", "of the largest") if not heads else (" by the first head", "of its largest")
-    if len(symbols.layout.program.members) == 1:
+    one, gives = "The class of one input", f"scores: {symbols.outputs} results. The class is the first {largest}."
+    if program.values:
+        one, gives = "0 and the values of one input", f"scores: {symbols.outputs} results, the values."
+    function, results = ("values", "values") if program.values else ("classify", "scores")
+    if len(program.members) == 1:
+        told = gives.replace("scores:", f"{results}:")
         parts += [
-            text.comment(
-                f"The class of one input{of_first}, or a negative {upper}_ERROR_*.\n\n"
-                f"scores: {upper}_CLASSES results. The class is the first {largest}."
-            ),
-            f"int {name}_classify({pointer}, void *arena, int32_t *scores);\n\n",
+            text.comment(f"{one}{of_first}, or a negative {upper}_ERROR_*.\n\n{told}"),
+            f"int {name}_{function}({pointer}, void *arena, int32_t *{results});\n\n",
         ]
+    alone = "0 and one member's values by itself" if program.values else f"One member's class by itself{of_first}"
     parts += [
         *(_label(symbols) if heads else []),
         declarations(symbols) + "\n",
@@ -174,8 +181,7 @@ def _functions(symbols: Symbols, vectors: int) -> str:
         ),
         text.wrap(f"typedef void (*{name}_observer)(", OBSERVED, ");") + "\n",
         text.comment(
-            f"One member's class by itself{of_first}, or a negative {upper}_ERROR_*; tells `observer`, if not null, of "
-            f"every step.\n\nscores: {upper}_CLASSES results. The class is the first {largest}."
+            f"{alone}, or a negative {upper}_ERROR_*; tells `observer`, if not null, of every step.\n\n{gives}"
         ),
         text.wrap(f"int {name}_observe(", observe_arguments(symbols), ");"),
         "\n",

@@ -37,7 +37,8 @@ def runtime_sources(layout: Layout, name: str) -> dict[str, str]:
         BlrcError: the runtime does not define a macro, so the installation is damaged.
     """
     sources = {f"blrc_{source}.c" for step in layout.steps for source in step.record.sources(CPUS[layout.cpu])}
-    sources |= {f"blrc_{source}.c" for source in ("argmax", "digest", "head", *(["strips"] if layout.rows else []))}
+    ends = ("values",) if layout.program.values else ("argmax", "head")
+    sources |= {f"blrc_{source}.c" for source in (*ends, "digest", *(["strips"] if layout.rows else []))}
     paths = runtime_files()
     texts = {file: path.read_text(encoding="ascii") for file, path in paths.items()}
     for macro, value in runtime_macros(layout).items():

@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from blrc.program.heads import ensemble
 from blrc.program.vectors import Vectors, memory
 from blrc.targets.c.text import stored, text
-from blrc.targets.c.text.ensemble import chosen
+from blrc.targets.c.text.ends import values
+from blrc.targets.c.text.ends.ensemble import chosen
+from blrc.targets.c.text.ends.recorded import LABELS, expected
 from blrc.targets.c.text.reflow import reflow
 from blrc.targets.c.text.symbols import Symbols, element, elements, head
 
@@ -34,9 +35,7 @@ def selftest_file(symbols: Symbols, version: str, vectors: Vectors) -> str:
         2, 0, 1
     )
     scores = [member.scores[:n] for member in vectors.members]
-    answer = ensemble(scores, program.parts, program.gate)
-    used = np.broadcast_to(answer.members if not program.heads else answer.members[:, None], answer.label.shape)
-    moments = np.stack([answer.label, used, answer.mean, answer.variance], axis=-1)
+    answer = program.together(scores)
     inputs = memory(program.input, vectors.inputs[:n])
 
     def table(role: str, array: NDArray[Any]) -> str:
@@ -52,10 +51,7 @@ def selftest_file(symbols: Symbols, version: str, vectors: Vectors) -> str:
         + table("inputs", inputs)
         + text.comment("for each input and each member the digest of what each step gives")
         + table("digests", digests)
-        + text.comment("for each input what all members say: the sums of log2 p")
-        + table("log_p", answer.log_p.astype(np.int32))
-        + text.comment("and label, members, mean, variance" + (" of each head" if program.heads else ""))
-        + table("answers", moments.astype(np.int32))
+        + expected(program, answer, table)
         + "\n"
         + reflow(_functions(symbols))
     )
@@ -67,9 +63,10 @@ def _functions(symbols: Symbols) -> str:
     return (
         _digest(symbols)
         + text.fill(
-            chosen(_SELFTEST, program),
+            chosen(_MEMBER + (values.SELFTEST if program.values else LABELS) + _ALL, program),
             {
                 **text.model(name),
+                "NAME_CLASSES": symbols.outputs,
                 " GATED": f" && {name}_gated(&ensemble) != 1" if program.gate else "",
                 "INPUT_TYPE": element(program.input),
                 "ENDS": ", ".join(str(part.place.stop) for part in program.parts),
@@ -128,7 +125,7 @@ static uint32_t name_vector_bytes(uint32_t count, const uint8_t *map)
 
 """
 
-_SELFTEST = """\
+_MEMBER = """\
 static void name_vector_add(void *context, uint32_t member, int32_t op, const void *output, uint32_t bytes)
 {
     uint32_t *const digests = (uint32_t *)context;
@@ -190,57 +187,8 @@ ONE(    for (i = 0; i < NAME_CLASSES && first == NAME_OPS; ++i) {
 )HEADS    return first == NAME_OPS ? 0 : (int)(1 + (int32_t)member * NAME_OPS + first);
 }
 
-/* All members' answer to one input. */
-static int name_vector_ensemble(int32_t vector, const INPUT_TYPE *input, void *arena)
-{
-    NAME_BLRC_TABLE(int32_t) const log_p =
-        NAME_BLRC_SKIP(int32_t, NAME_BLRC_FAR(name_vector_log_p), vector * NAME_CLASSES);ONE(
-    NAME_BLRC_TABLE(int32_t) const expected = NAME_BLRC_SKIP(int32_t, NAME_BLRC_FAR(name_vector_answers), vector * 4);
-)ONEHEADS(
-    NAME_BLRC_TABLE(int32_t) const expected =
-        NAME_BLRC_SKIP(int32_t, NAME_BLRC_FAR(name_vector_answers), vector * (4 * NAME_HEADS));
-)HEADS    name_ensemble ensemble;
-ONE(    name_answer answer = {-1, 0, 0, 0};
-)ONEHEADS(    name_answer answer[NAME_HEADS];
-)HEADS    int32_t i;
-    int status = name_init(&ensemble);
-
-    for (i = 0; i < NAME_MEMBERS && status == 0 GATED; ++i) {
-        status = name_add(&ensemble, input, arena);
-    }
-    if (status != 0) {
-        return status;
-    }
-    status = name_result(&ensemble, ONE(&answer)ONEHEADS(answer)HEADS);
-    if (status < 0) {
-        return status;
-    }
-    for (i = 0; i < NAME_CLASSES; ++i) {
-        if (ensemble.log_p[i] != NAME_BLRC_READ(int32_t, log_p, i)) {
-            return 1 + NAME_MEMBERS * NAME_OPS;
-        }
-    }
-ONE(    if (answer.label != NAME_BLRC_READ(int32_t, expected, 0) ||
-        answer.members != (uint32_t)NAME_BLRC_READ(int32_t, expected, 1) ||
-        answer.mean != (uint32_t)NAME_BLRC_READ(int32_t, expected, 2) ||
-        answer.variance != (uint32_t)NAME_BLRC_READ(int32_t, expected, 3) ||
-        (answer.members == NAME_MEMBERS && name_is_final(&ensemble) != 1)) {
-        return 1 + NAME_MEMBERS * NAME_OPS;
-    }
-)ONEHEADS(    for (i = 0; i < NAME_HEADS; ++i) {
-        if (answer[i].label != NAME_BLRC_READ(int32_t, expected, 4 * i) ||
-            answer[i].members != (uint32_t)NAME_BLRC_READ(int32_t, expected, 4 * i + 1) ||
-            answer[i].mean != (uint32_t)NAME_BLRC_READ(int32_t, expected, 4 * i + 2) ||
-            answer[i].variance != (uint32_t)NAME_BLRC_READ(int32_t, expected, 4 * i + 3)) {
-            return 1 + NAME_MEMBERS * NAME_OPS;
-        }
-    }
-    if (status != answer[0].label || (ensemble.members == NAME_MEMBERS && name_is_final(&ensemble) != 1)) {
-        return 1 + NAME_MEMBERS * NAME_OPS;
-    }
-)HEADS    return 0;
-}
-
+"""
+_ALL = """
 #if defined(NAME_BLRC_FAR_TABLES)
 /* A recorded input, copied from flash to where the model reads inputs. */
 static const INPUT_TYPE *name_vector_input(int32_t vector, INPUT_TYPE *copy)

@@ -8,7 +8,8 @@ from blrc.program.program import Conv, Pool, SumPool, Window
 from blrc.targets.c.kernels.kernel import Number
 from blrc.targets.c.layout.layout import Layout, Step, Table
 from blrc.targets.c.layout.strips import scratch_of
-from blrc.targets.c.text import ensemble, stored, tables, text
+from blrc.targets.c.text import stored, tables, text
+from blrc.targets.c.text.ends import ensemble
 from blrc.targets.c.text.header import OBSERVED, observe_arguments
 from blrc.targets.c.text.symbols import Symbols, describe, element, head
 
@@ -282,9 +283,12 @@ def _public(symbols: Symbols) -> str:
     name, upper = symbols.name, symbols.upper
     observe = text.wrap(f"int {name}_observe(", observe_arguments(symbols), ")")
     pointer = f"const {element(symbols.layout.program.input)} *input"
+    values = bool(symbols.layout.program.values)
+    given = "0" if values else f"(int){symbols.runtime('argmax')}({_first_classes(symbols)}, scores)"
+    function, results = ("values", "values") if values else ("classify", "scores")
     classify = (
-        f"\nint {name}_classify({pointer}, void *arena, int32_t *scores)\n{{\n"
-        f"    return {name}_observe(0, input, arena, scores, 0, 0);\n}}\n"
+        f"\nint {name}_{function}({pointer}, void *arena, int32_t *{results})\n{{\n"
+        f"    return {name}_observe(0, input, arena, {results}, 0, 0);\n}}\n"
     )
     return (
         f"{observe}{{\n"
@@ -292,8 +296,7 @@ def _public(symbols: Symbols) -> str:
         f"    if ((uintptr_t)arena % {upper}_ARENA_ALIGN != 0) {{\n        return {upper}_ERROR_ALIGN;\n    }}\n"
         f"    if (member >= {upper}_MEMBERS) {{\n        return {upper}_ERROR_MEMBERS;\n    }}\n"
         f"    {name}_run(member, input, arena, scores, observer, context);\n"
-        f"    return (int){symbols.runtime('argmax')}({_first_classes(symbols)}, scores);\n}}\n"
-        + (classify if len(symbols.layout.program.members) == 1 else "")
+        f"    return {given};\n}}\n" + (classify if len(symbols.layout.program.members) == 1 else "")
     )
 
 

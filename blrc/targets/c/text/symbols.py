@@ -58,6 +58,11 @@ class Symbols:
     def upper(self) -> str:
         return self.name.upper()
 
+    @property
+    def outputs(self) -> str:
+        """Return the name of the macro for the number of outputs: scores of classes, or values."""
+        return f"{self.upper}_{'VALUES' if self.layout.program.values else 'CLASSES'}"
+
     def step(self, step: Step) -> str:
         """Return the name of the static function that runs one step."""
         return f"{self.name}_op_{self.steps[step.op.name]}"

@@ -6,6 +6,7 @@ import re
 
 from blrc.program.program import Program
 from blrc.targets.c.text import text
+from blrc.targets.c.text.ends import values
 from blrc.targets.c.text.symbols import Symbols, element
 
 
@@ -13,12 +14,17 @@ def definitions(symbols: Symbols) -> str:
     """Return the functions for ``<name>.c``."""
     layout = symbols.layout
     parts = layout.program.parts
+    common = {
+        **text.model(symbols.name),
+        "INPUT_TYPE": element(layout.program.input),
+        "SCORES_AT": str(layout.arena.offsets[layout.program.output.name] // 4),
+    }
+    if layout.program.values:
+        return text.fill(values.DEFINITIONS, common)
     return text.fill(
         chosen(_ENSEMBLE, layout.program),
         {
-            **text.model(symbols.name),
-            "INPUT_TYPE": element(layout.program.input),
-            "SCORES_AT": str(layout.arena.offsets[layout.program.output.name] // 4),
+            **common,
             "MULTIPLIER": str(parts[0].scale.multiplier),
             "SHIFT": str(parts[0].scale.shift),
             "STARTS": ", ".join(str(n) for n in (0, *(part.place.stop for part in parts))),
@@ -31,23 +37,31 @@ def definitions(symbols: Symbols) -> str:
 def declarations(symbols: Symbols) -> str:
     """Return the declarations of the ensemble's functions and types for ``<name>.h``."""
     program = symbols.layout.program
-    values = {**text.model(symbols.name), "INPUT_TYPE": element(program.input)}
-    return text.fill(chosen(_DECLARATIONS, program), values)
+    words = {**text.model(symbols.name), "INPUT_TYPE": element(program.input)}
+    return text.fill(_ALIGNED + (values.DECLARATIONS if program.values else chosen(_DECLARATIONS, program)), words)
 
 
 def chosen(template: str, program: Program) -> str:
     """Return the template with those of its passages that a program needs.
 
     They lie between GATE( and )GATE if there is a gate, HEADS( and )HEADS if there are several heads, and between ONE(
-    and )ONE if there is one.
+    and )ONE if there is one. A network of values has only those between VALUES( and )VALUES, and one of labels those
+    between LABELS( and )LABELS.
     """
-    kept = {"GATE": program.gate > 0, "HEADS": bool(program.heads), "ONE": not program.heads}
+    labels = not program.values
+    kept = {
+        "GATE": program.gate > 0,
+        "HEADS": labels and bool(program.heads),
+        "ONE": labels and not program.heads,
+        "LABELS": labels,
+        "VALUES": not labels,
+    }
     for word, keep in kept.items():
         template = re.sub(rf"{word}\((.*?)\){word}", r"\1" if keep else "", template, flags=re.DOTALL)
     return template
 
 
-_DECLARATIONS = """\
+_ALIGNED = """\
 /* Sums lie where they would by themselves, even where structs are packed (-fpack-struct). */
 #if defined(__GNUC__) && !defined(__AVR__)
 #define NAME_ALIGNED(bytes) __attribute__((aligned(bytes)))
@@ -55,6 +69,9 @@ _DECLARATIONS = """\
 #define NAME_ALIGNED(bytes)
 #endif
 
+"""
+
+_DECLARATIONS = """\
 /* What the members so far say of one input: sums over members for each class. Yours to keep; the functions fill it. */
 typedef struct name_ensemble {
     uint32_t members; /* how many have been added */
