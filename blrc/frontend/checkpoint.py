@@ -19,7 +19,7 @@ A file may come from a stranger, so everything in it is checked for its type, it
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -61,7 +61,8 @@ if TYPE_CHECKING:
 FORMAT = "blrc-checkpoint"
 REAL_FORMAT = "blrc-full-precision"
 VERSION = 3
-"""The newest version that is read; see `version_of`."""
+OF_VALUES = 3
+"""The newest version that is read (see `version_of`), and the first that knows networks which give values."""
 _KEYS = ("format", "version", "nodes", "tensors", "input", "calibration", "whitening", "original", "heads", "values")
 _SINGLE = np.finfo(np.float32)
 
@@ -215,9 +216,9 @@ def load(path: str | Path) -> Checkpoint:
     return checkpoint
 
 
-def version_of(nodes: Sequence[Node]) -> int:
-    """Return the version of the format that holds these layers: the oldest whose readers know them."""
-    return max((kind_of(node).since for node in nodes), default=1)
+def version_of(checkpoint: Checkpoint) -> int:
+    """Return the version of the format that holds a network: the oldest whose readers know all of it."""
+    return max(OF_VALUES if checkpoint.values else 1, *(kind_of(node).since for node in checkpoint.nodes))
 
 
 def _decode(content: Mapping[str, Any], source: str) -> Checkpoint:

@@ -108,7 +108,7 @@ def write(checkpoint: Checkpoint, path: Path, compact: bool = False) -> None:
     tensors = {key: torch.from_numpy(np.array(small.get(key, value))) for key, value in checkpoint.tensors.items()}
     content = {
         "format": FORMAT,
-        "version": version_of(checkpoint.nodes),
+        "version": version_of(checkpoint),
         "nodes": [{**asdict(node), "inputs": list(node.inputs)} for node in checkpoint.nodes],
         "tensors": tensors,
         "input": {

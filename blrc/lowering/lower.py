@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from blrc.errors import BlrcError
 from blrc.lowering import affine
 from blrc.lowering.translate import Lowered, input_value, translate
-from blrc.net.net import Net, Softmax, check_finite
+from blrc.net.net import LARGEST_WEIGHT, Net, Reals, Softmax, check_finite
 from blrc.net.pieces import ScoreStage, pieces
 from blrc.net.shapes import check_shapes
 from blrc.program import values
@@ -28,6 +28,11 @@ from blrc.program.head import SMALLEST_SCALE
 from blrc.program.heads import Head
 from blrc.program.legal import check
 from blrc.program.program import Constant, Conv, Pool, Program, Value
+
+FEW = 64
+"""Weights of a last layer that are looked at first."""
+ROUNDED = 1e-12
+"""Relative distance from whole numbers that products of floats may have."""
 
 
 def lower(nets: Sequence[Net], gate: int = 0) -> Program:
@@ -54,6 +59,9 @@ def lower(nets: Sequence[Net], gate: int = 0) -> Program:
 def score_scale(nets: Sequence[Net]) -> float:
     """Return the real score of one integer unit, which all members share; the largest weight becomes 127.
 
+    Where all weights are whole numbers times one unit, as in networks that were quantised elsewhere, a part of that
+    unit is taken, so that no weight is rounded.
+
     If all weights are 0 there are only biases, and the largest of them becomes 2^16. The scale is never below
     `SMALLEST_SCALE`, that of values, of which no softmax is taken, not below `values.SMALLEST_SCALE`. A binary last
     layer has its own rule (`blrc.lowering.affine.score_scale`).
@@ -67,6 +75,7 @@ def score_scale(nets: Sequence[Net]) -> float:
         return affine.score_scale(binary, gives_values)
     smallest = values.SMALLEST_SCALE if gives_values else SMALLEST_SCALE
     peak, bias, name = 0.0, 0.0, ""
+    ends: list[Softmax] = []
     for net in nets:
         last = pieces(net)[-1]
         if isinstance(last, Softmax) and isinstance(net.layers[-1], Softmax):
@@ -75,13 +84,29 @@ def score_scale(nets: Sequence[Net]) -> float:
             peak = max(peak, float(np.abs(last.weights).max()))
             bias = max(bias, float(np.abs(last.bias).max()))
             name = last.name
+            ends.append(last)
     if 0 < peak < smallest / 2:
         raise BlrcError(
             f"layer {name!r}: its weights (times the step of the levels that it reads) are at most {peak:.1e}, and "
             f"would all become 0, since the unit of scores is at least {smallest:.1e}; multiply weights and "
             "bias, or the step, by a power of two"
         )
+    if peak and (unit := _whole_unit([last.weights for last in ends], peak)) >= smallest:
+        return unit
     return max(peak / 127.0 or bias / 2**16 or 1.0, smallest)
+
+
+def _whole_unit(weights: Sequence[Reals], peak: float) -> float:
+    """Return the unit of which last layers' weights are whole numbers up to 127, as large ones as fit; 0 if none is."""
+    few = [table.reshape(-1)[:FEW] for table in weights]  # which leave no unit in most networks
+    for most in range(1, LARGEST_WEIGHT + 1):
+        if all(_are_whole(each * (most / peak), most) for each in (*few, *weights)):
+            return peak / (LARGEST_WEIGHT // most * most)
+    return 0.0
+
+
+def _are_whole(numbers: Reals, most: int) -> bool:
+    return bool(np.abs(numbers - np.rint(numbers)).max(initial=0.0) <= ROUNDED * most)
 
 
 def fuse_pools(lowered: Sequence[Lowered]) -> list[Lowered]:

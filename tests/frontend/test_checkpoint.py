@@ -379,7 +379,7 @@ def calibration(**changes: Any) -> Callable[[dict[str, Any]], Any]:
 @pytest.mark.parametrize(
     ("edit", "words"),
     [
-        (change(version=3), ["version 3", f"up to {checkpoint.VERSION}", "update blrc"]),
+        (change(version=4), ["version 4", f"up to {checkpoint.VERSION}", "update blrc"]),
         (change(version=999), ["version 999", f"up to {checkpoint.VERSION}", "update blrc"]),
         (change(version="2"), ["version '2'", f"up to {checkpoint.VERSION}"]),
         (drop("version"), ["version None"]),

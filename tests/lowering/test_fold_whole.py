@@ -242,3 +242,23 @@ def test_a_tie_goes_to_the_even_number_as_in_torch(ends: tuple[int, int], falls:
     found = np.where(rule.inverted, sign.most - found, found)
     expected = torch.round(torch.from_numpy(z) * float(unit[0]) / 0.5).clamp(*ends).numpy() - ends[0]
     np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("most", [1, 2, 3, 5, 32, 63, 64, 127])
+def test_a_last_layer_of_whole_numbers_is_not_rounded(most: int) -> None:
+    """As of networks that were quantised elsewhere, also behind levels, whose step goes into the weights."""
+    rng = np.random.default_rng(most)
+    numbers = rng.integers(-most, most + 1, (4, 6))
+    numbers[0, 0] = most
+    unit, step = float(np.float32(0.0123)), float(np.float32(0.3))
+    linear = Dense("dense", "flat", np.ones((6, 2), np.int8), None)
+    layers = (
+        Flatten("flat", "input"),
+        linear,
+        Levels("s", "dense", 2, step),
+        Softmax("last", "s", numbers * unit, np.zeros(4)),
+    )
+    program = lower([Net(bits((2, 1, 1)), layers, "map")])
+    held = program.constant("last.weights").reshape(4, 6)
+    assert (held == numbers * (127 // most)).all()
+    assert program.score_scale == pytest.approx(unit * step / (127 // most), rel=1e-12)
