@@ -65,7 +65,8 @@ def save(
 
     Args:
         model: any module made of `blrc.nn` layers, or a binary network in plain PyTorch, whose layers are recognised by
-            their values: two for each output channel are binary weights. A user's own class needs no registration.
+            their values: weights of two values for each output channel are binary, and whole numbers of 8 bits times a
+            scale are taken as such. A user's own class needs no registration.
         input: how raw input becomes codes (see `blrc.net.encoding`).
         calibration: raw samples ``(N, *input.shape)`` of type ``input.dtype``, at least 2; a few hundred suffice. None
             leaves a checkpoint whose norms cannot be re-estimated, as networks with random weights need.

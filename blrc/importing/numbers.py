@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from blrc.frontend.kinds.linear import counted
 from blrc.importing.refusal import RefusalError
 from blrc.net.net import LARGEST_WEIGHT
 
@@ -22,8 +23,6 @@ DIGITS = 53
 """Bits of a whole number that a float64 holds."""
 REACH = 500
 """Powers of two, up and down, that a factor may have: the product of two stays a float64."""
-FEW = 64
-"""Values of a row that are tried first, so that rows of other numbers are left soon."""
 CLOSE = 1e-5
 """Relative distance below which weights are +-s but for rounding, which the message then says."""
 
@@ -87,49 +86,18 @@ def weights_of(weights: NDArray[Any]) -> Discrete | str:
 
 
 def whole_of(weights: NDArray[Any]) -> Discrete | str | None:
-    """Recognise weights (channels first) of which each channel holds whole numbers of 8 bits times one float.
-
-    Each weight has to be exactly the product that its own type gives, as a quantiser computes it. The coarsest such
-    numbers are taken.
+    """Recognise whole numbers of 8 bits times one float for each channel, as `blrc.frontend.kinds.linear.counted` does.
 
     Returns:
         the numbers; what they are where one of them is -128; None if they are others.
     """
-    rows = weights.reshape(len(weights), -1)
-    if not rows.size or rows.dtype.kind != "f" or not np.isfinite(rows).all():
+    found = counted(weights)
+    if found is None:
         return None
-    numbers, scales = np.zeros(rows.shape, np.int8), np.ones(len(rows))
-    for c, row in enumerate(rows):
-        found = _counted(row)
-        if found is None:
-            return None
-        if found[0].min(initial=0) < -LARGEST_WEIGHT:
-            return "are whole numbers of 8 bits, of which one is -128"
-        numbers[c], scales[c] = found
-    return Discrete("whole", numbers.reshape(weights.shape), scales)
-
-
-def _counted(row: NDArray[Any]) -> tuple[NDArray[np.int16], float] | None:
-    """Return whole numbers and the unit whose products are the values of a row, or None if there are none."""
-    top = row[np.argmax(np.abs(row))]
-    if top == 0:
-        return np.zeros(row.shape, np.int16), 1.0
-    few = row[:FEW]
-    with np.errstate(all="ignore"):
-        for most in range(1, LARGEST_WEIGHT + 2):
-            near = np.abs(top) / row.dtype.type(most)
-            for unit in (near, np.nextafter(near, np.inf, dtype=row.dtype), np.nextafter(near, 0, dtype=row.dtype)):
-                if unit > 0 and _products(few, unit) is not None and (found := _products(row, unit)) is not None:
-                    return found, float(unit)
-    return None
-
-
-def _products(row: NDArray[Any], unit: Any) -> NDArray[np.int16] | None:
-    """Return the whole numbers that times `unit` are exactly these values, or None."""
-    numbers = np.rint(row / unit)
-    if not (np.abs(numbers) <= LARGEST_WEIGHT + 1).all() or not (numbers * unit == row).all():
-        return None
-    return np.asarray(numbers.astype(np.int16))
+    numbers, scales = found
+    if numbers.min(initial=0) < -LARGEST_WEIGHT:
+        return "are whole numbers of 8 bits, of which one is -128"
+    return Discrete("whole", numbers.astype(np.int8), scales)
 
 
 def signs_of(weights: NDArray[Any]) -> Discrete | str:

@@ -291,8 +291,8 @@ def test_regression_fields_that_nobody_knows_are_refused_by_name(where: str, goo
     assert f"({where} has a field 'later', which this version of blrc does not know)" in line
 
 
-@pytest.mark.parametrize("version", [True, 0, -1, 3, 1.0, "1", None, torch.ones(1)])
-def test_regression_a_version_is_the_number_1_or_2(version: Any, good: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("version", [True, 0, -1, 4, 1.0, "1", None, torch.ones(1)])
+def test_regression_a_version_is_the_number_1_2_or_3(version: Any, good: Path, tmp_path: Path) -> None:
     """`True` was taken for 1."""
     line = used(rewrite(tmp_path / "a.pt", {**content_of(good), "version": version}))
     assert "checkpoint format version" in line

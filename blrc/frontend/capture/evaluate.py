@@ -203,7 +203,8 @@ def _conv(weight: Reals, bias: Reals | None, x: Reals, options: Mapping[str, Any
     offset = np.zeros(len(weight)) if bias is None else bias
     values = z.reshape(len(weight), len(x), height, width).swapaxes(0, 1) + offset[:, None, None]
     terms = inputs * kernel[0] * kernel[1]
-    return Layer(values, _slack(terms * np.abs(x).max(initial=0.0) + np.abs(offset)[:, None, None], terms))
+    magnitude = np.abs(weight).reshape(len(weight), terms).sum(1) * np.abs(x).max(initial=0.0) + np.abs(offset)
+    return Layer(values, _slack(magnitude[:, None, None], terms))
 
 
 def _product(a: Reals, b: Reals) -> Reals:

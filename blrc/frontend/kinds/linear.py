@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,8 @@ from blrc.frontend.weights.table import CODINGS
 from blrc.net.net import LARGEST_WEIGHT, Conv, Dense, Reals
 from blrc.net.window import Window, conv_window, of_line, pair
 
+FEW = 64
+"""Values of a row that are tried first, so that rows of other numbers are left soon."""
 Whole = tuple[NDArray[np.int8], Reals]
 """Whole numbers in the shape of a layer's weights, and what 1 stands for, of each output."""
 _DENSE = {"in_features": size, "out_features": size, "bias": flag}
@@ -108,6 +111,70 @@ def whole_numbers(weights: Reals) -> Whole:
     unit = np.where(unit > 0, unit, np.float32(1))
     numbers = np.rint(rows / unit[:, None]).clip(-LARGEST_WEIGHT, LARGEST_WEIGHT)
     return numbers.astype(np.int8).reshape(weights.shape), unit.astype(np.float64)
+
+
+def counted(weights: NDArray[Any], slack: float = 0.0) -> tuple[NDArray[np.int16], Reals] | None:
+    """Recognise weights (channels first) of which each channel holds whole numbers of 8 bits times one float.
+
+    Each weight has to be exactly the product that its own type gives, as a quantiser computes it. The coarsest such
+    numbers are taken.
+
+    Args:
+        slack: how far a weight may be from that product instead, relative to the largest one of its channel.
+
+    Returns:
+        the numbers, from -128 to 128, in the shape of the weights, and the float of each channel, 1 where all are 0;
+        None if they are others.
+    """
+    rows = weights.reshape(len(weights), -1)
+    if not rows.size or rows.dtype.kind != "f" or not np.isfinite(rows).all():
+        return None
+    numbers, scales = np.zeros(rows.shape, np.int16), np.ones(len(rows))
+    for c, row in enumerate(rows):
+        found = _counted(row) if not slack else _near(row.astype(np.float64), slack)
+        if found is None:
+            return None
+        numbers[c], scales[c] = found
+    return numbers.reshape(weights.shape), scales
+
+
+def _counted(row: NDArray[Any]) -> tuple[NDArray[np.int16], float] | None:
+    """Return whole numbers and the unit whose products are the values of a row, or None if there are none."""
+    top = row[np.argmax(np.abs(row))]
+    if top == 0:
+        return np.zeros(row.shape, np.int16), 1.0
+    few = row[:FEW]
+    with np.errstate(all="ignore"):
+        for most in range(1, LARGEST_WEIGHT + 2):
+            near = np.abs(top) / row.dtype.type(most)
+            for unit in (near, np.nextafter(near, np.inf, dtype=row.dtype), np.nextafter(near, 0, dtype=row.dtype)):
+                if unit > 0 and _products(few, unit) is not None and (found := _products(row, unit)) is not None:
+                    return found, float(unit)
+    return None
+
+
+def _near(row: Reals, slack: float) -> tuple[NDArray[np.int16], float] | None:
+    """Return whole numbers and the unit whose products are nearest to the values of a row, or None if some are far."""
+    top = float(np.abs(row).max())
+    if top == 0:
+        return np.zeros(row.shape, np.int16), 1.0
+    for most in range(1, LARGEST_WEIGHT + 2):
+        numbers = row * (most / top)
+        for part in (numbers[:FEW], numbers):
+            if np.abs(part - np.rint(part)).max() > slack * most:
+                break
+        else:
+            whole = np.rint(numbers)
+            return whole.astype(np.int16), float(row @ whole / (whole @ whole))
+    return None
+
+
+def _products(row: NDArray[Any], unit: Any) -> NDArray[np.int16] | None:
+    """Return the whole numbers that times `unit` are exactly these values, or None."""
+    numbers = np.rint(row / unit)
+    if not (np.abs(numbers) <= LARGEST_WEIGHT + 1).all() or not (numbers * unit == row).all():
+        return None
+    return np.asarray(numbers.astype(np.int16))
 
 
 def _as_they_are(weights: Reals) -> Whole:

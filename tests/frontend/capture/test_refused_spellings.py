@@ -129,11 +129,6 @@ class OwnLinear(nn.Linear):
         return F.linear(x, self.weight.tanh())
 
 
-class Ternary(nn.Linear):
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return F.linear(x, torch.sign((5 * self.weight).round()))  # most are 0
-
-
 class Drawn(nn.Linear):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return F.linear(x, torch.sign(torch.randn_like(self.weight)))
@@ -143,7 +138,6 @@ class Drawn(nn.Linear):
     ("layer", "words"),
     [
         (OwnLinear(40, 8), ["layer '1' (OwnLinear)", "take 40 values in output channel 0", "sign(w) times a scale"]),
-        (Ternary(40, 8), ["layer '1' (Ternary)", "ternary", "torch.sign(0) is 0"]),
         (Drawn(40, 8), ["layer '1': its weight is another", "at each call"]),
         (nn.Linear(40, 8), ["layer '1' (Linear)", "take 40 values"]),
         (nn.Bilinear(40, 40, 8), ["layer '1' (Bilinear)", "fails on an input"]),

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from blrc.errors import BlrcError
-from blrc.frontend.capture.byvalue.emit import Captured
+from blrc.frontend.capture.byvalue.emit import LINEAR, Captured
 from blrc.frontend.capture.byvalue.values import AVERAGES, Atom
 from blrc.frontend.capture.evaluate import Reals, output
 from blrc.frontend.kinds.node import Node
@@ -70,7 +70,7 @@ def _carried(captured: Captured, node: Node, atom: Atom, x: Reals, slack: Reals,
         key.rpartition(".")[2]: value for key, value in captured.tensors.items() if key.startswith(f"{node.name}.")
     }
     column = (1, -1, *[1] * (y.ndim - 2))
-    if node.kind in ("ste_conv1d", "ste_conv2d", "ste_linear", "softmax"):
+    if node.kind in LINEAR:
         weight = np.abs(held["weight"]).reshape(len(held["weight"]), -1).astype(np.float64)
         return (atom.off * np.abs(x).max(initial=0.0) * weight.sum(1)).reshape(column)
     if node.kind == "scale":

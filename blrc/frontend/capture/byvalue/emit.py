@@ -17,11 +17,13 @@ from blrc.net.encoding import InputEncoding
 from blrc.net.heads import Heads
 from blrc.net.net import INPUT
 
+LINEAR = (
+    *(f"{weights}_{layer}" for weights in ("ste", "whole") for layer in ("conv1d", "conv2d", "linear")),
+    "softmax",
+)
+"""Kinds of layers with weights."""
 _WORDS = {
-    "ste_conv1d": "conv",
-    "ste_conv2d": "conv",
-    "ste_linear": "linear",
-    "softmax": "linear",
+    **{kind: "conv" if "_conv" in kind else "linear" for kind in LINEAR},
     "plain_norm1d": "norm",
     "plain_norm2d": "norm",
     "plain_pool1d": "pool",
@@ -45,8 +47,7 @@ _READ = (
     "let a binary layer without padding, a pool, or a last linear layer read averages, or take a depthwise convolution "
     "with weights of 1, whose sums a norm and a sign may follow"
 )
-_LINEAR = ("ste_conv1d", "ste_conv2d", "ste_linear", "softmax")
-_MAIN = ("ste_conv1d", "ste_conv2d", "ste_linear", "softmax", "plain_norm1d", "plain_norm2d")
+_MAIN = (*LINEAR, "plain_norm1d", "plain_norm2d")
 """Kinds that bear the name of the module that computes them, whatever else it computes."""
 
 
@@ -97,6 +98,7 @@ def emit(outputs: Mapping[str, Atom], leaves: Sequence[str]) -> Captured:
             last = last.x
         if last is not given and last.number in {other.number for other in lasts.values()}:
             continue  # such as the label beside the scores
+        last = _as_scores(last)
         chain = _chain(last)
         for atom in chain:
             if atom.kind == OPAQUE or (atom.kind == "softmax" and atom is not last):
@@ -124,11 +126,36 @@ def emit(outputs: Mapping[str, Atom], leaves: Sequence[str]) -> Captured:
     return Captured(tuple(nodes), tensors, named, tuple(notes), heads, *limits)
 
 
+def _as_scores(last: Atom) -> Atom:
+    """Return a last dense layer of whole numbers, with the scales and shifts behind it, as one of real weights."""
+    factor, offset, atom = np.ones(1), np.zeros(1), last
+    while atom.kind in ("scale", "shift") and atom.x is not None:
+        if atom.kind == "scale":
+            factor = factor * atom.tensors["factor"] / atom.tensors["divisor"]
+        else:
+            offset = offset + factor * atom.tensors["by"]
+        atom = atom.x
+    if atom.kind != "whole_linear":
+        return last
+    weights = atom.tensors["weight"].astype(np.float64) * factor.reshape(-1, 1)
+    bias = np.broadcast_to(offset + factor * atom.tensors.get("bias", np.zeros(1)), (len(weights),)).copy()
+    tensors = {"weight": weights, "bias": bias}
+    return replace(
+        last,
+        kind="softmax",
+        path=atom.path,
+        x=atom.x,
+        options={**atom.options, "bias": True},
+        tensors=tensors,
+        off=atom.off,
+    )
+
+
 def _check_average(atom: Atom, last: bool) -> None:
     """Refuse averages that something else reads than a linear layer or a pool, or that nothing reads."""
     read = atom if last else atom.x
     pool = None if read is None else averages_under(read)
-    if pool is None or atom.kind in _LINEAR or (not last and averages_under(atom) is not None):
+    if pool is None or atom.kind in LINEAR or (not last and averages_under(atom) is not None):
         return
     reader = "they end the network" if last else f"{_READERS.get(atom.kind, atom.kind)} follows"
     where = f" in layer {atom.path!r}" if atom.path and not last else ""

@@ -1,4 +1,4 @@
-"""Recognise linear maps by their weights: two values for each output channel make a binary layer."""
+"""Recognise linear maps by their weights: two values, or whole numbers times a scale, for each output channel."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from blrc.frontend.capture.byvalue.rules.entry import first_layer
 from blrc.frontend.capture.byvalue.steps import Step, composed, steps_of
 from blrc.frontend.capture.byvalue.tape import Operation
 from blrc.frontend.capture.byvalue.values import Atom, Held, Reals, Table, averages_under, off_grid, taps_of
+from blrc.frontend.kinds.linear import counted
 from blrc.frontend.kinds.padding import padding_layers
+from blrc.net.net import LARGEST_WEIGHT
 from blrc.net.window import padding_option
 
 ROUNDINGS = 8
@@ -23,11 +25,37 @@ ROUNDINGS = 8
 
 @dataclass(frozen=True, eq=False)
 class Binary:
-    """Hold weights as ``signs`` times ``scale`` (outputs,), and how far they are off, relative to the scale."""
+    """Hold weights as ``signs`` times ``scale`` (outputs,), and how far they are off, relative to the scale.
+
+    Where ``whole``, they are whole numbers up to 127 and no signs.
+    """
 
     signs: Reals
     scale: Reals
     off: float
+    whole: bool = False
+
+    def kind(self, of_signs: str) -> str:
+        """Return the kind of a layer of these weights, of which `of_signs` is that of a layer of signs."""
+        return of_signs.replace("ste_", "whole_") if self.whole else of_signs
+
+
+def discrete(weight: torch.Tensor) -> Binary | str:
+    """Return weights as signs or whole numbers, and scales; or say why they are neither."""
+    found = binary(weight)
+    if not isinstance(found, str):
+        return found
+    held = weight.detach()
+    plain = (held.float() if held.dtype == torch.bfloat16 else held).numpy()
+    numbers = counted(plain) or counted(plain, ROUNDINGS * torch.finfo(weight.dtype).eps)
+    if numbers is None:
+        return found
+    rows, scale = numbers[0].astype(np.float64), numbers[1]
+    if np.abs(rows).max(initial=0.0) > LARGEST_WEIGHT:
+        return "are whole numbers of 8 bits times a scale, of which one is -128: keep them from -127 to 127"
+    column = scale.reshape(-1, *[1] * (rows.ndim - 1))
+    off = np.abs(held.double().numpy() - rows * column).max(initial=0.0) / scale.min(initial=1.0)
+    return Binary(rows, scale, float(off), whole=True)
 
 
 def binary(weight: torch.Tensor) -> Binary | str:
@@ -45,10 +73,7 @@ def binary(weight: torch.Tensor) -> Binary | str:
             zeros = rows == 0
             largest = np.abs(size - scale[:, None]) <= slack
             if zeros.any() and (largest | zeros).all():
-                return (
-                    f"are 0 in {int(zeros.sum())} places and +-1 times a scale elsewhere (torch.sign(0) is 0): "
-                    "ternary weights have no form yet"
-                )
+                return f"are 0 in {int(zeros.sum())} places, and +-1 times a scale elsewhere up to rounding"
             channel = int(np.argmax(~close.all(axis=1)))
             distinct = len(np.unique(rows[channel]))
             return f"take {distinct} values in output channel {channel}, where two of them, -s and +s, can be held"
@@ -147,7 +172,8 @@ def _linear(
         return Held(book.opaque(why, "no integers can hold them; train with constant weights", op.path, seen), seen)
     held = op.held[role]
     x = book.firm(held, tensor, op.path)
-    found, recognised = book.bits(x, tensor, op.path), binary(weight)
+    found, recognised = book.bits(x, tensor, op.path), discrete(weight)
+    kind = kind if isinstance(recognised, str) else recognised.kind(kind)
     if found is None:
         atom = book.atom(x, tensor, op.path)
         under = averages_under(atom)
