@@ -316,8 +316,8 @@ void blrc_conv_ternary_bytes(const blrc_conv *op, int32_t bits, const void *x, B
                              int32_t table_rows, BLRC_TABLE(uint32_t) weights, BLRC_TABLE(blrc_level_limit) limits,
                              BLRC_TABLE(int32_t) scales, uint32_t *scratch, void *y);
 
-/* Layers with weights of 8 bits (see blrc_whole.h): v is the opposite of the sum z, and codes, or a bit as one of 1 bit,
- * are made of it by limits or scales as above.
+/* Layers with weights of 8 bits (see blrc_whole.h): v is the opposite of the sum z, and codes, or a bit as one of 1
+ * bit, are made of it by limits or scales as above.
  *
  * x_bits: of the codes that are read; 0 for int8_t, or bytes that a table turns into codes; -1 for +-1.
  * weights: for each group's outputs rows of kernel_y * kernel_x * group channels, with zeros up to a multiple of four

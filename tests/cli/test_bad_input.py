@@ -126,7 +126,7 @@ def damaged_files(good: Path, folder: Path) -> dict[str, tuple[Path, list[str]]]
         files[name] = (folder / f"{name}.pt", words)
     plain = content_of(good / "net.pt")
     for name, content, words in [
-        ("newer", {**plain, "version": 7}, ["version 7", "up to 2", "update blrc"]),
+        ("newer", {**plain, "version": 7}, ["version 7", "up to 3", "update blrc"]),
         ("nan", tensor("norm.weight", nan)(plain), ["'norm'", "weight of channel 2 is NaN"]),
         ("inf", tensor("norm.running_var", nan / 0)(plain), ["'norm'", "running_var of channel 0 is NaN or infinite"]),
         ("alien", {"state_dict": plain["tensors"]}, ["not a blrc checkpoint"]),

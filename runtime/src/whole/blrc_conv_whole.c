@@ -6,7 +6,9 @@
  * zeros behind them up to a multiple of four, which a Cortex-M with DSP instructions multiplies in two steps. */
 #include "blrc_whole.h"
 
-#if defined(__ARM_FEATURE_SIMD32) && !defined(__ARM_BIG_ENDIAN)
+/* Compilers before GCC 10 do not know these instructions by name. */
+#if defined(__ARM_FEATURE_SIMD32) && !defined(__ARM_BIG_ENDIAN) && defined(__GNUC__) && \
+    (defined(__clang__) || __GNUC__ >= 10)
 #include <arm_acle.h>
 #define BLRC_WHOLE_PAIRS 1
 #else

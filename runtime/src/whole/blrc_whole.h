@@ -25,8 +25,8 @@ static BLRC_INLINE int32_t blrc_whole_bytes(const blrc_whole_input *in)
     return in->bits > BLRC_MOST_PLANES;
 }
 
-/* Codes of planes from channel c on, a multiple of four, or +-1 of the only plane where `signs` is 1: four at a time. In
- * the product, bit j of four is bit 8 j as well. */
+/* Codes of planes from channel c on, a multiple of four, or +-1 of the only plane where `signs` is 1: four at a time.
+ * In the product, bit j of four is bit 8 j as well. */
 static BLRC_INLINE void blrc_whole_planes(const uint32_t *plane, int32_t planes, int32_t words, int32_t signs,
                                           int32_t c, int32_t end, int16_t *to)
 {
@@ -60,7 +60,7 @@ static BLRC_APART void blrc_whole_numbers(const blrc_whole_input *in, int32_t pi
                                           int16_t *to)
 {
     const uint8_t *const bytes = (const uint8_t *)in->x + pixel * in->channels;
-    const int32_t words = blrc_words(in->channels), planes = in->bits < 0 ? 1 : in->bits;
+    const int32_t words = blrc_words(in->channels), planes = in->bits == BLRC_WHOLE_SIGNS ? 1 : in->bits;
     const uint32_t *const plane = (const uint32_t *)in->x + pixel * planes * words;
     int32_t c = first;
 
@@ -84,9 +84,9 @@ static BLRC_APART void blrc_whole_numbers(const blrc_whole_input *in, int32_t pi
             for (p = planes - 1; p >= 0; --p) {
                 code = 2 * code + ((plane[p * words + c / 32] >> (c % 32)) & 1u);
             }
-            *to++ = (int16_t)(in->bits < 0 ? 2 * (int32_t)code - 1 : (int32_t)code);
+            *to++ = (int16_t)(in->bits == BLRC_WHOLE_SIGNS ? 2 * (int32_t)code - 1 : (int32_t)code);
         }
-        blrc_whole_planes(plane, planes, words, in->bits < 0, c, end, to);
+        blrc_whole_planes(plane, planes, words, in->bits == BLRC_WHOLE_SIGNS, c, end, to);
     }
 }
 

@@ -209,9 +209,10 @@ def test_thresholds_at_the_edge_of_16_bits(
 
 
 def test_every_kernel_has_a_case() -> None:
-    """Those of levels have theirs in `test_c_levels.py`, and those of ternary weights in `test_c_ternary.py`."""
+    """Levels have theirs in `test_c_levels.py`, other weights in `test_c_ternary.py` and `test_c_whole.py`."""
     plain = (name for name in PLAIN if KERNELS[name].op is Conv)
-    of_bits = {name for name in plain if not KERNELS[name].levels and not KERNELS[name].ternary}
+    others = {name for name in PLAIN if KERNELS[name].levels or KERNELS[name].ternary or KERNELS[name].whole}
+    of_bits = set(plain) - others
     assert {case[0] for case in CASES} == of_bits
 
 
