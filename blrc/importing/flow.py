@@ -161,8 +161,10 @@ class Scores(Flow):
     weights: Reals = None  # type: ignore[assignment]
     bias: Reals = None  # type: ignore[assignment]
     node: str = ""
-    hold: str = "are not -s and +s for each channel"
-    remedy: str = "only the last layer may have real weights; binarise them in the file"
+    hold: str = "are not -s and +s for each channel, nor whole numbers of 8 bits times s"
+    remedy: str = (
+        "only the last layer may have real weights; quantise them to 8 bits or fewer in the file, or binarise them"
+    )
 
 
 @dataclass(frozen=True, eq=False)

@@ -205,8 +205,11 @@ def _dequantize(op: Op, arrays: Arrays) -> NDArray[Any]:
     """Return (x - zero point) scale, in the type of the scale; both are one number, or lie along an axis."""
     held, scale = given(arrays), given(arrays, 1)
     zero = arrays[2] if len(arrays) > 2 else None
-    if scale.size > 1 and scale.ndim == 1:
-        tail = held.ndim - 1 - op.attributes.get("axis", 1) % held.ndim
+    if scale.size > 1:
+        axis = op.attributes.get("axis", 1)
+        if scale.ndim > 1 or not isinstance(axis, int) or not -held.ndim <= axis < held.ndim:
+            raise RefusalError("its scales lie along no axis of what it reads", "give one for each output channel")
+        tail = held.ndim - 1 - axis % held.ndim
         scale = scale.reshape(-1, *[1] * tail)
     less = np.zeros(1, np.int64) if zero is None else zero.astype(np.int64)
     less = less.reshape(scale.shape) if less.size == scale.size else less

@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from blrc.frontend.kinds.linear import counted
+from blrc.frontend.kinds.linear import counted, unheld
 from blrc.importing.refusal import RefusalError
-from blrc.net.net import LARGEST_WEIGHT
 
 Reals = NDArray[np.float64]
 DIGITS = 53
@@ -25,6 +24,7 @@ REACH = 500
 """Powers of two, up and down, that a factor may have: the product of two stays a float64."""
 CLOSE = 1e-5
 """Relative distance below which weights are +-s but for rounding, which the message then says."""
+WHOLE = "are whole numbers of 8 bits times s for each channel"
 
 
 def reals(what: str, held: NDArray[Any]) -> Reals:
@@ -82,21 +82,25 @@ class Discrete:
 def weights_of(weights: NDArray[Any]) -> Discrete | str:
     """Recognise weights: -s and +s, or whole numbers of 8 bits times s, for each channel; or say what they are."""
     found = signs_of(weights)
-    return (whole_of(weights) or found) if isinstance(found, str) else found
+    if not isinstance(found, str):
+        return found
+    whole = whole_of(weights)
+    return found if isinstance(whole, str) and "rounding" in found else whole or found
 
 
 def whole_of(weights: NDArray[Any]) -> Discrete | str | None:
     """Recognise whole numbers of 8 bits times one float for each channel, as `blrc.frontend.kinds.linear.counted` does.
 
     Returns:
-        the numbers; what they are where one of them is -128; None if they are others.
+        the numbers; what they are where one of them is -128 or 128, or where rounding left them off; None if they are
+            others.
     """
     found = counted(weights)
     if found is None:
-        return None
+        return None if counted(weights, CLOSE) is None else f"{WHOLE} only up to rounding"
     numbers, scales = found
-    if numbers.min(initial=0) < -LARGEST_WEIGHT:
-        return "are whole numbers of 8 bits, of which one is -128"
+    if (why := unheld(numbers)) is not None:
+        return why
     return Discrete("whole", numbers.astype(np.int8), scales)
 
 
@@ -118,7 +122,7 @@ def signs_of(weights: NDArray[Any]) -> Discrete | str:
     zero = sizes == 0
     if (near | zero).all():
         return "are -s, 0 and +s (ternary)"
-    return "are real numbers, not -s and +s for each channel"
+    return f"are real numbers: they are not -s and +s for each channel, nor {WHOLE.removeprefix('are ')}"
 
 
 def fractions(values: Sequence[float] | Reals) -> list[Fraction]:

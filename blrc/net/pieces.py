@@ -50,8 +50,8 @@ def averaged(pool: AveragePool, reads: Codes | None) -> Codes:
     assert pool.window is not None, "with_windows gives it one"
     if read.below and any(pool.window.padding):
         raise BlrcError(
-            f"layer {pool.name!r}: pads signs with zeros, which are neither -1 nor +1, before it averages them; use "
-            "padding=0, or levels (SteLevels) in place of the sign"
+            f"layer {pool.name!r}: pads signs, or levels below 0, with zeros, for which there is no count, before it "
+            "averages them; use padding=0, or levels from 0 on (SteLevels)"
         )
     taps, bits = pool.window.taps, sum_bits(pool.window.taps, read.most)
     if bits > MOST_BITS:
@@ -184,7 +184,7 @@ def _pieces(net: Net) -> list[Piece]:
         if isinstance(layer, Dense) and all(isinstance(rest, Norm | Scale | Shift) for rest in layers):
             _expect_signs(layer, signed, "gives the scores, which needs +-1 inputs")
             if layer.unit is not None:
-                raise BlrcError(f"layer {layer.name!r}: ends the network with weights of 8 bits; use a SoftmaxLinear")
+                raise BlrcError(f"layer {layer.name!r}: ends the network with weights of 8 bits; give it real ones")
             steps = tuple(s for s in layers if isinstance(s, Norm | Scale | Shift))
             found.append(ScoreStage(layer, (*_offset(layer, reads), *steps), reads))
             return found

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blrc.frontend.checkpoint import Checkpoint, check, signs_of
-from blrc.frontend.kinds.linear import whole_numbers
+from blrc.frontend.kinds.linear import as_they_are, whole_numbers
 from blrc.frontend.kinds.node import Node
 from blrc.frontend.kinds.table import kind_of, tensors_of
 from blrc.frontend.sample import binary_layers
@@ -114,5 +114,5 @@ def likeliest(checkpoint: Checkpoint, node: Node) -> NDArray[Any]:
         numbers, unit = whole_numbers(weights)
         return np.asarray(numbers * unit.reshape(-1, *[1] * (weights.ndim - 1)))
     if node.kind.startswith("whole_"):
-        return np.asarray(np.rint(weights))
+        return as_they_are(weights)[0]
     return signs_of(weights) if node.kind.startswith("ste_") else weights

@@ -76,7 +76,7 @@ def test_what_is_refused(tmp_path: Path, option: str) -> None:
         return
     model = nn.Sequential(nn.Flatten(), bnn.Int8Linear(18, 4), bnn.SteSign(), bnn.Int8Linear(4, 3))
     save(model, path=path, input=encoding_of("bits", (2, 3, 3)))
-    with pytest.raises(BlrcError, match="layer '3': ends the network with weights of 8 bits; use a SoftmaxLinear"):
+    with pytest.raises(BlrcError, match="layer '3': ends the network with weights of 8 bits; give it real ones"):
         blrc.export(path, targets="c", folder=tmp_path / "out")
 
 
@@ -88,3 +88,13 @@ def test_pruning_and_converting_keep_the_rounded_weights() -> None:
     assert not any(isinstance(module, bnn.Int8Conv2d | bnn.Int8Linear) for module in plain.modules())
     with torch.no_grad():
         torch.testing.assert_close(plain.eval()[0](x), model.eval()[0](x))
+
+
+@pytest.mark.parametrize("levels", [bnn.EvenLevels(0, 3), bnn.SteLevels(2)])
+def test_an_original_module_with_levels_is_refused_by_layer(levels: nn.Module, tmp_path: Path) -> None:
+    """The message was of a rounding that no clip precedes."""
+    model = nn.Sequential(bnn.SteConv2d(2, 4, 1), levels, nn.Flatten(), bnn.SoftmaxLinear(64, 3))
+    save(model, path=tmp_path / "net.pt", input=encoding_of("bits", (2, 4, 4)))
+    blrc.export(tmp_path / "net.pt", targets="onnx", folder=tmp_path / "out", norms="given")
+    with pytest.raises(BlrcError, match="layer '1' gives codes of levels, and an export is compared"):
+        blrc.verify(tmp_path / "out", original=model)

@@ -166,16 +166,61 @@ def test_quantisers_that_are_refused(change: dict[str, object], message: str, tm
     assert re.search(message, str(error.value)) and "\n" not in str(error.value)
 
 
-def test_the_number_minus_128_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [-128, 128])
+def test_regression_the_number_128_became_its_opposite(number: int, tmp_path: Path) -> None:
+    """-128 was refused, and 128 wrapped around to it without a word."""
     rng = np.random.default_rng(0)
     file = File(("N", 12))
     bits(file)
     held = rng.integers(-127, 128, (12, 12)).astype(np.float32)
-    held[0, :2] = -128, 127
+    held[0, :2] = number, 127
     file.node("MatMul", held.T)
     file.node("BipolarQuant", np.float32(1.0), domain=BREVITAS)
     file.node("MatMul", signs(rng, 12, 3))
-    with pytest.raises(BlrcError, match=r"of which one is -128.*symmetric quantisers of 8 bits"):
+    with pytest.raises(BlrcError, match=rf"of which one is {number}.*symmetric quantisers of 8 bits"):
+        import_onnx(file.save(tmp_path / "n.onnx", listed=True))
+
+
+@pytest.mark.parametrize("number", [-128, 128])
+def test_a_last_layer_may_have_any_numbers(number: int, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    file = File(("N", 12))
+    bits(file)
+    file.node("MatMul", signs(rng, 12, 12))
+    file.node("BipolarQuant", np.float32(1.0), domain=BREVITAS)
+    held = rng.integers(-127, 128, (3, 12)).astype(np.float32)
+    held[0, :2] = number, 127
+    file.node("MatMul", held.T)
+    expect_equal(file, tmp_path / "n.onnx", (12,), 12)
+
+
+@pytest.mark.parametrize(
+    ("shape", "scale", "axis"),
+    [((), np.full(12, 0.1), 1), ((12, 12), np.full(12, 0.1), 7), ((12, 12), np.full(12, 0.1), -9),
+     ((12, 12), np.full((12, 2), 0.1), 1)],
+)  # fmt: skip
+def test_regression_scales_along_no_axis_are_refused(
+    shape: tuple[int, ...], scale: NDArray[np.float64], axis: int, tmp_path: Path
+) -> None:
+    """A constant of no dimensions ended in a traceback, and an axis out of range was taken for another one."""
+    file = File(("N", 12), opset=13)
+    bits(file)
+    x, file.at = file.at, file.constant(np.full(shape, 3), np.int8)
+    file.node("DequantizeLinear", scale, axis=axis)
+    weights, file.at = file.at, x
+    file.node("MatMul", weights)
+    with pytest.raises(BlrcError, match="its scales lie along no axis"):
+        import_onnx(file.save(tmp_path / "n.onnx", listed=True))
+
+
+def test_numbers_that_were_rounded_again_are_named(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    file = File(("N", 12))
+    bits(file)
+    file.node("MatMul", (rng.integers(-127, 128, (12, 12)) * 0.3).astype(np.float32))
+    file.node("BipolarQuant", np.float32(1.0), domain=BREVITAS)
+    file.node("MatMul", signs(rng, 12, 3))
+    with pytest.raises(BlrcError, match=r"whose weights are whole numbers of 8 bits times s .* only up to rounding"):
         import_onnx(file.save(tmp_path / "n.onnx", listed=True))
 
 

@@ -195,7 +195,10 @@ def refused(*layers: nn.Module, shape: tuple[int, int, int] = (2, 8, 8)) -> str:
 @pytest.mark.parametrize(
     ("layers", "message"),
     [
-        ([nn.AvgPool2d(2, padding=1), nn.Flatten(), bnn.SoftmaxLinear(50, 3)], "'0': pads signs with zeros, which are"),
+        (
+            [nn.AvgPool2d(2, padding=1), nn.Flatten(), bnn.SoftmaxLinear(50, 3)],
+            "'0': pads signs, or levels below 0",
+        ),
         (
             [nn.AvgPool2d(2), bnn.SteConv2d(2, 4, 3, padding=1), bnn.SteSign(), nn.Flatten(), bnn.SoftmaxLinear(64, 3)],
             "'1': pads averages of signs, or levels below 0, from '0', with zeros, for which there is no count",

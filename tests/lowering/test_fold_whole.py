@@ -263,3 +263,15 @@ def test_a_last_layer_of_whole_numbers_is_not_rounded(most: int) -> None:
     held = program.constant("last.weights").reshape(4, 6)
     assert (held == numbers * (127 // most)).all()
     assert program.score_scale == pytest.approx(unit * step / (127 // most), rel=1e-12)
+
+
+def test_averages_of_levels_below_0_are_padded_with_no_count() -> None:
+    model = nn.Sequential(
+        bnn.WholeConv2d(2, 4, 1),
+        bnn.EvenLevels(-1, 1),
+        nn.AvgPool2d(2, padding=1),
+        nn.Flatten(),
+        bnn.SoftmaxLinear(36, 3),
+    )
+    with pytest.raises(BlrcError, match="layer '2': pads signs, or levels below 0, with zeros, for which there is no"):
+        lower([sample(from_model(model, encoding_of("bits", (2, 4, 4)), None, source="net.pt"), MAP, running=True)])

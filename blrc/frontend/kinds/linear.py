@@ -138,6 +138,14 @@ def counted(weights: NDArray[Any], slack: float = 0.0) -> tuple[NDArray[np.int16
     return numbers.reshape(weights.shape), scales
 
 
+def unheld(numbers: NDArray[np.int16]) -> str | None:
+    """Say which of some whole numbers is beyond what a layer holds; None where all are held."""
+    largest = int(numbers.flat[np.argmax(np.abs(numbers))]) if numbers.size else 0
+    if abs(largest) <= LARGEST_WEIGHT:
+        return None
+    return f"are whole numbers of 8 bits times a scale, of which one is {largest}"
+
+
 def _counted(row: NDArray[Any]) -> tuple[NDArray[np.int16], float] | None:
     """Return whole numbers and the unit whose products are the values of a row, or None if there are none."""
     top = row[np.argmax(np.abs(row))]
@@ -177,7 +185,7 @@ def _products(row: NDArray[Any], unit: Any) -> NDArray[np.int16] | None:
     return np.asarray(numbers.astype(np.int16))
 
 
-def _as_they_are(weights: Reals) -> Whole:
+def as_they_are(weights: Reals) -> Whole:
     """Return the whole numbers that are nearest to weights, whose unit is 1."""
     return np.rint(weights).clip(-LARGEST_WEIGHT, LARGEST_WEIGHT).astype(np.int8), np.ones(len(weights))
 
@@ -193,5 +201,5 @@ LINEAR = (
     *RANDOM,
     *linear_kinds("ste", ["weight"], ternary=False, since=1),
     *linear_kinds("int8", ["weight"], ternary=False, since=3, whole=whole_numbers),
-    *linear_kinds("whole", ["weight"], ternary=False, since=3, whole=_as_they_are),
+    *linear_kinds("whole", ["weight"], ternary=False, since=3, whole=as_they_are),
 )

@@ -27,8 +27,8 @@ from blrc.net.window import Window, padding_option
 _REMEDIES = {
     "rounding": "sums that are 0 would fall to either side: write the file without folding constants, or with weights "
     "of exactly two values for each channel, s * sign(w)",
-    "-128": "use symmetric quantisers of 8 bits (narrow), whose numbers begin with -127",
-    "real": "only the last layer may have real weights; binarise them in the file, or train with binary weights",
+    "of which one is": "use symmetric quantisers of 8 bits (narrow), whose numbers are from -127 to 127",
+    "real": "only the last layer may have real weights; quantise them to 8 bits or fewer in the file, or binarise them",
 }
 
 
@@ -204,7 +204,7 @@ def dense(
             bias=np.array([float(b * after) for b in bias]) + held.sum(axis=1) * float(x.offset),
             node=str(op),
         )
-        if (word := next((word for word in ("rounding", "-128") if word in found), None)) is not None:
+        if (word := next((word for word in ("rounding", "of which one is") if word in found), None)) is not None:
             scores = replace(scores, hold=found, remedy=_REMEDIES[word])
         return Taken((scores,), f"{many} x {weights.shape[1]} weights that {found}: scores, if it is the last layer")
     return _binary(ctx, op, x, weights, bias, options, (many,), natural((many,)), factor, after)

@@ -80,8 +80,8 @@ def steer_codes(
             changes = matrix[int(np.argmax(z))][some, None] * change
             pair = _pair(np.arange(changes.size), changes.ravel(), [goal - int(z.max())], rng, changes.shape[1])
             if pair is not None:
-                i, value = np.divmod(pair, changes.shape[1])
-                picked[some[i]], x[some[i]] = value, choices[some[i], value]
+                rows, values = np.divmod(pair, changes.shape[1])
+                picked[some[rows]], x[some[rows]] = values, choices[some[rows], values]
                 z = matrix @ x
                 continue
         peaks = (z[:, None, None] + matrix[:, some, None] * change).max(axis=0)

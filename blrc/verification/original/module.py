@@ -140,8 +140,24 @@ def open_module(
     inner, _ = unwrapped(model)
     if isinstance(inner, GraphModel) and inner.pixels is not None:
         model, encoding = of_codes(inner, encoding, f"original={name}")
+    _refuse_levels(name, model)
     replay = Replay(model, encoding, heads)
     name = type(replay.model).__name__
     found = replay.captured
     source = Checkpoint(found.nodes, found.tensors, found.reads(encoding), None, name, heads=found.heads)
     return OriginalModule(name, replace(sample(source, MAP, running=True), rounding=rounding), replay)
+
+
+def _refuse_levels(name: str, model: Any) -> None:
+    """Refuse a module with levels, whose codes are not compared."""
+    from torch import nn
+
+    from blrc.nn.layers.levels import EvenLevels, SteLevels, StochasticLevels
+
+    modules = model.named_modules() if isinstance(model, nn.Module) else ()
+    for layer, module in modules:
+        if isinstance(module, EvenLevels | SteLevels | StochasticLevels):
+            raise BlrcError(
+                f"original={name}: layer {layer!r} gives codes of levels, and an export is compared with an original "
+                "network of +-1 alone; verify it without one"
+            )

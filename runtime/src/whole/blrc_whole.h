@@ -59,24 +59,24 @@ static BLRC_INLINE void blrc_whole_planes(const uint32_t *plane, int32_t planes,
 static BLRC_APART void blrc_whole_numbers(const blrc_whole_input *in, int32_t pixel, int32_t first, int32_t end,
                                           int16_t *to)
 {
-    const uint8_t *const bytes = (const uint8_t *)in->x + pixel * in->channels;
-    const int32_t words = blrc_words(in->channels), planes = in->bits == BLRC_WHOLE_SIGNS ? 1 : in->bits;
-    const uint32_t *const plane = (const uint32_t *)in->x + pixel * planes * words;
     int32_t c = first;
 
-    if (blrc_whole_bytes(in)) {
+    if (in->bits == 0 || blrc_whole_bytes(in)) {
+        const uint8_t *const bytes = (const uint8_t *)in->x + pixel * in->channels;
+
         for (; c < end; ++c) {
-            *to++ = (int16_t)bytes[c];
-        }
-    } else if (in->bits == 0 && in->table == 0) {
-        for (; c < end; ++c) {
-            *to++ = (int16_t)((int32_t)(bytes[c] ^ 0x80u) - 0x80); /* int8_t */
-        }
-    } else if (in->bits == 0) {
-        for (; c < end; ++c) {
-            *to++ = BLRC_READ(int8_t, in->table, (in->table_rows == 1 ? 0 : 256 * c) + bytes[c]);
+            if (in->bits != 0) {
+                *to++ = (int16_t)bytes[c];
+            } else if (in->table == 0) {
+                *to++ = (int16_t)((int32_t)(bytes[c] ^ 0x80u) - 0x80); /* int8_t */
+            } else {
+                *to++ = BLRC_READ(int8_t, in->table, (in->table_rows == 1 ? 0 : 256 * c) + bytes[c]);
+            }
         }
     } else {
+        const int32_t words = blrc_words(in->channels), planes = in->bits == BLRC_WHOLE_SIGNS ? 1 : in->bits;
+        const uint32_t *const plane = (const uint32_t *)in->x + pixel * planes * words;
+
         for (; c < end && c % 4 != 0; ++c) { /* up to a multiple of four */
             uint32_t code = 0;
             int32_t p;

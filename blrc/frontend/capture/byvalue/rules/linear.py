@@ -14,9 +14,8 @@ from blrc.frontend.capture.byvalue.rules.entry import first_layer
 from blrc.frontend.capture.byvalue.steps import Step, composed, steps_of
 from blrc.frontend.capture.byvalue.tape import Operation
 from blrc.frontend.capture.byvalue.values import Atom, Held, Reals, Table, averages_under, off_grid, taps_of
-from blrc.frontend.kinds.linear import counted
+from blrc.frontend.kinds.linear import counted, unheld
 from blrc.frontend.kinds.padding import padding_layers
-from blrc.net.net import LARGEST_WEIGHT
 from blrc.net.window import padding_option
 
 ROUNDINGS = 8
@@ -50,9 +49,9 @@ def discrete(weight: torch.Tensor) -> Binary | str:
     numbers = counted(plain) or counted(plain, ROUNDINGS * torch.finfo(weight.dtype).eps)
     if numbers is None:
         return found
+    if (why := unheld(numbers[0])) is not None:
+        return f"{why}: keep them from -127 to 127"
     rows, scale = numbers[0].astype(np.float64), numbers[1]
-    if np.abs(rows).max(initial=0.0) > LARGEST_WEIGHT:
-        return "are whole numbers of 8 bits times a scale, of which one is -128: keep them from -127 to 127"
     column = scale.reshape(-1, *[1] * (rows.ndim - 1))
     off = np.abs(held.double().numpy() - rows * column).max(initial=0.0) / scale.min(initial=1.0)
     return Binary(rows, scale, float(off), whole=True)

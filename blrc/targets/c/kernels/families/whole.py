@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -41,7 +41,7 @@ def _lay_channels(task: Task[Conv]) -> Laid:
     return _laid(task, lambda weights: weights.reshape(len(weights), -1).T)
 
 
-def _laid(task: Task[Conv], change: Any) -> Laid:
+def _laid(task: Task[Conv], change: Callable[[NDArray[Any]], NDArray[Any]]) -> Laid:
     op = task.op
     weights = mapped("weights", task.program.constants[op.weights], change)
     rules, said = code_rules(task, lambda weights: np.zeros(len(weights), np.int64))
