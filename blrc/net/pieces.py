@@ -267,7 +267,7 @@ def _offset(linear: Conv | Dense, reads: Codes | None) -> tuple[Shift, ...]:
     if isinstance(linear, Conv) and any(linear.window.padding):
         raise BlrcError(
             f"layer {linear.name!r}: pads averages of signs, or levels below 0, from {reads.name!r}, with zeros, for "
-            "which there is no count; use padding=0, or levels (SteLevels) in place of the sign"
+            "which there is no count; use padding=0, or levels from 0 on (SteLevels)"
         )
     totals = linear.weights.reshape(len(linear.weights), -1).sum(axis=1, dtype=np.int64).tolist()
     by = [-reads.below * total * unit_of(linear, c) for c, total in enumerate(totals)]

@@ -17,10 +17,8 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from blrc.net.net import LARGEST_WEIGHT
 from blrc.nn.layers.geometry import ConvLayer, DenseLayer, Device
-
-LARGEST = 127
-"""Magnitude of the largest whole number that a weight can be."""
 
 
 def whole(weight: Tensor) -> tuple[Tensor, Tensor]:
@@ -35,9 +33,9 @@ def whole(weight: Tensor) -> tuple[Tensor, Tensor]:
                 [  0.,   0.,   0.]]), tensor([0.0079, 1.0000]))
     """
     rows = weight.detach().float().flatten(1)
-    unit = rows.abs().amax(1) / LARGEST
+    unit = rows.abs().amax(1) / LARGEST_WEIGHT
     unit = torch.where(unit > 0, unit, torch.ones_like(unit))
-    return (rows / unit[:, None]).round_().clamp_(-LARGEST, LARGEST).reshape(weight.shape), unit
+    return (rows / unit[:, None]).round_().clamp_(-LARGEST_WEIGHT, LARGEST_WEIGHT).reshape(weight.shape), unit
 
 
 def rounded(weight: Tensor) -> Tensor:
@@ -48,7 +46,7 @@ def rounded(weight: Tensor) -> Tensor:
 
 def as_they_are(weight: Tensor) -> Tensor:
     """Return the whole numbers from -127 to 127 that are nearest to weights; without gradient."""
-    return weight.detach().round().clamp_(-LARGEST, LARGEST)
+    return weight.detach().round().clamp_(-LARGEST_WEIGHT, LARGEST_WEIGHT)
 
 
 class _Int8(torch.autograd.Function):
