@@ -65,7 +65,7 @@ Units = tuple[Unit, ...]
 
 
 Outputs = str | Unit | Mapping[str, str | Unit]
-"""What `blrc.save` takes for `outputs`: ``labels``, ``values``, a unit, or one of these for each head by its name."""
+"""List what `blrc.save` takes for `outputs`: ``labels``, ``values``, a unit, or one of these by a head's name."""
 
 
 def units_of(outputs: Outputs, heads: Heads, source: str) -> Units:

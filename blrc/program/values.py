@@ -24,7 +24,7 @@ from blrc.program.head import Answer
 MOST_SUM = 2**31
 """Sums over members stay below it, so that they fit int32 in C and ONNX."""
 SMALLEST_SCALE = 2.0**-126
-"""Of scales, the smallest normal float32: a stated scale is usable in float32 as well."""
+"""Bound scales from below by the smallest normal float32, so that a stated scale is usable in float32 as well."""
 MOST_REAL = 2.0**127
 """Real values stay below it, within float32."""
 

@@ -19,7 +19,7 @@ from blrc.importing.numbers import Discrete, whole_of
 from blrc.program.program import Conv, Scores
 
 SCALE = 2.0**-5
-"""Of activations: sums of its multiples are exact in float32, so that ONNX Runtime decides as exact numbers do."""
+"""Scale activations so that sums are exact in float32, and ONNX Runtime decides as exact numbers do."""
 
 
 def numbers(rng: np.random.Generator, most: int, *shape: int) -> NDArray[np.float32]:
@@ -45,7 +45,7 @@ def levels(file: File, width: int, signed: bool = False, narrow: bool = False, s
     (1, 2, True, True), (127, 8, True, False),
 ])  # fmt: skip
 def test_dense_networks_of_several_bits(weight: int, width: int, signed: bool, narrow: bool, tmp_path: Path) -> None:
-    """As the W2A2 networks of QONNX's zoo: norm, quantiser, whole weights, also in the last layer."""
+    """Build networks as the W2A2 ones of QONNX's zoo: norm, quantiser, whole weights, also in the last layer."""
     rng = np.random.default_rng(width + 10 * weight)
     file = File(("N", 30))
     bits(file)

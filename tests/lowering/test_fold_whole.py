@@ -247,7 +247,7 @@ def test_a_tie_goes_to_the_even_number_as_in_torch(ends: tuple[int, int], falls:
 
 @pytest.mark.parametrize("most", [1, 2, 3, 5, 32, 63, 64, 127])
 def test_a_last_layer_of_whole_numbers_is_not_rounded(most: int) -> None:
-    """As of networks that were quantised elsewhere, also behind levels, whose step goes into the weights."""
+    """Take networks that were quantised elsewhere, also behind levels, whose step goes into the weights."""
     rng = np.random.default_rng(most)
     numbers = rng.integers(-most, most + 1, (4, 6))
     numbers[0, 0] = most

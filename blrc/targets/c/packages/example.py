@@ -67,7 +67,7 @@ CALL = (
 )
 """The call that asks the network, whose result `report` is given."""
 AS_RECORDED = "LABELS(label == NAME_IMAGE_LABEL)LABELSVALUES(label == 0 && as_recorded() == NAME_VALUES)VALUES"
-"""Whether its answer is the recorded one."""
+"""Test, in C, whether the answer is the recorded one."""
 
 REPORT = """\
 static uint32_t arena[(NAME_ARENA_SIZE + 3) / 4]; /* of words, so that it is aligned */
